@@ -1,0 +1,183 @@
+// The graph: a functional SSA list of tensor operators with symbolic shapes and strides.
+//
+// Values are immutable tensors (or symbolic integers, or lists of tensors). Views are ordinary operators; in-place
+// writes were turned into values by the builder, and the final writes to inputs and the aliasing of outputs are kept
+// as Effects and OutputAlias. Nodes are kept in execution order; ids are dense and stable until compact().
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "symbolic/expr.h"
+
+namespace tatara {
+
+struct OpDef;  // ops/op_def.h
+
+enum class DeviceKind : uint8_t { kCpu, kCuda, kMeta };
+
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  int16_t index = -1;  // -1: none (cpu) or the current device
+  friend bool operator==(const Device&, const Device&) = default;
+  std::string str() const;  // "cpu", "cuda:0"
+};
+
+/// dtype, device, sizes and strides (in elements) of a tensor value.
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  Device device;
+  std::vector<Expr> sizes;
+  std::vector<Expr> strides;
+  /// A zero-dim tensor made from a Python number: takes part in type promotion as a number does.
+  bool is_wrapped_number = false;
+
+  int64_t dim() const { return static_cast<int64_t>(sizes.size()); }
+  Expr numel(ExprContext& ctx) const;
+  std::string str() const;  // f32[4, s0; strides 1, 4]; strides are left out when contiguous
+};
+
+/// Row-major strides of the sizes (a stride over a dimension of size 0 or 1 counts max(size, 1), as in PyTorch).
+std::vector<Expr> contiguous_strides(ExprContext& ctx, const std::vector<Expr>& sizes);
+
+using ValueId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+using NodeId = int32_t;
+
+/// A Python number, symbolic or not. A symbolic float is a value of kind kScalar in the graph, not a Scalar.
+using Scalar = std::variant<bool, int64_t, double, std::complex<double>, Expr>;
+std::string scalar_str(const Scalar& scalar);
+
+struct SymInts {
+  std::vector<Expr> values;
+};
+struct TensorList {
+  std::vector<ValueId> values;  // kNoValue for None
+};
+struct TensorArg {
+  ValueId value = kNoValue;
+};
+struct NoneArg {};
+
+/// One bound argument of a node, in the order of the operator's schema. `std::string` serves str arguments
+/// (rounding_mode, reduction, padding), DType and Device theirs; lists of bools and floats appear in few schemas.
+using Arg = std::variant<NoneArg, TensorArg, TensorList, Scalar, SymInts, DType, Device, std::string, std::vector<bool>,
+                         std::vector<double>>;
+
+/// Where in the user's program a node was recorded.
+struct SourceLocation {
+  std::shared_ptr<const std::string> file;  // null: unknown
+  std::shared_ptr<const std::string> function;
+  int line = 0;
+  std::string str() const;  // "model.py:12 in forward"
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<Arg> args;
+  std::vector<ValueId> outputs;
+  SourceLocation location;
+};
+
+struct Value {
+  TensorType type;
+  NodeId producer = -1;  // -1: a graph input
+  int output_index = 0;
+  /// Graph inputs only: position in Graph::inputs.
+  int input_index = -1;
+  std::string name;  // for printing; may be empty
+};
+
+/// A write to a graph input that must be visible after the run, in order: input <- value (same sizes; the value is
+/// cast and broadcast already). When `metadata_only` the input object takes over the value (set_, resize_, .data =).
+struct InputWrite {
+  int input_index = 0;
+  ValueId value = kNoValue;
+};
+
+/// How an output relates to storage: a fresh tensor, an alias (view) of an input, or a view of another output.
+struct OutputAlias {
+  enum class Kind : uint8_t { kFresh, kInput, kOutput };
+  Kind kind = Kind::kFresh;
+  int index = -1;      // input or output number
+  Expr storage_offset;  // elements, relative to the start of the base tensor's storage view; invalid: 0
+};
+
+struct GraphOutput {
+  ValueId value = kNoValue;
+  OutputAlias alias;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::shared_ptr<ExprContext> ctx) : ctx_(std::move(ctx)) {}
+
+  ExprContext& ctx() const { return *ctx_; }
+  const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
+
+  ValueId add_input(TensorType type, std::string name = {});
+  /// Appends a node with outputs of the given types. No inference and no checks here: see ops/builder.h.
+  NodeId add_node(const OpDef* op, std::vector<Arg> args, std::vector<TensorType> types, SourceLocation location = {});
+  void add_output(ValueId value, OutputAlias alias = {}) { outputs_.push_back({value, alias}); }
+  void add_input_write(int input_index, ValueId value) { writes_.push_back({input_index, value}); }
+
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
+  const TensorType& type(ValueId id) const { return value(id).type; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  Node& node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
+  const Node* producer(ValueId id) const { return value(id).producer < 0 ? nullptr : &node(value(id).producer); }
+
+  size_t num_nodes() const { return nodes_.size(); }
+  size_t num_values() const { return values_.size(); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  std::vector<GraphOutput>& outputs() { return outputs_; }
+  const std::vector<GraphOutput>& outputs() const { return outputs_; }
+  std::vector<InputWrite>& input_writes() { return writes_; }
+  const std::vector<InputWrite>& input_writes() const { return writes_; }
+
+  /// Number of uses of every value by nodes, outputs and writes.
+  std::vector<int> use_counts() const;
+  /// Drop nodes from `count` on (used when a trace is cut at a graph break). Values of the dropped nodes vanish.
+  void truncate_nodes(size_t count);
+
+ private:
+  std::shared_ptr<ExprContext> ctx_;
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<ValueId> inputs_;
+  std::vector<GraphOutput> outputs_;
+  std::vector<InputWrite> writes_;
+};
+
+/// Calls fn(ValueId) for each tensor operand of the node (None entries left out).
+template <typename Fn>
+void for_each_operand(const Node& node, Fn&& fn) {
+  for (const Arg& arg : node.args) {
+    if (const auto* tensor = std::get_if<TensorArg>(&arg)) {
+      if (tensor->value != kNoValue) fn(tensor->value);
+    } else if (const auto* list = std::get_if<TensorList>(&arg)) {
+      for (ValueId id : list->values) {
+        if (id != kNoValue) fn(id);
+      }
+    }
+  }
+}
+
+/// Readable text, one node a line:
+///   graph(%0: f32[4, 8] "x", %1: f32[8]) {
+///     %2: f32[4, 8] = add(%0, %1, alpha=1)   # model.py:3
+///     return (%2)
+///   }
+/// Deterministic, parses back with parse_graph (ir/parser.h).
+std::string print_graph(const Graph& graph, bool with_locations = false);
+
+}  // namespace tatara

@@ -1,0 +1,210 @@
+// The loop IR: one kernel is a structured loop nest over typed scalars.
+//
+// A kernel has buffer arguments and symbolic integer arguments. Its body is a tree: a Block is a list of statements;
+// a For carries values through its iterations (reductions, scans, Welford, online softmax are For loops with carried
+// values). Index expressions are symbolic Exprs over loop variables, size symbols and index values
+// (kIndexValue statements turn a scalar into an index symbol). Scalars of complex type are single values here; the emitter
+// splits them into pairs.
+//
+// The schedule decides the nest: which loops are parallel, which one is the vector loop, tiling. The emitter follows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/dtype.h"
+#include "symbolic/expr.h"
+
+namespace tatara::loops {
+
+using ScalarId = int32_t;
+inline constexpr ScalarId kNoScalar = -1;
+
+// Scalar operators. Integer arithmetic wraps; division and modulo say how they round; comparisons give kBool.
+// Arithmetic on f16/bf16/f8 values does not exist: lowering casts to f32 first and casts (rounds) on store or where
+// eager rounds. Transcendentals accept f32, f64 (and complex where noted).
+enum class ScalarOp : uint8_t {
+  // leaves
+  kConst,      // attr constant
+  kIndex,      // attr index expression as an i64 (or other integer/float dtype) value
+  // arithmetic (any numeric dtype; complex too for add..div, neg)
+  kAdd, kSub, kMul,
+  kDiv,        // true division, floating or complex
+  kFloorDiv, kTruncDiv,  // integers and floating (Python floor; C truncation). Integer division by zero: result
+                         // unspecified but no trap (eager raises; lowering leaves such cases to the host)
+  kMod,        // Python's sign rule (torch.remainder)
+  kFmod,       // C's sign rule
+  kNeg, kAbs,  // abs of complex gives its real dtype
+  kMin, kMax,  // NaN propagates (torch.minimum/maximum)
+  kFmin, kFmax,  // NaN is ignored
+  kFma,        // a*b+c, one rounding
+  // bit operators: integers and bool
+  kAnd, kOr, kXor, kNot, kShl,
+  kShr,        // arithmetic for signed, logical for unsigned
+  // comparisons and selection
+  kEq, kNe, kLt, kLe, kGt, kGe,
+  kSelect,     // cond ? a : b, no evaluation short cut
+  kIsNan, kIsInf,
+  kSignbit,
+  // conversions: attr dtype is the result type. Floating to integer truncates, out of range is unspecified (as in C);
+  // to bool is != 0; real to complex has zero imaginary part; complex to real takes the real part.
+  kCast,
+  kBitcast,    // same size
+  // rounding
+  kFloor, kCeil, kTrunc,
+  kRound,      // half to even
+  // roots and transcendentals
+  kSqrt, kRsqrt, kReciprocal, kExp, kExp2, kExpm1, kLog, kLog2, kLog10, kLog1p, kSin, kCos, kTan, kAsin, kAcos, kAtan,
+  kAtan2, kSinh, kCosh, kTanh, kAsinh, kAcosh, kAtanh, kErf, kErfc, kErfinv, kLgamma, kDigamma, kPow, kHypot,
+  kCopysign, kNextafter, kLdexp, kFrexpMantissa, kFrexpExponent, kSigmoid,
+  kI0, kI0e, kI1, kI1e, kNdtri, kLogNdtr,
+  // complex
+  kComplex,    // (re, im)
+  kReal, kImag, kConj, kAngle,
+  // random: Philox 4x32-10 (Salmon et al., SC'11): (seed lo/hi as i64, offset i64) -> u32 lane given by attr
+  kPhilox,
+};
+
+struct Scalar {
+  ScalarOp op;
+  DType dtype;
+  std::vector<ScalarId> operands;
+  // attributes (which one counts depends on op)
+  double const_re = 0;      // kConst of floating/complex dtype
+  double const_im = 0;
+  int64_t const_int = 0;    // kConst of integer/bool dtype
+  Expr index;               // kIndex
+  int lane = 0;             // kPhilox
+};
+
+enum class ArgKind : uint8_t { kInput, kOutput, kInOut, kScratch };
+
+struct BufferArg {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  ArgKind kind = ArgKind::kInput;
+  Expr numel;  // addressable elements from the base pointer on
+};
+
+struct Block;
+
+/// dst = scalar operation on earlier scalars.
+struct Let {
+  ScalarId dst;
+  Scalar scalar;
+};
+
+/// dst = buffer[index], or `other` where mask is false (the address is not touched then).
+struct Load {
+  ScalarId dst;
+  int buffer;
+  Expr index;
+  ScalarId mask = kNoScalar;
+  ScalarId other = kNoScalar;
+};
+
+enum class StoreMode : uint8_t {
+  kSet,
+  kAdd, kMul, kMin, kMax,  // read-modify-write; atomic when `atomic` (several iterations may hit one element)
+};
+
+struct Store {
+  int buffer;
+  Expr index;
+  ScalarId value;
+  ScalarId mask = kNoScalar;
+  StoreMode mode = StoreMode::kSet;
+  bool atomic = false;
+};
+
+/// Makes integer scalar `value` usable in index expressions as `symbol`. With `wrap`, negative values have `size` added.
+/// With `check`, a value outside [0, size) raises the host's IndexError (the kernel returns a non-zero code and
+/// records the value; see codegen/abi.h); masked-off lanes are not checked.
+struct IndexValue {
+  ScalarId value;
+  Expr symbol;
+  Expr size;
+  bool wrap = false;
+  bool check = false;
+  ScalarId mask = kNoScalar;
+};
+
+enum class LoopKind : uint8_t {
+  kSerial,
+  kParallel,  // iterations are independent; outermost only; the runtime splits the collapsed parallel space
+  kVector,    // iterations are independent, or combine by `combine` below; the emitter runs W lanes at a time with a
+              // masked tail. At most one vector loop on any path; inner loops of it carry vectors.
+  kUnroll,    // constant small extent
+};
+
+/// How lanes and chunks of a carried value may be combined. kNone: strictly sequential (a scan or recurrence).
+enum class Combine : uint8_t { kNone, kAdd, kMul, kMin, kMax, kAnd, kOr, kXor, kCustom };
+
+/// One or several values carried through a loop. Inside the body `arg` is the value at the start of an iteration and
+/// `next` the value at its end; after the loop `result` is the final value.
+struct Carried {
+  DType dtype;
+  ScalarId init;    // defined outside of the loop
+  ScalarId arg;
+  ScalarId next;
+  ScalarId result;
+  Combine combine = Combine::kNone;
+};
+
+/// For kCustom: a block that combines two partial tuples (of all carried values of the loop, in order), needed to merge
+/// lanes and chunks: Welford, online softmax, argmax, user-defined.
+struct CombineFn {
+  std::vector<ScalarId> left;
+  std::vector<ScalarId> right;
+  std::vector<ScalarId> result;
+  std::unique_ptr<Block> body;
+};
+
+struct For {
+  Expr var;     // a symbol of the kernel's context with range [0, extent)
+  Expr extent;  // iterations
+  LoopKind kind = LoopKind::kSerial;
+  std::vector<Carried> carried;
+  std::unique_ptr<CombineFn> combine_fn;
+  std::unique_ptr<Block> body;
+};
+
+/// Runs `body` when the scalar is true (not inside a vector loop with a varying condition: use masks there).
+struct If {
+  ScalarId condition;
+  std::unique_ptr<Block> body;
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If>;
+
+struct Block {
+  std::vector<Stmt> stmts;
+};
+
+struct Kernel {
+  std::string name;  // says what it fuses: "mul_tanh_add"; the symbol name of the code is made from it and a hash
+  std::shared_ptr<ExprContext> ctx;
+  std::vector<BufferArg> buffers;
+  std::vector<Expr> sizes;            // size symbols passed as i64 arguments, in order
+  std::vector<DType> scalar_args;     // run-time scalars (f64/i64/bool), passed by value array
+  std::vector<ScalarId> scalar_arg_ids;
+  Block body;                         // parallel loops outermost
+  std::vector<DType> scalar_types;    // dtype of every ScalarId
+  bool strict_float = true;           // no contraction/reassociation beyond what Combine allows
+
+  ScalarId new_scalar(DType dtype) {
+    scalar_types.push_back(dtype);
+    return static_cast<ScalarId>(scalar_types.size()) - 1;
+  }
+};
+
+std::string_view scalar_op_name(ScalarOp op);
+/// Readable, deterministic, parses back with parse_kernel (loops/parser.h).
+std::string print_kernel(const Kernel& kernel);
+/// Throws InternalError when a rule of this header is broken (undefined scalars, dtypes, loop placement).
+void verify_kernel(const Kernel& kernel);
+
+}  // namespace tatara::loops

@@ -1,0 +1,95 @@
+// Defining the loops of a primitive operator.
+//
+// OpDef::lower calls the LowerContext once. Pointwise, view, creation and indexing operators give each output as a function
+// from index expressions to a scalar ("define by run"); reductions and scans give their parts. The scheduler composes these
+// functions: a consumer that inlines its producer simply calls the producer's function.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "loops/kernel.h"
+
+namespace tatara {
+
+using loops::ScalarId;
+using loops::ScalarOp;
+
+/// Emits scalars into whatever kernel is under construction. One LoopBuilder lives per loop body; equal pure scalars are
+/// shared.
+class LoopBuilder {
+ public:
+  virtual ~LoopBuilder() = default;
+  virtual ExprContext& ctx() = 0;
+  virtual DType dtype(ScalarId id) const = 0;
+  virtual ScalarId constant(double value, DType dtype) = 0;
+  virtual ScalarId constant_int(int64_t value, DType dtype) = 0;
+  virtual ScalarId constant_complex(double re, double im, DType dtype) = 0;
+  /// An index expression as a value of the dtype.
+  virtual ScalarId index_value(Expr index, DType dtype) = 0;
+  virtual ScalarId apply(ScalarOp op, DType result, std::span<const ScalarId> operands) = 0;
+  virtual ScalarId cast(ScalarId x, DType dtype) = 0;  // x itself when it has the dtype
+  /// A scalar as an index symbol in [0, size): wrapped when negative, checked against size, as asked.
+  virtual Expr indirect(ScalarId value, Expr size, bool wrap, bool check) = 0;
+  /// Element of an operand tensor of the operator being lowered, at logical indices (one per dimension). Half types arrive
+  /// as float32 (their compute dtype).
+  virtual ScalarId load(int operand, std::span<const Expr> indices) = 0;
+  /// The same, only where `mask` holds; elsewhere `other`.
+  virtual ScalarId load_masked(int operand, std::span<const Expr> indices, ScalarId mask, ScalarId other) = 0;
+
+  // Short forms.
+  ScalarId apply1(ScalarOp op, ScalarId a);
+  ScalarId apply2(ScalarOp op, ScalarId a, ScalarId b);
+  ScalarId compare(ScalarOp op, ScalarId a, ScalarId b);
+  ScalarId select(ScalarId c, ScalarId a, ScalarId b);
+};
+
+using ElementFn = std::function<ScalarId(LoopBuilder&, std::span<const Expr> indices)>;
+
+/// A reduction or scan of k values with an associative combine function.
+struct ReductionDef {
+  std::vector<int64_t> dims;   // reduced (or scanned: exactly one) dimensions of the input
+  std::vector<DType> dtypes;   // of the k accumulators
+  std::vector<loops::Combine> combine;  // simple kinds per value, or all kCustom
+  std::function<std::vector<ScalarId>(LoopBuilder&)> init;
+  /// Contribution of one input element, at full input indices: k values.
+  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const Expr> indices)> element;
+  /// Combines partial results a, b (k values each); needed for kCustom.
+  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> a, std::span<const ScalarId> b)> merge;
+  /// Outputs from the final accumulators (identity if null): one scalar per output of the operator.
+  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> out_indices)> finish;
+};
+
+/// output[dest_index(i)] (op)= value(i) over an iteration space, starting from a copy of operand `base`.
+struct ScatterDef {
+  int base_operand = 0;
+  std::vector<Expr> domain;  // sizes of the iteration space
+  std::function<std::vector<Expr>(LoopBuilder&, std::span<const Expr> iter)> destination;
+  ElementFn value;
+  loops::StoreMode mode = loops::StoreMode::kSet;
+};
+
+class LowerContext {
+ public:
+  virtual ~LowerContext() = default;
+  virtual const Graph& graph() const = 0;
+  virtual const Node& node() const = 0;
+  ExprContext& ctx() const { return graph().ctx(); }
+  /// Type of tensor operand number i (counting only tensor operands, lists flattened, None skipped).
+  virtual const TensorType& operand(int i) const = 0;
+  virtual int num_operands() const = 0;
+  virtual const TensorType& result(int i = 0) const = 0;
+
+  /// Output i is defined element by element, in the output's dtype or its compute dtype (it is cast on store).
+  virtual void pointwise(int output, ElementFn fn) = 0;
+  /// Output 0 is operand 0 seen through an index map: out[i] = in[map(i)]. Views keep being free of memory traffic.
+  virtual void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) = 0;
+  virtual void reduction(ReductionDef def) = 0;
+  virtual void scan(ReductionDef def, bool reverse = false) = 0;
+  virtual void scatter(ScatterDef def) = 0;
+};
+
+}  // namespace tatara

@@ -1,0 +1,39 @@
+// Graph -> kernels and host calls in order, with the memory plan.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "loops/kernel.h"
+#include "schedule/plan.h"
+
+namespace tatara {
+
+struct ScheduleOptions {
+  int vector_bytes = 64;
+  int num_threads = 1;
+  bool fuse = true;
+  bool plan_memory = true;
+};
+
+/// One choice and why: "not fused: sizes differ".
+struct ScheduleNote {
+  std::string subject;
+  std::string text;
+};
+
+/// A plan whose kernels have loops but no code yet: kernels[i] belongs to plan.kernels[i].
+struct Schedule {
+  Plan plan;
+  std::vector<loops::Kernel> kernels;
+  std::vector<ScheduleNote> notes;
+};
+
+/// Lowers a decomposed graph (every node is a primitive with `lower`, or has a host kernel).
+Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options);
+
+std::string print_schedule(const Schedule& schedule);
+
+}  // namespace tatara

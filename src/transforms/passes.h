@@ -1,0 +1,18 @@
+// Graph -> Graph passes. Each is a free function that returns a new graph and leaves its argument alone.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace tatara {
+
+/// Replaces every node that has OpDef::decompose (and no `lower`, or whose decomposition accepts it) until all are
+/// primitives or host operators.
+Graph decompose(const Graph& graph);
+/// Constant folding, algebraic identities that are exact in floating point, removal of no-op casts and views.
+Graph canonicalize(const Graph& graph);
+/// Common subexpressions (not over random or nondeterministic operators).
+Graph eliminate_common_subexpressions(const Graph& graph);
+/// Values that nothing uses.
+Graph eliminate_dead_code(const Graph& graph);
+
+}  // namespace tatara
