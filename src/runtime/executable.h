@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,28 +18,42 @@ struct KernelCode {
   std::shared_ptr<void> owner;
 };
 
-/// Called once per run to get memory for the outputs that the plan writes, in order of PlanOutput.
+/// What one run reads and writes. Inputs are in the order of the graph's inputs.
 struct RunIo {
   std::span<const TensorView> inputs;
-  std::span<TensorView> outputs;  // data filled in by the caller before run() for fresh outputs
-  /// Graph outputs whose memory comes from a host call's result: set by run(); the caller wraps them.
+  /// One base pointer per output buffer of the plan (see Executable::output_buffers): filled in by the caller.
+  std::span<void* const> output_buffers;
+  /// Set by run(): for each PlanOutput that lives in a host call's result, that tensor (null for the others).
   std::vector<HostTensor> host_outputs;
 };
 
-/// Immutable, runs from several threads at once (each run takes an arena from a small pool).
+/// Layout of memory that the caller allocates before a run.
+struct OutputBuffer {
+  BufferId buffer = -1;
+  DType dtype = DType::kFloat32;
+  Device device;
+};
+
+/// Immutable; runs from several threads at once (each run takes a context with an arena from a small pool).
 class Executable {
  public:
   Executable(Plan plan, std::vector<KernelCode> code, HostOps* host);
   ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
 
   const Plan& plan() const;
+  /// The buffers with home kOutput, in order of their index.
+  const std::vector<OutputBuffer>& output_buffers() const;
 
-  /// Sizes of run-time symbols from the inputs. False when an input contradicts the plan's types (a guard should have
-  /// caught that).
+  /// Values of the size symbols from the inputs' sizes and strides. False when an input contradicts the plan's types.
   bool bind_symbols(std::span<const TensorView> inputs, std::vector<int64_t>& symbol_values) const;
-  /// Sizes and strides of output i under the symbol values.
+  /// Sizes and strides (elements) of output buffer i.
+  void output_buffer_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
+                            std::vector<int64_t>& strides) const;
+  /// Sizes, strides and offset (elements, into its buffer) of plan output i.
   void output_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
-                     std::vector<int64_t>& strides) const;
+                     std::vector<int64_t>& strides, int64_t& offset) const;
   /// Runs all steps. Needs no GIL. Throws tatara::Error (an index fault names value, size and user line).
   void run(RunIo& io, std::span<const int64_t> symbol_values) const;
 

@@ -1,4 +1,4 @@
-// The host (PyTorch, NumPy) as the runtime sees it: tensors in memory, allocation, eager operators, threads.
+// The host (PyTorch, NumPy) as the runtime sees it: tensors in memory, allocation, eager operators.
 #pragma once
 
 #include <cstdint>
@@ -22,42 +22,71 @@ struct TensorView {
   std::vector<int64_t> strides;
 };
 
-/// An owned reference to a tensor of the host, not a Python object (for torch an AtenTensorHandle).
+/// An owned reference to a tensor of the host, not a Python object (for torch: an AtenTensorHandle).
 using HostTensor = std::shared_ptr<void>;
 
 /// A run-time argument of a host operator.
-struct HostValue;
 struct HostValue {
   enum class Kind : uint8_t {
-    kNone, kTensor, kOptionalTensor, kTensorList, kOptionalTensorList, kInt, kDouble, kBool, kComplex, kString, kIntList, kDoubleList, kBoolList,
-    kDType, kDevice,
-  } kind = Kind::kNone;
-  TensorView tensor;
-  std::vector<TensorView> tensors;
-  std::vector<bool> present;  // kOptionalTensorList
-  int64_t integer = 0;
-  double number = 0, imag = 0;
+    kNone,
+    kTensor,
+    kTensorList,  // null entries are None
+    kInt,
+    kDouble,
+    kBool,
+    kComplex,
+    kString,
+    kIntList,
+    kDoubleList,
+    kBoolList,
+    kDType,
+    kDevice,
+  };
+  Kind kind = Kind::kNone;
+  HostTensor tensor;
+  std::vector<HostTensor> tensors;
+  int64_t integer = 0;  // kInt, kBool
+  double number = 0;    // kDouble, real part of kComplex
+  double imag = 0;
   std::string text;
-  std::vector<int64_t> integers;
+  std::vector<int64_t> integers;  // kIntList, kBoolList
   std::vector<double> numbers;
+  DType dtype = DType::kFloat32;
+  Device device;
 };
 
-/// Eager operators without Python. Thread-safe.
+/// One eager operator. Thread-safe.
+class HostOp {
+ public:
+  virtual ~HostOp() = default;
+  /// Calls the operator with one value per argument of its schema. Throws tatara::Error with the host's message.
+  virtual std::vector<HostTensor> call(std::span<const HostValue> args) const = 0;
+};
+
+/// Eager operators and tensors of a host, without Python.
 class HostOps {
  public:
   virtual ~HostOps() = default;
-  /// Argument types of a host operator, one per schema argument, as schema text ("Tensor", "Tensor?", "int[]", ...);
-  /// empty when the host has no such operator.
-  virtual std::vector<std::string> schema(std::string_view op, std::string_view overload) = 0;
-  /// Calls an operator; tensors are borrowed for the call. Results must be released by dropping them.
-  /// Throws tatara::Error carrying the host's message.
-  virtual std::vector<HostTensor> call(std::string_view op, std::string_view overload,
-                                       std::span<const HostValue> args) = 0;
+  /// Null when the host has no such operator. The result lives as long as the process.
+  virtual const HostOp* find(std::string_view op, std::string_view overload) = 0;
+  /// A host tensor over memory that the caller keeps alive.
+  virtual HostTensor wrap(const TensorView& view) = 0;
+  /// Memory and layout of a host tensor (borrowed).
   virtual TensorView view(const HostTensor& tensor) = 0;
 };
 
-/// The torch in this process: C shims exported by libtorch, found by dlsym (torch_call_dispatcher,
-/// aoti_torch_create_tensor_from_blob, ...). Null when torch is not loaded or lacks them, with the reason.
+/// The torch in this process: C shims exported by libtorch and found by dlsym. Null when torch is not loaded or lacks them,
+/// with the reason.
 HostOps* torch_host_ops(std::string* why_not = nullptr);
+
+/// What only Python can tell or do, installed by the bindings: the schema text of an operator ("" when unknown), and a call
+/// of operators that the C shims do not reach (Scalar arguments, generators). Both take the GIL themselves.
+struct TorchPythonHooks {
+  std::function<std::string(std::string_view op, std::string_view overload)> schema;
+  /// Receives and returns raw AtenTensorHandles: inputs are borrowed, results are owned by the caller.
+  std::function<std::vector<HostTensor>(std::string_view op, std::string_view overload, std::span<const HostValue> args)>
+      call;
+};
+void set_torch_python_hooks(TorchPythonHooks hooks);
 
 }  // namespace tatara

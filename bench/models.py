@@ -1,0 +1,131 @@
+"""`make bench-models`: real models compiled by Tatara, beside eager and torch.compile, in one run.
+
+Each model runs in a process of its own with empty caches, so that compile times are cold. Times are medians of rounds in
+which the three take turns; the error is the largest difference from a float64 run, as a multiple of eager's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import zoo
+
+
+def _median_ms(samples: list[float]) -> float:
+    return statistics.median(samples) * 1e3
+
+
+def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dict[str, Any]:
+    """Measures one model in this process. Times in milliseconds, compile times in seconds."""
+    import torch
+
+    import tatara
+
+    torch.manual_seed(0)
+    entry = zoo.BY_NAME[name]
+    model = entry.build().eval()
+    inputs = entry.inputs(batch, length)
+    result: dict[str, Any] = {"model": name}
+    with torch.no_grad():
+        reference = zoo.first_tensor(model.double()(**{k: v.double() if v.is_floating_point() else v
+                                                       for k, v in inputs.items()}))
+        model.float()
+        eager = zoo.first_tensor(model(**inputs))
+        compiled = tatara.compile(model)
+        before = tatara.stats()
+        start = time.perf_counter()
+        output = zoo.first_tensor(compiled(**inputs))
+        result["tatara_cold_s"] = time.perf_counter() - start
+        error = (output.double() - reference).abs().max().item()
+        eager_error = (eager.double() - reference).abs().max().item()
+        result["error_ratio"] = error / eager_error if eager_error else (0.0 if error == 0 else math.inf)
+        result["max_error"] = error
+        after = tatara.stats()
+        for key in ("graphs", "breaks", "host_calls", "kernels_compiled"):
+            result[key] = after.get(key, 0) - before.get(key, 0)
+        runs = {"eager": lambda: model(**inputs), "tatara": lambda: compiled(**inputs)}
+        if rival:
+            other = torch.compile(model)
+            start = time.perf_counter()
+            other(**inputs)
+            result["rival_cold_s"] = time.perf_counter() - start
+            runs["rival"] = lambda: other(**inputs)
+        samples: dict[str, list[float]] = {key: [] for key in runs}
+        for run in runs.values():
+            run()
+            run()
+        for _ in range(rounds):
+            for key, run in runs.items():
+                start = time.perf_counter()
+                run()
+                samples[key].append(time.perf_counter() - start)
+    for key, values in samples.items():
+        result[f"{key}_ms"] = _median_ms(values)
+    return result
+
+
+def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as caches:
+        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
+                           HF_HUB_OFFLINE="1")
+        command = [sys.executable, __file__, "--child", name, "--batch", str(arguments.batch), "--length",
+                   str(arguments.length), "--rounds", str(arguments.rounds)]
+        if arguments.no_rival:
+            command.append("--no-rival")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"model": name, "failed": done.stderr.strip().splitlines()[-1:] or ["no output"]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    columns = ["model", "tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival",
+               "error_ratio", "graphs", "breaks", "kernels_compiled", "host_calls"]
+    print(" | ".join(columns))
+    speedups: list[float] = []
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['model']} | failed: {row['failed']}")
+            continue
+        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
+        if "rival_ms" in row:
+            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
+            speedups.append(row["vs rival"])
+        cells = []
+        for column in columns:
+            value = row.get(column, "-")
+            cells.append(f"{value:.3f}" if isinstance(value, float) else str(value))
+        print(" | ".join(cells))
+    if speedups:
+        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=None, help="names from the zoo (default: all)")
+    parser.add_argument("--child")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, arguments.batch, arguments.length, arguments.rounds,
+                                 not arguments.no_rival)))
+        return 0
+    rows = [_in_process(name, arguments) for name in arguments.models or [m.name for m in zoo.MODELS]]
+    _print_table(rows)
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,491 @@
+#include "runtime/executable.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/thread_pool.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+// Scalar operations below which another thread costs more than it gives (about 10 us of work).
+constexpr int64_t kWorkPerChunk = 32768;
+
+struct Layout {
+  std::vector<ExprProgram> sizes;
+  std::vector<ExprProgram> strides;
+  ExprProgram offset;
+};
+
+/// Arena memory: anonymous pages, huge where the system offers them, kept between runs.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { release(); }
+
+  std::byte* reserve(size_t bytes) {
+    if (bytes <= size_) return base_;
+    release();
+    constexpr size_t kHuge = size_t{2} << 20;
+    const size_t rounded = bytes >= kHuge ? (bytes + kHuge - 1) / kHuge * kHuge : (bytes + 4095) / 4096 * 4096;
+    void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw Error("out of memory: an arena of " + std::to_string(bytes) + " bytes");
+    if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
+    base_ = static_cast<std::byte*>(memory);
+    size_ = rounded;
+    return base_;
+  }
+
+ private:
+  void release() {
+    if (base_ != nullptr) munmap(base_, size_);
+    base_ = nullptr;
+    size_ = 0;
+  }
+  std::byte* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// A tensor operand of a host call: its layout under the present sizes, and the host's tensor over it while the memory
+/// stays where it was.
+struct TensorOperand {
+  TensorView view;       // data is refreshed each run
+  int64_t offset = 0;    // bytes
+  BufferId buffer = -1;
+  HostTensor tensor;
+  void* tensor_data = nullptr;
+};
+
+struct LaunchState {
+  std::vector<void*> pointers;
+  std::vector<int64_t> offsets;  // bytes
+  std::vector<int64_t> sizes;
+  int64_t iterations = 1;
+  int64_t grain = 1;
+};
+
+struct HostState {
+  std::vector<HostValue> values;
+  std::vector<TensorOperand> tensors;
+};
+
+/// Everything of a run that depends on sizes only, plus scratch memory. Reused while sizes stay the same.
+struct RunContext {
+  bool resolved = false;
+  std::vector<int64_t> symbols;
+  Arena arena;
+  std::vector<int64_t> arena_offsets;  // per buffer, kArena only
+  std::vector<void*> data;             // per buffer
+  std::vector<HostTensor> owned;       // per buffer: results of host calls
+  std::vector<LaunchState> launches;   // per step
+  std::vector<HostState> hosts;        // per step
+};
+
+struct LaunchTask {
+  KernelFn fn;
+  void* const* buffers;
+  const int64_t* sizes;
+  std::atomic<bool> faulted{false};
+  KernelFault fault{};
+};
+
+void run_chunk(void* data, int64_t begin, int64_t end) {
+  auto& task = *static_cast<LaunchTask*>(data);
+  KernelFault fault{};
+  if (task.fn(task.buffers, task.sizes, nullptr, begin, end, &fault) != 0 && !task.faulted.exchange(true)) {
+    task.fault = fault;
+  }
+}
+
+}  // namespace
+
+struct Executable::Impl {
+  Plan plan;
+  std::vector<KernelCode> code;
+  HostOps* host;
+
+  std::vector<OutputBuffer> output_buffers;
+  std::vector<Layout> buffer_layouts;    // per buffer; offset: kArena bytes
+  std::vector<Layout> output_layouts;    // per output
+  ExprProgram arena_bytes;
+  struct StepPrograms {
+    // launches
+    std::vector<ExprProgram> sizes;
+    std::vector<ExprProgram> buffer_offsets;
+    ExprProgram iterations;
+    ExprProgram work;
+    // host calls
+    std::vector<Layout> tensors;
+    std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
+    const HostOp* op = nullptr;
+  };
+  std::vector<StepPrograms> steps;
+  // How each size symbol is found: (input, dimension, is a stride).
+  struct Binding {
+    int input = -1;
+    int dim = -1;
+    bool stride = false;
+  };
+  std::vector<Binding> bindings;
+  std::vector<Layout> input_layouts;
+
+  mutable std::mutex pool_mutex;
+  mutable std::vector<std::unique_ptr<RunContext>> pool;
+
+  ExprProgram program(Expr e, int64_t otherwise = 0) const {
+    return ExprProgram(e.valid() ? e : plan.ctx->constant(otherwise), plan.size_symbols);
+  }
+  std::vector<ExprProgram> programs(const std::vector<Expr>& list) const {
+    std::vector<ExprProgram> result;
+    result.reserve(list.size());
+    for (const Expr e : list) result.push_back(program(e));
+    return result;
+  }
+
+  void prepare();
+  void prepare_step(const PlanStep& step);
+  void find_bindings();
+  void resolve(RunContext& context, std::span<const int64_t> symbols) const;
+  void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
+                    std::span<const int64_t> symbols) const;
+  void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
+  void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
+  std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
+};
+
+namespace {
+
+int64_t value_of(const ExprProgram& program, std::span<const int64_t> symbols) { return program.evaluate(symbols); }
+
+void values_of(const std::vector<ExprProgram>& programs, std::span<const int64_t> symbols, std::vector<int64_t>& out) {
+  out.resize(programs.size());
+  for (size_t i = 0; i < programs.size(); ++i) out[i] = programs[i].evaluate(symbols);
+}
+
+}  // namespace
+
+void Executable::Impl::find_bindings() {
+  bindings.resize(plan.size_symbols.size());
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const TensorType& type = plan.inputs[i].type;
+    input_layouts.push_back({programs(type.sizes), programs(type.strides), {}});
+    const auto bind = [&](const std::vector<Expr>& list, bool stride) {
+      for (size_t d = 0; d < list.size(); ++d) {
+        for (size_t s = 0; s < plan.size_symbols.size(); ++s) {
+          if (list[d] == plan.size_symbols[s] && bindings[s].input < 0) {
+            bindings[s] = {static_cast<int>(i), static_cast<int>(d), stride};
+          }
+        }
+      }
+    };
+    bind(type.sizes, false);
+    bind(type.strides, true);
+  }
+  for (size_t s = 0; s < bindings.size(); ++s) {
+    if (bindings[s].input < 0) {
+      throw Unsupported("size " + plan.size_symbols[s].str() + " is not a size or stride of an input");
+    }
+  }
+}
+
+void Executable::Impl::prepare_step(const PlanStep& step) {
+  StepPrograms prepared;
+  if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
+    prepared.sizes = programs(launch->sizes);
+    prepared.buffer_offsets = programs(launch->buffer_offsets);
+    prepared.iterations = program(launch->parallel_iterations, 1);
+    prepared.work = program(launch->work, 1);
+  } else {
+    const auto& call = std::get<HostCall>(step);
+    if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
+    prepared.op = host->find(call.op, call.overload);
+    if (prepared.op == nullptr) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
+    for (const BufferRef& ref : call.tensors) {
+      prepared.tensors.push_back({programs(ref.sizes), programs(ref.strides), program(ref.offset)});
+    }
+    for (const HostCall::HostArg& arg : call.args) {
+      std::vector<ExprProgram> ints;
+      if (const auto* list = std::get_if<SymInts>(&arg)) {
+        ints = programs(list->values);
+      } else if (const auto* scalar = std::get_if<Scalar>(&arg)) {
+        if (const auto* expr = std::get_if<Expr>(scalar)) ints = programs({*expr});
+      }
+      prepared.ints.push_back(std::move(ints));
+    }
+  }
+  steps.push_back(std::move(prepared));
+}
+
+void Executable::Impl::prepare() {
+  for (const PlanBuffer& buffer : plan.buffers) {
+    buffer_layouts.push_back({programs(buffer.sizes), programs(buffer.strides), program(buffer.offset)});
+  }
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[i];
+    if (buffer.home != BufferHome::kOutput) continue;
+    const auto slot = static_cast<size_t>(buffer.index);
+    if (output_buffers.size() <= slot) output_buffers.resize(slot + 1);
+    output_buffers[slot] = {static_cast<BufferId>(i), buffer.dtype, buffer.device};
+  }
+  for (const PlanOutput& output : plan.outputs) {
+    output_layouts.push_back(
+        {programs(output.ref.sizes), programs(output.ref.strides), program(output.ref.offset)});
+  }
+  arena_bytes = program(plan.arena_bytes);
+  find_bindings();
+  for (const PlanStep& step : plan.steps) prepare_step(step);
+}
+
+void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
+                                    std::span<const int64_t> symbols) const {
+  state.tensors.assign(call.tensors.size(), {});
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    TensorOperand& operand = state.tensors[i];
+    const BufferRef& ref = call.tensors[i];
+    values_of(step.tensors[i].sizes, symbols, operand.view.sizes);
+    values_of(step.tensors[i].strides, symbols, operand.view.strides);
+    operand.view.dtype = ref.dtype;
+    operand.view.device = plan.buffers[static_cast<size_t>(ref.buffer)].device;
+    operand.offset = value_of(step.tensors[i].offset, symbols) * dtype_size(ref.dtype);
+    operand.buffer = ref.buffer;
+  }
+  state.values.assign(call.args.size(), {});
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    HostValue& value = state.values[i];
+    const HostCall::HostArg& arg = call.args[i];
+    using Kind = HostValue::Kind;
+    if (const auto* scalar = std::get_if<Scalar>(&arg)) {
+      if (const auto* b = std::get_if<bool>(scalar)) {
+        value.kind = Kind::kBool;
+        value.integer = *b ? 1 : 0;
+      } else if (const auto* n = std::get_if<int64_t>(scalar)) {
+        value.kind = Kind::kInt;
+        value.integer = *n;
+      } else if (const auto* d = std::get_if<double>(scalar)) {
+        value.kind = Kind::kDouble;
+        value.number = *d;
+      } else if (const auto* c = std::get_if<std::complex<double>>(scalar)) {
+        value.kind = Kind::kComplex;
+        value.number = c->real();
+        value.imag = c->imag();
+      } else {
+        value.kind = Kind::kInt;
+        value.integer = value_of(step.ints[i].front(), symbols);
+      }
+    } else if (std::holds_alternative<SymInts>(arg)) {
+      value.kind = Kind::kIntList;
+      values_of(step.ints[i], symbols, value.integers);
+    } else if (const auto* dtype = std::get_if<DType>(&arg)) {
+      value.kind = Kind::kDType;
+      value.dtype = *dtype;
+    } else if (const auto* device = std::get_if<Device>(&arg)) {
+      value.kind = Kind::kDevice;
+      value.device = *device;
+    } else if (const auto* text = std::get_if<std::string>(&arg)) {
+      value.kind = Kind::kString;
+      value.text = *text;
+    } else if (const auto* bools = std::get_if<std::vector<bool>>(&arg)) {
+      value.kind = Kind::kBoolList;
+      for (const bool b : *bools) value.integers.push_back(b ? 1 : 0);
+    } else if (const auto* doubles = std::get_if<std::vector<double>>(&arg)) {
+      value.kind = Kind::kDoubleList;
+      value.numbers = *doubles;
+    } else if (const auto* slot = std::get_if<HostCall::TensorSlot>(&arg)) {
+      value.kind = slot->index < 0 ? Kind::kNone : Kind::kTensor;
+    } else if (std::holds_alternative<HostCall::OutSlot>(arg)) {
+      value.kind = Kind::kTensor;
+    } else if (std::holds_alternative<HostCall::TensorListSlot>(arg)) {
+      value.kind = Kind::kTensorList;
+    }
+  }
+}
+
+void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> symbols) const {
+  context.symbols.assign(symbols.begin(), symbols.end());
+  const int64_t bytes = value_of(arena_bytes, symbols);
+  std::byte* arena = context.arena.reserve(static_cast<size_t>(std::max<int64_t>(bytes, 0)));
+  context.data.assign(plan.buffers.size(), nullptr);
+  context.owned.assign(plan.buffers.size(), nullptr);
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[i];
+    if (buffer.home == BufferHome::kArena) context.data[i] = arena + value_of(buffer_layouts[i].offset, symbols);
+    if (buffer.home == BufferHome::kConstant) context.data[i] = const_cast<uint8_t*>(buffer.constant.data());
+  }
+  context.launches.assign(plan.steps.size(), {});
+  context.hosts.assign(plan.steps.size(), {});
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i])) {
+      LaunchState& state = context.launches[i];
+      values_of(steps[i].sizes, symbols, state.sizes);
+      state.pointers.resize(launch->buffers.size());
+      state.offsets.assign(launch->buffers.size(), 0);
+      for (size_t b = 0; b < steps[i].buffer_offsets.size(); ++b) {
+        const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(launch->buffers[b])];
+        state.offsets[b] = value_of(steps[i].buffer_offsets[b], symbols) * dtype_size(buffer.dtype);
+      }
+      state.iterations = value_of(steps[i].iterations, symbols);
+      const int64_t work = std::max<int64_t>(value_of(steps[i].work, symbols), 1);
+      const int64_t chunks = std::max<int64_t>(1, work / kWorkPerChunk);
+      state.grain = std::max<int64_t>(1, (state.iterations + chunks - 1) / chunks);
+    } else {
+      resolve_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], symbols);
+    }
+  }
+  context.resolved = true;
+}
+
+std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64_t> symbols) const {
+  std::unique_ptr<RunContext> context;
+  {
+    const std::lock_guard lock(pool_mutex);
+    if (!pool.empty()) {
+      context = std::move(pool.back());
+      pool.pop_back();
+    }
+  }
+  if (context == nullptr) context = std::make_unique<RunContext>();
+  if (!context->resolved || !std::equal(symbols.begin(), symbols.end(), context->symbols.begin(), context->symbols.end())) {
+    resolve(*context, symbols);
+  }
+  return context;
+}
+
+void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const {
+  if (state.iterations <= 0) return;
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    state.pointers[i] = static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
+  }
+  LaunchTask task{code[static_cast<size_t>(launch.kernel)].fn, state.pointers.data(), state.sizes.data()};
+  if (state.grain >= state.iterations) {
+    run_chunk(&task, 0, state.iterations);
+  } else {
+    parallel_for(0, state.iterations, state.grain, run_chunk, &task);
+  }
+  if (task.faulted.load()) {
+    const PlanKernel& kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    std::string message = "index " + std::to_string(task.fault.value) + " is out of bounds for dimension with size " +
+                          std::to_string(task.fault.size);
+    const auto site = static_cast<size_t>(task.fault.site);
+    if (site < kernel.fault_sites.size() && !kernel.fault_sites[site].empty()) message += " (" + kernel.fault_sites[site] + ")";
+    throw IndexFault(message);
+  }
+}
+
+void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
+                                 RunContext& context) const {
+  for (TensorOperand& operand : state.tensors) {
+    void* data = static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
+    if (operand.tensor == nullptr || operand.tensor_data != data) {
+      operand.view.data = data;
+      operand.tensor = host->wrap(operand.view);
+      operand.tensor_data = data;
+    }
+  }
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    if (const auto* slot = std::get_if<HostCall::TensorSlot>(&call.args[i])) {
+      if (slot->index >= 0) state.values[i].tensor = state.tensors[static_cast<size_t>(slot->index)].tensor;
+    } else if (const auto* out = std::get_if<HostCall::OutSlot>(&call.args[i])) {
+      state.values[i].tensor = state.tensors[static_cast<size_t>(out->index)].tensor;
+    } else if (const auto* list = std::get_if<HostCall::TensorListSlot>(&call.args[i])) {
+      state.values[i].tensors.clear();
+      for (const int index : list->indices) {
+        state.values[i].tensors.push_back(index < 0 ? nullptr : state.tensors[static_cast<size_t>(index)].tensor);
+      }
+    }
+  }
+  std::vector<HostTensor> results = step.op->call(state.values);
+  if (results.size() < call.results.size()) throw InternalError("host operator " + call.op + " returned too little");
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const BufferId id = call.results[i];
+    if (id < 0) continue;
+    const auto index = static_cast<size_t>(id);
+    const TensorView view = host->view(results[i]);
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    values_of(buffer_layouts[index].sizes, context.symbols, sizes);
+    values_of(buffer_layouts[index].strides, context.symbols, strides);
+    bool same = view.sizes == sizes && view.dtype == plan.buffers[index].dtype;
+    for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
+    if (!same) throw InternalError("host operator " + call.op + " returned another layout than was inferred");
+    context.owned[index] = std::move(results[i]);
+    context.data[index] = view.data;
+  }
+}
+
+Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host) : impl_(std::make_unique<Impl>()) {
+  impl_->plan = std::move(plan);
+  impl_->code = std::move(code);
+  impl_->host = host;
+  impl_->prepare();
+}
+
+Executable::~Executable() = default;
+
+const Plan& Executable::plan() const { return impl_->plan; }
+const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
+
+bool Executable::bind_symbols(std::span<const TensorView> inputs, std::vector<int64_t>& symbol_values) const {
+  if (inputs.size() != impl_->plan.inputs.size()) return false;
+  symbol_values.resize(impl_->bindings.size());
+  for (size_t s = 0; s < impl_->bindings.size(); ++s) {
+    const Impl::Binding& binding = impl_->bindings[s];
+    const TensorView& view = inputs[static_cast<size_t>(binding.input)];
+    const std::vector<int64_t>& list = binding.stride ? view.strides : view.sizes;
+    if (static_cast<size_t>(binding.dim) >= list.size()) return false;
+    symbol_values[s] = list[static_cast<size_t>(binding.dim)];
+  }
+  return true;
+}
+
+void Executable::output_buffer_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
+                                      std::vector<int64_t>& strides) const {
+  const Layout& layout = impl_->buffer_layouts[static_cast<size_t>(impl_->output_buffers[i].buffer)];
+  values_of(layout.sizes, symbol_values, sizes);
+  values_of(layout.strides, symbol_values, strides);
+}
+
+void Executable::output_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
+                               std::vector<int64_t>& strides, int64_t& offset) const {
+  const Layout& layout = impl_->output_layouts[i];
+  values_of(layout.sizes, symbol_values, sizes);
+  values_of(layout.strides, symbol_values, strides);
+  offset = value_of(layout.offset, symbol_values);
+}
+
+void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
+  const Impl& impl = *impl_;
+  std::unique_ptr<RunContext> context = impl.take_context(symbol_values);
+  for (size_t i = 0; i < impl.plan.buffers.size(); ++i) {
+    const PlanBuffer& buffer = impl.plan.buffers[i];
+    if (buffer.home == BufferHome::kInput) context->data[i] = io.inputs[static_cast<size_t>(buffer.index)].data;
+    if (buffer.home == BufferHome::kOutput) context->data[i] = io.output_buffers[static_cast<size_t>(buffer.index)];
+  }
+  for (size_t i = 0; i < impl.plan.steps.size(); ++i) {
+    if (const auto* launch = std::get_if<KernelLaunch>(&impl.plan.steps[i])) {
+      impl.launch(*launch, context->launches[i], *context);
+    } else {
+      impl.call_host(std::get<HostCall>(impl.plan.steps[i]), impl.steps[i], context->hosts[i], *context);
+    }
+  }
+  io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
+  for (size_t i = 0; i < impl.plan.outputs.size(); ++i) {
+    const auto buffer = static_cast<size_t>(impl.plan.outputs[i].ref.buffer);
+    if (impl.plan.outputs[i].ref.buffer >= 0 && impl.plan.buffers[buffer].home == BufferHome::kHost) {
+      io.host_outputs[i] = context->owned[buffer];
+    }
+  }
+  std::fill(context->owned.begin(), context->owned.end(), nullptr);
+  const std::lock_guard lock(impl.pool_mutex);
+  impl.pool.push_back(std::move(context));
+}
+
+}  // namespace tatara
