@@ -1,0 +1,107 @@
+"""`make bench-kernels`: single functions compiled by Tatara, beside eager and torch.compile, in one run.
+
+Each function runs in a process of its own with empty caches. Times are medians of rounds in which the three take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+
+def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
+    """Measures one function in this process: milliseconds, and seconds for compiling."""
+    import functions
+    import torch
+
+    import tatara
+
+    torch.manual_seed(0)
+    entry = functions.BY_NAME[name]
+    arguments = entry.inputs(scale)
+    result: dict[str, Any] = {"function": name}
+    with torch.no_grad():
+        expected = entry.call(*copy.deepcopy(arguments))
+        compiled = tatara.compile(entry.call)
+        ours = copy.deepcopy(arguments)
+        start = time.perf_counter()
+        actual = compiled(*ours)
+        result["tatara_cold_s"] = time.perf_counter() - start
+        torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-4)
+        stats = tatara.stats()
+        result.update({key: stats.get(key, 0) for key in ("graphs", "breaks", "host_calls", "kernels_compiled")})
+        runs: dict[str, Any] = {"eager": entry.call, "tatara": compiled}
+        if rival:
+            runs["rival"] = torch.compile(entry.call)
+            start = time.perf_counter()
+            runs["rival"](*copy.deepcopy(arguments))
+            result["rival_cold_s"] = time.perf_counter() - start
+        samples: dict[str, list[float]] = {key: [] for key in runs}
+        for run in runs.values():
+            run(*arguments)
+            run(*arguments)
+        for _ in range(rounds):
+            for key, run in runs.items():
+                start = time.perf_counter()
+                run(*arguments)
+                samples[key].append(time.perf_counter() - start)
+    result.update({f"{key}_ms": statistics.median(values) * 1e3 for key, values in samples.items()})
+    return result
+
+
+def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as caches:
+        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival")
+        command = [sys.executable, __file__, "--child", name, "--scale", str(arguments.scale), "--rounds",
+                   str(arguments.rounds), *(["--no-rival"] if arguments.no_rival else [])]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"function": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> int:
+    import functions
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--child")
+    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--no-rival", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
+        return 0
+    columns = ["function", "tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival",
+               "graphs", "breaks", "kernels_compiled", "host_calls"]
+    print(" | ".join(columns))
+    speedups, failed = [], 0
+    for name in arguments.names or [f.name for f in functions.FUNCTIONS]:
+        row = _in_process(name, arguments)
+        if "failed" in row:
+            failed += 1
+            print(f"{name} | failed: {row['failed']}", flush=True)
+            continue
+        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
+        if "rival_ms" in row:
+            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
+            speedups.append(row["vs rival"])
+        print(" | ".join(f"{row.get(c, '-'):.3f}" if isinstance(row.get(c), float) else str(row.get(c, "-"))
+                         for c in columns), flush=True)
+    if speedups:
+        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
