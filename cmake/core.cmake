@@ -1,0 +1,26 @@
+# One static library per folder of src/. The list is the order of dependence: each library may use those before it.
+set(TATARA_CORE_FOLDERS support symbolic ir loops ops transforms schedule codegen runtime compiler)
+
+set(tatara_previous "")
+foreach(folder IN LISTS TATARA_CORE_FOLDERS)
+  set(target tatara_${folder})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp")
+  if(NOT sources)
+    # A folder without sources (headers only) still takes its place in the order.
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE tatara_flags ${tatara_previous})
+  elseif(TATARA_PREBUILT_CORE)
+    add_library(${target} STATIC IMPORTED)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${TATARA_PREBUILT_CORE}/lib${target}.a")
+    target_link_libraries(${target} INTERFACE tatara_flags ${tatara_previous})
+  else()
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PUBLIC tatara_flags ${tatara_previous})
+    set_target_properties(${target} PROPERTIES ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  endif()
+  set(tatara_previous ${target})
+endforeach()
+
+# Everything that needs neither Python nor a host.
+add_library(tatara_core INTERFACE)
+target_link_libraries(tatara_core INTERFACE tatara_compiler)

@@ -1,0 +1,27 @@
+# The Python extension tatara._core: src/capture and src/bindings over the core.
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+file(GLOB_RECURSE capture_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/capture/*.cpp")
+file(GLOB_RECURSE binding_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/bindings/*.cpp")
+
+if(NOT binding_sources)
+  message(STATUS "src/bindings has no sources: no Python extension")
+else()
+  execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir OUTPUT_STRIP_TRAILING_WHITESPACE
+                  OUTPUT_VARIABLE nanobind_ROOT COMMAND_ERROR_IS_FATAL ANY)
+  find_package(nanobind CONFIG REQUIRED)
+
+  nanobind_add_module(_core NB_STATIC NOMINSIZE ${binding_sources})
+  target_link_libraries(_core PRIVATE tatara_core tatara_flags)
+
+  if(capture_sources)
+    add_library(tatara_capture STATIC ${capture_sources})
+    target_link_libraries(tatara_capture PUBLIC tatara_core tatara_flags)
+    # CPython's headers are not ours: no warnings from them. The frame layouts are in internal/.
+    target_include_directories(tatara_capture SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
+    target_include_directories(tatara_capture SYSTEM PRIVATE ${Python_INCLUDE_DIRS}/internal)
+    target_link_libraries(_core PRIVATE tatara_capture)
+  endif()
+
+  set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${TATARA_EXTENSION_DIR}")
+  install(TARGETS _core LIBRARY DESTINATION tatara)
+endif()
