@@ -9,8 +9,19 @@
 #include "codegen/abi.h"
 #include "runtime/host.h"
 #include "schedule/plan.h"
+#include "support/error.h"
 
 namespace tatara {
+
+/// A run-time index outside its dimension; becomes IndexError in Python, as in eager.
+class IndexFault : public Error {
+ public:
+  using Error::Error;
+  std::string_view kind() const override { return "IndexError"; }
+  [[noreturn]] void rethrow_at(UserLocation location) const override {
+    throw IndexFault(message(), location_or(std::move(location)));
+  }
+};
 
 /// Code of one kernel and whatever keeps its memory alive.
 struct KernelCode {
