@@ -1,0 +1,227 @@
+#include "bindings/torch_hooks.h"
+
+#include <Python.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/host.h"
+#include "runtime/torch_abi.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+class GilGuard {
+ public:
+  GilGuard() : state_(PyGILState_Ensure()) {}
+  ~GilGuard() { PyGILState_Release(state_); }
+  GilGuard(const GilGuard&) = delete;
+  GilGuard& operator=(const GilGuard&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+struct DecRef {
+  void operator()(PyObject* object) const { Py_XDECREF(object); }
+};
+using Ref = std::unique_ptr<PyObject, DecRef>;
+
+std::string take_python_error() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Ref owned_type(type);
+  const Ref owned_value(value);
+  const Ref owned_traceback(traceback);
+  const Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  PyErr_Clear();
+  return utf8 != nullptr ? utf8 : "unknown error";
+}
+
+Ref checked(PyObject* object, const char* what) {
+  if (object == nullptr) throw CompilationError(std::string(what) + ": " + take_python_error());
+  return Ref(object);
+}
+
+Ref attribute(PyObject* object, const char* name) { return checked(PyObject_GetAttrString(object, name), name); }
+
+Ref import_torch() { return checked(PyImport_ImportModule("torch"), "importing torch"); }
+
+Ref find_schema(const std::string& op, const std::string& overload) {
+  const Ref torch = import_torch();
+  const Ref core = attribute(torch.get(), "_C");
+  const Ref schemas =
+      checked(PyObject_CallMethod(core.get(), "_jit_get_schemas_for_operator", "s", op.c_str()), op.c_str());
+  const Py_ssize_t size = PySequence_Size(schemas.get());
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    Ref schema = checked(PySequence_GetItem(schemas.get(), i), "reading a schema");
+    const Ref name = attribute(schema.get(), "overload_name");
+    const char* text = PyUnicode_AsUTF8(name.get());
+    if (text != nullptr && overload == text) return schema;
+  }
+  return nullptr;
+}
+
+std::string schema_text(std::string_view op, std::string_view overload) {
+  const GilGuard gil;
+  const Ref schema = find_schema(std::string(op), std::string(overload));
+  if (!schema) return {};
+  const Ref text = checked(PyObject_Str(schema.get()), "printing a schema");
+  const char* utf8 = PyUnicode_AsUTF8(text.get());
+  return utf8 != nullptr ? utf8 : "";
+}
+
+/// A Python tensor over the handle's tensor (a new reference to the same implementation).
+Ref tensor_object(PyObject* aoti, const HostTensor& tensor) {
+  const torch_abi::Api* api = torch_abi::api();
+  torch_abi::TensorHandle handle = nullptr;
+  if (api->aoti_torch_new_tensor_handle(static_cast<torch_abi::TensorHandle>(tensor.get()), &handle) != 0) {
+    throw CompilationError("copying a tensor handle failed");
+  }
+  const Ref capsule = checked(PyCapsule_New(handle, nullptr, nullptr), "wrapping a tensor");
+  return checked(PyObject_CallMethod(aoti, "alloc_tensor_by_stealing_from_void_ptr", "O", capsule.get()),
+                 "wrapping a tensor");
+}
+
+HostTensor host_tensor(PyObject* aoti, PyObject* tensor) {
+  const Ref capsule =
+      checked(PyObject_CallMethod(aoti, "unsafe_alloc_void_ptr_from_tensor", "O", tensor), "unwrapping a tensor");
+  void* handle = PyCapsule_GetPointer(capsule.get(), nullptr);
+  if (handle == nullptr) throw CompilationError("unwrapping a tensor: " + take_python_error());
+  return HostTensor(handle, [](void* p) {
+    torch_abi::api()->aoti_torch_delete_tensor_object(static_cast<torch_abi::TensorHandle>(p));
+  });
+}
+
+const char* torch_dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "bool";
+    case DType::kUInt8: return "uint8";
+    case DType::kInt8: return "int8";
+    case DType::kUInt16: return "uint16";
+    case DType::kInt16: return "int16";
+    case DType::kUInt32: return "uint32";
+    case DType::kInt32: return "int32";
+    case DType::kUInt64: return "uint64";
+    case DType::kInt64: return "int64";
+    case DType::kFloat16: return "float16";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+    case DType::kComplex32: return "complex32";
+    case DType::kComplex64: return "complex64";
+    case DType::kComplex128: return "complex128";
+    case DType::kFloat8E4M3FN: return "float8_e4m3fn";
+    case DType::kFloat8E5M2: return "float8_e5m2";
+  }
+  return "float32";
+}
+
+Ref value_object(PyObject* torch, PyObject* aoti, const HostValue& value) {
+  using Kind = HostValue::Kind;
+  switch (value.kind) {
+    case Kind::kNone: return Ref(Py_NewRef(Py_None));
+    case Kind::kTensor: return tensor_object(aoti, value.tensor);
+    case Kind::kTensorList: {
+      Ref list = checked(PyList_New(static_cast<Py_ssize_t>(value.tensors.size())), "making a list");
+      for (size_t i = 0; i < value.tensors.size(); ++i) {
+        Ref item = value.tensors[i] == nullptr ? Ref(Py_NewRef(Py_None)) : tensor_object(aoti, value.tensors[i]);
+        PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), item.release());
+      }
+      return list;
+    }
+    case Kind::kInt: return checked(PyLong_FromLongLong(value.integer), "making an int");
+    case Kind::kDouble: return checked(PyFloat_FromDouble(value.number), "making a float");
+    case Kind::kBool: return Ref(Py_NewRef(value.integer != 0 ? Py_True : Py_False));
+    case Kind::kComplex: return checked(PyComplex_FromDoubles(value.number, value.imag), "making a complex");
+    case Kind::kString:
+      return checked(PyUnicode_FromStringAndSize(value.text.data(), static_cast<Py_ssize_t>(value.text.size())),
+                     "making a str");
+    case Kind::kIntList:
+    case Kind::kBoolList: {
+      Ref list = checked(PyList_New(static_cast<Py_ssize_t>(value.integers.size())), "making a list");
+      for (size_t i = 0; i < value.integers.size(); ++i) {
+        PyObject* item = value.kind == Kind::kIntList ? PyLong_FromLongLong(value.integers[i])
+                                                      : PyBool_FromLong(value.integers[i] != 0 ? 1 : 0);
+        PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), item);
+      }
+      return list;
+    }
+    case Kind::kDoubleList: {
+      Ref list = checked(PyList_New(static_cast<Py_ssize_t>(value.numbers.size())), "making a list");
+      for (size_t i = 0; i < value.numbers.size(); ++i) {
+        PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), PyFloat_FromDouble(value.numbers[i]));
+      }
+      return list;
+    }
+    case Kind::kDType: return attribute(torch, torch_dtype_name(value.dtype));
+    case Kind::kDevice:
+      return checked(PyObject_CallMethod(torch, "device", "s", value.device.str().c_str()), "making a device");
+  }
+  throw InternalError("unknown host value");
+}
+
+Ref overload_packet(PyObject* torch, const std::string& op, const std::string& overload) {
+  const size_t colons = op.find("::");
+  if (colons == std::string::npos) throw InternalError("host operator without a namespace: " + op);
+  const Ref ops = attribute(torch, "ops");
+  const Ref space = attribute(ops.get(), op.substr(0, colons).c_str());
+  const Ref packet = attribute(space.get(), op.substr(colons + 2).c_str());
+  return attribute(packet.get(), overload.empty() ? "default" : overload.c_str());
+}
+
+std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view overload_name,
+                                      std::span<const HostValue> args) {
+  const GilGuard gil;
+  const std::string op(op_name);
+  const std::string overload(overload_name);
+  const Ref torch = import_torch();
+  const Ref core = attribute(torch.get(), "_C");
+  const Ref aoti = attribute(core.get(), "_aoti");
+  const Ref schema = find_schema(op, overload);
+  if (!schema) throw Unsupported("the host has no operator " + op + "." + overload);
+  const Ref arguments = attribute(schema.get(), "arguments");
+  if (PySequence_Size(arguments.get()) != static_cast<Py_ssize_t>(args.size())) {
+    throw InternalError("wrong number of arguments for " + op);
+  }
+  const Ref positional = checked(PyList_New(0), "making a list");
+  const Ref keywords = checked(PyDict_New(), "making a dict");
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Ref argument = checked(PySequence_GetItem(arguments.get(), static_cast<Py_ssize_t>(i)), "reading a schema");
+    const Ref value = value_object(torch.get(), aoti.get(), args[i]);
+    const Ref keyword_only = attribute(argument.get(), "kwarg_only");
+    if (PyObject_IsTrue(keyword_only.get()) != 0) {
+      const Ref name = attribute(argument.get(), "name");
+      PyDict_SetItem(keywords.get(), name.get(), value.get());
+    } else {
+      PyList_Append(positional.get(), value.get());
+    }
+  }
+  const Ref function = overload_packet(torch.get(), op, overload);
+  const Ref tuple = checked(PyList_AsTuple(positional.get()), "making a tuple");
+  const Ref result = checked(PyObject_Call(function.get(), tuple.get(), keywords.get()), op.c_str());
+  std::vector<HostTensor> results;
+  if (result.get() == Py_None) return results;
+  if (PyTuple_Check(result.get()) || PyList_Check(result.get())) {
+    const Py_ssize_t size = PySequence_Size(result.get());
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const Ref item = checked(PySequence_GetItem(result.get(), i), "reading a result");
+      results.push_back(item.get() == Py_None ? nullptr : host_tensor(aoti.get(), item.get()));
+    }
+    return results;
+  }
+  results.push_back(host_tensor(aoti.get(), result.get()));
+  return results;
+}
+
+}  // namespace
+
+void install_torch_hooks() { set_torch_python_hooks({schema_text, call_operator}); }
+
+}  // namespace tatara
