@@ -1,0 +1,109 @@
+#include "compiler/compiler.h"
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "codegen/emit_cpu.h"
+#include "compiler/kernel_store.h"
+#include "runtime/thread_pool.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/options.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+/// Times the stages of one compilation.
+class StageClock {
+ public:
+  explicit StageClock(std::vector<StageTime>& times) : times_(times) {}
+
+  template <typename Fn>
+  auto run(std::string stage, Fn&& fn) {
+    const auto start = std::chrono::steady_clock::now();
+    struct Stop {
+      std::vector<StageTime>& times;
+      std::string stage;
+      std::chrono::steady_clock::time_point start;
+      ~Stop() {
+        times.push_back({std::move(stage), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+      }
+    } const stop{times_, std::move(stage), start};
+    return fn();
+  }
+
+ private:
+  std::vector<StageTime>& times_;
+};
+
+/// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
+std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, CompileResult& result) {
+  const CpuTarget target = host_cpu_target();
+  std::vector<KernelRequest> requests(schedule.kernels.size());
+  std::unordered_map<std::string, size_t> first_with_key;
+  std::vector<size_t> representative(schedule.kernels.size());
+  std::vector<size_t> distinct;
+  for (size_t i = 0; i < schedule.kernels.size(); ++i) {
+    PlanKernel& kernel = schedule.plan.kernels[i];
+    requests[i] = make_kernel_request(schedule.kernels[i], target);
+    kernel.cache_key = requests[i].key;
+    kernel.symbol = requests[i].symbol;
+    if (options.keep_text) kernel.loop_text = requests[i].loop_text;
+    const auto [found, inserted] = first_with_key.emplace(requests[i].key, i);
+    representative[i] = found->second;
+    if (inserted) distinct.push_back(i);
+  }
+  std::vector<KernelCode> code(schedule.kernels.size());
+  std::vector<KernelOrigin> origins(schedule.kernels.size(), KernelOrigin::kMemory);
+  compile_in_parallel(distinct.size(), [&](size_t n) {
+    const size_t i = distinct[n];
+    std::string* text = options.keep_text ? &schedule.plan.kernels[i].llvm_text : nullptr;
+    code[i] = obtain_kernel(requests[i], schedule.kernels[i], target, options.use_cache, origins[i], text);
+  });
+  for (size_t i = 0; i < code.size(); ++i) {
+    if (representative[i] != i) {
+      code[i] = code[representative[i]];
+      schedule.plan.kernels[i].llvm_text = schedule.plan.kernels[representative[i]].llvm_text;
+    }
+  }
+  for (const size_t i : distinct) {
+    if (origins[i] == KernelOrigin::kCompiled) ++result.kernels_compiled;
+    if (origins[i] == KernelOrigin::kDisk) ++result.cache_hits;
+  }
+  return code;
+}
+
+}  // namespace
+
+CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
+  CompileResult result;
+  StageClock clock(result.times);
+  if (options.keep_text) result.graph_text = print_graph(graph);
+
+  // The pipeline. Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal
+  // subexpressions are easiest to see after it.
+  const Graph lowered = clock.run("rewrite", [&] {
+    Graph g = canonicalize(graph);
+    g = decompose(g);
+    g = canonicalize(g);
+    g = eliminate_common_subexpressions(g);
+    return eliminate_dead_code(g);
+  });
+  if (options.keep_text) result.lowered_text = print_graph(lowered);
+
+  Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, options.schedule); });
+  result.notes = std::move(schedule.notes);
+
+  std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result); });
+  result.executable = clock.run("load", [&] {
+    return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops());
+  });
+  return result;
+}
+
+}  // namespace tatara

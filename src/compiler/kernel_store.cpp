@@ -1,0 +1,110 @@
+#include "compiler/kernel_store.h"
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "runtime/cache.h"
+#include "runtime/jit_loader.h"
+#include "runtime/llvm_provider.h"
+#include "support/error.h"
+#include "support/hash.h"
+
+namespace tatara {
+namespace {
+
+// Part of every key: raise it when generated code or the calling convention changes.
+constexpr uint64_t kCodeVersion = 1;
+
+// One symbol for all kernels: each lives in an object of its own, so that names do not spoil sharing.
+constexpr const char* kSymbol = "tatara_kernel";
+
+struct Store {
+  std::mutex mutex;
+  std::unordered_map<std::string, KernelCode> code;
+};
+
+Store& store() {
+  static Store instance;
+  return instance;
+}
+
+KernelCode load(std::string_view object, const std::string& symbol) {
+  std::shared_ptr<LoadedObject> loaded = load_object(object);
+  void* address = loaded->find(symbol);
+  if (address == nullptr) throw CompilationError("compiled object lacks the symbol " + symbol);
+  KernelCode code;
+  code.fn = reinterpret_cast<KernelFn>(address);
+  code.owner = std::move(loaded);
+  return code;
+}
+
+TargetOptions target_options(const CpuTarget& target) {
+  TargetOptions options;
+  options.triple = target.triple;
+  options.cpu = target.cpu;
+  options.features = target.features;
+  return options;
+}
+
+}  // namespace
+
+KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& target) {
+  KernelRequest request;
+  request.loop_text = loops::print_kernel(kernel);
+  // The first line names the kernel; the rest decides the code.
+  std::string_view body = request.loop_text;
+  const size_t name_at = body.find(kernel.name);
+  KeyBuilder key;
+  key.add(kCodeVersion).add(llvm_fingerprint()).add(target_options(target).key());
+  key.add(static_cast<uint64_t>(target.isa)).add(static_cast<uint64_t>(target.has_fma));
+  if (name_at != std::string_view::npos && name_at < body.find('\n')) {
+    key.add(body.substr(0, name_at)).add(body.substr(name_at + kernel.name.size()));
+  } else {
+    key.add(body);
+  }
+  request.key = key.finish().str();
+  request.symbol = kSymbol;
+  return request;
+}
+
+KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
+                         bool use_disk, KernelOrigin& origin, std::string* llvm_text) {
+  {
+    const std::lock_guard lock(store().mutex);
+    const auto found = store().code.find(request.key);
+    if (found != store().code.end()) {
+      origin = KernelOrigin::kMemory;
+      return found->second;
+    }
+  }
+  KernelCode code;
+  if (use_disk) {
+    if (const std::optional<std::string> object = disk_cache().get(request.key)) {
+      try {
+        code = load(*object, request.symbol);
+        origin = KernelOrigin::kDisk;
+      } catch (const CompilationError&) {
+        // A damaged object that passed its checksum: compile again, which overwrites it.
+        code = {};
+      }
+    }
+  }
+  if (code.fn == nullptr) {
+    const std::string text = emit_cpu(kernel, target, request.symbol);
+    if (llvm_text != nullptr) *llvm_text = text;
+    const CompiledObject object = llvm_provider().compile(text, target_options(target));
+    code = load(object.bytes, request.symbol);
+    origin = KernelOrigin::kCompiled;
+    if (use_disk) disk_cache().put(request.key, object.bytes);
+  }
+  const std::lock_guard lock(store().mutex);
+  return store().code.emplace(request.key, std::move(code)).first->second;
+}
+
+void clear_kernel_store() {
+  const std::lock_guard lock(store().mutex);
+  store().code.clear();
+}
+
+}  // namespace tatara

@@ -1,0 +1,31 @@
+// From a loop kernel to callable code: memory, disk cache, or LLVM.
+#pragma once
+
+#include <string>
+
+#include "codegen/emit_cpu.h"
+#include "loops/kernel.h"
+#include "runtime/executable.h"
+
+namespace tatara {
+
+/// What identifies the code of a kernel. Kernels equal up to names have equal keys.
+struct KernelRequest {
+  std::string key;
+  std::string symbol;
+  std::string loop_text;
+};
+
+KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& target);
+
+enum class KernelOrigin : uint8_t { kMemory, kDisk, kCompiled };
+
+/// Code of the kernel, from the first of: this process's table, the disk cache, LLVM (then it is stored). Thread-safe.
+/// `llvm_text`, when not null, gets the IR text if it had to be made. Throws CompilationError.
+KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
+                         bool use_disk, KernelOrigin& origin, std::string* llvm_text);
+
+/// Forgets this process's table (tatara.reset()); code in use stays alive.
+void clear_kernel_store();
+
+}  // namespace tatara
