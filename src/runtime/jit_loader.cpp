@@ -320,9 +320,7 @@ class Linker {
     return symbol.address;
   }
 
-  void put_bytes(uint64_t offset, const void* bytes, size_t size) {
-    std::memcpy(map_->base() + offset, bytes, size);
-  }
+  void put_bytes(uint64_t offset, const void* bytes, size_t size) { std::memcpy(map_->base() + offset, bytes, size); }
 
   /// Address of a jump to the symbol that is near the code.
   uint64_t stub_of(Symbol& symbol) {
@@ -442,7 +440,8 @@ class Linker {
         return place.write_relative32(address_of(symbol));
       case R_AARCH64_CALL26:
       case R_AARCH64_JUMP26: {
-        const uint64_t to = (symbol.stub >= 0 ? stub_of(symbol) : address_of(symbol)) + static_cast<uint64_t>(place.addend);
+        const uint64_t to =
+            (symbol.stub >= 0 ? stub_of(symbol) : address_of(symbol)) + static_cast<uint64_t>(place.addend);
         const auto distance = static_cast<int64_t>(to - place.address());
         if ((distance & 3) != 0 || distance >= (int64_t{1} << 27) || distance < -(int64_t{1} << 27)) {
           malformed("a branch is too far");

@@ -32,44 +32,44 @@ using TuningOptions = void*;
 using Buffer = void*;
 
 /// The functions of libllvmlite that we call: one line each, with its signature.
-#define TATARA_LLVMLITE_FUNCTIONS(F)                                                                                \
-  F(InitializeAllTargetInfos, void())                                                                               \
-  F(InitializeAllTargets, void())                                                                                   \
-  F(InitializeAllTargetMCs, void())                                                                                 \
-  F(InitializeAllAsmPrinters, void())                                                                               \
-  F(GetVersionInfo, unsigned())                                                                                     \
-  F(GetProcessTriple, void(const char**))                                                                           \
-  F(GetHostCPUName, void(const char**))                                                                             \
-  F(GetHostCPUFeatures, int(const char**))                                                                          \
-  F(DisposeString, void(const char*))                                                                               \
-  F(ContextCreate, Context())                                                                                       \
-  F(ContextDispose, void(Context))                                                                                  \
-  F(ParseAssembly, Module(Context, const char*, const char**))                                                      \
-  F(VerifyModule, int(Module, const char**))                                                                        \
-  F(DisposeModule, void(Module))                                                                                    \
-  F(PrintModuleToString, void(Module, const char**))                                                                \
-  F(SetTarget, void(Module, const char*))                                                                           \
-  F(SetDataLayout, void(Module, const char*))                                                                       \
-  F(GetTargetFromTriple, Target(const char*, const char**))                                                         \
-  F(CreateTargetMachine,                                                                                            \
-    TargetMachine(Target, const char*, const char*, const char*, int, const char*, const char*, int, int, const char*)) \
-  F(DisposeTargetMachine, void(TargetMachine))                                                                      \
-  F(CreateTargetMachineData, void*(TargetMachine))                                                                  \
-  F(CopyStringRepOfTargetData, void(void*, const char**))                                                           \
-  F(DisposeTargetData, void(void*))                                                                                 \
-  F(TargetMachineEmitToMemory, Buffer(TargetMachine, Module, int, const char**))                                    \
-  F(GetBufferStart, const char*(Buffer))                                                                            \
-  F(GetBufferSize, size_t(Buffer))                                                                                  \
-  F(DisposeMemoryBuffer, void(Buffer))                                                                              \
-  F(CreatePipelineTuningOptions, TuningOptions())                                                                   \
-  F(PTOSetLoopVectorization, void(TuningOptions, bool))                                                             \
-  F(PTOSetSLPVectorization, void(TuningOptions, bool))                                                              \
-  F(PTOSetLoopInterleaving, void(TuningOptions, bool))                                                              \
-  F(DisposePipelineTuningOptions, void(TuningOptions))                                                              \
-  F(CreatePassBuilder, PassBuilder(TargetMachine, TuningOptions))                                                   \
-  F(DisposePassBuilder, void(PassBuilder))                                                                          \
-  F(buildPerModuleDefaultPipeline, PassManager(PassBuilder, int))                                                   \
-  F(RunNewModulePassManager, void(PassManager, Module, PassBuilder))                                                \
+#define TATARA_LLVMLITE_FUNCTIONS(F)                                                                                 \
+  F(InitializeAllTargetInfos, void())                                                                                \
+  F(InitializeAllTargets, void())                                                                                    \
+  F(InitializeAllTargetMCs, void())                                                                                  \
+  F(InitializeAllAsmPrinters, void())                                                                                \
+  F(GetVersionInfo, unsigned())                                                                                      \
+  F(GetProcessTriple, void(const char**))                                                                            \
+  F(GetHostCPUName, void(const char**))                                                                              \
+  F(GetHostCPUFeatures, int(const char**))                                                                           \
+  F(DisposeString, void(const char*))                                                                                \
+  F(ContextCreate, Context())                                                                                        \
+  F(ContextDispose, void(Context))                                                                                   \
+  F(ParseAssembly, Module(Context, const char*, const char**))                                                       \
+  F(VerifyModule, int(Module, const char**))                                                                         \
+  F(DisposeModule, void(Module))                                                                                     \
+  F(PrintModuleToString, void(Module, const char**))                                                                 \
+  F(SetTarget, void(Module, const char*))                                                                            \
+  F(SetDataLayout, void(Module, const char*))                                                                        \
+  F(GetTargetFromTriple, Target(const char*, const char**))                                                          \
+  F(CreateTargetMachine, TargetMachine(Target, const char*, const char*, const char*, int, const char*, const char*, \
+                                       int, int, const char*))                                                       \
+  F(DisposeTargetMachine, void(TargetMachine))                                                                       \
+  F(CreateTargetMachineData, void*(TargetMachine))                                                                   \
+  F(CopyStringRepOfTargetData, void(void*, const char**))                                                            \
+  F(DisposeTargetData, void(void*))                                                                                  \
+  F(TargetMachineEmitToMemory, Buffer(TargetMachine, Module, int, const char**))                                     \
+  F(GetBufferStart, const char*(Buffer))                                                                             \
+  F(GetBufferSize, size_t(Buffer))                                                                                   \
+  F(DisposeMemoryBuffer, void(Buffer))                                                                               \
+  F(CreatePipelineTuningOptions, TuningOptions())                                                                    \
+  F(PTOSetLoopVectorization, void(TuningOptions, bool))                                                              \
+  F(PTOSetSLPVectorization, void(TuningOptions, bool))                                                               \
+  F(PTOSetLoopInterleaving, void(TuningOptions, bool))                                                               \
+  F(DisposePipelineTuningOptions, void(TuningOptions))                                                               \
+  F(CreatePassBuilder, PassBuilder(TargetMachine, TuningOptions))                                                    \
+  F(DisposePassBuilder, void(PassBuilder))                                                                           \
+  F(buildPerModuleDefaultPipeline, PassManager(PassBuilder, int))                                                    \
+  F(RunNewModulePassManager, void(PassManager, Module, PassBuilder))                                                 \
   F(DisposeNewModulePassManger, void(PassManager))
 
 template <typename Signature>
@@ -350,7 +350,9 @@ std::string TargetOptions::key() const {
                  cpu.empty() ? option_text(Option::kCpu) + "|" + option_text(Option::kCpuFeatures) : std::string());
 }
 
-std::unique_ptr<LlvmProvider> open_llvmlite(const std::string& path) { return std::make_unique<LlvmliteProvider>(path); }
+std::unique_ptr<LlvmProvider> open_llvmlite(const std::string& path) {
+  return std::make_unique<LlvmliteProvider>(path);
+}
 
 LlvmProvider& llvm_provider() {
   Process& p = process();
@@ -376,7 +378,7 @@ std::string llvm_fingerprint() {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   const std::string path = present_path(p.path);
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) return str_cat(path, "|", cpu);
   return str_cat(path, "|", info.st_size, "|", info.st_mtim.tv_sec, "|", cpu);
 }

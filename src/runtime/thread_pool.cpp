@@ -259,7 +259,8 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   Loop loop(begin, end, std::max(grain, (size + pieces - 1) / pieces), fn, context);
   if (const Gomp* pool = usable_gomp()) {
     if (pool->in_parallel() != 0) return fn(context, begin, end);
-    pool->parallel([](void* data) { work_inside(*static_cast<Loop*>(data)); }, &loop, static_cast<unsigned>(threads), 0);
+    pool->parallel([](void* data) { work_inside(*static_cast<Loop*>(data)); }, &loop, static_cast<unsigned>(threads),
+                   0);
   } else if (!OwnPool::get().run(loop, threads)) {
     work_inside(loop);
   }

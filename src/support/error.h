@@ -80,11 +80,11 @@ namespace detail {
 
 /// Throws InternalError with the source line when `condition` is false. The rest is a message in parts:
 /// TATARA_CHECK(a == b, "sizes ", a, " and ", b, " differ").
-#define TATARA_CHECK(condition, ...)                                                                         \
-  do {                                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                                         \
-      ::tatara::detail::check_failed(#condition, __FILE__, __LINE__, ::tatara::str_cat(__VA_ARGS__));        \
-    }                                                                                                        \
+#define TATARA_CHECK(condition, ...)                                                                  \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]] {                                                                  \
+      ::tatara::detail::check_failed(#condition, __FILE__, __LINE__, ::tatara::str_cat(__VA_ARGS__)); \
+    }                                                                                                 \
   } while (false)
 
 /// Marks code that cannot be reached, after a switch over a closed enum: TATARA_UNREACHABLE("DType ", int(dtype)).

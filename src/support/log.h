@@ -22,9 +22,9 @@ void log_line(LogChannel channel, std::string_view text);
 }  // namespace tatara
 
 /// TATARA_LOG(kFusion, "not fused: ", reason). The parts are evaluated only when the channel is on.
-#define TATARA_LOG(channel, ...)                                                               \
-  do {                                                                                         \
-    if (::tatara::log_enabled(::tatara::LogChannel::channel)) [[unlikely]] {                   \
-      ::tatara::log_line(::tatara::LogChannel::channel, ::tatara::str_cat(__VA_ARGS__));       \
-    }                                                                                          \
+#define TATARA_LOG(channel, ...)                                                         \
+  do {                                                                                   \
+    if (::tatara::log_enabled(::tatara::LogChannel::channel)) [[unlikely]] {             \
+      ::tatara::log_line(::tatara::LogChannel::channel, ::tatara::str_cat(__VA_ARGS__)); \
+    }                                                                                    \
   } while (false)

@@ -29,7 +29,8 @@ bool matches(std::string_view pattern, std::string_view text) {
     const std::string_view rest = pattern.substr(1);
     if (rest.empty()) return true;
     for (size_t i = 0; i <= text.size(); ++i) {
-      if (rest.find('*') == std::string_view::npos ? text.substr(i) == rest : matches(rest, text.substr(i))) return true;
+      if (rest.find('*') == std::string_view::npos ? text.substr(i) == rest : matches(rest, text.substr(i)))
+        return true;
     }
     return false;
   }

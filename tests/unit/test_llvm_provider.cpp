@@ -60,8 +60,8 @@ Fn* function(const LoadedObject& object, const char* name) {
   return reinterpret_cast<Fn*>(object.find(name));
 }
 
-#define NEED_LLVM()                        \
-  LlvmProvider* llvm = llvm_for_tests();   \
+#define NEED_LLVM()                      \
+  LlvmProvider* llvm = llvm_for_tests(); \
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM: set TATARA_LLVM"
 
 TEST(LlvmProvider, CompilesLoadsAndRuns) {
@@ -139,7 +139,7 @@ define ptx_kernel void @k(ptr addrspace(1) %out) {
 }
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 )",
-                                            options);
+                                           options);
   EXPECT_NE(ptx.bytes.find(".visible .entry k("), std::string::npos) << ptx.bytes;
   EXPECT_NE(ptx.bytes.find(".target sm_90"), std::string::npos);
 }
@@ -174,8 +174,8 @@ TEST(LlvmProvider, KeysTellTargetsApart) {
 
 TEST(JitLoader, UnknownFunctionIsNamed) {
   NEED_LLVM();
-  const CompiledObject code =
-      llvm->compile("declare void @no_such_function()\ndefine void @f() {\n  call void @no_such_function()\n  ret void\n}", {});
+  const CompiledObject code = llvm->compile(
+      "declare void @no_such_function()\ndefine void @f() {\n  call void @no_such_function()\n  ret void\n}", {});
   try {
     load_object(code.bytes);
     FAIL() << "no exception";

@@ -96,7 +96,10 @@ std::string show(const T& value) {
       separator = ", ";
     }
     return out + "}";
-  } else if constexpr (requires { value.has_value(); *value; }) {
+  } else if constexpr (requires {
+                         value.has_value();
+                         *value;
+                       }) {
     return value.has_value() ? show(*value) : "nullopt";
   } else {
     return "(" + std::to_string(sizeof(T)) + "-byte object)";
@@ -115,16 +118,16 @@ std::optional<std::string> compare(Op op, const char* symbol, const A& a, const 
 template <typename T>
 concept PlainInteger = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>;
 
-#define TATARA_TESTING_OP(name, op, cmp)                              \
-  struct name {                                                       \
-    template <typename A, typename B>                                 \
-    bool operator()(const A& a, const B& b) const {                   \
-      if constexpr (PlainInteger<A> && PlainInteger<B>) {             \
-        return std::cmp(a, b);                                        \
-      } else {                                                        \
-        return static_cast<bool>(a op b);                             \
-      }                                                               \
-    }                                                                 \
+#define TATARA_TESTING_OP(name, op, cmp)                  \
+  struct name {                                           \
+    template <typename A, typename B>                     \
+    bool operator()(const A& a, const B& b) const {       \
+      if constexpr (PlainInteger<A> && PlainInteger<B>) { \
+        return std::cmp(a, b);                            \
+      } else {                                            \
+        return static_cast<bool>(a op b);                 \
+      }                                                   \
+    }                                                     \
   };
 TATARA_TESTING_OP(Eq, ==, cmp_equal)
 TATARA_TESTING_OP(Ne, !=, cmp_not_equal)
@@ -189,26 +192,26 @@ std::optional<std::string> check_no_throw(Fn&& fn, const char* text) {
 
 }  // namespace testing
 
-#define TATARA_TEST_(suite, name, parent)                                                        \
-  class suite##_##name##_Test : public parent {                                                  \
-   public:                                                                                       \
-    void TestBody() override;                                                                    \
-    static ::testing::Test* make() { return new suite##_##name##_Test; }                         \
-  };                                                                                             \
-  [[maybe_unused]] static const bool suite##_##name##_added =                                    \
-      ::testing::add_test(#suite, #name, &suite##_##name##_Test::make);                          \
+#define TATARA_TEST_(suite, name, parent)                                \
+  class suite##_##name##_Test : public parent {                          \
+   public:                                                               \
+    void TestBody() override;                                            \
+    static ::testing::Test* make() { return new suite##_##name##_Test; } \
+  };                                                                     \
+  [[maybe_unused]] static const bool suite##_##name##_added =            \
+      ::testing::add_test(#suite, #name, &suite##_##name##_Test::make);  \
   void suite##_##name##_Test::TestBody()
 
 #define TEST(suite, name) TATARA_TEST_(suite, name, ::testing::Test)
 #define TEST_F(suite, name) TATARA_TEST_(suite, name, suite)
 
-#define TATARA_EXPECT_(check)                                                         \
-  if (const auto tatara_problem_ = (check); !tatara_problem_) {                       \
-  } else                                                                              \
+#define TATARA_EXPECT_(check)                                   \
+  if (const auto tatara_problem_ = (check); !tatara_problem_) { \
+  } else                                                        \
     ::testing::Failure(__FILE__, __LINE__, *tatara_problem_) = ::testing::Message()
-#define TATARA_ASSERT_(check)                                                                \
-  if (const auto tatara_problem_ = (check); !tatara_problem_) {                              \
-  } else                                                                                     \
+#define TATARA_ASSERT_(check)                                   \
+  if (const auto tatara_problem_ = (check); !tatara_problem_) { \
+  } else                                                        \
     return ::testing::Failure(__FILE__, __LINE__, *tatara_problem_) = ::testing::Message()
 
 #define TATARA_COMPARE_(op, symbol, a, b) ::testing::compare(::testing::op{}, symbol, a, b, #a, #b)

@@ -1,0 +1,113 @@
+# Two commands matter: `make demo` and `make test`. Both set up everything from a fresh clone: a virtual environment with
+# pinned packages, and the build. Needed beforehand: Python 3.11 to 3.13 with venv, a C++20 compiler, make.
+
+SHELL := /bin/bash
+PYTHON := $(or $(PYTHON),$(shell sh tools/find_python.sh))
+VENV ?= .venv
+PY = $(VENV)/bin/python
+BUILD ?= build
+TAG := $(shell $(PYTHON) -c 'import sys; print("py%d%d" % sys.version_info[:2])')
+DEV = $(BUILD)/$(TAG)
+CMAKE_FLAGS ?=
+CCACHE := $(shell command -v ccache)
+CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja \
+	$(if $(CCACHE),-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE)) $(CMAKE_FLAGS)
+LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
+OTHER_PYTHONS = 3.11 3.12 3.13
+
+.PHONY: demo test build setup clean lint asan tsan coverage bench-models bench-kernels opinfo pyvm test-cpp test-python \
+	test-other-pythons format
+
+demo: build
+	$(PY) -m tatara demo
+
+test: build test-cpp test-python test-other-pythons
+
+setup:
+	@test -n "$(PYTHON)" || { echo "Tatara needs Python 3.11, 3.12 or 3.13"; exit 1; }
+	@$(PYTHON) tools/setup_venv.py $(VENV) requirements.txt
+
+build: setup
+	@test -f $(DEV)/build.ninja || $(CONFIGURE) -B $(DEV) -DPython_EXECUTABLE=$(abspath $(PY))
+	$(VENV)/bin/cmake --build $(DEV)
+
+# The C++ core without Python and torch.
+test-cpp: build
+	TATARA_LLVM=$(LLVM) $(DEV)/tests/unit/tatara_unit_tests
+
+test-python: build
+	$(PY) -m pytest -q -n 2 tests
+
+# The virtual machine and the NumPy capture on the other versions of Python: the core's libraries are reused, only the
+# extension is built again.
+test-other-pythons: build
+	@for version in $(OTHER_PYTHONS); do \
+	  python=$$(sh tools/find_python.sh $$version); \
+	  if [ -z "$$python" ]; then echo "Python $$version is not here: its tests are left out"; continue; fi; \
+	  if [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
+	  $(MAKE) --no-print-directory one-other-python VERSION=$$version OTHER="$$python" || exit 1; \
+	done
+
+OTHER_VENV = .venv-$(VERSION)
+.PHONY: one-other-python build-other-python
+build-other-python:
+	@$(OTHER) tools/setup_venv.py $(OTHER_VENV) requirements-core.txt
+	@test -f $(BUILD)/other-$(VERSION)/build.ninja || $(CONFIGURE) -B $(BUILD)/other-$(VERSION) -DTATARA_BUILD_TESTS=OFF \
+	  -DTATARA_PREBUILT_CORE=$(abspath $(DEV)) -DPython_EXECUTABLE=$(abspath $(OTHER_VENV))/bin/python
+	$(VENV)/bin/cmake --build $(BUILD)/other-$(VERSION)
+
+one-other-python: build-other-python
+	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/capture
+
+# CPython's own tests, every frame run by the virtual machine, on every version that is here.
+pyvm: build
+	@for version in $(OTHER_PYTHONS); do \
+	  python=$$(sh tools/find_python.sh $$version); \
+	  if [ -z "$$python" ]; then echo "Python $$version is not here"; continue; fi; \
+	  if [ "py$${version/./}" = "$(TAG)" ]; then \
+	    $(PY) tests/pyvm/run.py || exit 1; \
+	  else \
+	    $(MAKE) --no-print-directory build-other-python VERSION=$$version OTHER="$$python" && \
+	    .venv-$$version/bin/python tests/pyvm/run.py || exit 1; \
+	  fi; \
+	done
+
+bench-models: build
+	$(PY) bench/models.py
+
+bench-kernels: build
+	$(PY) bench/kernels.py
+
+opinfo: build
+	$(PY) tests/opinfo/sweep.py
+
+lint: setup
+	$(PY) tools/lint.py
+
+# Rewrites what lint would complain about in the layout of the code.
+format: setup
+	$(PY) tools/lint.py --fix
+
+# The C++ unit tests under the address and undefined-behaviour sanitizers, and under the thread sanitizer.
+asan: setup
+	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
+	TATARA_LLVM=$(LLVM) $(BUILD)/asan/tests/unit/tatara_unit_tests
+
+tsan: setup
+	@test -f $(BUILD)/tsan/build.ninja || $(CONFIGURE) -B $(BUILD)/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=thread
+	$(VENV)/bin/cmake --build $(BUILD)/tsan --target tatara_unit_tests
+	TATARA_LLVM=$(LLVM) $(BUILD)/tsan/tests/unit/tatara_unit_tests
+
+# Line coverage of the C++ core by its unit tests.
+coverage: setup
+	@test -f $(BUILD)/coverage/build.ninja || $(CONFIGURE) -B $(BUILD)/coverage -DCMAKE_BUILD_TYPE=Debug \
+	  -DTATARA_BUILD_PYTHON=OFF -DTATARA_COVERAGE=ON
+	$(VENV)/bin/cmake --build $(BUILD)/coverage --target tatara_unit_tests
+	TATARA_LLVM=$(LLVM) $(BUILD)/coverage/tests/unit/tatara_unit_tests
+	$(PY) tools/coverage.py $(BUILD)/coverage
+
+clean:
+	rm -rf $(BUILD) dist python/tatara/_core*.so
