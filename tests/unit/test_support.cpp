@@ -1,5 +1,8 @@
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -66,6 +69,20 @@ TEST(Options, TableIsInTheOrderOfTheEnum) {
     EXPECT_FALSE(info.doc.empty());
     EXPECT_NE(options_markdown().find(info.env), std::string::npos);
   }
+}
+
+// docs/options.md is made from the table: TATARA_UPDATE=1 rewrites it.
+TEST(Options, DocumentedAsTheyAre) {
+  const std::string path = TATARA_TEST_DIR "/../docs/options.md";
+  const std::string wanted =
+      "# Options\n\nMade from the table in `src/support/options.cpp` by `TATARA_UPDATE=1 tatara_unit_tests "
+      "--filter=Options`.\nIn Python: `tatara.config.<option>`.\n\n" +
+      options_markdown();
+  if (std::getenv("TATARA_UPDATE") != nullptr) std::ofstream(path) << wanted;
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), wanted);
 }
 
 TEST(Options, SetParseAndReset) {
