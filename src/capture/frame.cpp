@@ -1,0 +1,49 @@
+// The frame view given to observers.
+#include "capture/vm_internal.h"
+
+namespace tatara::capture {
+
+PyCodeObject* Frame::code() const { return vm::frame_code(raw); }
+PyObject* Frame::function() const { return reinterpret_cast<PyObject*>(vm::frame_function(raw)); }
+PyObject* Frame::globals() const { return raw->f_globals; }
+PyObject* Frame::builtins() const { return raw->f_builtins; }
+PyObject* Frame::locals_dict() const { return raw->f_locals; }
+bool Frame::is_generator() const { return raw->owner == FRAME_OWNED_BY_GENERATOR; }
+
+PyObject* Frame::generator() const {
+  if (!is_generator()) return nullptr;
+  return reinterpret_cast<PyObject*>(reinterpret_cast<char*>(raw) - offsetof(PyGenObject, gi_iframe));
+}
+
+int Frame::local_count() const { return vm::frame_code(raw)->co_nlocalsplus; }
+PyObject** Frame::locals() const { return raw->localsplus; }
+PyObject** Frame::stack() const { return vm::frame_stack_base(raw); }
+
+void Frame::set_local(int i, PyObject* value) {
+  PyObject* old = raw->localsplus[i];
+  raw->localsplus[i] = Py_XNewRef(value);
+  Py_XDECREF(old);
+}
+
+int Frame::line() const {
+  const int found = PyCode_Addr2Line(code(), current * 2);
+  return found > 0 ? found : 0;
+}
+
+void Frame::set_state(int offset, int depth) {
+  start = offset / 2;
+  current = start;
+  sp = stack() + depth;
+}
+
+void Frame::replace_stack(PyObject* const* values, int count) {
+  for (int i = 0; i < count; i++) Py_XINCREF(values[i]);
+  PyObject** const base = stack();
+  while (sp > base) {
+    PyObject* old = *--sp;
+    Py_XDECREF(old);
+  }
+  for (int i = 0; i < count; i++) *sp++ = values[i];
+}
+
+}  // namespace tatara::capture

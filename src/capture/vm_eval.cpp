@@ -1,0 +1,381 @@
+// The evaluator's entry, its dispatch loop and the ways out of a frame.
+//
+// Leaving: 3.11 and 3.13 let us end a frame ourselves. Where the code for it is hidden (3.12, and making or
+// suspending a generator everywhere) the frame is put back at the leaving instruction and CPython's evaluator
+// executes that one.
+#include "capture/vm_internal.h"  // first: it decides how Python.h declares things
+
+#include <pthread.h>
+
+#include "capture/opcodes.h"
+
+namespace tatara::capture {
+
+using namespace vm;
+
+namespace {
+
+/// Lowest stack address at which we still enter a frame: Python's C recursion counters are made for CPython's own
+/// frames, so the VM guards the real stack.
+const char* stack_limit() {
+  thread_local const char* limit = [] {
+    constexpr std::size_t kReserve = 384 * 1024;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return static_cast<const char*>(nullptr);
+    void* base = nullptr;
+    std::size_t size = 0;
+    pthread_attr_getstack(&attributes, &base, &size);
+    pthread_attr_destroy(&attributes);
+    const std::size_t reserve = size / 4 < kReserve ? size / 4 : kReserve;
+    return static_cast<const char*>(base) + reserve;
+  }();
+  return limit;
+}
+
+enum class RaiseKind {
+  kError,   ///< add this frame to the traceback, then look for a handler
+  kUnwind,  ///< a re-raise: the traceback stays as it is
+};
+
+/// Runs the frame in CPython's evaluator from instruction `next`, for good or for one leaving instruction.
+PyObject* leave_through_default(Frame& f, int next, int throwflag) {
+  unlink_frame(f.tstate, f.raw);
+  recursion_remaining(f.tstate)++;
+  _PyFrame_SetStackPointer(f.raw, f.sp);
+  if (throwflag == 0) set_frame_next(f.raw, next);
+  return eval_default(f.tstate, f.raw, throwflag);
+}
+
+void notify_exit(Frame& f, FrameExit how, PyObject* result) {
+  if (f.observer != nullptr) f.observer->on_frame_exit(f, how, result);
+}
+
+/// Ends the frame with `result` (a reference we own); the value stack is empty. `forced`: not by the program's own
+/// return instruction.
+PyObject* leave_with_result(Frame& f, PyObject* result, [[maybe_unused]] bool forced) {
+  notify_exit(f, FrameExit::kReturn, result);
+#if VM_PY312
+  // The hidden clean-up runs behind any RETURN_VALUE; find one to stand on.
+  PyCodeObject* code = frame_code(f.raw);
+  const std::uint16_t* words = plain_code(code);
+  const int count = static_cast<int>(Py_SIZE(code));
+  if (!forced && (words[f.current] & 255) == RETURN_VALUE) {
+    *f.sp++ = result;
+    return leave_through_default(f, f.current, 0);
+  }
+  if (!forced && (words[f.current] & 255) == RETURN_CONST) {
+    Py_DECREF(result);
+    return leave_through_default(f, f.start, 0);
+  }
+  for (int i = 0; i < count; i += 1 + kCacheSizes[words[i] & 255]) {
+    const int opcode = words[i] & 255;
+    if (opcode == RETURN_VALUE) {
+      *f.sp++ = result;
+      return leave_through_default(f, i, 0);
+    }
+  }
+  // Only RETURN_CONST in this code: run it for its clean-up and return our value instead of the constant.
+  for (int i = 0; i < count; i += 1 + kCacheSizes[words[i] & 255]) {
+    if ((words[i] & 255) == RETURN_CONST) {
+      PyObject* constant = leave_through_default(f, i, 0);
+      Py_XDECREF(constant);
+      return result;
+    }
+  }
+  Py_FatalError("tatara: code object without a return instruction");
+#else
+  _PyFrame_SetStackPointer(f.raw, f.sp);
+  recursion_remaining(f.tstate)++;
+  unlink_frame(f.tstate, f.raw);
+#if VM_PY313
+  _PyEval_FrameClearAndPop(f.tstate, f.raw);
+#endif
+  return result;
+#endif
+}
+
+/// Ends the frame with the raised exception, which no handler of this frame takes.
+PyObject* leave_with_error(Frame& f) {
+  notify_exit(f, FrameExit::kError, nullptr);
+#if VM_PY312
+  return leave_through_default(f, 0, 1);
+#else
+  PyObject** const base = f.stack();
+  while (f.sp > base) {
+    PyObject* value = *--f.sp;
+    Py_XDECREF(value);
+  }
+  _PyFrame_SetStackPointer(f.raw, f.sp);
+  recursion_remaining(f.tstate)++;
+  unlink_frame(f.tstate, f.raw);
+#if VM_PY313
+  _PyEval_FrameClearAndPop(f.tstate, f.raw);
+#endif
+  return nullptr;
+#endif
+}
+
+/// Unwinds to `handler`: drops the stack above it and pushes what the handler expects.
+bool enter_handler(Frame& f, const Handler& handler) {
+  PyObject** const top = f.stack() + handler.depth;
+  while (f.sp > top) {
+    PyObject* value = *--f.sp;
+    Py_XDECREF(value);
+  }
+  if (handler.lasti) {
+    PyObject* lasti = PyLong_FromLong(frame_index(f.raw));
+    if (lasti == nullptr) return false;
+    *f.sp++ = lasti;
+  }
+  *f.sp++ = take_exception(f.tstate);
+  return true;
+}
+
+#include "capture/vm_macros.inc"
+
+/// Executes the frame until it leaves. One function because the registers (sp, next) must stay in machine registers
+/// and every instruction needs them; the bodies are grouped by theme in the .inc files.
+PyObject* run(Frame& f, VmContext& context, int throwflag) {
+  PyThreadState* const tstate = f.tstate;
+  _PyInterpreterFrame* const raw = f.raw;
+  PyCodeObject* const co = frame_code(raw);
+  const std::uint16_t* const code = plain_code(co);
+  PyObject** const locals = raw->localsplus;
+  PyObject* const names = co->co_names;
+  PyObject* const consts = co->co_consts;
+  const std::uint64_t tracing_seen = tracing_version(tstate, co);
+  std::uint64_t count = 0;
+  PyObject** sp = f.sp;
+  PyObject* kwnames = nullptr;  // from KW_NAMES, for the CALL that follows
+  PyObject* retval = nullptr;
+  int next = f.start;
+  int lookup = 0;  // index for the exception table
+  int opcode = 0;
+  int oparg = 0;
+  unsigned word = 0;
+  RaiseKind raise_kind = RaiseKind::kError;
+
+  if (throwflag != 0) {
+    // The exception was raised at the instruction where the frame is suspended.
+    lookup = frame_next(raw) - 1;
+    f.current = lookup;
+    f.start = lookup;
+    goto raised;
+  }
+
+  for (;;) {
+    if (kwnames == nullptr) f.start = next;
+    word = code[next];
+    opcode = static_cast<int>(word & 255);
+    oparg = static_cast<int>(word >> 8);
+    while (opcode == EXTENDED_ARG) {
+      word = code[++next];
+      opcode = static_cast<int>(word & 255);
+      oparg = (oparg << 8) | static_cast<int>(word >> 8);
+    }
+    f.current = next;
+    set_frame_index(raw, next);
+    count++;
+    if (f.root && kwnames == nullptr && f.observer != nullptr) {
+      f.sp = sp;
+      const FrameAction action = f.observer->before_instruction(f, opcode, oparg);
+      sp = f.sp;
+      if (action != FrameAction::kRun) {
+        if (action == FrameAction::kHandBack) goto hand_back;
+        if (action == FrameAction::kReload) {
+          next = f.start;
+          continue;
+        }
+        if (action == FrameAction::kReturn) goto forced_return;
+        goto error;
+      }
+    }
+    next += 1 + kCacheSizes[static_cast<std::size_t>(opcode)];
+    switch (opcode) {
+#include "capture/vm_ops_stack.inc"
+#include "capture/vm_ops_names.inc"
+#include "capture/vm_ops_values.inc"
+#include "capture/vm_ops_build.inc"
+#include "capture/vm_ops_control.inc"
+#include "capture/vm_ops_calls.inc"
+#include "capture/vm_ops_async.inc"
+      default:
+        PyErr_Format(PyExc_SystemError, "%U: unknown opcode %d", co->co_qualname, opcode);
+        goto error;
+    }
+    continue;
+
+  check_breaker:
+    // After calls, backward jumps and RESUME.
+    if (breaker_set(tstate) && handle_pending(tstate) != 0) goto error;
+    if (tracing_version(tstate, co) != tracing_seen && tracing_active(tstate, co)) {
+      f.start = next;
+      goto hand_back;
+    }
+    continue;
+
+  error:
+    raise_kind = RaiseKind::kError;
+    lookup = f.current;
+    goto raised;
+  unwind:
+    raise_kind = RaiseKind::kUnwind;
+    lookup = f.current;
+  raised:
+    kwnames = nullptr;
+    f.sp = sp;
+    Handler handler;
+    if (f.observer != nullptr) f.observer->on_exception(f);
+    if (!find_handler(co, lookup, &handler)) {
+#if !VM_PY312
+      if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
+#endif
+      context.instructions += count;
+      return leave_with_error(f);
+    }
+    if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
+    if (!enter_handler(f, handler)) {
+      sp = f.sp;
+      goto error;
+    }
+    sp = f.sp;
+    next = handler.target;
+  }
+
+returned:
+  f.sp = sp;
+  context.instructions += count;
+  return leave_with_result(f, retval, false);
+
+forced_return:
+  retval = f.result;
+  f.result = nullptr;
+  while (sp > frame_stack_base(raw)) {
+    PyObject* value = *--sp;
+    Py_XDECREF(value);
+  }
+  f.sp = sp;
+  context.instructions += count;
+  return leave_with_result(f, retval, true);
+
+make_generator:
+  f.sp = sp;
+  context.instructions += count;
+  {
+    VmObserver* observer = f.observer;
+    PyObject* generator = leave_through_default(f, f.start, 0);
+    if (observer != nullptr) {
+      if (generator != nullptr) observer->on_build(f, BuildKind::kGenerator, generator);
+      observer->on_frame_exit(f, generator != nullptr ? FrameExit::kReturn : FrameExit::kError, generator);
+    }
+    return generator;
+  }
+
+suspend:
+  f.sp = sp;
+  context.instructions += count;
+  notify_exit(f, FrameExit::kYield, PEEK(1));
+  return leave_through_default(f, f.start, 0);
+
+#if VM_PY312
+hand_back_error:
+  f.sp = sp;
+  context.instructions += count;
+  if (f.observer != nullptr) {
+    f.observer->on_exception(f);
+    f.observer->on_frame_exit(f, FrameExit::kError, nullptr);
+  }
+  return leave_through_default(f, f.start, 0);
+#endif
+
+hand_back:
+  f.sp = sp;
+  context.instructions += count;
+  return vm_hand_back(f);
+}
+
+}  // namespace
+
+VmContext& vm_context() {
+  thread_local VmContext context;
+  return context;
+}
+
+PyObject* vm_hand_back(Frame& frame) {
+  notify_exit(frame, FrameExit::kHandBack, nullptr);
+  return leave_through_default(frame, frame.start, 0);
+}
+
+PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag) {
+  PyCodeObject* const code = frame_code(raw);
+  // At the recursion limit CPython's evaluator raises the error itself.
+  if (recursion_remaining(tstate) <= 0 || tracing_active(tstate, code) || is_borrowed_code(code) ||
+      plain_code(code) == nullptr) {
+    return eval_default(tstate, raw, throwflag);
+  }
+  const char* const here = static_cast<const char*>(__builtin_frame_address(0));
+  if (here < stack_limit()) {
+    if (throwflag == 0) PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
+    return eval_default(tstate, raw, 1);
+  }
+  VmContext& context = vm_context();
+  recursion_remaining(tstate)--;
+  context.frames++;
+
+  Frame frame;
+  frame.tstate = tstate;
+  frame.raw = raw;
+  frame.observer = context.observer;
+  frame.throwing = throwflag != 0;
+  frame.start = frame_next(raw);
+  frame.current = frame.start;
+  frame.resumed = frame.start != 0;
+  frame.sp = raw->localsplus + raw->stacktop;
+  raw->stacktop = -1;
+  FrameLink link;
+  link_frame(tstate, raw, &link);
+  if (frame.observer != nullptr) {
+    switch (frame.observer->on_frame_enter(frame)) {
+      case FrameAction::kRun:
+      case FrameAction::kReload:
+        break;
+      case FrameAction::kHandBack:
+        frame.observer = nullptr;
+        return leave_through_default(frame, frame.start, throwflag);
+      case FrameAction::kReturn: {
+        PyObject* const result = frame.result;
+        frame.result = nullptr;
+        while (frame.sp > frame.stack()) {
+          PyObject* value = *--frame.sp;
+          Py_XDECREF(value);
+        }
+        return leave_with_result(frame, result, true);
+      }
+      case FrameAction::kRaise:
+        throwflag = 1;
+        break;
+    }
+  }
+  return run(frame, context, throwflag);
+}
+
+namespace {
+int install_count = 0;
+_PyFrameEvalFunction previous_evaluator = nullptr;
+}  // namespace
+
+void vm_install() {
+  if (install_count++ > 0) return;
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  previous_evaluator = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, vm_eval_frame);
+}
+
+void vm_uninstall() {
+  if (install_count == 0 || --install_count > 0) return;
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), previous_evaluator);
+}
+
+bool vm_installed() { return install_count > 0; }
+
+}  // namespace tatara::capture
