@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-import zoo
-
 import tatara
+import torch
+
+import zoo
 
 
 def _per_call_us(function: Callable[[], Any], calls: int = 2000, rounds: int = 15) -> float:
@@ -66,8 +66,9 @@ def warm_start() -> None:
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, TATARA_CACHE_DIR=cache, PATH="", HF_HUB_OFFLINE="1")
         for label in ("cold", "warm", "warm"):
-            done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True,
-                                  check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+            )
             seconds, loaded = done.stdout.split()
             print(f"BERT {label}: {float(seconds):.3f} s, LLVM loaded: {loaded} (target warm 0.15 s, False)")
 
@@ -78,9 +79,22 @@ def shapes() -> None:
     compiled = tatara.compile(model)
     before = tatara.stats()
     with torch.no_grad():
-        for batch, length in [(1, 16), (2, 16), (2, 32), (3, 48), (4, 128), (5, 7), (8, 64), (1, 100), (6, 33), (7, 12)]:
+        for batch, length in [
+            (1, 16),
+            (2, 16),
+            (2, 32),
+            (3, 48),
+            (4, 128),
+            (5, 7),
+            (8, 64),
+            (1, 100),
+            (6, 33),
+            (7, 12),
+        ]:
             ids = torch.randint(0, 30522, (batch, length))
-            torch.testing.assert_close(zoo.first_tensor(compiled(ids)), zoo.first_tensor(model(ids)), rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                zoo.first_tensor(compiled(ids)), zoo.first_tensor(model(ids)), rtol=1e-3, atol=1e-4
+            )
     graphs = tatara.stats()["graphs"] - before["graphs"]
     print(f"BERT at 10 shapes: {graphs} compilations (target at most 2)")
 

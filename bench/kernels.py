@@ -20,10 +20,10 @@ from typing import Any
 
 def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
     """Measures one function in this process: milliseconds, and seconds for compiling."""
-    import functions
+    import tatara
     import torch
 
-    import tatara
+    import functions
 
     torch.manual_seed(0)
     entry = functions.BY_NAME[name]
@@ -61,8 +61,17 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
 def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as caches:
         environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival")
-        command = [sys.executable, __file__, "--child", name, "--scale", str(arguments.scale), "--rounds",
-                   str(arguments.rounds), *(["--no-rival"] if arguments.no_rival else [])]
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            name,
+            "--scale",
+            str(arguments.scale),
+            "--rounds",
+            str(arguments.rounds),
+            *(["--no-rival"] if arguments.no_rival else []),
+        ]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return {"function": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
@@ -82,8 +91,20 @@ def main() -> int:
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
         return 0
-    columns = ["function", "tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival",
-               "graphs", "breaks", "kernels_compiled", "host_calls"]
+    columns = [
+        "function",
+        "tatara_cold_s",
+        "rival_cold_s",
+        "eager_ms",
+        "rival_ms",
+        "tatara_ms",
+        "vs eager",
+        "vs rival",
+        "graphs",
+        "breaks",
+        "kernels_compiled",
+        "host_calls",
+    ]
     print(" | ".join(columns))
     speedups, failed = [], 0
     for name in arguments.names or [f.name for f in functions.FUNCTIONS]:
@@ -96,8 +117,12 @@ def main() -> int:
         if "rival_ms" in row:
             row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
             speedups.append(row["vs rival"])
-        print(" | ".join(f"{row.get(c, '-'):.3f}" if isinstance(row.get(c), float) else str(row.get(c, "-"))
-                         for c in columns), flush=True)
+        print(
+            " | ".join(
+                f"{row.get(c, '-'):.3f}" if isinstance(row.get(c), float) else str(row.get(c, "-")) for c in columns
+            ),
+            flush=True,
+        )
     if speedups:
         print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
     return 1 if failed else 0

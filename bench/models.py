@@ -26,9 +26,8 @@ def _median_ms(samples: list[float]) -> float:
 
 def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dict[str, Any]:
     """Measures one model in this process. Times in milliseconds, compile times in seconds."""
-    import torch
-
     import tatara
+    import torch
 
     torch.manual_seed(0)
     entry = zoo.BY_NAME[name]
@@ -36,8 +35,9 @@ def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dic
     inputs = entry.inputs(batch, length)
     result: dict[str, Any] = {"model": name}
     with torch.no_grad():
-        reference = zoo.first_tensor(model.double()(**{k: v.double() if v.is_floating_point() else v
-                                                       for k, v in inputs.items()}))
+        reference = zoo.first_tensor(
+            model.double()(**{k: v.double() if v.is_floating_point() else v for k, v in inputs.items()})
+        )
         model.float()
         eager = zoo.first_tensor(model(**inputs))
         compiled = tatara.compile(model)
@@ -75,10 +75,24 @@ def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dic
 
 def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as caches:
-        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
-                           HF_HUB_OFFLINE="1")
-        command = [sys.executable, __file__, "--child", name, "--batch", str(arguments.batch), "--length",
-                   str(arguments.length), "--rounds", str(arguments.rounds)]
+        environment = dict(
+            os.environ,
+            TATARA_CACHE_DIR=f"{caches}/tatara",
+            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
+            HF_HUB_OFFLINE="1",
+        )
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            name,
+            "--batch",
+            str(arguments.batch),
+            "--length",
+            str(arguments.length),
+            "--rounds",
+            str(arguments.rounds),
+        ]
         if arguments.no_rival:
             command.append("--no-rival")
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -88,8 +102,21 @@ def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    columns = ["model", "tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival",
-               "error_ratio", "graphs", "breaks", "kernels_compiled", "host_calls"]
+    columns = [
+        "model",
+        "tatara_cold_s",
+        "rival_cold_s",
+        "eager_ms",
+        "rival_ms",
+        "tatara_ms",
+        "vs eager",
+        "vs rival",
+        "error_ratio",
+        "graphs",
+        "breaks",
+        "kernels_compiled",
+        "host_calls",
+    ]
     print(" | ".join(columns))
     speedups: list[float] = []
     for row in rows:
@@ -119,8 +146,11 @@ def main() -> int:
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.batch, arguments.length, arguments.rounds,
-                                 not arguments.no_rival)))
+        print(
+            json.dumps(
+                measure(arguments.child, arguments.batch, arguments.length, arguments.rounds, not arguments.no_rival)
+            )
+        )
         return 0
     rows = [_in_process(name, arguments) for name in arguments.models or [m.name for m in zoo.MODELS]]
     _print_table(rows)

@@ -57,7 +57,10 @@ def test_index_out_of_bounds(bad: int) -> None:
     compiled = tatara.compile(_gather)
     table = torch.randn(5, 2)
     compiled(table, torch.tensor([0, 4]))
-    expected, actual = _error_of(_gather, table, torch.tensor([0, bad])), _error_of(compiled, table, torch.tensor([0, bad]))
+    expected, actual = (
+        _error_of(_gather, table, torch.tensor([0, bad])),
+        _error_of(compiled, table, torch.tensor([0, bad])),
+    )
     assert type(actual) is type(expected)
     assert str(bad) in str(actual)
     assert torch.equal(compiled(table, torch.tensor([1])), _gather(table, torch.tensor([1])))
@@ -98,8 +101,14 @@ print("right")
 
 
 def _run(environment: dict[str, str], script: str = _SCRIPT) -> str:
-    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -116,7 +125,9 @@ def test_damaged_cache(tmp_path: Path, damage: str) -> None:
     assert files
     for path in files:
         data = path.read_bytes()
-        path.write_bytes({"truncate": data[: len(data) // 2], "garbage": bytes(255 - b for b in data), "empty": b""}[damage])
+        path.write_bytes(
+            {"truncate": data[: len(data) // 2], "garbage": bytes(255 - b for b in data), "empty": b""}[damage]
+        )
     assert "right" in _run(environment)
 
 
@@ -172,7 +183,9 @@ def test_eight_threads_compile_the_same_function() -> None:
 
 
 def test_fork_after_compile() -> None:
-    script = _SCRIPT + """
+    script = (
+        _SCRIPT
+        + """
 import os
 big = torch.randn(1 << 20)
 f(big)
@@ -187,4 +200,5 @@ _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 0
 print("child right")
 """
+    )
     assert "child right" in _run({}, script)

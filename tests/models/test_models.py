@@ -26,7 +26,9 @@ def test_error_is_at_most_twice_eagers(name: str) -> None:
         compiled = tatara.compile(model)
         results = [zoo.first_tensor(compiled(**inputs)) for _ in range(3)]
         model.double()
-        reference = zoo.first_tensor(model(**{k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}))
+        reference = zoo.first_tensor(
+            model(**{k: v.double() if v.is_floating_point() else v for k, v in inputs.items()})
+        )
     eager_error = (eager.double() - reference).abs().max().item()
     for ours in results:
         assert ours.shape == eager.shape

@@ -96,8 +96,10 @@ def _compare(ours: Any, theirs: Any) -> str | None:
 
 def _aliases(result: Any, inputs: Any) -> list[tuple[int, int]]:
     def storages(tree: Any) -> list[int]:
-        return [t.untyped_storage().data_ptr() if isinstance(t, torch.Tensor) and t.layout == torch.strided else -1
-                for t in tree_flatten(tree)[0]]
+        return [
+            t.untyped_storage().data_ptr() if isinstance(t, torch.Tensor) and t.layout == torch.strided else -1
+            for t in tree_flatten(tree)[0]
+        ]
 
     ours, theirs = storages(result), storages(inputs)
     return [(i, j) for i, a in enumerate(ours) for j, b in enumerate(theirs) if a > 0 and a == b]
@@ -235,7 +237,9 @@ def main() -> int:
             json.dump([asdict(row) for row in rows], file, indent=1)
     for row in rows:
         if row.wrong:
-            print(f"WRONG {row.name} {row.dtype}: {row.wrong[0]}" + (f" (+{len(row.wrong) - 1})" if row.wrong[1:] else ""))
+            print(
+                f"WRONG {row.name} {row.dtype}: {row.wrong[0]}" + (f" (+{len(row.wrong) - 1})" if row.wrong[1:] else "")
+            )
     table: Counter[tuple[str, str]] = Counter()
     for row in rows:
         state = "crashed" if row.crashed else "wrong" if row.wrong else "native" if row.native else "right, not native"
