@@ -1,0 +1,211 @@
+"""Runs CPython's own test modules with and without the bytecode VM and compares the results test by test.
+
+    python3.12 tools/pyvm.py BUILD_DIR [--jobs 2] [--timeout 300] [module ...]
+
+BUILD_DIR holds the extension _tatara_vm for the running Python (tests/pyvm/build.sh makes one). Each module runs
+twice, in processes of its own; only a difference counts as a failure, so a test that CPython itself fails here does not.
+The exit status is 0 when all modules agree. `--baseline FILE` keeps the results without the VM between runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+MODULES = """
+test_grammar test_opcodes test_dict test_list test_set test_generators test_generator_stop test_genexps test_coroutines
+test_asyncgen test_exceptions test_class test_descr test_iter test_itertools test_functools test_contextlib
+test_contextlib_async test_with test_unpack test_unpack_ex test_patma test_dataclasses test_enum test_collections
+test_scope test_super test_call test_extcall test_keywordonlyarg test_positional_only_arg test_listcomps test_setcomps
+test_dictcomps test_raise test_exception_group test_except_star test_exception_variations test_named_expressions
+test_fstring test_string test_tuple test_range test_slice test_bool test_augassign test_compare test_decorators
+test_dictviews test_global test_lambda test_yield_from test_pep479 test_frame test_traceback test_code test_compile
+test_dynamic test_dynamicclassattribute test_property test_metaclass test_subclassinit test_typing test_types
+test_type_params test_type_aliases test_type_annotations test_opcache test_userdict test_userlist test_userstring
+test_operator test_richcmp test_binop test_unary test_pow test_int test_float test_complex test_bytes test_builtin
+test_abc test_copy test_deque test_defaultdict test_ordered_dict test_heapq test_bisect test_weakref test_weakset
+test_gc test_sys_settrace test_sys_setprofile test_monitoring test_sys test_inspect test_import test_importlib
+test_context test_threading test_signal test_funcattrs test_closures test_syntax test_baseexception test_finalization
+test_warnings test_reprlib test_json test_re test_pickle test_unittest test_asyncio
+""".split()
+
+
+def run_child(build_dir: str, module: str, use_vm: bool, result_path: str) -> None:
+    """Body of the child process: runs one module with unittest and writes {test id: outcome} as JSON."""
+    sys.path.insert(0, build_dir)
+    import doctest
+    import importlib
+    import unittest
+
+    vm = None
+    if use_vm:
+        import _tatara_vm as vm
+
+    outcomes: dict[str, str] = {}
+
+    class Recorder(unittest.TextTestResult):
+        def _note(self, test: object, outcome: str) -> None:
+            outcomes[str(getattr(test, "id", lambda: str(test))())] = outcome
+
+        def addSuccess(self, test):
+            super().addSuccess(test)
+            self._note(test, "ok")
+
+        def addFailure(self, test, err):
+            super().addFailure(test, err)
+            self._note(test, "fail")
+
+        def addError(self, test, err):
+            super().addError(test, err)
+            self._note(test, "error")
+
+        def addSkip(self, test, reason):
+            super().addSkip(test, reason)
+            self._note(test, "skip")
+
+        def addExpectedFailure(self, test, err):
+            super().addExpectedFailure(test, err)
+            self._note(test, "xfail")
+
+        def addUnexpectedSuccess(self, test):
+            super().addUnexpectedSuccess(test)
+            self._note(test, "xpass")
+
+        def addSubTest(self, test, subtest, err):
+            super().addSubTest(test, subtest, err)
+            if err is not None:
+                self._note(test, "fail")
+
+    from test import support
+
+    support.verbose = False
+    support.use_resources = []
+    # As the regression test runner does: a module's own idea of "this process" is __main__ with plain arguments.
+    sys.argv = ["pyvm"]
+    if vm is not None:
+        vm.enable()
+    loaded = importlib.import_module("test." + module)
+    suite = unittest.defaultTestLoader.loadTestsFromModule(loaded)
+    stream = open(result_path + ".log", "w", encoding="utf-8", errors="replace")
+    unittest.TextTestRunner(stream=stream, resultclass=Recorder, verbosity=2).run(suite)
+    stats = None
+    if vm is not None:
+        vm.disable()
+        stats = vm.stats()
+    with open(result_path, "w", encoding="utf-8") as out:
+        json.dump({"outcomes": outcomes, "stats": stats, "doctest": doctest.__name__}, out)
+
+
+def run_module(build_dir: str, module: str, use_vm: bool, timeout: float, keep: str | None) -> dict:
+    """Runs one module in a child process; {'outcomes', 'stats', 'seconds', 'status'}."""
+    with tempfile.TemporaryDirectory(prefix="pyvm-") as scratch:
+        result_path = os.path.join(scratch, "result.json")
+        command = [sys.executable, os.path.abspath(__file__), "--child", build_dir, module, str(int(use_vm)), result_path]
+        started = time.monotonic()
+        environment = dict(os.environ, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
+        environment.pop("PYTHONPATH", None)
+        output_path = os.path.join(scratch, "output.txt")
+        with open(output_path, "wb") as output:
+            try:
+                process = subprocess.run(
+                    command, cwd=scratch, env=environment, timeout=timeout, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=output, start_new_session=True, check=False,
+                )
+                status = "done" if process.returncode == 0 else f"exit {process.returncode}"
+            except subprocess.TimeoutExpired:
+                status = "timeout"
+        result = {"outcomes": {}, "stats": None, "seconds": time.monotonic() - started, "status": status}
+        if os.path.exists(result_path):
+            with open(result_path, encoding="utf-8") as source:
+                result.update(json.load(source))
+            result["status"] = "done"
+        if keep is not None:
+            os.makedirs(keep, exist_ok=True)
+            for path, ending in ((output_path, "out"), (result_path + ".log", "log")):
+                if os.path.exists(path):
+                    name = f"{module}.{'vm' if use_vm else 'plain'}.{ending}"
+                    with open(path, "rb") as source, open(os.path.join(keep, name), "wb") as copy:
+                        copy.write(source.read())
+        return result
+
+
+def compare(plain: dict, vm: dict) -> list[str]:
+    """Lines that name every difference between the two results."""
+    lines = []
+    if plain["status"] != vm["status"]:
+        lines.append(f"status: {plain['status']} without, {vm['status']} with the VM")
+    if not vm["outcomes"] and plain["outcomes"]:
+        return lines
+    for test in sorted(set(plain["outcomes"]) | set(vm["outcomes"])):
+        before = plain["outcomes"].get(test, "missing")
+        after = vm["outcomes"].get(test, "missing")
+        if before != after:
+            lines.append(f"{test}: {before} without, {after} with the VM")
+    return lines
+
+
+def exists(module: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("test." + module) is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build_dir")
+    parser.add_argument("modules", nargs="*")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each run of a module")
+    parser.add_argument("--baseline", help="JSON file with results without the VM, read if there and extended")
+    parser.add_argument("--keep", help="folder for the output and logs of every run")
+    arguments = parser.parse_args()
+    build_dir = os.path.abspath(arguments.build_dir)
+    modules = [name for name in (arguments.modules or MODULES) if exists(name)]
+    baseline: dict[str, dict] = {}
+    if arguments.baseline and os.path.exists(arguments.baseline):
+        with open(arguments.baseline, encoding="utf-8") as source:
+            baseline = json.load(source)
+    version = ".".join(map(str, sys.version_info[:3]))
+    print(f"CPython {version}, {len(modules)} modules")
+    print(f"{'module':34} {'tests':>6} {'plain s':>8} {'VM s':>8} {'M instr':>8}  result", flush=True)
+    bad = 0
+    tests = 0
+
+    def both(module: str) -> tuple[dict, dict]:
+        plain = baseline.get(module) or run_module(build_dir, module, False, arguments.timeout, arguments.keep)
+        return plain, run_module(build_dir, module, True, arguments.timeout, arguments.keep)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        futures = {pool.submit(both, module): module for module in modules}
+        for future in concurrent.futures.as_completed(futures):
+            module = futures[future]
+            plain, vm = future.result()
+            baseline[module] = plain
+            differences = compare(plain, vm)
+            bad += bool(differences)
+            tests += len(plain["outcomes"])
+            instructions = (vm["stats"] or {}).get("instructions", 0) / 1e6
+            verdict = "same" if not differences else f"DIFFERENT ({len(differences)})"
+            print(f"{module:34} {len(plain['outcomes']):6} {plain['seconds']:8.1f} {vm['seconds']:8.1f}"
+                  f" {instructions:8.1f}  {verdict}")
+            for line in differences[:20]:
+                print("    " + line)
+            sys.stdout.flush()
+    if arguments.baseline:
+        with open(arguments.baseline, "w", encoding="utf-8") as out:
+            json.dump(baseline, out)
+    print(f"{len(modules)} modules, {tests} tests, {bad} modules differ")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] == "--child":
+        run_child(sys.argv[2], sys.argv[3], sys.argv[4] == "1", sys.argv[5])
+    else:
+        sys.exit(main())
