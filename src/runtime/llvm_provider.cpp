@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -10,12 +9,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/log.h"
 #include "support/options.h"
 
@@ -332,6 +333,8 @@ class LlvmliteProvider final : public LlvmProvider {
 struct Process {
   std::mutex mutex;
   std::string path;
+  std::string fingerprint;  // of the library at fingerprint_path
+  std::string fingerprint_path;
   std::atomic<LlvmProvider*> provider{nullptr};
 };
 
@@ -366,6 +369,18 @@ std::string cpu_fingerprint() {
   out = str_cat("hwcap/", getauxval(AT_HWCAP), ".", getauxval(AT_HWCAP2));
 #endif
   return out;
+}
+
+/// Size and headers of the file, not its path or time: the same wheel in two environments is the same LLVM. The headers
+/// hold the build id and the size of every segment.
+std::string library_fingerprint(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return str_cat("no file ", path);
+  const auto size = static_cast<int64_t>(file.tellg());
+  std::string head(4096, '\0');
+  file.seekg(0);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  return str_cat(size, ".", hash128(head).str());
 }
 
 }  // namespace
@@ -404,9 +419,11 @@ std::string llvm_fingerprint() {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   const std::string path = present_path(p.path);
-  struct stat info{};
-  if (stat(path.c_str(), &info) != 0) return str_cat(path, "|", cpu);
-  return str_cat(path, "|", info.st_size, "|", info.st_mtim.tv_sec, "|", cpu);
+  if (p.fingerprint_path != path) {
+    p.fingerprint_path = path;
+    p.fingerprint = str_cat(library_fingerprint(path), "|", cpu);
+  }
+  return p.fingerprint;
 }
 
 bool llvm_loaded() { return process().provider.load(std::memory_order_acquire) != nullptr; }

@@ -56,7 +56,7 @@ LlvmProvider& llvm_provider();
 void set_llvm_path(std::string path);
 /// True when LLVM was loaded in this process (a warm start must not need it).
 bool llvm_loaded();
-/// Identifies LLVM (path, size, time of the library) and this machine's CPU for cache keys, without loading LLVM.
+/// Identifies LLVM (size and headers of the library) and this machine's CPU for cache keys, without loading LLVM.
 std::string llvm_fingerprint();
 /// For tests: opens one library, not the process's.
 std::unique_ptr<LlvmProvider> open_llvmlite(const std::string& path);
