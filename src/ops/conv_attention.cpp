@@ -1,0 +1,220 @@
+// Convolutions and attention: host kernels with eager's layouts.
+#include "ops/family_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+using Values = std::vector<ValueId>;
+
+// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+std::vector<TensorType> convolution_meta(MetaContext& m) {
+  ExprContext& ctx = m.ctx();
+  const TensorType& x = m.tensor(0);
+  const TensorType& w = m.tensor(1);
+  if (x.dtype != w.dtype) throw InvalidArgument("Input type and weight type should be the same");
+  if (x.dim() != w.dim() || x.dim() < 3 || x.dim() > 5) throw InvalidArgument("convolution: ranks do not match");
+  const auto stride = m.ints(3);
+  const auto padding = m.ints(4);
+  const auto dilation = m.ints(5);
+  const bool transposed = m.boolean(6);
+  const auto output_padding = m.ints(7);
+  const Expr groups = ctx.constant(m.integer(8));
+  const auto at = [](const std::vector<Expr>& list, size_t i) { return list.size() == 1 ? list[0] : list.at(i); };
+  const Expr in_channels = transposed ? w.sizes[0] : ctx.mul(w.sizes[1], groups);
+  if (!same_size(ctx, x.sizes[1], in_channels)) throw InvalidArgument("convolution: channels do not match");
+  std::vector<Expr> sizes{x.sizes[0], transposed ? ctx.mul(w.sizes[1], groups) : w.sizes[0]};
+  for (size_t d = 2; d < x.sizes.size(); ++d) {
+    const Expr span = at(dilation, d - 2) * (w.sizes[d] - 1);
+    if (transposed) {
+      sizes.push_back((x.sizes[d] - 1) * at(stride, d - 2) - at(padding, d - 2) * 2 + span + at(output_padding, d - 2) + 1);
+    } else {
+      sizes.push_back(ctx.floordiv(x.sizes[d] + at(padding, d - 2) * 2 - span - 1, at(stride, d - 2)) + 1);
+    }
+    if (sizes.back().is_const() && sizes.back().const_value() < 0) {
+      throw InvalidArgument("Kernel size can't be greater than actual input size");
+    }
+  }
+  TensorType type = contiguous_type(ctx, x.dtype, x.device, sizes);
+  const bool last = suggested_layout(ctx, x) == Layout::kChannelsLast || suggested_layout(ctx, w) == Layout::kChannelsLast;
+  if (last) type.strides = layout_strides(ctx, sizes, Layout::kChannelsLast);
+  return {type};
+}
+
+std::vector<Expr> zeros(ExprContext& ctx, size_t n) { return std::vector<Expr>(n, ctx.constant(0)); }
+
+/// Calls `convolution`, with a batch dimension put on and taken off when the input has none.
+Values convolve(GraphBuilder& b, const Args& args, std::vector<Expr> padding, bool transposed,
+                std::vector<Expr> output_padding, Arg groups, Arg dilation, int64_t spatial) {
+  ValueId x = args.tensor(0);
+  const bool batched = b.type(x).dim() == spatial + 2;
+  if (!batched && b.type(x).dim() != spatial + 1) throw InvalidArgument("convolution: input of the wrong rank");
+  if (!batched) x = b.unsqueeze(x, 0);
+  const ValueId y = b.op("convolution", {TensorArg{x}, args[1], args[2], args[3], exprs_arg(std::move(padding)),
+                                         std::move(dilation), bool_arg(transposed), exprs_arg(std::move(output_padding)),
+                                         std::move(groups)});
+  return {batched ? y : b.squeeze(y, 0)};
+}
+
+DecomposeFn conv(int64_t spatial) {
+  return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
+    const Args args(b, arguments);
+    return convolve(b, args, args.exprs(4), false, zeros(b.ctx(), static_cast<size_t>(spatial)), args[6], args[5],
+                    spatial);
+  };
+}
+
+/// padding="valid" or "same".
+DecomposeFn conv_named_padding(int64_t spatial) {
+  return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
+    const Args args(b, arguments);
+    ExprContext& ctx = b.ctx();
+    std::vector<Expr> padding = zeros(ctx, static_cast<size_t>(spatial));
+    const std::string mode = args.str(4);
+    if (mode == "same") {
+      const auto dilation = args.integers(5);
+      for (int64_t s : args.integers(3)) {
+        if (s != 1) throw InvalidArgument("padding='same' is not supported for strided convolutions");
+      }
+      for (size_t d = 0; d < padding.size(); ++d) {
+        const Expr k = args.type(1).sizes[d + 2];
+        const Expr total = (k - 1) * (dilation.size() == 1 ? dilation[0] : dilation.at(d));
+        if (!is_zero(ctx, ctx.mod(total, ctx.constant(2)))) {
+          throw Unsupported("padding='same' with uneven padding runs in eager");
+        }
+        padding[d] = ctx.floordiv(total, ctx.constant(2));
+      }
+    } else if (mode != "valid") {
+      throw InvalidArgument("Invalid padding string");
+    }
+    return convolve(b, args, padding, false, zeros(ctx, padding.size()), args[6], args[5], spatial);
+  };
+}
+
+DecomposeFn conv_transpose(int64_t spatial) {
+  // (input, weight, bias, stride, padding, output_padding, groups, dilation)
+  return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
+    const Args args(b, arguments);
+    return convolve(b, args, args.exprs(4), true, args.exprs(5), args[6], args[7], spatial);
+  };
+}
+
+// ---- Attention -------------------------------------------------------------------------------------------------------
+
+/// Whether eager's CPU dispatch takes its flash kernel for these operands (else the plain composition).
+bool takes_flash(const MetaContext& m) {
+  ExprContext& ctx = m.ctx();
+  const TensorType& q = m.tensor(0);
+  const TensorType& k = m.tensor(1);
+  const TensorType& v = m.tensor(2);
+  if (q.device.kind != DeviceKind::kCpu || m.number(4) != 0.0) return false;
+  if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4) return false;
+  const bool grouped = m.boolean(7);
+  const auto same = [&](Expr a, Expr b) { return same_size(ctx, a, b); };
+  if (!same(q.sizes[0], k.sizes[0]) || !same(q.sizes[0], v.sizes[0])) return false;
+  if (!grouped && (!same(q.sizes[1], k.sizes[1]) || !same(q.sizes[1], v.sizes[1]))) return false;
+  if (!same(q.sizes[3], k.sizes[3]) || !same(q.sizes[3], v.sizes[3])) return false;
+  if (is_zero(ctx, q.sizes[2]) || is_zero(ctx, k.sizes[2])) return false;
+  for (const TensorType* t : {&q, &k, &v}) {
+    if (!is_one(ctx, t->strides[3])) return false;
+  }
+  if (m.is_none(3)) return true;
+  const TensorType& mask = m.tensor(3);
+  const auto fits = [&](size_t from_end, Expr size) {
+    const Expr s = mask.sizes[mask.sizes.size() - from_end];
+    return is_one(ctx, s) || same(s, size);
+  };
+  if (mask.dim() != 2 && mask.dim() != 4) return false;
+  if (!fits(2, q.sizes[2]) || !fits(1, k.sizes[2])) return false;
+  return mask.dim() == 2 || (fits(4, q.sizes[0]) && fits(3, q.sizes[1]));
+}
+
+std::vector<TensorType> attention_meta(MetaContext& m) {
+  const TensorType& q = m.tensor(0);
+  const TensorType& k = m.tensor(1);
+  const TensorType& v = m.tensor(2);
+  if (q.dtype != k.dtype || q.dtype != v.dtype) {
+    throw InvalidArgument("Expected query, key, and value to have the same dtype");
+  }
+  if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2) throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
+  if (m.number(4) != 0.0) throw Unsupported("attention with dropout draws random numbers");
+  if (q.device.kind != DeviceKind::kCpu) throw Unsupported("attention on this device runs in eager");
+  if (takes_flash(m)) {
+    TensorType type = q;
+    const TensorType* operands[] = {&q};
+    type.strides = m.iterator_strides(q.sizes, operands);
+    return {type};
+  }
+  if (m.boolean(7)) throw Unsupported("grouped attention outside of the flash kernel runs in eager");
+  std::vector<Expr> batch_q(q.sizes.begin(), q.sizes.end() - 2);
+  std::vector<Expr> batch_k(k.sizes.begin(), k.sizes.end() - 2);
+  std::vector<Expr> batch_v(v.sizes.begin(), v.sizes.end() - 2);
+  const std::vector<Expr>* shapes[] = {&batch_q, &batch_k, &batch_v};
+  std::vector<Expr> sizes = m.broadcast(shapes);
+  sizes.push_back(q.sizes[q.sizes.size() - 2]);
+  sizes.push_back(v.sizes.back());
+  return {contiguous_type(m.ctx(), q.dtype, q.device, sizes)};
+}
+
+}  // namespace
+
+void register_conv_attention(OpRegistry& r) {
+  const auto composite = OpKind::kComposite;
+  r.add(make_op({"convolution", OpKind::kHost,
+                 "(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
+                 "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+                 "torch.convolution"},
+                convolution_meta));
+  struct Row {
+    int64_t spatial;
+    const char* name;
+    const char* schema;
+    const char* named;
+    const char* transpose_name;
+    const char* transpose;
+  };
+  static constexpr Row kRows[] = {
+      {1, "conv1d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "conv_transpose1d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, "
+       "SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"},
+      {2, "conv2d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "conv_transpose2d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, "
+       "SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"},
+      {3, "conv3d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, "
+       "SymInt groups=1) -> Tensor",
+       "conv_transpose3d",
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, "
+       "SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"},
+  };
+  for (const Row& row : kRows) {
+    const std::string name = str_cat("torch.", row.name);
+    const std::string named = str_cat(row.name, ".padding");
+    const std::string transposed = str_cat("torch.", row.transpose_name);
+    r.add(make_op({row.name, composite, row.schema, name.c_str()}, nullptr, conv(row.spatial)));
+    r.add(make_op({named.c_str(), composite, row.named, name.c_str()}, nullptr, conv_named_padding(row.spatial)));
+    r.add(make_op({row.transpose_name, composite, row.transpose, transposed.c_str()}, nullptr,
+                  conv_transpose(row.spatial)));
+  }
+  r.add(make_op({"scaled_dot_product_attention", OpKind::kHost,
+                 "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
+                 "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+                 "torch._C._nn.scaled_dot_product_attention"},
+                attention_meta));
+}
+
+}  // namespace tatara
