@@ -100,7 +100,7 @@ def check_clang_format(fix: bool) -> list[str]:
 
 def layout_problems() -> Iterator[str]:
     """Include order, file lengths, forbidden imports, words left over."""
-    for path in files(".cpp", ".h", ".def", under=("src/",)):
+    for path in files(".cpp", ".h", ".def", ".inc", under=("src/",)):
         name = path.relative_to(ROOT)
         folder = name.parts[1]
         text = path.read_text()
@@ -113,7 +113,7 @@ def layout_problems() -> Iterator[str]:
                 line = text.count("\n", 0, match.start()) + 1
                 yield f"{name}:{line}: {folder} may not include {other}, which comes after it"
     for path in files(
-        ".cpp", ".h", ".def", ".py", ".pyi", under=("src/", "include/", "python/", "tools/", "tests/", "bench/")
+        ".cpp", ".h", ".def", ".inc", ".py", ".pyi", under=("src/", "include/", "python/", "tools/", "tests/", "bench/")
     ):
         name = path.relative_to(ROOT)
         lines = path.read_text().splitlines()
