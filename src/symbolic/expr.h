@@ -4,7 +4,10 @@
 // the facts learned while tracing. Equal expressions of one context are the same pointer. Expressions are kept in a
 // canonical form: a sum of products with integer coefficients, over atoms that are symbols, floor divisions, modulos,
 // mins, maxes. Division and modulo are Python's (floor; the sign of the result follows the divisor).
-// Booleans are expressions with value 0 or 1.
+// Booleans are expressions with value 0 or 1. Building applies only rules that hold for all integers, so the result does
+// not depend on ranges or facts; simplify() and decide() use these too. Every rule takes divisors to be non-zero: who
+// divides by an expression that may be zero guards that first. Arithmetic that leaves 64 bits raises Unsupported.
+// Comparisons are kept as `terms <= terms` (a < b is a + 1 <= b), so kLt and kNot appear only in parsed or foreign text.
 #pragma once
 
 #include <compare>
@@ -87,6 +90,13 @@ struct IntRange {
 
 using ExprMap = std::unordered_map<Expr, Expr, ExprHash>;
 
+/// One use of a rewrite rule (symbolic/rules.h): the text before, which no longer exists as an expression, and after.
+struct ExprRewrite {
+  std::string_view rule;
+  std::string before;
+  std::string after;
+};
+
 /// Owns expressions. Not thread-safe: one per trace/compile. Movable handles stay valid while the context lives.
 class ExprContext {
  public:
@@ -100,6 +110,8 @@ class ExprContext {
   Expr symbol(std::string_view name, IntRange range = {}, std::optional<int64_t> hint = std::nullopt);
   /// Symbols s0, s1, ... for sizes: range [2, INT64_MAX] unless told; with the hint that specialisation uses.
   Expr fresh_size_symbol(int64_t hint, IntRange range = {2, INT64_MAX});
+  /// A loop variable: range [0, extent), known also where the extent is symbolic.
+  Expr loop_symbol(std::string_view name, Expr extent);
   /// All symbols in the order of creation.
   std::vector<Expr> symbols() const;
   std::string_view symbol_name(Expr symbol) const;
@@ -138,6 +150,8 @@ class ExprContext {
   const std::vector<Expr>& guards() const;
   /// Adopt a fact (known true from elsewhere) without making it a guard.
   void assume(Expr condition);
+  /// What assume() and guard() were told, in order (ranges of symbols given at their creation are not among it).
+  std::vector<Expr> facts() const;
 
   /// Simplify with the present ranges and facts ((4*i + j) // 4 with 0 <= j < 4 is i, and so on).
   Expr simplify(Expr e);
@@ -152,8 +166,13 @@ class ExprContext {
   /// Parse what str() prints; unknown names become symbols. InvalidArgument with the position on bad text.
   Expr parse(std::string_view text);
 
- private:
+  /// Calls `observer` at each use of a rewrite rule (empty: stop). For tests and debugging; slow.
+  void observe_rewrites(std::function<void(const ExprRewrite&)> observer);
+
   struct Impl;
+
+ private:
+  friend class Expr;
   std::unique_ptr<Impl> impl_;
 };
 
@@ -163,10 +182,14 @@ class ExprProgram {
  public:
   ExprProgram() = default;
   ExprProgram(Expr e, std::span<const Expr> symbol_order);
+  /// Arithmetic wraps at 64 bits. InvalidArgument on a division by zero.
   int64_t evaluate(std::span<const int64_t> symbol_values) const;
+  /// The same without exceptions: nullopt on a division by zero.
+  std::optional<int64_t> try_evaluate(std::span<const int64_t> symbol_values) const noexcept;
   bool is_const() const;
   /// Serialised form for the disk cache.
   std::vector<int64_t> encode() const;
+  /// CompilationError when the data is not what encode() gave.
   static ExprProgram decode(std::span<const int64_t> data);
 
  private:
@@ -174,7 +197,10 @@ class ExprProgram {
     ExprKind kind;
     int64_t value;  // constant, symbol slot, or operand count
   };
+  void check();  // stack discipline; sets the two below
   std::vector<Instruction> code_;
+  size_t num_slots_ = 0;
+  size_t max_depth_ = 0;
 };
 
 // Operators take the context of the left operand (of the right one, when the left is an integer).

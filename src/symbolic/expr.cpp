@@ -1,0 +1,630 @@
+// Nodes: the table of interned nodes, symbols, sums and products; the thin public faces of Expr and ExprContext.
+#include "symbolic/expr.h"
+
+#include <cstring>
+#include <new>
+
+#include "support/hash.h"
+#include "symbolic/impl.h"
+
+namespace tatara {
+namespace {
+
+constexpr int64_t kSmallestCached = -64;
+constexpr size_t kMaxExpandedTerms = 64;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+int order_rank(ExprKind kind) {
+  switch (kind) {
+    case ExprKind::kConst: return 0;
+    case ExprKind::kSymbol: return 1;
+    case ExprKind::kFloorDiv: return 2;
+    case ExprKind::kMod: return 3;
+    case ExprKind::kMin: return 4;
+    case ExprKind::kMax: return 5;
+    case ExprKind::kAdd: return 6;
+    case ExprKind::kMul: return 6;  // compared by factors, never by this rank
+    case ExprKind::kEq: return 7;
+    case ExprKind::kNe: return 8;
+    case ExprKind::kLt: return 9;
+    case ExprKind::kLe: return 10;
+    case ExprKind::kAnd: return 11;
+    case ExprKind::kOr: return 12;
+    case ExprKind::kNot: return 13;
+  }
+  TATARA_UNREACHABLE("ExprKind ", kind);
+}
+
+/// 56 bits that order names as natural_compare does: four characters of the leading text, then the number after it.
+uint64_t name_key(std::string_view name) {
+  size_t text = 0;
+  while (text < name.size() && !is_digit(name[text])) ++text;
+  uint64_t key = 0;
+  for (size_t i = 0; i < 4; ++i) key = key << 8 | (i < text ? static_cast<unsigned char>(name[i]) : 0u);
+  uint64_t number = 0;
+  if (text > 4) {
+    number = 0xFFFFFF;
+  } else if (text < name.size()) {
+    for (size_t i = text; i < name.size() && is_digit(name[i]); ++i) {
+      number = std::min<uint64_t>(number * 10 + static_cast<uint64_t>(name[i] - '0'), 0xFFFFFC);
+    }
+    number += 1;
+  }
+  return key << 24 | number;
+}
+
+int compare_int(int64_t a, int64_t b) { return a < b ? -1 : a > b ? 1 : 0; }
+
+int compare_atoms(NodePtr a, NodePtr b) {
+  if (a == b) return 0;
+  if (a->order != b->order) return a->order < b->order ? -1 : 1;
+  const int ra = order_rank(a->kind);
+  const int rb = order_rank(b->kind);
+  if (ra != rb) return ra < rb ? -1 : 1;
+  if (a->kind == ExprKind::kConst) return compare_int(a->value, b->value);
+  if (a->kind == ExprKind::kSymbol) {
+    return natural_compare(a->ctx->symbol_name(Expr(a)), b->ctx->symbol_name(Expr(b)));
+  }
+  const size_t common = std::min(a->num_operands, b->num_operands);
+  for (size_t i = 0; i < common; ++i) {
+    if (const int c = compare_nodes(a->operand(i), b->operand(i)); c != 0) return c;
+  }
+  return compare_int(a->num_operands, b->num_operands);
+}
+
+}  // namespace
+
+int natural_compare(std::string_view a, std::string_view b) {
+  size_t i = 0;
+  size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      while (i < a.size() && a[i] == '0') ++i;
+      while (j < b.size() && b[j] == '0') ++j;
+      const size_t start_a = i;
+      const size_t start_b = j;
+      while (i < a.size() && is_digit(a[i])) ++i;
+      while (j < b.size() && is_digit(b[j])) ++j;
+      if (i - start_a != j - start_b) return i - start_a < j - start_b ? -1 : 1;
+      if (const int c = a.substr(start_a, i - start_a).compare(b.substr(start_b, j - start_b)); c != 0) {
+        return c < 0 ? -1 : 1;
+      }
+    } else if (a[i] != b[j]) {
+      // A number ends the text before it, so it sorts before every other character.
+      if (is_digit(a[i])) return -1;
+      if (is_digit(b[j])) return 1;
+      return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]) ? -1 : 1;
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  if (i < a.size()) return 1;
+  if (j < b.size()) return -1;
+  const int raw = a.compare(b);  // "s01" and "s1"
+  return raw < 0 ? -1 : raw > 0 ? 1 : 0;
+}
+
+int compare_nodes(NodePtr a, NodePtr b) {
+  if (a == b) return 0;
+  if (a->order != b->order) return a->order < b->order ? -1 : 1;
+  if (a->kind != ExprKind::kMul && b->kind != ExprKind::kMul) return compare_atoms(a, b);
+  const Term ta = term_of(a);
+  const Term tb = term_of(b);
+  // A bare constant has the smallest rank, so it differs in `order` from every product.
+  const Atoms fa(ta.base);
+  const Atoms fb(tb.base);
+  for (size_t i = 0; i < std::min(fa.size(), fb.size()); ++i) {
+    if (const int c = compare_atoms(fa[i], fb[i]); c != 0) return c;
+  }
+  if (fa.size() != fb.size()) return fa.size() < fb.size() ? -1 : 1;
+  return compare_int(ta.coef, tb.coef);
+}
+
+// --- Impl: nodes ---
+
+ExprContext::Impl::Impl(ExprContext& owner) : self(owner), table(1024, nullptr) {}
+
+uint64_t ExprContext::Impl::order_key(ExprKind kind, int64_t value, std::span<const NodePtr> operands) const {
+  if (kind == ExprKind::kMul) return operands[value == 1 ? 0 : 1]->order;
+  uint64_t low = 0;
+  if (kind == ExprKind::kConst) {
+    low = (static_cast<uint64_t>(value) ^ (uint64_t{1} << 63)) >> 4;
+  } else if (kind == ExprKind::kSymbol) {
+    low = name_key(symbols[static_cast<size_t>(value)].name);
+  } else {
+    low = operands[0]->order >> 4;
+  }
+  return static_cast<uint64_t>(order_rank(kind)) << 60 | low;
+}
+
+NodePtr ExprContext::Impl::intern(ExprKind kind, int64_t value, std::span<const NodePtr> operands, NodePtr base) {
+  uint64_t hash = hash_combine(static_cast<uint64_t>(kind), static_cast<uint64_t>(value));
+  for (NodePtr operand : operands) hash = hash * 0x9e3779b97f4a7c15u + operand->hash;
+  hash ^= hash >> 29;
+  const size_t mask = table.size() - 1;
+  size_t slot = hash & mask;
+  while (NodePtr node = table[slot]) {
+    if (node->hash == hash && node->kind == kind && node->value == value && node->num_operands == operands.size() &&
+        std::equal(operands.begin(), operands.end(), node->operands().begin(),
+                   [](NodePtr a, Expr b) { return a == b.node(); })) {
+      return node;
+    }
+    slot = (slot + 1) & mask;
+  }
+  void* memory = arena.allocate(sizeof(ExprNode) + operands.size() * sizeof(Expr), alignof(ExprNode));
+  auto* node = new (memory) ExprNode{};
+  node->ctx = &self;
+  node->hash = hash;
+  node->order = order_key(kind, value, operands);
+  node->symbols = kind == ExprKind::kSymbol ? uint64_t{1} << (static_cast<uint64_t>(value) % 64) : 0;
+  node->value = value;
+  node->base = base != nullptr ? base : node;
+  node->id = num_nodes++;
+  node->num_operands = static_cast<uint32_t>(operands.size());
+  node->kind = kind;
+  node->has_mod = kind == ExprKind::kMod;
+  auto* out = reinterpret_cast<Expr*>(node + 1);
+  for (NodePtr operand : operands) {
+    new (out++) Expr(operand);
+    node->symbols |= operand->symbols;
+    if (kind == ExprKind::kMul && operand->kind == ExprKind::kMod) node->has_mod = true;
+  }
+  table[slot] = node;
+  if (size_t{num_nodes} * 2 > table.size()) {
+    std::vector<NodePtr> bigger(table.size() * 2, nullptr);
+    for (NodePtr old : table) {
+      if (old == nullptr) continue;
+      size_t at = old->hash & (bigger.size() - 1);
+      while (bigger[at] != nullptr) at = (at + 1) & (bigger.size() - 1);
+      bigger[at] = old;
+    }
+    table = std::move(bigger);
+  }
+  return node;
+}
+
+NodePtr ExprContext::Impl::constant(int64_t value) {
+  const auto index = static_cast<uint64_t>(value) - static_cast<uint64_t>(kSmallestCached);
+  if (index >= small_constants.size()) return intern(ExprKind::kConst, value, {});
+  NodePtr& cached = small_constants[index];
+  if (cached == nullptr) cached = intern(ExprKind::kConst, value, {});
+  return cached;
+}
+
+NodePtr ExprContext::Impl::find_symbol(std::string_view name) const {
+  const auto it = symbol_by_name.find(name);
+  return it == symbol_by_name.end() ? nullptr : symbols[it->second].node;
+}
+
+NodePtr ExprContext::Impl::symbol(std::string_view name, IntRange range, std::optional<int64_t> hint) {
+  if (NodePtr existing = find_symbol(name)) return existing;
+  const std::string_view reserved[] = {"min", "max", "and", "or", "not", "True", "False"};
+  const bool legal = !name.empty() && !is_digit(name.front()) &&
+                     name.find_first_of(" \t\r\n+-*/%()<>=!,\"'") == std::string_view::npos &&
+                     std::find(std::begin(reserved), std::end(reserved), name) == std::end(reserved);
+  if (!legal) throw InvalidArgument(str_cat("\"", name, "\" cannot name a symbol"));
+  const auto index = static_cast<uint32_t>(symbols.size());
+  const std::string_view stored = arena.copy(name);
+  symbols.push_back({stored, nullptr, range, hint});
+  symbol_by_name.emplace(stored, index);
+  symbols.back().node = intern(ExprKind::kSymbol, index, {});
+  return symbols.back().node;
+}
+
+NodePtr ExprContext::Impl::product(std::span<const NodePtr> sorted_atoms) {
+  if (sorted_atoms.empty()) return nullptr;
+  if (sorted_atoms.size() == 1) return sorted_atoms[0];
+  return intern(ExprKind::kMul, 1, sorted_atoms);
+}
+
+NodePtr ExprContext::Impl::scaled(NodePtr base, int64_t coef) {
+  if (coef == 1) return base;
+  if (coef == 0) return constant(0);
+  InlineVec<NodePtr, 10> operands;
+  operands.push_back(constant(coef));
+  for (Expr atom : Atoms(base)) operands.push_back(atom.node());
+  return intern(ExprKind::kMul, coef, operands, base);
+}
+
+NodePtr ExprContext::Impl::multiply_bases(NodePtr a, NodePtr b) {
+  if (a == nullptr) return b;
+  if (b == nullptr) return a;
+  const Atoms fa(a);
+  const Atoms fb(b);
+  InlineVec<NodePtr, 10> merged;
+  size_t i = 0;
+  size_t j = 0;
+  while (i < fa.size() && j < fb.size()) {
+    merged.push_back(compare_nodes(fa[i], fb[j]) <= 0 ? fa[i++] : fb[j++]);
+  }
+  while (i < fa.size()) merged.push_back(fa[i++]);
+  while (j < fb.size()) merged.push_back(fb[j++]);
+  return product(merged);
+}
+
+bool ExprContext::Impl::join_div_mod(Linear& linear) {
+  auto& terms = linear.terms;
+  for (size_t m = 0; m < terms.size(); ++m) {
+    if (!terms[m].base->has_mod) continue;
+    const Atoms atoms(terms[m].base);
+    for (size_t at = 0; at < atoms.size(); ++at) {
+      const NodePtr modulo = atoms[at];
+      if (modulo->kind != ExprKind::kMod) continue;
+      const NodePtr x = modulo->operand(0);
+      const NodePtr a = modulo->operand(1);
+      const Term a_term = a->kind == ExprKind::kAdd ? Term{1, nullptr} : term_of(a);
+      if (a->kind == ExprKind::kAdd) continue;  // x // (s + 1) * (s + 1) is expanded: no single term to find
+      InlineVec<NodePtr, 10> others;
+      for (size_t i = 0; i < atoms.size(); ++i) {
+        if (i != at) others.push_back(atoms[i]);
+      }
+      const NodePtr cofactor = product(others);
+      const NodePtr quotient = floordiv(x, a);
+      const NodePtr scale_base = multiply_bases(cofactor, a_term.base);
+      int64_t coef = 0;
+      if (__builtin_mul_overflow(terms[m].coef, a_term.coef, &coef)) continue;
+      const Term q = term_of(quotient);
+      int64_t q_coef = 0;
+      if (quotient->kind == ExprKind::kAdd || q.base == nullptr || __builtin_mul_overflow(coef, q.coef, &q_coef)) {
+        continue;
+      }
+      const NodePtr wanted = multiply_bases(scale_base, q.base);
+      for (size_t d = 0; d < terms.size(); ++d) {
+        if (d == m) continue;
+        NodePtr replacement = nullptr;
+        Rule rule = Rule::kJoinDivMod;
+        if (terms[d].base == wanted && terms[d].coef == q_coef) {
+          replacement = x;
+        } else if (terms[d].coef == coef && a->kind == ExprKind::kConst && a->value > 0 && terms[d].base->has_mod) {
+          for (Expr other : Atoms(terms[d].base)) {
+            const NodePtr outer = other.node();
+            if (outer->kind != ExprKind::kMod || outer->operand(0) != quotient) continue;
+            const NodePtr b = outer->operand(1);
+            int64_t modulus = 0;
+            if (b->kind != ExprKind::kConst || b->value <= 0 || __builtin_mul_overflow(a->value, b->value, &modulus) ||
+                multiply_bases(cofactor, outer) != terms[d].base) {
+              continue;
+            }
+            replacement = mod_const(x, modulus);
+            rule = Rule::kJoinModMod;
+            break;
+          }
+        }
+        if (replacement == nullptr) continue;
+        const int64_t k = terms[m].coef;
+        const NodePtr before_a = term_node(terms[m]);
+        const NodePtr before_b = term_node(terms[d]);
+        terms.erase(std::max(m, d));
+        terms.erase(std::min(m, d));
+        const NodePtr joined = cofactor == nullptr ? scale(replacement, k) : mul(scaled(cofactor, k), replacement);
+        linear.add(joined);
+        fired(rule, ExprKind::kAdd, before_a, before_b, joined);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+NodePtr ExprContext::Impl::sum(Linear& linear) {
+  auto& terms = linear.terms;
+  const auto before = [](const Term& a, const Term& b) { return compare_nodes(a.base, b.base) < 0; };
+  while (true) {
+    if (terms.size() <= 12) {
+      for (size_t i = 1; i < terms.size(); ++i) {
+        const Term term = terms[i];
+        size_t j = i;
+        for (; j > 0 && before(term, terms[j - 1]); --j) terms[j] = terms[j - 1];
+        terms[j] = term;
+      }
+    } else {
+      std::stable_sort(terms.begin(), terms.end(), before);
+    }
+    size_t kept = 0;
+    bool has_mod = false;
+    for (size_t i = 0; i < terms.size();) {
+      Term term = terms[i++];
+      while (i < terms.size() && terms[i].base == term.base) term.coef = checked_add(term.coef, terms[i++].coef);
+      if (term.coef == 0) continue;
+      has_mod |= term.base->has_mod;
+      terms[kept++] = term;
+    }
+    terms.resize_down(kept);
+    if (!has_mod || kept < 2 || !join_div_mod(linear)) break;
+  }
+  if (terms.empty()) return constant(linear.constant);
+  if (terms.size() == 1 && linear.constant == 0) return scaled(terms[0].base, terms[0].coef);
+  InlineVec<NodePtr, 12> operands;
+  for (const Term& term : terms) operands.push_back(scaled(term.base, term.coef));
+  if (linear.constant != 0) operands.push_back(constant(linear.constant));
+  return intern(ExprKind::kAdd, 0, operands);
+}
+
+NodePtr ExprContext::Impl::add(NodePtr a, NodePtr b) {
+  if (b->kind == ExprKind::kConst) return add(a, b->value);
+  if (a->kind == ExprKind::kConst) return add(b, a->value);
+  Linear linear;
+  linear.add(a);
+  linear.add(b);
+  return sum(linear);
+}
+
+NodePtr ExprContext::Impl::add(NodePtr a, int64_t b) {
+  if (b == 0) return a;
+  if (a->kind == ExprKind::kConst) return constant(checked_add(a->value, b));
+  // Only the constant at the end changes: no terms to sort or join.
+  InlineVec<NodePtr, 12> operands;
+  int64_t value = b;
+  if (a->kind == ExprKind::kAdd) {
+    for (Expr operand : a->operands()) operands.push_back(operand.node());
+    if (operands.back()->kind == ExprKind::kConst) {
+      value = checked_add(value, operands.back()->value);
+      operands.resize_down(operands.size() - 1);
+    }
+  } else {
+    operands.push_back(a);
+  }
+  if (value != 0) operands.push_back(constant(value));
+  if (operands.size() == 1) return operands[0];
+  return intern(ExprKind::kAdd, 0, operands);
+}
+
+NodePtr ExprContext::Impl::sub(NodePtr a, NodePtr b) {
+  if (a == b) return constant(0);
+  if (b->kind == ExprKind::kConst) return add(a, checked_neg(b->value));
+  Linear linear;
+  linear.add(a);
+  linear.add(b, -1);
+  return sum(linear);
+}
+
+NodePtr ExprContext::Impl::scale(NodePtr a, int64_t factor) {
+  if (factor == 1) return a;
+  if (factor == 0) return constant(0);
+  if (a->kind != ExprKind::kAdd) {
+    const Term term = term_of(a);
+    return term_node({checked_mul(term.coef, factor), term.base});
+  }
+  // The order of terms does not depend on coefficients.
+  InlineVec<NodePtr, 12> operands;
+  for (Expr operand : a->operands()) {
+    const Term term = term_of(operand.node());
+    operands.push_back(term_node({checked_mul(term.coef, factor), term.base}));
+  }
+  return intern(ExprKind::kAdd, 0, operands);
+}
+
+NodePtr ExprContext::Impl::mul(NodePtr a, NodePtr b) {
+  if (a->kind == ExprKind::kConst) return scale(b, a->value);
+  if (b->kind == ExprKind::kConst) return scale(a, b->value);
+  const size_t na = a->kind == ExprKind::kAdd ? a->num_operands : 1;
+  const size_t nb = b->kind == ExprKind::kAdd ? b->num_operands : 1;
+  if (na == 1 && nb == 1) {
+    const Term ta = term_of(a);
+    const Term tb = term_of(b);
+    return scaled(multiply_bases(ta.base, tb.base), checked_mul(ta.coef, tb.coef));
+  }
+  if (na * nb > kMaxExpandedTerms) {
+    // Too many terms to expand: a product whose factors are sums.
+    const Term ta = na == 1 ? term_of(a) : Term{1, a};
+    const Term tb = nb == 1 ? term_of(b) : Term{1, b};
+    return scaled(multiply_bases(ta.base, tb.base), checked_mul(ta.coef, tb.coef));
+  }
+  Linear linear;
+  const Expr single_a(a);
+  const Expr single_b(b);
+  const std::span<const Expr> left = na == 1 ? std::span(&single_a, 1) : a->operands();
+  const std::span<const Expr> right = nb == 1 ? std::span(&single_b, 1) : b->operands();
+  for (Expr x : left) {
+    const Term tx = term_of(x.node());
+    for (Expr y : right) {
+      const Term ty = term_of(y.node());
+      linear.add_term(checked_mul(tx.coef, ty.coef), multiply_bases(tx.base, ty.base));
+    }
+  }
+  return sum(linear);
+}
+
+// --- Expr ---
+
+ExprKind Expr::kind() const {
+  TATARA_CHECK(valid(), "kind() of an invalid Expr");
+  return node_->kind;
+}
+ExprContext& Expr::context() const {
+  TATARA_CHECK(valid(), "context() of an invalid Expr");
+  return *node_->ctx;
+}
+bool Expr::is_const() const { return node_ != nullptr && node_->kind == ExprKind::kConst; }
+bool Expr::is_const(int64_t value) const { return is_const() && node_->value == value; }
+bool Expr::is_symbol() const { return node_ != nullptr && node_->kind == ExprKind::kSymbol; }
+int64_t Expr::const_value() const {
+  TATARA_CHECK(is_const(), "const_value() of ", valid() ? str() : "an invalid Expr");
+  return node_->value;
+}
+std::span<const Expr> Expr::operands() const {
+  TATARA_CHECK(valid(), "operands() of an invalid Expr");
+  return node_->operands();
+}
+
+namespace {
+
+bool node_contains(NodePtr node, NodePtr symbol) {
+  if (node == symbol) return true;
+  if ((node->symbols & symbol->symbols) != symbol->symbols) return false;
+  for (Expr operand : node->operands()) {
+    if (node_contains(operand.node(), symbol)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Expr::contains(Expr symbol) const {
+  TATARA_CHECK(valid() && symbol.valid(), "contains() with an invalid Expr");
+  return node_contains(node_, symbol.node_);
+}
+
+Expr Expr::coefficient_of(Expr symbol) const {
+  TATARA_CHECK(valid() && symbol.valid(), "coefficient_of() with an invalid Expr");
+  ExprContext::Impl& impl = *node_->ctx->impl_;
+  if (!contains(symbol)) return Expr(impl.constant(0));
+  Linear coefficient;
+  const auto visit = [&](NodePtr summand) {
+    if (!node_contains(summand, symbol.node_)) return true;
+    const Term term = term_of(summand);
+    InlineVec<NodePtr, 10> others;
+    bool found = false;
+    for (Expr atom : Atoms(term.base)) {
+      if (atom == symbol && !found) {
+        found = true;
+      } else if (node_contains(atom.node(), symbol.node_)) {
+        return false;
+      } else {
+        others.push_back(atom.node());
+      }
+    }
+    if (!found) return false;
+    coefficient.add_term(term.coef, impl.product(others));
+    return true;
+  };
+  if (node_->kind == ExprKind::kAdd) {
+    for (Expr operand : operands()) {
+      if (!visit(operand.node_)) return {};
+    }
+  } else if (!visit(node_)) {
+    return {};
+  }
+  return Expr(impl.sum(coefficient));
+}
+
+Expr operator+(Expr a, Expr b) { return a.context().add(a, b); }
+Expr operator-(Expr a, Expr b) { return a.context().sub(a, b); }
+Expr operator*(Expr a, Expr b) { return a.context().mul(a, b); }
+Expr operator-(Expr a) { return a.context().neg(a); }
+Expr operator+(Expr a, int64_t b) { return a.context().add(a, a.context().constant(b)); }
+Expr operator-(Expr a, int64_t b) { return a.context().sub(a, a.context().constant(b)); }
+Expr operator*(Expr a, int64_t b) { return a.context().mul(a, a.context().constant(b)); }
+Expr operator+(int64_t a, Expr b) { return b + a; }
+Expr operator-(int64_t a, Expr b) { return b.context().sub(b.context().constant(a), b); }
+Expr operator*(int64_t a, Expr b) { return b * a; }
+
+// --- ExprContext: construction ---
+
+namespace {
+
+/// Operands must be of this context: a foreign one would be a silent mix-up of two traces.
+NodePtr own(const ExprContext* ctx, Expr e) {
+  TATARA_CHECK(e.valid(), "an invalid Expr as operand");
+  TATARA_CHECK(e.node()->ctx == ctx, "an expression of another context as operand: ", e.str());
+  return e.node();
+}
+
+}  // namespace
+
+ExprContext::ExprContext() : impl_(std::make_unique<Impl>(*this)) {}
+ExprContext::~ExprContext() = default;
+
+Expr ExprContext::constant(int64_t value) { return Expr(impl_->constant(value)); }
+Expr ExprContext::symbol(std::string_view name, IntRange range, std::optional<int64_t> hint) {
+  return Expr(impl_->symbol(name, range, hint));
+}
+Expr ExprContext::fresh_size_symbol(int64_t hint_value, IntRange range) {
+  std::string name;
+  do {
+    name = str_cat("s", impl_->next_size_symbol++);
+  } while (impl_->find_symbol(name) != nullptr);
+  return symbol(name, range, hint_value);
+}
+Expr ExprContext::loop_symbol(std::string_view name, Expr extent) {
+  const IntRange bound = this->range(extent);
+  const Expr var = symbol(name, {0, bound.hi == INT64_MAX ? INT64_MAX : std::max<int64_t>(bound.hi - 1, 0)});
+  if (!extent.is_const()) assume(lt(var, extent));
+  return var;
+}
+std::vector<Expr> ExprContext::symbols() const {
+  std::vector<Expr> out;
+  out.reserve(impl_->symbols.size());
+  for (const SymbolInfo& info : impl_->symbols) out.emplace_back(info.node);
+  return out;
+}
+std::string_view ExprContext::symbol_name(Expr symbol) const {
+  TATARA_CHECK(symbol.is_symbol() && &symbol.context() == this, "symbol_name() of what is no symbol of this context");
+  return impl_->symbols[static_cast<size_t>(symbol.node()->value)].name;
+}
+std::optional<int64_t> ExprContext::hint(Expr symbol) const {
+  TATARA_CHECK(symbol.is_symbol() && &symbol.context() == this, "hint() of what is no symbol of this context");
+  return impl_->symbols[static_cast<size_t>(symbol.node()->value)].hint;
+}
+
+Expr ExprContext::add(Expr a, Expr b) { return Expr(impl_->add(own(this, a), own(this, b))); }
+Expr ExprContext::sub(Expr a, Expr b) { return Expr(impl_->sub(own(this, a), own(this, b))); }
+Expr ExprContext::mul(Expr a, Expr b) { return Expr(impl_->mul(own(this, a), own(this, b))); }
+Expr ExprContext::neg(Expr a) { return Expr(impl_->neg(own(this, a))); }
+Expr ExprContext::floordiv(Expr a, Expr b) { return Expr(impl_->floordiv(own(this, a), own(this, b))); }
+Expr ExprContext::mod(Expr a, Expr b) { return Expr(impl_->mod(own(this, a), own(this, b))); }
+Expr ExprContext::ceildiv(Expr a, Expr b) {
+  return Expr(impl_->neg(impl_->floordiv(impl_->neg(own(this, a)), own(this, b))));
+}
+Expr ExprContext::min(Expr a, Expr b) {
+  return Expr(impl_->min_max(ExprKind::kMin, std::array{own(this, a), own(this, b)}));
+}
+Expr ExprContext::max(Expr a, Expr b) {
+  return Expr(impl_->min_max(ExprKind::kMax, std::array{own(this, a), own(this, b)}));
+}
+Expr ExprContext::eq(Expr a, Expr b) { return Expr(impl_->eq(own(this, a), own(this, b))); }
+Expr ExprContext::ne(Expr a, Expr b) { return Expr(impl_->ne(own(this, a), own(this, b))); }
+Expr ExprContext::le(Expr a, Expr b) { return Expr(impl_->le(own(this, a), own(this, b))); }
+Expr ExprContext::lt(Expr a, Expr b) { return Expr(impl_->logical_not(impl_->le(own(this, b), own(this, a)))); }
+Expr ExprContext::logical_and(Expr a, Expr b) {
+  return Expr(impl_->logical(ExprKind::kAnd, std::array{own(this, a), own(this, b)}));
+}
+Expr ExprContext::logical_or(Expr a, Expr b) {
+  return Expr(impl_->logical(ExprKind::kOr, std::array{own(this, a), own(this, b)}));
+}
+Expr ExprContext::logical_not(Expr a) { return Expr(impl_->logical_not(own(this, a))); }
+
+// --- ExprContext: ranges, facts, simplification ---
+
+IntRange ExprContext::range(Expr e) const { return impl_->range(own(this, e)); }
+void ExprContext::refine(Expr symbol, IntRange range) {
+  TATARA_CHECK(symbol.is_symbol(), "refine() of what is no symbol");
+  impl_->refine(own(this, symbol), range);
+}
+std::optional<bool> ExprContext::decide(Expr condition) const { return impl_->decide(own(this, condition)); }
+void ExprContext::assume(Expr condition) { impl_->assume(impl_->truth(own(this, condition))); }
+const std::vector<Expr>& ExprContext::guards() const { return impl_->guards; }
+std::vector<Expr> ExprContext::facts() const {
+  std::vector<Expr> out;
+  for (NodePtr fact : impl_->assumed) out.emplace_back(fact);
+  return out;
+}
+Expr ExprContext::simplify(Expr e) { return Expr(impl_->simplify(own(this, e))); }
+void ExprContext::observe_rewrites(std::function<void(const ExprRewrite&)> observer) {
+  impl_->observer = std::move(observer);
+}
+
+bool ExprContext::guard(Expr condition) {
+  const NodePtr wanted = impl_->truth(own(this, condition));
+  if (const std::optional<bool> known = impl_->decide(wanted)) return *known;
+  const std::optional<int64_t> value = evaluate_hint(condition);
+  TATARA_CHECK(value.has_value(), "guard on ", condition.str(), ": a symbol has no hint");
+  const NodePtr holds = *value != 0 ? wanted : impl_->logical_not(wanted);
+  impl_->guards.emplace_back(holds);
+  impl_->assume(holds);
+  return *value != 0;
+}
+
+int64_t ExprContext::specialize(Expr e) {
+  if (e.is_const()) return e.const_value();
+  const NodePtr simple = impl_->simplify(own(this, e));
+  if (simple->kind == ExprKind::kConst) return simple->value;
+  const std::optional<int64_t> value = evaluate_hint(e);
+  TATARA_CHECK(value.has_value(), "specialize of ", e.str(), ": a symbol has no hint");
+  guard(eq(e, constant(*value)));
+  return *value;
+}
+
+}  // namespace tatara

@@ -1,0 +1,158 @@
+// The inside of an ExprContext: node table, symbols, facts, caches. Private to symbolic/; each part of the work has its
+// own .cpp file, named in the comments below.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "support/arena.h"
+#include "symbolic/node.h"
+#include "symbolic/rules.h"
+
+namespace tatara {
+
+struct SymbolInfo {
+  std::string_view name;
+  NodePtr node;
+  IntRange range;
+  std::optional<int64_t> hint;
+};
+
+struct ExprContext::Impl {
+  explicit Impl(ExprContext& owner);
+
+  // --- nodes (expr.cpp) ---
+  NodePtr constant(int64_t value);
+  NodePtr symbol(std::string_view name, IntRange range, std::optional<int64_t> hint);
+  NodePtr find_symbol(std::string_view name) const;
+  NodePtr intern(ExprKind kind, int64_t value, std::span<const NodePtr> operands, NodePtr base = nullptr);
+  /// The canonical node of a sum; uses up `linear`.
+  NodePtr sum(Linear& linear);
+  NodePtr scaled(NodePtr base, int64_t coef);
+  NodePtr product(std::span<const NodePtr> sorted_atoms);
+  NodePtr term_node(Term term) { return term.base == nullptr ? constant(term.coef) : scaled(term.base, term.coef); }
+  NodePtr multiply_bases(NodePtr a, NodePtr b);  // null: the empty product
+  NodePtr add(NodePtr a, NodePtr b);
+  NodePtr add(NodePtr a, int64_t b);
+  NodePtr sub(NodePtr a, NodePtr b);
+  NodePtr neg(NodePtr a) { return scale(a, -1); }
+  NodePtr scale(NodePtr a, int64_t factor);
+  NodePtr mul(NodePtr a, NodePtr b);
+  /// (x // a) * a + x % a -> x and the like; true when it changed the (sorted) terms.
+  bool join_div_mod(Linear& linear);
+  uint64_t order_key(ExprKind kind, int64_t value, std::span<const NodePtr> operands) const;
+
+  // --- division (division.cpp) ---
+  NodePtr floordiv(NodePtr a, NodePtr b);
+  NodePtr mod(NodePtr a, NodePtr b);
+  NodePtr floordiv_const(NodePtr a, int64_t c);
+  NodePtr mod_const(NodePtr a, int64_t c);
+  NodePtr floordiv_symbolic(NodePtr a, NodePtr b);
+  NodePtr mod_symbolic(NodePtr a, NodePtr b);
+  /// b * quotient + rest == a, taking what divides evenly.
+  void split_multiples(NodePtr a, NodePtr b, Linear& quotient, Linear& rest);
+  bool split_by_sum(NodePtr a, NodePtr b, Linear& quotient, NodePtr& rest);
+  std::optional<Term> divide_term(Term t, Term by);
+  Term term_gcd(Term a, Term b);
+
+  // --- comparisons, logic, min and max (logic.cpp) ---
+  NodePtr min_max(ExprKind kind, std::span<const NodePtr> operands);
+  NodePtr le(NodePtr a, NodePtr b);
+  NodePtr eq(NodePtr a, NodePtr b);
+  NodePtr ne(NodePtr a, NodePtr b);
+  /// Canonical d with the same truth of d <= 0: content divided out, floor divisions removed where possible.
+  NodePtr tighten_le(NodePtr d);
+  NodePtr comparison(ExprKind kind, NodePtr d);  // d canonical and not constant
+  NodePtr truth(NodePtr a);                      // as a boolean: a != 0
+  NodePtr logical(ExprKind kind, std::span<const NodePtr> operands);
+  NodePtr logical_not(NodePtr a);
+
+  // --- ranges (range.cpp) ---
+  IntRange range(NodePtr e);
+  IntRange compute_range(NodePtr e);
+  IntRange product_range(NodePtr base);
+  IntRange fact_range(NodePtr e);
+  bool positive(NodePtr e) { return range(e).lo >= 1; }
+
+  // --- facts and decisions (facts.cpp) ---
+  void refine(NodePtr symbol, IntRange range);
+  void assume(NodePtr condition);
+  void assume_le(NodePtr d);  // d <= 0
+  void propagate(NodePtr d);
+  std::optional<bool> decide(NodePtr condition);
+  std::optional<bool> decide_structural(NodePtr condition);
+  bool prove_le_zero(NodePtr d);
+  bool prove_search(NodePtr d, int depth, int& budget);
+  bool try_fact(NodePtr d, Term term, Term in_fact, NodePtr fact, int depth, int& budget);
+  bool try_implicit(NodePtr d, Term term, NodePtr atom, int depth, int& budget);
+  bool prove_le(NodePtr a, NodePtr b) { return prove_le_zero(sub(a, b)); }
+  bool prove_lt(NodePtr a, NodePtr b) { return prove_le_zero(add(sub(a, b), 1)); }
+
+  // --- simplification (simplify.cpp) ---
+  NodePtr simplify(NodePtr e);
+  NodePtr rebuild(NodePtr e);     // with simplified operands
+  NodePtr contextual(NodePtr e);  // one rule that needs ranges or facts
+  NodePtr contextual_div(NodePtr e);
+  NodePtr contextual_sum(NodePtr e);
+  NodePtr contextual_min_max(NodePtr e);
+  NodePtr split_division(NodePtr e);
+  std::optional<int64_t> block_of(NodePtr rest, Term size);
+  std::optional<int64_t> block_of_sum(NodePtr rest, NodePtr width);
+
+  // --- values (values.cpp) ---
+  NodePtr build(ExprKind kind, std::span<const NodePtr> operands);  // through the canonical constructors
+  std::optional<int64_t> hint_value(NodePtr e);
+
+  // --- rules ---
+  void report(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after);
+  NodePtr fired(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after) {
+    ++rule_uses[static_cast<size_t>(rule)];
+    if (observer) [[unlikely]] report(rule, op, a, b, after);
+    return after;
+  }
+
+  ExprContext& self;
+  BumpArena arena;
+  std::vector<NodePtr> table;  // open addressing, a power of two
+  uint32_t num_nodes = 0;
+  std::array<NodePtr, 1088> small_constants{};  // -64 to 1023
+
+  std::vector<SymbolInfo> symbols;
+  std::unordered_map<std::string_view, uint32_t> symbol_by_name;
+  uint32_t next_size_symbol = 0;
+
+  // Facts. Linear facts d <= 0 serve the search; `linear_bounds` gives the range of a sum without constant, with
+  // content 1 and positive first coefficient; `known` holds whole conditions.
+  struct LinearFact {
+    NodePtr d;
+  };
+  std::vector<LinearFact> facts;
+  std::unordered_map<NodePtr, std::vector<uint32_t>> facts_by_atom;  // by first atom of each term
+  std::unordered_map<NodePtr, IntRange> linear_bounds;
+  std::unordered_map<NodePtr, bool> known;
+  std::vector<NodePtr> assumed;  // in order, for printing
+  std::unordered_map<NodePtr, NodePtr> equal_to;  // symbol -> expression
+  std::vector<Expr> guards;
+
+  // Caches, valid for one state of the facts.
+  uint32_t epoch = 1;
+  struct CachedRange {
+    IntRange range;
+    uint32_t epoch = 0;
+  };
+  struct CachedExpr {
+    NodePtr node = nullptr;
+    uint32_t epoch = 0;
+  };
+  std::vector<CachedRange> range_cache;
+  std::vector<CachedExpr> simplify_cache;
+  int simplify_depth = 0;
+  int propagation_depth = 0;
+
+  std::array<uint64_t, 64> rule_uses{};
+  std::function<void(const ExprRewrite&)> observer;
+};
+
+}  // namespace tatara
