@@ -435,11 +435,7 @@ void format_keywords_error(PyObject* callable, PyObject* mapping) {
     PyObject* key = PyTuple_GET_ITEM(arguments, 0);
     PyObject* text = _PyObject_FunctionStr(callable);
     if (text != nullptr) {
-      if (PyUnicode_Check(key)) {
-        PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", text, key);
-      } else {
-        PyErr_Format(PyExc_TypeError, "%U keywords must be strings", text);
-      }
+      PyErr_Format(PyExc_TypeError, "%U got multiple values for keyword argument '%S'", text, key);
       Py_DECREF(text);
     }
     Py_DECREF(error);
