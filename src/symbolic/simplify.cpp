@@ -54,8 +54,8 @@ NodePtr Impl::contextual(NodePtr e) {
       const auto it = equal_to.find(e);
       return it == equal_to.end() ? e : fired(Rule::kSymbolEqual, ExprKind::kSymbol, e, nullptr, it->second);
     }
-    case ExprKind::kAdd: return contextual_sum(e);
-    case ExprKind::kMul: return e;
+    case ExprKind::kAdd:
+    case ExprKind::kMul: return contextual_sum(e);
     case ExprKind::kFloorDiv:
     case ExprKind::kMod: return contextual_div(e);
     case ExprKind::kMin:
@@ -74,19 +74,24 @@ NodePtr Impl::contextual(NodePtr e) {
   TATARA_UNREACHABLE("ExprKind ", e->kind);
 }
 
-/// k * (x // c) with c | k, where x % c is known: k/c * (x - x % c).
+/// k * c * (x // c) where x % c is known to be r: k * (x - r). Works on each term of a sum, or on a single product.
 NodePtr Impl::contextual_sum(NodePtr e) {
-  for (Expr operand : e->operands()) {
+  const Expr single(e);
+  for (Expr operand : e->kind == ExprKind::kAdd ? e->operands() : std::span(&single, 1)) {
     const Term term = term_of(operand.node());
-    if (term.base == nullptr || term.base->kind != ExprKind::kFloorDiv) continue;
-    const NodePtr x = term.base->operand(0);
-    const NodePtr c = term.base->operand(1);
-    if (c->kind != ExprKind::kConst || term.coef % c->value != 0) continue;
-    const IntRange remainder = range(simplify(mod(x, c)));
-    if (remainder.lo != remainder.hi) continue;
-    const NodePtr exact = scale(add(x, checked_neg(remainder.lo)), term.coef / c->value);
-    const NodePtr out = add(sub(e, operand.node()), exact);
-    return fired(Rule::kDivExact, ExprKind::kAdd, operand.node(), sub(e, operand.node()), out);
+    for (Expr atom : Atoms(term.base)) {
+      if (atom.kind() != ExprKind::kFloorDiv) continue;
+      const NodePtr x = atom.node()->operand(0);
+      const NodePtr c = atom.node()->operand(1);
+      if (c->kind == ExprKind::kAdd) continue;
+      const auto k = divide_term(term, term_of(mul(c, atom.node())));
+      if (!k) continue;
+      const IntRange remainder = range(simplify(mod(x, c)));
+      if (remainder.lo != remainder.hi) continue;
+      const NodePtr exact = mul(term_node(*k), add(x, checked_neg(remainder.lo)));
+      const NodePtr rest = sub(e, operand.node());
+      return fired(Rule::kDivExact, ExprKind::kAdd, operand.node(), rest, add(rest, exact));
+    }
   }
   return e;
 }
