@@ -59,17 +59,13 @@ build-other-python:
 one-other-python: build-other-python
 	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/capture
 
-# CPython's own tests, every frame run by the virtual machine, on every version that is here.
-pyvm: build
+# CPython's own tests, every frame run by the virtual machine, on every version that is here. Needs no packages.
+pyvm:
 	@for version in $(OTHER_PYTHONS); do \
 	  python=$$(sh tools/find_python.sh $$version); \
 	  if [ -z "$$python" ]; then echo "Python $$version is not here"; continue; fi; \
-	  if [ "py$${version/./}" = "$(TAG)" ]; then \
-	    $(PY) tests/pyvm/run.py || exit 1; \
-	  else \
-	    $(MAKE) --no-print-directory build-other-python VERSION=$$version OTHER="$$python" && \
-	    .venv-$$version/bin/python tests/pyvm/run.py || exit 1; \
-	  fi; \
+	  bash tests/pyvm/build.sh $$python $(BUILD)/pyvm-$$version && \
+	  $$python tools/pyvm.py $(BUILD)/pyvm-$$version || exit 1; \
 	done
 
 bench-models: build
