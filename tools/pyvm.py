@@ -36,7 +36,7 @@ test_warnings test_reprlib test_json test_re test_pickle test_unittest test_asyn
 """.split()
 
 
-def run_child(build_dir: str, module: str, use_vm: bool, result_path: str) -> None:
+def run_child(build_dir: str, module: str, mode: str, result_path: str) -> None:
     """Body of the child process: runs one module with unittest and writes {test id: outcome} as JSON."""
     sys.path.insert(0, build_dir)
     import doctest
@@ -44,7 +44,7 @@ def run_child(build_dir: str, module: str, use_vm: bool, result_path: str) -> No
     import unittest
 
     vm = None
-    if use_vm:
+    if mode != "plain":
         import _tatara_vm as vm
 
     outcomes: dict[str, str] = {}
@@ -88,25 +88,35 @@ def run_child(build_dir: str, module: str, use_vm: bool, result_path: str) -> No
     support.use_resources = []
     # As the regression test runner does: a module's own idea of "this process" is __main__ with plain arguments.
     sys.argv = ["pyvm"]
-    if vm is not None:
+    if mode == "vm":
         vm.enable()
+    elif mode == "hook":
+        vm.enable_hook_only()
     loaded = importlib.import_module("test." + module)
     suite = unittest.defaultTestLoader.loadTestsFromModule(loaded)
     stream = open(result_path + ".log", "w", encoding="utf-8", errors="replace")
     unittest.TextTestRunner(stream=stream, resultclass=Recorder, verbosity=2).run(suite)
     stats = None
-    if vm is not None:
+    if mode == "vm":
         vm.disable()
         stats = vm.stats()
     with open(result_path, "w", encoding="utf-8") as out:
         json.dump({"outcomes": outcomes, "stats": stats, "doctest": doctest.__name__}, out)
 
 
-def run_module(build_dir: str, module: str, use_vm: bool, timeout: float, keep: str | None) -> dict:
+def run_module(build_dir: str, module: str, mode: str, timeout: float, keep: str | None) -> dict:
     """Runs one module in a child process; {'outcomes', 'stats', 'seconds', 'status'}."""
     with tempfile.TemporaryDirectory(prefix="pyvm-") as scratch:
         result_path = os.path.join(scratch, "result.json")
-        command = [sys.executable, os.path.abspath(__file__), "--child", build_dir, module, str(int(use_vm)), result_path]
+        command = [
+            sys.executable,
+            os.path.abspath(__file__),
+            "--child",
+            build_dir,
+            module,
+            mode,
+            result_path,
+        ]
         started = time.monotonic()
         environment = dict(os.environ, PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
         environment.pop("PYTHONPATH", None)
@@ -114,8 +124,15 @@ def run_module(build_dir: str, module: str, use_vm: bool, timeout: float, keep: 
         with open(output_path, "wb") as output:
             try:
                 process = subprocess.run(
-                    command, cwd=scratch, env=environment, timeout=timeout, stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=output, start_new_session=True, check=False,
+                    command,
+                    cwd=scratch,
+                    env=environment,
+                    timeout=timeout,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    check=False,
                 )
                 status = "done" if process.returncode == 0 else f"exit {process.returncode}"
             except subprocess.TimeoutExpired:
@@ -129,7 +146,7 @@ def run_module(build_dir: str, module: str, use_vm: bool, timeout: float, keep: 
             os.makedirs(keep, exist_ok=True)
             for path, ending in ((output_path, "out"), (result_path + ".log", "log")):
                 if os.path.exists(path):
-                    name = f"{module}.{'vm' if use_vm else 'plain'}.{ending}"
+                    name = f"{module}.{mode}.{ending}"
                     with open(path, "rb") as source, open(os.path.join(keep, name), "wb") as copy:
                         copy.write(source.read())
         return result
@@ -164,7 +181,10 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for each run of a module")
     parser.add_argument("--baseline", help="JSON file with results without the VM, read if there and extended")
     parser.add_argument("--keep", help="folder for the output and logs of every run")
+    parser.add_argument("--hook-only", action="store_true",
+                        help="compare with a frame evaluator that only calls CPython's: shows what PEP 523 itself changes")
     arguments = parser.parse_args()
+    mode = "hook" if arguments.hook_only else "vm"
     build_dir = os.path.abspath(arguments.build_dir)
     modules = [name for name in (arguments.modules or MODULES) if exists(name)]
     baseline: dict[str, dict] = {}
@@ -178,8 +198,8 @@ def main() -> int:
     tests = 0
 
     def both(module: str) -> tuple[dict, dict]:
-        plain = baseline.get(module) or run_module(build_dir, module, False, arguments.timeout, arguments.keep)
-        return plain, run_module(build_dir, module, True, arguments.timeout, arguments.keep)
+        plain = baseline.get(module) or run_module(build_dir, module, "plain", arguments.timeout, arguments.keep)
+        return plain, run_module(build_dir, module, mode, arguments.timeout, arguments.keep)
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         futures = {pool.submit(both, module): module for module in modules}
@@ -192,8 +212,10 @@ def main() -> int:
             tests += len(plain["outcomes"])
             instructions = (vm["stats"] or {}).get("instructions", 0) / 1e6
             verdict = "same" if not differences else f"DIFFERENT ({len(differences)})"
-            print(f"{module:34} {len(plain['outcomes']):6} {plain['seconds']:8.1f} {vm['seconds']:8.1f}"
-                  f" {instructions:8.1f}  {verdict}")
+            print(
+                f"{module:34} {len(plain['outcomes']):6} {plain['seconds']:8.1f} {vm['seconds']:8.1f}"
+                f" {instructions:8.1f}  {verdict}"
+            )
             for line in differences[:20]:
                 print("    " + line)
             sys.stdout.flush()
@@ -206,6 +228,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1] == "--child":
-        run_child(sys.argv[2], sys.argv[3], sys.argv[4] == "1", sys.argv[5])
+        run_child(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5])
     else:
         sys.exit(main())

@@ -153,6 +153,7 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
   int opcode = 0;
   int oparg = 0;
   unsigned word = 0;
+  bool traced = false;  // tracing was switched on by something this frame called
   RaiseKind raise_kind = RaiseKind::kError;
 
   if (throwflag != 0) {
@@ -200,8 +201,8 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
 #include "capture/vm_ops_calls.inc"
 #include "capture/vm_ops_async.inc"
       default:
-        PyErr_Format(PyExc_SystemError, "%U: unknown opcode %d", co->co_qualname, opcode);
-        goto error;
+        // Nothing the compiler makes: CPython's evaluator raises the error for it.
+        goto hand_back;
     }
     continue;
 
@@ -234,12 +235,18 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
       return leave_with_error(f);
     }
     if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
+    traced = tracing_version(tstate, co) != tracing_seen && tracing_active(tstate, co);
+    if (traced && raise_kind == RaiseKind::kError) trace_exception(tstate, raw);
     if (!enter_handler(f, handler)) {
       sp = f.sp;
       goto error;
     }
     sp = f.sp;
     next = handler.target;
+    if (traced) {
+      f.start = next;
+      goto hand_back;
+    }
   }
 
 returned:

@@ -102,6 +102,32 @@ void add_traceback(PyThreadState* tstate, _PyInterpreterFrame* raw) {
   Py_DECREF(frame);
 }
 
+void trace_exception(PyThreadState* tstate, [[maybe_unused]] _PyInterpreterFrame* raw) {
+#if VM_PY313
+  _PyEval_MonitorRaise(tstate, raw, raw->instr_ptr);
+#else
+  if (tstate->c_tracefunc == nullptr || tstate->tracing != 0) return;
+  PyFrameObject* frame = PyThreadState_GetFrame(tstate);
+  PyObject* error = take_exception(tstate);
+  PyObject* traceback = PyException_GetTraceback(error);
+  PyObject* argument =
+      PyTuple_Pack(3, reinterpret_cast<PyObject*>(Py_TYPE(error)), error, traceback != nullptr ? traceback : Py_None);
+  Py_XDECREF(traceback);
+  PyThreadState_EnterTracing(tstate);
+  const int status = argument == nullptr || frame == nullptr
+                         ? 0
+                         : tstate->c_tracefunc(tstate->c_traceobj, frame, PyTrace_EXCEPTION, argument);
+  PyThreadState_LeaveTracing(tstate);
+  Py_XDECREF(argument);
+  Py_XDECREF(frame);
+  if (status == 0) {
+    restore_exception(error);
+  } else {
+    Py_DECREF(error);  // the trace function's own error takes its place
+  }
+#endif
+}
+
 namespace {
 
 /// Reads one number of the exception table: 6 bits a byte, big end first, bit 0x40 says that more follows.

@@ -188,6 +188,9 @@ void restore_exception(PyObject* exception);
 /// Adds the running frame to the traceback of the raised exception.
 void add_traceback(PyThreadState* tstate, _PyInterpreterFrame* raw);
 
+/// Tells the trace function that was switched on meanwhile about the raised exception.
+void trace_exception(PyThreadState* tstate, _PyInterpreterFrame* raw);
+
 struct Handler {
   int target;  ///< instruction index
   int depth;   ///< stack depth to unwind to

@@ -17,6 +17,15 @@ PyObject* disable(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* eval_default(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwflag) {
+  return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+}
+
+PyObject* enable_hook_only(PyObject*, PyObject*) {
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), eval_default);
+  Py_RETURN_NONE;
+}
+
 PyObject* stats(PyObject*, PyObject*) {
   return Py_BuildValue("{s:K,s:K}", "frames", static_cast<unsigned long long>(vm_context().frames), "instructions",
                        static_cast<unsigned long long>(vm_context().instructions));
@@ -25,6 +34,8 @@ PyObject* stats(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"enable", enable, METH_NOARGS, "Run every frame of this interpreter in the VM."},
     {"disable", disable, METH_NOARGS, "Undo one enable()."},
+    {"enable_hook_only", enable_hook_only, METH_NOARGS,
+     "Install a frame evaluator that does nothing of its own: what differs then is PEP 523's doing."},
     {"stats", stats, METH_NOARGS, "Frames and instructions executed by the VM in this thread."},
     {nullptr, nullptr, 0, nullptr},
 };
