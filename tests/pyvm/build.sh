@@ -10,7 +10,7 @@ launcher=$(command -v ccache || true)
 flags="-std=c++20 ${VM_OPT:--O2} -fPIC -DNDEBUG -fvisibility=hidden -Wall -Wextra -Wconversion -Wshadow -Werror"
 mkdir -p "$out"
 objects=()
-for source in "$root"/src/capture/frame.cpp "$root"/src/capture/vm_*.cpp "$root"/tests/pyvm/vm_module.cpp; do
+for source in "$root"/src/capture/frame.cpp "$root"/src/capture/vm_*.cpp "$root"/tests/pyvm/*.cpp; do
   object=$out/$(basename "$source" .cpp).o
   $launcher g++ $flags -I"$root/src" -isystem "$include" -isystem "$include/internal" -c "$source" -o "$object"
   objects+=("$object")
