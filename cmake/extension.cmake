@@ -12,6 +12,8 @@ else()
 
   nanobind_add_module(_core NB_STATIC NOMINSIZE ${binding_sources})
   target_link_libraries(_core PRIVATE tatara_core tatara_flags)
+  # As system directories: our warnings are not for their headers.
+  target_include_directories(_core SYSTEM PRIVATE ${NB_DIR}/include ${Python_INCLUDE_DIRS})
 
   if(capture_sources)
     add_library(tatara_capture STATIC ${capture_sources})
