@@ -398,12 +398,9 @@ class Linker {
   void relocate_x86_64(uint32_t type, const Place& place, Symbol& symbol) {
     const auto absolute = [&] { return address_of(symbol) + static_cast<uint64_t>(place.addend); };
     switch (type) {
-      case R_X86_64_NONE:
-        return;
-      case R_X86_64_64:
-        return place.write(absolute());
-      case R_X86_64_PC64:
-        return place.write(absolute() - place.address());
+      case R_X86_64_NONE: return;
+      case R_X86_64_64: return place.write(absolute());
+      case R_X86_64_PC64: return place.write(absolute() - place.address());
       case R_X86_64_32: {
         const uint64_t value = absolute();
         if (value != static_cast<uint32_t>(value)) malformed("a 32-bit address is too large");
@@ -414,30 +411,22 @@ class Linker {
         if (value != static_cast<int32_t>(value)) malformed("a 32-bit address is too large");
         return place.write(static_cast<int32_t>(value));
       }
-      case R_X86_64_PC32:
-        return place.write_relative32(address_of(symbol));
-      case R_X86_64_PLT32:
-        return place.write_relative32(symbol.stub >= 0 ? stub_of(symbol) : address_of(symbol));
+      case R_X86_64_PC32: return place.write_relative32(address_of(symbol));
+      case R_X86_64_PLT32: return place.write_relative32(symbol.stub >= 0 ? stub_of(symbol) : address_of(symbol));
       case R_X86_64_GOTPCREL:
       case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX:
-        return place.write_relative32(slot_of(symbol));
-      default:
-        malformed(str_cat("x86-64 relocation ", type, " is not supported"));
+      case R_X86_64_REX_GOTPCRELX: return place.write_relative32(slot_of(symbol));
+      default: malformed(str_cat("x86-64 relocation ", type, " is not supported"));
     }
   }
 
   void relocate_aarch64(uint32_t type, const Place& place, Symbol& symbol) {
     const auto absolute = [&] { return address_of(symbol) + static_cast<uint64_t>(place.addend); };
     switch (type) {
-      case R_AARCH64_NONE:
-        return;
-      case R_AARCH64_ABS64:
-        return place.write(absolute());
-      case R_AARCH64_PREL64:
-        return place.write(absolute() - place.address());
-      case R_AARCH64_PREL32:
-        return place.write_relative32(address_of(symbol));
+      case R_AARCH64_NONE: return;
+      case R_AARCH64_ABS64: return place.write(absolute());
+      case R_AARCH64_PREL64: return place.write(absolute() - place.address());
+      case R_AARCH64_PREL32: return place.write_relative32(address_of(symbol));
       case R_AARCH64_CALL26:
       case R_AARCH64_JUMP26: {
         const uint64_t to =
@@ -448,25 +437,17 @@ class Linker {
         }
         return place.write((place.instruction() & 0xfc000000u) | (static_cast<uint32_t>(distance >> 2) & 0x03ffffffu));
       }
-      case R_AARCH64_ADR_PREL_PG_HI21:
-        return write_page(place, absolute());
-      case R_AARCH64_ADR_GOT_PAGE:
-        return write_page(place, slot_of(symbol) + static_cast<uint64_t>(place.addend));
+      case R_AARCH64_ADR_PREL_PG_HI21: return write_page(place, absolute());
+      case R_AARCH64_ADR_GOT_PAGE: return write_page(place, slot_of(symbol) + static_cast<uint64_t>(place.addend));
       case R_AARCH64_ADD_ABS_LO12_NC:
-      case R_AARCH64_LDST8_ABS_LO12_NC:
-        return write_low12(place, absolute(), 0);
-      case R_AARCH64_LDST16_ABS_LO12_NC:
-        return write_low12(place, absolute(), 1);
-      case R_AARCH64_LDST32_ABS_LO12_NC:
-        return write_low12(place, absolute(), 2);
-      case R_AARCH64_LDST64_ABS_LO12_NC:
-        return write_low12(place, absolute(), 3);
-      case R_AARCH64_LDST128_ABS_LO12_NC:
-        return write_low12(place, absolute(), 4);
+      case R_AARCH64_LDST8_ABS_LO12_NC: return write_low12(place, absolute(), 0);
+      case R_AARCH64_LDST16_ABS_LO12_NC: return write_low12(place, absolute(), 1);
+      case R_AARCH64_LDST32_ABS_LO12_NC: return write_low12(place, absolute(), 2);
+      case R_AARCH64_LDST64_ABS_LO12_NC: return write_low12(place, absolute(), 3);
+      case R_AARCH64_LDST128_ABS_LO12_NC: return write_low12(place, absolute(), 4);
       case R_AARCH64_LD64_GOT_LO12_NC:
         return write_low12(place, slot_of(symbol) + static_cast<uint64_t>(place.addend), 3);
-      default:
-        malformed(str_cat("AArch64 relocation ", type, " is not supported"));
+      default: malformed(str_cat("AArch64 relocation ", type, " is not supported"));
     }
   }
 

@@ -33,24 +33,15 @@ uint64_t read_channels(uint64_t generation) {
 
 std::string_view log_channel_name(LogChannel channel) {
   switch (channel) {
-    case LogChannel::kCapture:
-      return "capture";
-    case LogChannel::kGuards:
-      return "guards";
-    case LogChannel::kGraph:
-      return "graph";
-    case LogChannel::kFusion:
-      return "fusion";
-    case LogChannel::kLoops:
-      return "loops";
-    case LogChannel::kLlvm:
-      return "llvm";
-    case LogChannel::kRuntime:
-      return "runtime";
-    case LogChannel::kCache:
-      return "cache";
-    case LogChannel::kPasses:
-      return "passes";
+    case LogChannel::kCapture: return "capture";
+    case LogChannel::kGuards: return "guards";
+    case LogChannel::kGraph: return "graph";
+    case LogChannel::kFusion: return "fusion";
+    case LogChannel::kLoops: return "loops";
+    case LogChannel::kLlvm: return "llvm";
+    case LogChannel::kRuntime: return "runtime";
+    case LogChannel::kCache: return "cache";
+    case LogChannel::kPasses: return "passes";
   }
   TATARA_UNREACHABLE("log channel ", channel);
 }
