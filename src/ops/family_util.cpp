@@ -31,7 +31,10 @@ std::vector<ValueId> Args::tensors(size_t i) const {
   return list->values;
 }
 
-const TensorType& Args::type(size_t i) const { return graph_.type(tensor(i)); }
+const TensorType& Args::type(size_t i) const {
+  TATARA_CHECK(graph_ != nullptr, "no graph here");
+  return graph_->type(tensor(i));
+}
 
 Scalar Args::scalar(size_t i) const {
   const auto* scalar = i < args_.size() ? std::get_if<Scalar>(&args_[i]) : nullptr;
@@ -42,14 +45,14 @@ Scalar Args::scalar(size_t i) const {
 Expr Args::expr(size_t i) const {
   const Scalar value = scalar(i);
   if (const auto* e = std::get_if<Expr>(&value)) return *e;
-  if (const auto* n = std::get_if<int64_t>(&value)) return graph_.ctx().constant(*n);
-  if (const auto* flag = std::get_if<bool>(&value)) return graph_.ctx().constant(*flag ? 1 : 0);
+  if (const auto* n = std::get_if<int64_t>(&value)) return ctx_.constant(*n);
+  if (const auto* flag = std::get_if<bool>(&value)) return ctx_.constant(*flag ? 1 : 0);
   throw InvalidArgument(str_cat("argument ", i, " is not an integer"));
 }
 
 int64_t Args::integer(size_t i) const {
   const Expr e = expr(i);
-  return e.is_const() ? e.const_value() : graph_.ctx().specialize(e);
+  return e.is_const() ? e.const_value() : ctx_.specialize(e);
 }
 
 double Args::number(size_t i) const {
@@ -71,7 +74,7 @@ std::vector<Expr> Args::exprs(size_t i) const {
   return {expr(i)};
 }
 
-std::vector<int64_t> Args::integers(size_t i) const { return concrete(graph_.ctx(), exprs(i)); }
+std::vector<int64_t> Args::integers(size_t i) const { return concrete(ctx_, exprs(i)); }
 
 std::optional<DType> Args::dtype(size_t i) const {
   if (none(i)) return std::nullopt;

@@ -20,10 +20,13 @@ namespace tatara::ops {
 /// kind, Unsupported on what is symbolic where only a number will do.
 class Args {
  public:
-  Args(Graph& graph, std::span<const Arg> args) : graph_(graph), args_(args) {}
-  Args(GraphBuilder& builder, std::span<const Arg> args) : graph_(builder.graph()), args_(args) {}
-  /// Of a node that is being lowered (nothing is recorded in the graph then).
-  explicit Args(const LowerContext& ctx) : graph_(const_cast<Graph&>(ctx.graph())), args_(ctx.node().args) {}
+  Args(GraphBuilder& builder, std::span<const Arg> args)
+      : ctx_(builder.ctx()), graph_(&builder.graph()), args_(args) {}
+  /// Of a node that is being lowered.
+  explicit Args(const LowerContext& lower) : ctx_(lower.ctx()), graph_(&lower.graph()), args_(lower.node().args) {}
+  /// While types are inferred: everything but `type` and `rank`.
+  explicit Args(const MetaContext& meta)
+      : ctx_(meta.ctx()), args_(meta.num_args() == 0 ? std::span<const Arg>() : std::span(&meta.arg(0), meta.num_args())) {}
 
   size_t size() const { return args_.size(); }
   const Arg& operator[](size_t i) const { return args_[i]; }
@@ -49,7 +52,8 @@ class Args {
   std::vector<int64_t> dims(size_t i, int64_t rank) const;
 
  private:
-  Graph& graph_;
+  ExprContext& ctx_;
+  const Graph* graph_ = nullptr;
   std::span<const Arg> args_;
 };
 
