@@ -36,7 +36,8 @@ enum class OpKind : uint8_t {
 
 enum class ArgType : uint8_t {
   kTensor, kOptionalTensor, kTensorList, kOptionalTensorList,
-  kScalar, kOptionalScalar,   // Python number, or a zero-dim tensor standing in for one
+  kScalar, kOptionalScalar,   // Python number
+  kTensorOrScalar,            // "Operand": a tensor or a Python number (operands of pointwise operators)
   kInt, kOptionalInt, kFloat, kOptionalFloat, kBool, kOptionalBool,
   kIntList, kOptionalIntList,  // SymInts; an int is taken as a list when list_size says so
   kFloatList, kBoolList,
@@ -74,6 +75,12 @@ using DecomposeFn = std::function<std::vector<ValueId>(GraphBuilder&, std::span<
 /// Defines the loops of a primitive: see ops/lowering.h.
 using LowerFn = std::function<void(LowerContext&)>;
 
+struct Choice {
+  std::string op;
+  std::vector<Arg> args;
+};
+using ChooseFn = std::function<Choice(MetaContext&)>;
+
 struct OpDef {
   std::string name;      // unique in the registry: "add", "max.dim", "conv2d"
   OpKind kind = OpKind::kComposite;
@@ -86,6 +93,9 @@ struct OpDef {
   std::string inplace_names;
   std::string reflected_names;  // __radd__: operands 0 and 1 are exchanged
   MetaFn meta;
+  /// For operators that are a view or a copy depending on strides (reshape, contiguous, to): the operator that this call
+  /// is, with its arguments. "alias_self" stands for the very same tensor.
+  ChooseFn choose;
   DecomposeFn decompose;  // composite operators; may also refuse (return empty) to leave the node to lower/host
   LowerFn lower;          // primitives
   /// The host operator "aten::mm" with overload ("" or "out", ...), for host calls; empty: the same name without overload
@@ -108,8 +118,9 @@ class OpRegistry {
     const OpDef* op;
     enum class Form : uint8_t { kFunction, kInplace, kReflected } form;
   };
-  /// What a dotted Python name ("torch.Tensor.add_") stands for.
-  const PythonName* find_python(std::string_view dotted) const;
+  /// What a dotted Python name ("torch.Tensor.add_") may stand for: candidates in the order of registration, of which the
+  /// first whose schema binds counts (torch.max has three). Null when the name is unknown.
+  const std::vector<PythonName>* find_python(std::string_view dotted) const;
   /// All dotted names, sorted.
   std::vector<std::string> python_names() const;
 
