@@ -165,11 +165,15 @@ NodePtr ExprContext::Impl::intern(ExprKind kind, int64_t value, std::span<const 
   node->num_operands = static_cast<uint32_t>(operands.size());
   node->kind = kind;
   node->has_mod = kind == ExprKind::kMod;
+  node->has_div = kind == ExprKind::kFloorDiv;
   auto* out = reinterpret_cast<Expr*>(node + 1);
   for (NodePtr operand : operands) {
     new (out++) Expr(operand);
     node->symbols |= operand->symbols;
-    if (kind == ExprKind::kMul && operand->kind == ExprKind::kMod) node->has_mod = true;
+    if (kind == ExprKind::kMul) {
+      node->has_mod |= operand->kind == ExprKind::kMod;
+      node->has_div |= operand->kind == ExprKind::kFloorDiv;
+    }
   }
   table[slot] = node;
   if (size_t{num_nodes} * 2 > table.size()) {
@@ -244,65 +248,71 @@ NodePtr ExprContext::Impl::multiply_bases(NodePtr a, NodePtr b) {
   return product(merged);
 }
 
-bool ExprContext::Impl::join_div_mod(Linear& linear) {
+/// Looks for the partner of the term number m, whose factor number `at` is x % a: a term with x // a, or with
+/// (x // a) % b, of a times the weight. Joins them and says true.
+bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at) {
   auto& terms = linear.terms;
-  for (size_t m = 0; m < terms.size(); ++m) {
-    if (!terms[m].base->has_mod) continue;
-    const Atoms atoms(terms[m].base);
-    for (size_t at = 0; at < atoms.size(); ++at) {
-      const NodePtr modulo = atoms[at];
-      if (modulo->kind != ExprKind::kMod) continue;
-      const NodePtr x = modulo->operand(0);
-      const NodePtr a = modulo->operand(1);
-      const Term a_term = a->kind == ExprKind::kAdd ? Term{1, nullptr} : term_of(a);
-      if (a->kind == ExprKind::kAdd) continue;  // x // (s + 1) * (s + 1) is expanded: no single term to find
-      InlineVec<NodePtr, 10> others;
-      for (size_t i = 0; i < atoms.size(); ++i) {
-        if (i != at) others.push_back(atoms[i]);
-      }
-      const NodePtr cofactor = product(others);
-      const NodePtr quotient = floordiv(x, a);
-      const NodePtr scale_base = multiply_bases(cofactor, a_term.base);
-      int64_t coef = 0;
-      if (__builtin_mul_overflow(terms[m].coef, a_term.coef, &coef)) continue;
-      const Term q = term_of(quotient);
-      int64_t q_coef = 0;
-      if (quotient->kind == ExprKind::kAdd || q.base == nullptr || __builtin_mul_overflow(coef, q.coef, &q_coef)) {
-        continue;
-      }
-      const NodePtr wanted = multiply_bases(scale_base, q.base);
-      for (size_t d = 0; d < terms.size(); ++d) {
-        if (d == m) continue;
-        NodePtr replacement = nullptr;
-        Rule rule = Rule::kJoinDivMod;
-        if (terms[d].base == wanted && terms[d].coef == q_coef) {
-          replacement = x;
-        } else if (terms[d].coef == coef && a->kind == ExprKind::kConst && a->value > 0 && terms[d].base->has_mod) {
-          for (Expr other : Atoms(terms[d].base)) {
-            const NodePtr outer = other.node();
-            if (outer->kind != ExprKind::kMod || outer->operand(0) != quotient) continue;
-            const NodePtr b = outer->operand(1);
-            int64_t modulus = 0;
-            if (b->kind != ExprKind::kConst || b->value <= 0 || __builtin_mul_overflow(a->value, b->value, &modulus) ||
-                multiply_bases(cofactor, outer) != terms[d].base) {
-              continue;
-            }
-            replacement = mod_const(x, modulus);
-            rule = Rule::kJoinModMod;
-            break;
-          }
+  const Term low = terms[m];
+  const Atoms atoms(low.base);
+  const NodePtr x = atoms[at]->operand(0);
+  const NodePtr a = atoms[at]->operand(1);
+  if (a->kind == ExprKind::kAdd) return false;  // (s + 1) * (x // (s + 1)) is expanded: no single term to find
+  InlineVec<NodePtr, 10> others;
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    if (i != at) others.push_back(atoms[i]);
+  }
+  const NodePtr weight = product(others);
+  const NodePtr quotient = floordiv(x, a);
+  const Term a_term = term_of(a);
+  const Term q = term_of(quotient);
+  int64_t coef = 0;
+  int64_t q_coef = 0;
+  if (quotient->kind == ExprKind::kAdd || q.base == nullptr || __builtin_mul_overflow(low.coef, a_term.coef, &coef) ||
+      __builtin_mul_overflow(coef, q.coef, &q_coef)) {
+    return false;
+  }
+  const NodePtr a_weight = multiply_bases(weight, a_term.base);
+  const NodePtr wanted = multiply_bases(a_weight, q.base);
+  for (size_t d = 0; d < terms.size(); ++d) {
+    if (d == m) continue;
+    NodePtr joined = nullptr;
+    Rule rule = Rule::kJoinDivMod;
+    if (terms[d].base == wanted && terms[d].coef == q_coef) {
+      joined = x;
+    } else if (terms[d].coef == coef && terms[d].base->has_mod) {
+      for (Expr factor : Atoms(terms[d].base)) {
+        const NodePtr high = factor.node();
+        if (high->kind != ExprKind::kMod || high->operand(0) != quotient) continue;
+        const NodePtr b = high->operand(1);
+        int64_t unused = 0;
+        if (b->kind != ExprKind::kConst || b->value <= 0 || __builtin_mul_overflow(a_term.coef, b->value, &unused) ||
+            multiply_bases(a_weight, high) != terms[d].base) {
+          continue;
         }
-        if (replacement == nullptr) continue;
-        const int64_t k = terms[m].coef;
-        const NodePtr before_a = term_node(terms[m]);
-        const NodePtr before_b = term_node(terms[d]);
-        terms.erase(std::max(m, d));
-        terms.erase(std::min(m, d));
-        const NodePtr joined = cofactor == nullptr ? scale(replacement, k) : mul(scaled(cofactor, k), replacement);
-        linear.add(joined);
-        fired(rule, ExprKind::kAdd, before_a, before_b, joined);
-        return true;
+        joined = mod(x, scale(a, b->value));
+        rule = Rule::kJoinModMod;
+        break;
       }
+    }
+    if (joined == nullptr) continue;
+    const NodePtr before_low = term_node(low);
+    const NodePtr before_high = term_node(terms[d]);
+    terms.erase(std::max(m, d));
+    terms.erase(std::min(m, d));
+    joined = weight == nullptr ? scale(joined, low.coef) : mul(scaled(weight, low.coef), joined);
+    linear.add(joined);
+    fired(rule, ExprKind::kAdd, before_low, before_high, joined);
+    return true;
+  }
+  return false;
+}
+
+bool ExprContext::Impl::join_div_mod(Linear& linear) {
+  for (size_t m = 0; m < linear.terms.size(); ++m) {
+    if (!linear.terms[m].base->has_mod) continue;
+    const Atoms atoms(linear.terms[m].base);
+    for (size_t at = 0; at < atoms.size(); ++at) {
+      if (atoms[at]->kind == ExprKind::kMod && join_at(linear, m, at)) return true;
     }
   }
   return false;
@@ -323,16 +333,18 @@ NodePtr ExprContext::Impl::sum(Linear& linear) {
       std::stable_sort(terms.begin(), terms.end(), before);
     }
     size_t kept = 0;
-    bool has_mod = false;
+    size_t mods = 0;
+    size_t divs = 0;
     for (size_t i = 0; i < terms.size();) {
       Term term = terms[i++];
       while (i < terms.size() && terms[i].base == term.base) term.coef = checked_add(term.coef, terms[i++].coef);
       if (term.coef == 0) continue;
-      has_mod |= term.base->has_mod;
+      mods += term.base->has_mod ? 1 : 0;
+      divs += term.base->has_div ? 1 : 0;
       terms[kept++] = term;
     }
     terms.resize_down(kept);
-    if (!has_mod || kept < 2 || !join_div_mod(linear)) break;
+    if (mods == 0 || mods + divs < 2 || !join_div_mod(linear)) break;
   }
   if (terms.empty()) return constant(linear.constant);
   if (terms.size() == 1 && linear.constant == 0) return scaled(terms[0].base, terms[0].coef);

@@ -42,6 +42,7 @@ struct ExprContext::Impl {
   NodePtr mul(NodePtr a, NodePtr b);
   /// (x // a) * a + x % a -> x and the like; true when it changed the (sorted) terms.
   bool join_div_mod(Linear& linear);
+  bool join_at(Linear& linear, size_t m, size_t at);
   uint64_t order_key(ExprKind kind, int64_t value, std::span<const NodePtr> operands) const;
 
   // --- division (division.cpp) ---

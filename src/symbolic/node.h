@@ -26,6 +26,7 @@ struct ExprNode {
   uint32_t num_operands;
   ExprKind kind;
   bool has_mod;  // a kMod, or a product with one: sums look for x // a to join it with
+  bool has_div;  // a kFloorDiv, or a product with one
 
   std::span<const Expr> operands() const { return {reinterpret_cast<const Expr*>(this + 1), num_operands}; }
   const ExprNode* operand(size_t i) const { return operands()[i].node(); }

@@ -35,8 +35,6 @@ enum class Rule : uint8_t {
   kModByRange,
   kDivSplit,
   kModSplit,
-  kDivNegate,
-  kModNegate,
   kDivOfDivPositive,
   kDivOfModPositive,
   kDivExact,
@@ -53,6 +51,8 @@ struct RuleInfo {
   std::string_view lhs;
   std::string_view rhs;
   std::string_view where;
+  /// Steps between them, separated by ';', where the proof needs them.
+  std::string_view via = {};
 };
 
 /// The table, one entry a rule at least (some rules state several forms), in the order of the enum.

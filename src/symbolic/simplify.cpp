@@ -171,13 +171,7 @@ NodePtr Impl::contextual_div(NodePtr e) {
   const NodePtr a = e->operand(0);
   const NodePtr b = e->operand(1);
   const bool is_div = e->kind == ExprKind::kFloorDiv;
-  const IntRange rb = range(b);
-  if (rb.hi < 0) {  // a constant divisor is positive already
-    const NodePtr flipped = is_div ? floordiv(neg(a), neg(b)) : neg(mod(neg(a), neg(b)));
-    if (flipped == e) return e;
-    return fired(is_div ? Rule::kDivNegate : Rule::kModNegate, e->kind, a, b, flipped);
-  }
-  if (rb.lo < 1) return e;
+  if (!positive(b)) return e;
   if (b->kind != ExprKind::kAdd || range(a).lo != INT64_MIN || range(a).hi != INT64_MAX || !facts.empty()) {
     const auto m = b->kind == ExprKind::kAdd ? block_of_sum(a, b) : block_of(a, term_of(b));
     if (m) {
