@@ -71,6 +71,14 @@ class Functionalizer {
   TensorRef fresh(ValueId value);
   /// A view made by a node of kind kView from `base`.
   TensorRef view(TensorRef base, const OpDef& op, std::vector<Arg> args);
+  /// Calls an operator. In `args` the numbers in TensorArg and TensorList are TensorRefs. Views, and composite operators that
+  /// may return a view (reshape, contiguous, to, split, ...; known by their schema's alias marks), give aliases of their
+  /// operand where eager does; everything else gives fresh tensors.
+  std::vector<TensorRef> apply(const OpDef& op, std::vector<Arg> args);
+  /// The in-place form: computes the operator, checks shape and dtype as eager does, writes operand 0 and returns it.
+  TensorRef apply_inplace(const OpDef& op, std::vector<Arg> args);
+  /// The out= form. Unsupported when an out tensor would have to be resized.
+  void apply_out(const OpDef& op, std::vector<Arg> args, std::span<const TensorRef> out);
   /// The present value of the tensor (regenerates views after writes).
   ValueId read(TensorRef tensor);
   /// tensor[...] = value, already cast and broadcast to the tensor's type.
@@ -85,6 +93,11 @@ class Functionalizer {
   void finish(std::span<const TensorRef> tensors);
 
  private:
+  std::vector<Arg> read_args(std::vector<Arg> args);
+  /// The tensor that `value` is, when it came from `base` by views only; -1 otherwise.
+  TensorRef alias_of(TensorRef base, ValueId operand, ValueId value);
+  void write_cast(TensorRef tensor, ValueId value);
+
   GraphBuilder& builder_;
   struct Storage {
     ValueId base = kNoValue;
