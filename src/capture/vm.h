@@ -175,6 +175,7 @@ struct VmContext {
   VmObserver* observer = nullptr;
   std::uint64_t frames = 0;        ///< frames executed by the VM
   std::uint64_t instructions = 0;  ///< instructions executed by the VM
+  const char* stack_limit = nullptr;  ///< the VM's own: lowest C stack address at which it enters a frame
 };
 VmContext& vm_context();
 

@@ -17,19 +17,18 @@ namespace {
 
 /// Lowest stack address at which we still enter a frame: Python's C recursion counters are made for CPython's own
 /// frames, so the VM guards the real stack.
-const char* stack_limit() {
-  thread_local const char* limit = [] {
-    constexpr std::size_t kReserve = 384 * 1024;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return static_cast<const char*>(nullptr);
-    void* base = nullptr;
-    std::size_t size = 0;
+const char* find_stack_limit() {
+  constexpr std::size_t kReserve = 384 * 1024;
+  pthread_attr_t attributes;
+  void* base = nullptr;
+  std::size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
-    const std::size_t reserve = size / 4 < kReserve ? size / 4 : kReserve;
-    return static_cast<const char*>(base) + reserve;
-  }();
-  return limit;
+  }
+  const std::size_t reserve = size / 4 < kReserve ? size / 4 : kReserve;
+  // Never nullptr, which says that it has not been asked for yet.
+  return static_cast<const char*>(base) + (reserve != 0 ? reserve : 1);
 }
 
 enum class RaiseKind {
@@ -143,6 +142,8 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
   PyObject** const locals = raw->localsplus;
   PyObject* const names = co->co_names;
   PyObject* const consts = co->co_consts;
+  _Py_CODEUNIT* const code_start = _PyCode_CODE(co);
+  _Py_CODEUNIT*& instruction_pointer = frame_instruction(raw);
   const std::uint64_t tracing_seen = tracing_version(tstate, co);
   std::uint64_t count = 0;
   PyObject** sp = f.sp;
@@ -175,7 +176,7 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
       oparg = (oparg << 8) | static_cast<int>(word >> 8);
     }
     f.current = next;
-    set_frame_index(raw, next);
+    instruction_pointer = code_start + next;
     count++;
     if (f.root && kwnames == nullptr && f.observer != nullptr) {
       f.sp = sp;
@@ -320,12 +321,13 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
       plain_code(code) == nullptr) {
     return eval_default(tstate, raw, throwflag);
   }
+  VmContext& context = vm_context();
+  if (context.stack_limit == nullptr) [[unlikely]] context.stack_limit = find_stack_limit();
   const char* const here = static_cast<const char*>(__builtin_frame_address(0));
-  if (here < stack_limit()) {
+  if (here < context.stack_limit) [[unlikely]] {
     if (throwflag == 0) PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
     return eval_default(tstate, raw, 1);
   }
-  VmContext& context = vm_context();
   recursion_remaining(tstate)--;
   context.frames++;
 

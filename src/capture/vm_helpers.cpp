@@ -13,10 +13,9 @@ bool tracing_active(PyThreadState* tstate, PyCodeObject* code) {
   return tstate->cframe->use_tracing != 0;
 #else
   const auto any = [](const auto& tools) {
-    for (auto tool : tools.tools) {
-      if (tool != 0) return true;
-    }
-    return false;
+    unsigned all = 0;
+    for (auto tool : tools.tools) all |= tool;
+    return all != 0;
   };
   if (any(tstate->interp->monitors)) return true;
   return code->_co_monitoring != nullptr && any(code->_co_monitoring->local_monitors);

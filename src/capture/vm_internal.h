@@ -60,26 +60,24 @@ inline PyFunctionObject* frame_function(const _PyInterpreterFrame* raw) {
 #endif
 }
 
-/// Index of the instruction that the frame shows as its own (f_lasti / 2).
-inline int frame_index(const _PyInterpreterFrame* raw) {
+/// The instruction that the frame shows as its own (f_lasti).
+inline _Py_CODEUNIT*& frame_instruction(_PyInterpreterFrame* raw) {
 #if VM_PY313
-  return static_cast<int>(raw->instr_ptr - _PyCode_CODE(frame_code(raw)));
+  return raw->instr_ptr;
 #else
-  return static_cast<int>(raw->prev_instr - _PyCode_CODE(frame_code(raw)));
+  return raw->prev_instr;
 #endif
 }
-
+inline int frame_index(_PyInterpreterFrame* raw) {
+  return static_cast<int>(frame_instruction(raw) - _PyCode_CODE(frame_code(raw)));
+}
 inline void set_frame_index(_PyInterpreterFrame* raw, int index) {
-#if VM_PY313
-  raw->instr_ptr = _PyCode_CODE(frame_code(raw)) + index;
-#else
-  raw->prev_instr = _PyCode_CODE(frame_code(raw)) + index;
-#endif
+  frame_instruction(raw) = _PyCode_CODE(frame_code(raw)) + index;
 }
 
 /// The instruction at which CPython's evaluator would start: 3.13 keeps the next one, the others the one before.
 inline constexpr int kNextBias = VM_PY313 ? 0 : 1;
-inline int frame_next(const _PyInterpreterFrame* raw) { return frame_index(raw) + kNextBias; }
+inline int frame_next(_PyInterpreterFrame* raw) { return frame_index(raw) + kNextBias; }
 inline void set_frame_next(_PyInterpreterFrame* raw, int index) { set_frame_index(raw, index - kNextBias); }
 
 inline PyObject** frame_stack_base(_PyInterpreterFrame* raw) { return raw->localsplus + frame_code(raw)->co_nlocalsplus; }
@@ -238,8 +236,9 @@ PyObject* print_expr(PyObject* value);
 /// interpreter. Runs a small code object in the default evaluator; `frame` gives the globals.
 PyObject* borrow_instruction(_PyInterpreterFrame* frame, int opcode, int oparg, PyObject* const* operands, int count,
                              int results);
-/// True for the code object that borrow_instruction is running.
-bool is_borrowed_code(PyCodeObject* code);
+/// True for the code objects that borrow_instruction makes.
+extern PyObject* borrowed_name;  // interned; nullptr until the first one
+inline bool is_borrowed_code(const PyCodeObject* code) { return code->co_name == borrowed_name; }
 
 #if !VM_PY311
 PyObject* intrinsic_1(PyThreadState* tstate, _PyInterpreterFrame* raw, int which, PyObject* value);

@@ -53,6 +53,8 @@ int lookup_mapping(PyObject* mapping, PyObject* name, PyObject** value) {
   return 0;
 }
 
+PyObject* borrowed_name = nullptr;
+
 // Imports ------------------------------------------------------------------------------------------------------------
 
 PyObject* import_name(_PyInterpreterFrame* raw, PyObject* name, PyObject* fromlist, PyObject* level) {
@@ -76,18 +78,14 @@ namespace {
 
 constexpr const char* kBorrowedName = "<tatara: borrowed instruction>";
 
-PyObject* borrowed_name() {
-  static PyObject* name = PyUnicode_InternFromString(kBorrowedName);
-  return name;
-}
-
 /// A code object with the given instructions; `source` gives its arguments, `consts` and `names` may be nullptr.
 PyCodeObject* make_code(const char* source, int start, const std::string& code, PyObject* consts, PyObject* names) {
-  PyObject* module = Py_CompileString(source, kBorrowedName, start);
+  if (borrowed_name == nullptr) borrowed_name = PyUnicode_InternFromString(kBorrowedName);
+  PyObject* module = borrowed_name == nullptr ? nullptr : Py_CompileString(source, kBorrowedName, start);
   if (module == nullptr) return nullptr;
   PyObject* body = start == Py_eval_input ? PyTuple_GET_ITEM(reinterpret_cast<PyCodeObject*>(module)->co_consts, 0) : module;
   PyObject* changes = Py_BuildValue("{s:y#,s:i,s:O}", "co_code", code.data(), static_cast<Py_ssize_t>(code.size()),
-                                    "co_stacksize", 8, "co_name", borrowed_name());
+                                    "co_stacksize", 8, "co_name", borrowed_name);
   PyObject* result = nullptr;
   if (changes != nullptr && (consts == nullptr || PyDict_SetItemString(changes, "co_consts", consts) == 0) &&
       (names == nullptr || PyDict_SetItemString(changes, "co_names", names) == 0)) {
@@ -141,8 +139,6 @@ PyObject* run_borrowed(PyCodeObject* code, PyObject* globals, PyObject* const* o
 }
 
 }  // namespace
-
-bool is_borrowed_code(PyCodeObject* code) { return code->co_name == borrowed_name(); }
 
 PyObject* borrow_instruction(_PyInterpreterFrame* frame, int opcode, int oparg, PyObject* const* operands, int count,
                              int results) {
