@@ -15,6 +15,11 @@ std::vector<ValueId> GraphBuilder::call(const OpDef& op, std::vector<Arg> args) 
     if (choice.op == "alias_self") return {std::get<TensorArg>(args[0]).value};
     return call(OpRegistry::global().get(choice.op), std::move(choice.args));
   }
+  if (!op.meta && op.decompose) {
+    // Composites without inference of their own take their types from their parts.
+    std::vector<ValueId> parts = op.decompose(*this, args);
+    if (!parts.empty()) return parts;
+  }
   if (!op.meta) throw Unsupported("operator " + op.name + " has no type inference");
   std::vector<TensorType> types = op.meta(meta);
   const NodeId id = graph_.add_node(&op, std::move(args), std::move(types), location_);

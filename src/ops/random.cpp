@@ -1,0 +1,84 @@
+// Random numbers come from host kernels, so that the generator moves exactly as in eager.
+#include "ops/family_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+
+/// A fresh tensor of the sizes in argument `size_arg`; dtype argument `dtype_arg` defaults to `fallback`, or to
+/// torch.get_default_dtype().
+MetaFn factory_meta(size_t size_arg, size_t dtype_arg, std::optional<DType> fallback) {
+  return [=](MetaContext& m) -> std::vector<TensorType> {
+    Device device;
+    for (size_t i = 0; i < m.num_args(); ++i) {
+      if (const auto* given = std::get_if<Device>(&m.arg(i))) device = *given;
+    }
+    const DType dtype = m.dtype(dtype_arg).value_or(fallback.value_or(m.default_dtype()));
+    return {contiguous_type(m.ctx(), dtype, device, m.ints(size_arg))};
+  };
+}
+
+std::vector<TensorType> permutation_meta(MetaContext& m) {
+  Device device;
+  for (size_t i = 0; i < m.num_args(); ++i) {
+    if (const auto* given = std::get_if<Device>(&m.arg(i))) device = *given;
+  }
+  return {contiguous_type(m.ctx(), m.dtype(1).value_or(DType::kInt64), device, {m.ctx().constant(m.integer(0))})};
+}
+
+/// Results like self, with strides kept.
+MetaFn like_meta(int dtype_arg) {
+  return [=](MetaContext& m) -> std::vector<TensorType> {
+    TensorType type = m.tensor(0);
+    type.is_wrapped_number = false;
+    if (dtype_arg >= 0) type.dtype = m.dtype(static_cast<size_t>(dtype_arg)).value_or(type.dtype);
+    const TensorType* operands[] = {&m.tensor(0)};
+    type.strides = m.iterator_strides(type.sizes, operands);
+    return {type};
+  };
+}
+
+
+}  // namespace
+
+void register_random(OpRegistry& r) {
+  const std::string factory =
+      ", *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+      "bool? pin_memory=None) -> Tensor";
+  const std::string plain =
+      ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor";
+  const std::string same =
+      ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
+      "MemoryFormat? memory_format=None) -> Tensor";
+  const auto add = [&](const char* name, const char* overload, std::string schema, const char* names, MetaFn meta) {
+    OpDef def = make_op({name, OpKind::kRandom, schema.c_str(), names}, std::move(meta));
+    def.host_overload = overload;
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  };
+  add("rand", "", "(SymInt[] size" + plain, "torch.rand", factory_meta(0, 1, std::nullopt));
+  add("rand.generator", "generator", "(SymInt[] size" + factory, "torch.rand", factory_meta(0, 2, std::nullopt));
+  add("randn", "", "(SymInt[] size" + plain, "torch.randn", factory_meta(0, 1, std::nullopt));
+  add("randn.generator", "generator", "(SymInt[] size" + factory, "torch.randn", factory_meta(0, 2, std::nullopt));
+  add("randint", "", "(SymInt high, SymInt[] size" + plain, "torch.randint", factory_meta(1, 2, DType::kInt64));
+  add("randint.low", "low", "(SymInt low, SymInt high, SymInt[] size" + plain, "torch.randint",
+      factory_meta(2, 3, DType::kInt64));
+  add("randint.generator", "generator", "(SymInt high, SymInt[] size" + factory, "torch.randint",
+      factory_meta(1, 3, DType::kInt64));
+  add("randint.low_generator", "low_generator", "(SymInt low, SymInt high, SymInt[] size" + factory, "torch.randint",
+      factory_meta(2, 4, DType::kInt64));
+  add("randperm", "", "(SymInt n" + plain, "torch.randperm", permutation_meta);
+  add("rand_like", "", "(Tensor self" + same, "torch.rand_like", like_meta(1));
+  add("randn_like", "", "(Tensor self" + same, "torch.randn_like", like_meta(1));
+  add("randint_like", "", "(Tensor self, SymInt high" + same, "torch.randint_like", like_meta(2));
+  add("randint_like.low_dtype", "low_dtype", "(Tensor self, SymInt low, SymInt high" + same, "torch.randint_like",
+      like_meta(3));
+  add("bernoulli", "", "(Tensor self, *, Generator? generator=None) -> Tensor", "torch.bernoulli torch.Tensor.bernoulli",
+      like_meta(-1));
+  add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+      "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
+}
+
+}  // namespace tatara
