@@ -57,7 +57,7 @@ build-other-python:
 	$(VENV)/bin/cmake --build $(BUILD)/other-$(VERSION)
 
 one-other-python: build-other-python
-	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/capture
+	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/pyvm $(wildcard tests/capture)
 
 # CPython's own tests, every frame run by the virtual machine, on every version that is here. Needs no packages.
 pyvm:
