@@ -21,7 +21,8 @@ enum class FrameAction {
   kRun,       ///< go on in the VM
   kHandBack,  ///< give the frame, as it stands, to CPython's own evaluator for good
   kReload,    ///< the observer changed offset, stack or locals (Frame::set_state): read them again and go on
-  kReturn,    ///< leave the frame with Frame::result (a new reference), as RETURN_VALUE would
+  kReturn,    ///< leave the frame with Frame::result (a new reference), as RETURN_VALUE would (not in a handler, where
+              ///< POP_EXCEPT is still to come)
   kRaise,     ///< a Python error is set: unwind the frame from the current instruction
 };
 
@@ -54,7 +55,9 @@ class Frame {
   int stack_depth() const { return static_cast<int>(sp - stack()); }
   PyObject* peek(int n) const { return sp[-n]; }  ///< 1 is the top
 
-  /// Byte offset of the instruction about to run or running (its first EXTENDED_ARG): where to start it again.
+  /// Byte offset of the instruction about to run or running: where to start it again. That is its first EXTENDED_ARG,
+  /// and for a CALL with keyword names in 3.11 and 3.12 the KW_NAMES before it: the two count as one instruction, and
+  /// before_instruction is called at KW_NAMES only.
   int offset() const { return start * 2; }
   /// Byte offset of the opcode itself (after EXTENDED_ARG), as f_lasti shows it.
   int opcode_offset() const { return current * 2; }
@@ -150,6 +153,8 @@ class VmObserver {
   virtual PyObject* binary_op(Frame&, int /*op*/, PyObject* /*left*/, PyObject* /*right*/) { return not_handled(); }
   /// `conversion` is 0, 's', 'r' or 'a'; `spec` may be nullptr.
   virtual PyObject* format_value(Frame&, PyObject* /*value*/, int /*conversion*/, PyObject* /*spec*/) { return not_handled(); }
+  /// CONVERT_VALUE of 3.13 (`!s`, `!r`, `!a` alone; formatting follows as its own instruction).
+  virtual PyObject* convert_value(Frame&, PyObject* /*value*/, int /*conversion*/) { return not_handled(); }
   virtual PyObject* build_string(Frame&, PyObject* const* /*pieces*/, Py_ssize_t /*count*/) { return not_handled(); }
   /// An object was made by a BUILD_*, MAKE_FUNCTION, MAKE_CELL or RETURN_GENERATOR instruction.
   virtual void on_build(Frame&, BuildKind, PyObject* /*object*/) {}
@@ -188,6 +193,10 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* frame, int t
 void vm_install();
 void vm_uninstall();
 bool vm_installed();
+
+/// Whether frames of threads without an observer run in the VM (the default, for tests) or go straight to CPython's
+/// evaluator, which is faster.
+void vm_run_unobserved(bool run);
 
 /// Leaves the VM for this frame: writes its registers back and runs the rest in _PyEval_EvalFrameDefault. The frame
 /// must not be used by the VM afterwards. Used by the VM for FrameAction::kHandBack.

@@ -304,6 +304,12 @@ hand_back:
 
 }  // namespace
 
+namespace {
+bool run_unobserved = true;
+int install_count = 0;
+_PyFrameEvalFunction previous_evaluator = nullptr;
+}  // namespace
+
 VmContext& vm_context() {
   thread_local VmContext context;
   return context;
@@ -316,12 +322,13 @@ PyObject* vm_hand_back(Frame& frame) {
 
 PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag) {
   PyCodeObject* const code = frame_code(raw);
+  VmContext& context = vm_context();
+  if (context.observer == nullptr && !run_unobserved) return eval_default(tstate, raw, throwflag);
   // At the recursion limit CPython's evaluator raises the error itself.
   if (recursion_remaining(tstate) <= 0 || tracing_active(tstate, code) || is_borrowed_code(code) ||
       plain_code(code) == nullptr) {
     return eval_default(tstate, raw, throwflag);
   }
-  VmContext& context = vm_context();
   if (context.stack_limit == nullptr) [[unlikely]] context.stack_limit = find_stack_limit();
   const char* const here = static_cast<const char*>(__builtin_frame_address(0));
   if (here < context.stack_limit) [[unlikely]] {
@@ -368,11 +375,6 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
   return run(frame, context, throwflag);
 }
 
-namespace {
-int install_count = 0;
-_PyFrameEvalFunction previous_evaluator = nullptr;
-}  // namespace
-
 void vm_install() {
   if (install_count++ > 0) return;
   PyInterpreterState* interpreter = PyInterpreterState_Get();
@@ -386,5 +388,7 @@ void vm_uninstall() {
 }
 
 bool vm_installed() { return install_count > 0; }
+
+void vm_run_unobserved(bool run) { run_unobserved = run; }
 
 }  // namespace tatara::capture

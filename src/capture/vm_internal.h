@@ -38,6 +38,9 @@ extern "C" {
 
 #include "capture/vm.h"
 
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "the bytecode VM knows CPython 3.11, 3.12 and 3.13"
+#endif
 #define VM_PY311 (PY_VERSION_HEX < 0x030C0000)
 #define VM_PY312 (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
 #define VM_PY313 (PY_VERSION_HEX >= 0x030D0000)

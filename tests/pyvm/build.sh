@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 launcher=$(command -v ccache || true)
-flags="-std=c++20 ${VM_OPT:--O2} -fPIC -DNDEBUG -fvisibility=hidden -Wall -Wextra -Wconversion -Wshadow -Werror"
+flags="-std=c++20 -fPIC -DNDEBUG -fvisibility=hidden -Wall -Wextra -Wconversion -Wshadow -Werror ${VM_OPT:--O2}"
 mkdir -p "$out"
 objects=()
 for source in "$root"/src/capture/frame.cpp "$root"/src/capture/vm_*.cpp "$root"/tests/pyvm/*.cpp; do
@@ -15,5 +15,5 @@ for source in "$root"/src/capture/frame.cpp "$root"/src/capture/vm_*.cpp "$root"
   $launcher g++ $flags -I"$root/src" -isystem "$include" -isystem "$include/internal" -c "$source" -o "$object"
   objects+=("$object")
 done
-g++ -shared -o "$out/_tatara_vm$suffix" "${objects[@]}"
+g++ -shared ${VM_LINK:-} -o "$out/_tatara_vm$suffix" "${objects[@]}"
 echo "$out/_tatara_vm$suffix"

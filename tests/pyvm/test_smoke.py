@@ -379,6 +379,12 @@ def run_again(n):
     return values
 
 
+def start_in_the_middle(n):
+    values = [1 // 0]
+    values.append(n)  # the observer starts here, with an empty list in `values`
+    return values
+
+
 def without_return_value():
     def return_at_entry(n):
         pass
@@ -409,6 +415,10 @@ def test_observer_raises(scripted):
 
 def test_observer_hands_back(scripted):
     assert hand_back_at_entry(1) == 2
+
+
+def test_observer_starts_in_the_middle(scripted):
+    assert start_in_the_middle(5) == [5]
 
 
 def test_observer_moves_the_frame(scripted):
