@@ -117,6 +117,11 @@ NodePtr Impl::floordiv_const(NodePtr a, int64_t c) {
     const NodePtr out = floordiv_const(sum(rest), c / content);
     return fired(Rule::kDivCancelGcd, ExprKind::kFloorDiv, a, constant(c), out);
   }
+  if (std::all_of(rest.terms.begin(), rest.terms.end(), [](const Term& term) { return term.coef < 0; })) {
+    // So that ceildiv has one form, and dividends are positive where they can be.
+    const NodePtr flipped = add(neg(a), c - 1);
+    return fired(Rule::kDivFlip, ExprKind::kFloorDiv, a, constant(c), neg(floordiv_const(flipped, c)));
+  }
   if (rest.terms.size() == 1 && rest.terms[0].coef == 1) {
     const NodePtr inner = rest.terms[0].base;
     if (inner->kind == ExprKind::kFloorDiv) {

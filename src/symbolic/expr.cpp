@@ -153,6 +153,9 @@ NodePtr ExprContext::Impl::intern(ExprKind kind, int64_t value, std::span<const 
     }
     slot = (slot + 1) & mask;
   }
+  uint16_t depth = 0;
+  for (NodePtr operand : operands) depth = std::max(depth, operand->depth);
+  if (++depth > kMaxExprDepth) throw Unsupported("a symbolic integer expression is nested too deeply");
   void* memory = arena.allocate(sizeof(ExprNode) + operands.size() * sizeof(Expr), alignof(ExprNode));
   auto* node = new (memory) ExprNode{};
   node->ctx = &self;
@@ -164,6 +167,7 @@ NodePtr ExprContext::Impl::intern(ExprKind kind, int64_t value, std::span<const 
   node->id = num_nodes++;
   node->num_operands = static_cast<uint32_t>(operands.size());
   node->kind = kind;
+  node->depth = depth;
   node->has_mod = kind == ExprKind::kMod;
   node->has_div = kind == ExprKind::kFloorDiv;
   auto* out = reinterpret_cast<Expr*>(node + 1);
@@ -203,7 +207,13 @@ NodePtr ExprContext::Impl::find_symbol(std::string_view name) const {
 }
 
 NodePtr ExprContext::Impl::symbol(std::string_view name, IntRange range, std::optional<int64_t> hint) {
-  if (NodePtr existing = find_symbol(name)) return existing;
+  if (const auto it = symbol_by_name.find(name); it != symbol_by_name.end()) {
+    // A loop variable of another kernel under the same name would make wrong code.
+    const SymbolInfo& info = symbols[it->second];
+    TATARA_CHECK(range == IntRange{} || range == info.declared, "symbol ", name, " exists with the range [",
+                 info.declared.lo, ", ", info.declared.hi, "], not [", range.lo, ", ", range.hi, "]");
+    return info.node;
+  }
   const std::string_view reserved[] = {"min", "max", "and", "or", "not", "True", "False"};
   const bool legal = !name.empty() && !is_digit(name.front()) &&
                      name.find_first_of(" \t\r\n+-*/%()<>=!,\"'") == std::string_view::npos &&
@@ -211,7 +221,7 @@ NodePtr ExprContext::Impl::symbol(std::string_view name, IntRange range, std::op
   if (!legal) throw InvalidArgument(str_cat("\"", name, "\" cannot name a symbol"));
   const auto index = static_cast<uint32_t>(symbols.size());
   const std::string_view stored = arena.copy(name);
-  symbols.push_back({stored, nullptr, range, hint});
+  symbols.push_back({stored, nullptr, range, range, hint});
   symbol_by_name.emplace(stored, index);
   symbols.back().node = intern(ExprKind::kSymbol, index, {});
   return symbols.back().node;
@@ -250,7 +260,7 @@ NodePtr ExprContext::Impl::multiply_bases(NodePtr a, NodePtr b) {
 
 /// Looks for the partner of the term number m, whose factor number `at` is x % a: a term with x // a, or with
 /// (x // a) % b, of a times the weight. Joins them and says true.
-bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at) {
+bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at, bool with_ranges) {
   auto& terms = linear.terms;
   const Term low = terms[m];
   const Atoms atoms(low.base);
@@ -262,7 +272,7 @@ bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at) {
     if (i != at) others.push_back(atoms[i]);
   }
   const NodePtr weight = product(others);
-  const NodePtr quotient = floordiv(x, a);
+  const NodePtr quotient = with_ranges ? simplify(floordiv(x, a)) : floordiv(x, a);
   const Term a_term = term_of(a);
   const Term q = term_of(quotient);
   int64_t coef = 0;
@@ -284,12 +294,9 @@ bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at) {
         const NodePtr high = factor.node();
         if (high->kind != ExprKind::kMod || high->operand(0) != quotient) continue;
         const NodePtr b = high->operand(1);
-        int64_t unused = 0;
-        if (b->kind != ExprKind::kConst || b->value <= 0 || __builtin_mul_overflow(a_term.coef, b->value, &unused) ||
-            multiply_bases(a_weight, high) != terms[d].base) {
-          continue;
-        }
-        joined = mod(x, scale(a, b->value));
+        const bool b_positive = b->kind == ExprKind::kConst ? b->value > 0 : with_ranges && positive(b);
+        if (!b_positive || multiply_bases(a_weight, high) != terms[d].base) continue;
+        joined = mod(x, mul(a, b));
         rule = Rule::kJoinModMod;
         break;
       }
@@ -307,12 +314,12 @@ bool ExprContext::Impl::join_at(Linear& linear, size_t m, size_t at) {
   return false;
 }
 
-bool ExprContext::Impl::join_div_mod(Linear& linear) {
+bool ExprContext::Impl::join_div_mod(Linear& linear, bool with_ranges) {
   for (size_t m = 0; m < linear.terms.size(); ++m) {
     if (!linear.terms[m].base->has_mod) continue;
     const Atoms atoms(linear.terms[m].base);
     for (size_t at = 0; at < atoms.size(); ++at) {
-      if (atoms[at]->kind == ExprKind::kMod && join_at(linear, m, at)) return true;
+      if (atoms[at]->kind == ExprKind::kMod && join_at(linear, m, at, with_ranges)) return true;
     }
   }
   return false;
@@ -344,7 +351,7 @@ NodePtr ExprContext::Impl::sum(Linear& linear) {
       terms[kept++] = term;
     }
     terms.resize_down(kept);
-    if (mods == 0 || mods + divs < 2 || !join_div_mod(linear)) break;
+    if (mods == 0 || mods + divs < 2 || !join_div_mod(linear, false)) break;
   }
   if (terms.empty()) return constant(linear.constant);
   if (terms.size() == 1 && linear.constant == 0) return scaled(terms[0].base, terms[0].coef);
@@ -551,9 +558,20 @@ Expr ExprContext::fresh_size_symbol(int64_t hint_value, IntRange range) {
   return symbol(name, range, hint_value);
 }
 Expr ExprContext::loop_symbol(std::string_view name, Expr extent) {
+  own(this, extent);
+  if (extent.is_const()) return symbol(name, {0, std::max<int64_t>(extent.const_value() - 1, 0)});
+  if (const NodePtr existing = impl_->find_symbol(name)) {
+    const auto it = impl_->loop_extents.find(existing);
+    TATARA_CHECK(it != impl_->loop_extents.end() && it->second == extent.node(), "symbol ", name,
+                 " exists and is no loop variable below ", extent.str());
+    return Expr(existing);
+  }
+  const Expr var = symbol(name, {0, INT64_MAX});
+  impl_->loop_extents[var.node()] = extent.node();
+  const Expr inside = lt(var, extent);
+  assume(inside);
   const IntRange bound = this->range(extent);
-  const Expr var = symbol(name, {0, bound.hi == INT64_MAX ? INT64_MAX : std::max<int64_t>(bound.hi - 1, 0)});
-  if (!extent.is_const()) assume(lt(var, extent));
+  if (bound.hi != INT64_MAX) impl_->refine(var.node(), {0, std::max<int64_t>(bound.hi - 1, 0)});
   return var;
 }
 std::vector<Expr> ExprContext::symbols() const {
@@ -578,7 +596,11 @@ Expr ExprContext::neg(Expr a) { return Expr(impl_->neg(own(this, a))); }
 Expr ExprContext::floordiv(Expr a, Expr b) { return Expr(impl_->floordiv(own(this, a), own(this, b))); }
 Expr ExprContext::mod(Expr a, Expr b) { return Expr(impl_->mod(own(this, a), own(this, b))); }
 Expr ExprContext::ceildiv(Expr a, Expr b) {
-  return Expr(impl_->neg(impl_->floordiv(impl_->neg(own(this, a)), own(this, b))));
+  const NodePtr divisor = own(this, b);
+  if (divisor->kind != ExprKind::kConst && impl_->positive(divisor)) {  // a constant divisor leads to this form by itself
+    return Expr(impl_->floordiv(impl_->add(impl_->add(own(this, a), divisor), -1), divisor));
+  }
+  return Expr(impl_->neg(impl_->floordiv(impl_->neg(own(this, a)), divisor)));
 }
 Expr ExprContext::min(Expr a, Expr b) {
   return Expr(impl_->min_max(ExprKind::kMin, std::array{own(this, a), own(this, b)}));

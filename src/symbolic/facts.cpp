@@ -92,6 +92,43 @@ void Impl::assume_le(NodePtr d) {
   propagate(d);
 }
 
+/// A number that divides the product, as far as facts tell.
+int64_t Impl::known_divisor(NodePtr base) {
+  int64_t out = 1;
+  for (Expr atom : Atoms(base)) {
+    const auto it = multiple_of.find(atom.node());
+    int64_t next = 0;
+    if (it != multiple_of.end() && !__builtin_mul_overflow(out, it->second, &next)) out = next;
+  }
+  return out;
+}
+
+void Impl::assume_eq(NodePtr condition) {
+  const NodePtr d = condition->base;
+  if (d->kind == ExprKind::kMod && d->operand(1)->kind == ExprKind::kConst) {
+    int64_t& multiple = multiple_of.try_emplace(d->operand(0), 1).first->second;
+    int64_t next = 0;
+    const int64_t m = d->operand(1)->value;
+    if (!__builtin_mul_overflow(multiple, m / safe_gcd(multiple, m), &next)) multiple = next;
+  }
+  // Which symbol does the equation define? The last in order with coefficient 1 or -1, so that s1 becomes s0.
+  const NodePtr simple = simplify(d);
+  Linear all;
+  all.add(simple);
+  for (size_t i = all.terms.size(); i-- > 0;) {
+    const Term term = all.terms[i];
+    if (term.base->kind != ExprKind::kSymbol || (term.coef != 1 && term.coef != -1)) continue;
+    const NodePtr rest = sub(simple, term_node(term));
+    if (Expr(rest).contains(Expr(term.base))) continue;
+    const NodePtr value = term.coef == 1 ? neg(rest) : rest;
+    equal_to[term.base] = value;
+    refine(term.base, range(value));
+    break;
+  }
+  assume_le(tighten_le(d));
+  assume_le(tighten_le(neg(d)));
+}
+
 void Impl::assume(NodePtr condition) {
   if (condition->kind == ExprKind::kConst) return;
   if (const auto it = known.find(condition); it != known.end() && it->second) return;
@@ -107,22 +144,7 @@ void Impl::assume(NodePtr condition) {
   if (condition->kind == ExprKind::kLe) {
     assume_le(condition->base);
   } else if (condition->kind == ExprKind::kEq) {
-    const NodePtr d = condition->base;
-    // Which symbol does the equation define? The last in order with coefficient 1 or -1, so that s1 becomes s0.
-    const NodePtr simple = simplify(d);
-    Linear all;
-    all.add(simple);
-    for (size_t i = all.terms.size(); i-- > 0;) {
-      const Term term = all.terms[i];
-      if (term.base->kind != ExprKind::kSymbol || (term.coef != 1 && term.coef != -1)) continue;
-      const NodePtr rest = sub(simple, term_node(term));
-      if (Expr(rest).contains(Expr(term.base))) continue;
-      equal_to[term.base] = term.coef == 1 ? neg(rest) : rest;
-      refine(term.base, range(equal_to[term.base]));
-      break;
-    }
-    assume_le(tighten_le(d));
-    assume_le(tighten_le(neg(d)));
+    assume_eq(condition);
   } else if (condition->kind == ExprKind::kNe) {
     Linear all;
     all.add(condition->base);
@@ -148,12 +170,34 @@ bool Impl::prove_le_zero(NodePtr d) {
   }
 }
 
+/// x // b + m <= 0 is x + b*m - b + 1 <= 0, and m - x // b <= 0 is b*m - x <= 0, for a symbolic b > 0: as tighten_le does
+/// for constants.
+NodePtr Impl::clear_division(NodePtr d) {
+  Linear all;
+  all.add(d);
+  size_t at = all.terms.size();
+  for (size_t i = 0; i < all.terms.size(); ++i) {
+    if (all.terms[i].base->kind != ExprKind::kFloorDiv) continue;
+    if (at != all.terms.size() || (all.terms[i].coef != 1 && all.terms[i].coef != -1)) return d;
+    at = i;
+  }
+  if (at == all.terms.size()) return d;
+  const Term division = all.terms[at];
+  const NodePtr x = division.base->operand(0);
+  const NodePtr b = division.base->operand(1);
+  if (!positive(b)) return d;
+  all.terms.erase(at);
+  const NodePtr scaled_m = mul(sum(all), b);
+  return division.coef == 1 ? add(sub(add(x, scaled_m), b), 1) : sub(scaled_m, x);
+}
+
 bool Impl::prove_search(NodePtr d, int depth, int& budget) {
   d = tighten_le(d);
   if (d->kind == ExprKind::kConst) return d->value <= 0;
   const IntRange r = range(d);
   if (r.hi <= 0) return true;
   if (r.lo > 0 || depth == 0 || --budget <= 0) return false;
+  if (const NodePtr cleared = clear_division(d); cleared != d) return prove_search(cleared, depth - 1, budget);
   Linear all;
   all.add(d);
   // Terms that are unbounded above have to go; with none unbounded any term may be the one to cancel.

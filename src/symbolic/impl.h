@@ -16,7 +16,8 @@ namespace tatara {
 struct SymbolInfo {
   std::string_view name;
   NodePtr node;
-  IntRange range;
+  IntRange declared;
+  IntRange range;  // narrowed by facts
   std::optional<int64_t> hint;
 };
 
@@ -41,8 +42,8 @@ struct ExprContext::Impl {
   NodePtr scale(NodePtr a, int64_t factor);
   NodePtr mul(NodePtr a, NodePtr b);
   /// (x // a) * a + x % a -> x and the like; true when it changed the (sorted) terms.
-  bool join_div_mod(Linear& linear);
-  bool join_at(Linear& linear, size_t m, size_t at);
+  bool join_div_mod(Linear& linear, bool with_ranges);
+  bool join_at(Linear& linear, size_t m, size_t at, bool with_ranges);
   uint64_t order_key(ExprKind kind, int64_t value, std::span<const NodePtr> operands) const;
 
   // --- division (division.cpp) ---
@@ -82,9 +83,12 @@ struct ExprContext::Impl {
   void assume(NodePtr condition);
   void assume_le(NodePtr d);  // d <= 0
   void propagate(NodePtr d);
+  void assume_eq(NodePtr condition);
+  int64_t known_divisor(NodePtr base);
   std::optional<bool> decide(NodePtr condition);
   std::optional<bool> decide_structural(NodePtr condition);
   bool prove_le_zero(NodePtr d);
+  NodePtr clear_division(NodePtr d);
   bool prove_search(NodePtr d, int depth, int& budget);
   bool try_fact(NodePtr d, Term term, Term in_fact, NodePtr fact, int depth, int& budget);
   bool try_implicit(NodePtr d, Term term, NodePtr atom, int depth, int& budget);
@@ -97,6 +101,7 @@ struct ExprContext::Impl {
   NodePtr contextual(NodePtr e);  // one rule that needs ranges or facts
   NodePtr contextual_div(NodePtr e);
   NodePtr contextual_sum(NodePtr e);
+  NodePtr split_known_multiples(NodePtr e);
   NodePtr contextual_min_max(NodePtr e);
   NodePtr split_division(NodePtr e);
   std::optional<int64_t> block_of(NodePtr rest, Term size);
@@ -135,6 +140,8 @@ struct ExprContext::Impl {
   std::unordered_map<NodePtr, bool> known;
   std::vector<NodePtr> assumed;  // in order, for printing
   std::unordered_map<NodePtr, NodePtr> equal_to;  // symbol -> expression
+  std::unordered_map<NodePtr, NodePtr> loop_extents;
+  std::unordered_map<NodePtr, int64_t> multiple_of;  // from facts x % m == 0
   std::vector<Expr> guards;
 
   // Caches, valid for one state of the facts.
@@ -149,6 +156,9 @@ struct ExprContext::Impl {
   };
   std::vector<CachedRange> range_cache;
   std::vector<CachedExpr> simplify_cache;
+  // Results of one substitution or import, by id of the source node; `epoch` there counts the runs.
+  std::vector<CachedExpr> rewrite_memo;
+  uint32_t rewrite_run = 0;
   int simplify_depth = 0;
   int propagation_depth = 0;
 

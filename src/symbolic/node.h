@@ -27,6 +27,7 @@ struct ExprNode {
   ExprKind kind;
   bool has_mod;  // a kMod, or a product with one: sums look for x // a to join it with
   bool has_div;  // a kFloorDiv, or a product with one
+  uint16_t depth;
 
   std::span<const Expr> operands() const { return {reinterpret_cast<const Expr*>(this + 1), num_operands}; }
   const ExprNode* operand(size_t i) const { return operands()[i].node(); }
@@ -80,6 +81,9 @@ class InlineVec {
   size_t size_ = 0;
   size_t capacity_ = N;
 };
+
+/// Expressions nested deeper than this raise Unsupported: every algorithm here recurses.
+inline constexpr uint16_t kMaxExprDepth = 400;
 
 /// Thrown when a coefficient leaves the 64 bits; callers outside see Unsupported.
 class ExprOverflow : public Unsupported {

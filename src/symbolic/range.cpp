@@ -52,7 +52,8 @@ int64_t div_corner(int64_t a, int64_t b) {  // b > 0, either end may be unbounde
 }
 
 IntRange range_negate(IntRange a) {
-  return {a.hi == kPosInf ? kNegInf : -a.hi, a.lo == kNegInf ? kPosInf : -a.lo};
+  return {a.hi == kPosInf ? kNegInf : clamp(-static_cast<__int128>(a.hi)),
+          a.lo == kNegInf ? kPosInf : clamp(-static_cast<__int128>(a.lo))};
 }
 
 IntRange div_positive(IntRange a, IntRange b) {

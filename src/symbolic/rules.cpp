@@ -12,6 +12,7 @@ constexpr RuleInfo kRules[] = {
     {Rule::kDivExtractMultiples, "div_extract_multiples", "(b*x + y) // b", "x + y // b", "b != 0"},
     {Rule::kModDropMultiples, "mod_drop_multiples", "(b*x + y) % b", "y % b", "b != 0"},
     {Rule::kDivCancelGcd, "div_cancel_gcd", "(g*x + k) // (g*c)", "(x + k // g) // c", "g > 0 and c > 0"},
+    {Rule::kDivFlip, "div_flip", "a // c", "-((-a + c - 1) // c)", "c > 0"},
     {Rule::kModFactorGcd, "mod_factor_gcd", "(g*x + k) % (g*c)", "g*((x + k // g) % c) + k % g", "g > 0 and c > 0"},
     {Rule::kDivOfDiv, "div_of_div", "(x // d + k) // c", "(x + d*k) // (d*c)", "d != 0 and c > 0"},
     {Rule::kDivOfMod, "div_of_mod", "(y % (c*m)) // c", "(y // c) % m", "c > 0 and m > 0",
@@ -40,6 +41,8 @@ constexpr RuleInfo kRules[] = {
     {Rule::kDivOfModPositive, "div_of_mod_positive", "(y % (b*m)) // b", "(y // b) % m", "b > 0 and m > 0",
      "y // b - m*(y // (b*m))"},
     {Rule::kDivExact, "div_exact", "k*c*(x // c)", "k*(x - r)", "c > 0 and x % c == r"},
+    {Rule::kDivKnownMultiple, "div_known_multiple", "(x + y) // c", "x // c + y // c", "c > 0 and x % c == 0"},
+    {Rule::kModKnownMultiple, "mod_known_multiple", "(x + y) % c", "y % c", "c > 0 and x % c == 0"},
     {Rule::kMinMaxOrdered, "min_max_ordered", "min(x, y)", "x", "x <= y"},
     {Rule::kMinMaxOrdered, "min_max_ordered", "max(x, y)", "y", "x <= y"},
     // The last three restate a fact: nothing to prove but that a fact implies itself.

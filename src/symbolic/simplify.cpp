@@ -93,6 +93,11 @@ NodePtr Impl::contextual_sum(NodePtr e) {
       return fired(Rule::kDivExact, ExprKind::kAdd, operand.node(), rest, add(rest, exact));
     }
   }
+  if (e->kind == ExprKind::kAdd) {
+    Linear linear;
+    linear.add(e);
+    if (join_div_mod(linear, true)) return sum(linear);
+  }
   return e;
 }
 
@@ -167,6 +172,34 @@ NodePtr Impl::split_division(NodePtr e) {
   return e;
 }
 
+/// Terms that facts make multiples of a constant divisor leave it: (s0*i + j) % 8 is j % 8 where s0 % 8 == 0.
+NodePtr Impl::split_known_multiples(NodePtr e) {
+  const NodePtr a = e->operand(0);
+  const NodePtr b = e->operand(1);
+  if (multiple_of.empty() || b->kind != ExprKind::kConst) return e;
+  Linear all;
+  all.add(a);
+  Linear rest;
+  rest.constant = all.constant;
+  Linear quotient;
+  size_t known_terms = 0;
+  for (const Term& term : all.terms) {
+    if (static_cast<__int128>(term.coef) * known_divisor(term.base) % b->value == 0) {
+      ++known_terms;
+      if (e->kind == ExprKind::kFloorDiv && all.terms.size() + (all.constant != 0) > 1) {
+        quotient.add(floordiv(term_node(term), b));
+      }
+    } else {
+      rest.terms.push_back(term);
+    }
+  }
+  if (known_terms == 0) return e;
+  if (e->kind == ExprKind::kMod) return fired(Rule::kModKnownMultiple, e->kind, a, b, mod(sum(rest), b));
+  if (all.terms.size() + (all.constant != 0) < 2) return e;
+  quotient.add(floordiv(sum(rest), b));
+  return fired(Rule::kDivKnownMultiple, e->kind, a, b, sum(quotient));
+}
+
 NodePtr Impl::contextual_div(NodePtr e) {
   const NodePtr a = e->operand(0);
   const NodePtr b = e->operand(1);
@@ -179,7 +212,8 @@ NodePtr Impl::contextual_div(NodePtr e) {
       return fired(Rule::kModByRange, e->kind, a, b, sub(a, scale(b, *m)));
     }
   }
-  const NodePtr split = split_division(e);
+  NodePtr split = split_known_multiples(e);
+  if (split == e) split = split_division(e);
   if (split != e || !is_div || b->kind == ExprKind::kConst) return split;
   if (a->kind == ExprKind::kFloorDiv) {
     return fired(Rule::kDivOfDivPositive, e->kind, a, b, floordiv(a->operand(0), mul(a->operand(1), b)));

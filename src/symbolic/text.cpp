@@ -165,7 +165,7 @@ class Parser {
   }
 
   Expr disjunction() {
-    if (++depth_ > 200) fail("nested too deeply");
+    if (++depth_ > 1000) fail("nested too deeply");
     Expr e = conjunction();
     while (take_word("or")) e = ctx_.logical_or(e, conjunction());
     --depth_;
@@ -178,7 +178,7 @@ class Parser {
   }
   Expr negation() {
     if (!take_word("not")) return comparison();
-    if (++depth_ > 200) fail("nested too deeply");
+    if (++depth_ > 1000) fail("nested too deeply");
     const Expr e = ctx_.logical_not(negation());
     --depth_;
     return e;
@@ -225,7 +225,7 @@ class Parser {
       ++at_;
       skip();
       if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') return number(true);
-      if (++depth_ > 200) fail("nested too deeply");
+      if (++depth_ > 1000) fail("nested too deeply");
       const Expr e = ctx_.neg(unary());
       --depth_;
       return e;

@@ -90,12 +90,16 @@ int64_t evaluate_node(NodePtr e, const Leaf& leaf) {
 /// Rebuilds a tree once per node, with results kept by id of the source.
 class Rewriter {
  public:
-  Rewriter(Impl& target, size_t num_source_nodes) : target_(target), done_(num_source_nodes, nullptr) {}
+  Rewriter(Impl& target, size_t num_source_nodes) : target_(target) {
+    auto& memo = target.rewrite_memo;
+    if (memo.size() < num_source_nodes) memo.resize(num_source_nodes + num_source_nodes / 2);
+    ++target.rewrite_run;
+  }
   virtual ~Rewriter() = default;
 
   NodePtr run(NodePtr e) {
-    NodePtr& slot = done_[e->id];
-    if (slot != nullptr) return slot;
+    Impl::CachedExpr& slot = target_.rewrite_memo[e->id];  // building does not rewrite, so the vector stays
+    if (slot.epoch == target_.rewrite_run) return slot.node;
     NodePtr out = replace(e);
     if (out == nullptr) {
       InlineVec<NodePtr, 12> operands;
@@ -106,16 +110,13 @@ class Rewriter {
       }
       out = changed ? target_.build(e->kind, operands) : e;
     }
-    slot = out;
+    slot = {out, target_.rewrite_run};
     return out;
   }
 
  protected:
   virtual NodePtr replace(NodePtr e) = 0;  // null: go into the operands
   Impl& target_;
-
- private:
-  std::vector<NodePtr> done_;
 };
 
 class Substitution : public Rewriter {
@@ -147,7 +148,8 @@ class Import : public Rewriter {
     if (e->kind == ExprKind::kConst) return target_.constant(e->value);
     if (e->kind != ExprKind::kSymbol) return nullptr;
     const SymbolInfo& info = source_.symbols[static_cast<size_t>(e->value)];
-    return target_.symbol(info.name, info.range, info.hint);
+    const NodePtr existing = target_.find_symbol(info.name);
+    return existing != nullptr ? existing : target_.symbol(info.name, info.range, info.hint);
   }
   const Impl& source_;
 };

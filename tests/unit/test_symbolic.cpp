@@ -85,7 +85,9 @@ TEST_F(Symbolic, DivisionRulesThatAlwaysHold) {
   EXPECT_EQ(text("(s0*s1*8) // (s0*2)"), "4*s1");
   EXPECT_EQ(text("((s0 + s1)*8) // (s0 + s1)"), "8");
   EXPECT_EQ(text("((s0 + 1)*s1 + s2) % (s0 + 1)"), "s2 % (s0 + 1)");
-  EXPECT_EQ(text("x // -4"), "-x // 4");
+  EXPECT_EQ(text("x // -4"), "-((x + 3) // 4)");
+  EXPECT_EQ(text("-(-x // 4)"), "(x + 3) // 4");
+  EXPECT_EQ(ctx.ceildiv(ctx.symbol("x"), ctx.constant(4)).str(), "(x + 3) // 4");
   EXPECT_EQ(text("x // 1"), "x");
   EXPECT_EQ(text("x % 1"), "0");
 }
@@ -128,6 +130,95 @@ TEST_F(Symbolic, SymbolicDivisors) {
   EXPECT_EQ(decided("j < s0 + 1"), "true");
   EXPECT_EQ(decided("j < s0 - 1"), "unknown");
   EXPECT_EQ(decided("j == s0"), "false");
+}
+
+TEST_F(Symbolic, OneFlatLoopOverSymbolicDimensions) {
+  size("s0", 8);
+  size("s1", 5);
+  loop("t", "s0*s1*64");
+  EXPECT_EQ(simple("64*s1*(t // (64*s1)) + 64*(t // 64 % s1) + t % 64"), "t");
+  EXPECT_EQ(simple("(t // (64*s1)) % s0"), "t // (64*s1)");
+  EXPECT_EQ(decided("t // (64*s1) < s0"), "true");
+  EXPECT_EQ(decided("t // 64 % s1 < s1"), "true");
+  EXPECT_EQ(decided("s1*(t // (64*s1)) + t // 64 % s1 < s0*s1"), "true");
+  EXPECT_EQ(simple("(s0*s1*768) // (s0*12)"), "64*s1");
+}
+
+TEST_F(Symbolic, FlipsSlicesAndTiles) {
+  size("s0", 8);
+  loop("i", "s0");
+  EXPECT_EQ(decided("0 <= s0 - 1 - i"), "true");
+  EXPECT_EQ(decided("s0 - 1 - i < s0"), "true");
+  EXPECT_EQ(simple("min(s0 - 1 - i, s0)"), "-i + s0 - 1");
+  loop("half", "s0 // 2");
+  EXPECT_EQ(decided("2*half + 1 < s0"), "true");
+  EXPECT_EQ(decided("2*half + 2 < s0"), "unknown");
+  loop("outer", "(s0 + 7) // 8");
+  loop("inner", "8");
+  EXPECT_EQ(simple("(8*outer + inner) // 8"), "outer");
+  EXPECT_EQ(decided("8*outer < s0"), "true");
+  EXPECT_EQ(decided("8*outer + inner < s0"), "unknown");
+  EXPECT_EQ(decided("8*outer + inner < s0 + 7"), "true");
+}
+
+TEST_F(Symbolic, KnownMultiples) {
+  size("s0", 8);
+  loop("i", "10");
+  loop("j", "8");
+  ctx.assume(ctx.parse("s0 % 8 == 0"));
+  EXPECT_EQ(decided("(s0*i + 16) % 8 == 0"), "true");
+  EXPECT_EQ(simple("(s0*i + j) % 8"), "j");
+  EXPECT_EQ(simple("(s0*i + j) // 8"), "i*s0 // 8");
+  EXPECT_EQ(simple("s0 // 8 * 8"), "s0");
+  EXPECT_EQ(decided("s0 % 4 == 0"), "true");
+  EXPECT_EQ(decided("s0 % 16 == 0"), "unknown");
+}
+
+/// A fact may be multiplied only by what is not negative.
+TEST_F(Symbolic, ScaledFactsKeepTheirSign) {
+  for (const char* name : {"a", "b", "any"}) ctx.symbol(name);
+  size("s0", 4);
+  ctx.assume(ctx.parse("a < b"));
+  EXPECT_EQ(decided("a*any < b*any"), "unknown");
+  EXPECT_EQ(decided("a*any <= b*any"), "unknown");
+  EXPECT_EQ(decided("a*s0 < b*s0"), "true");
+  EXPECT_EQ(decided("a*s0 + s0 <= b*s0"), "true");
+  EXPECT_EQ(decided("a*s0 + s0 < b*s0"), "unknown");
+}
+
+TEST_F(Symbolic, ANameKeepsItsMeaning) {
+  ctx.symbol("i0", {0, 3});
+  EXPECT_NO_THROW(ctx.symbol("i0"));
+  EXPECT_NO_THROW(ctx.symbol("i0", {0, 3}));
+  EXPECT_THROW(ctx.symbol("i0", {0, 7}), InternalError);
+  EXPECT_THROW(ctx.loop_symbol("i0", ctx.constant(8)), InternalError);
+  const Expr s0 = ctx.fresh_size_symbol(8);
+  ctx.loop_symbol("i1", s0);
+  EXPECT_NO_THROW(ctx.loop_symbol("i1", s0));
+  EXPECT_THROW(ctx.loop_symbol("i1", s0 + 1), InternalError);
+  EXPECT_THROW(ctx.symbol("min"), InvalidArgument);
+  EXPECT_THROW(ctx.symbol("1x"), InvalidArgument);
+  EXPECT_THROW(ctx.symbol("a b"), InvalidArgument);
+}
+
+TEST_F(Symbolic, DeepExpressionsAreRefused) {
+  Expr e = ctx.symbol("x");
+  const auto nest = [&] {
+    for (int n = 0; n < 1000; ++n) e = ctx.min(ctx.floordiv(e, ctx.constant(3)) + n, ctx.symbol("y") + n * e);
+  };
+  EXPECT_THROW(nest(), Unsupported);
+  EXPECT_TRUE(ctx.parse(ctx.constant(1).str()).is_const(1));
+  ctx.simplify(ctx.symbol("x"));
+}
+
+TEST_F(Symbolic, DeepExpressionsWithinTheLimitWork) {
+  Expr e = ctx.symbol("x", {0, 1000});
+  for (int n = 0; n < 150; ++n) e = ctx.min(ctx.floordiv(e, ctx.constant(3)), ctx.symbol("y") + n);
+  const std::string source = e.str();
+  EXPECT_TRUE(ctx.parse(source) == e);
+  EXPECT_TRUE(ctx.simplify(e).valid());
+  EXPECT_EQ(ctx.evaluate(e, {{ctx.symbol("x"), 5}, {ctx.symbol("y"), 7}}), 0);
+  EXPECT_EQ(ExprProgram(e, ctx.symbols()).evaluate(std::vector<int64_t>{5, 7}), 0);
 }
 
 TEST_F(Symbolic, RangesSaturate) {
