@@ -1,0 +1,33 @@
+"""Tatara compiles ordinary tensor programs: `tatara.compile(fn_or_module)` keeps their meaning and runs them as fused kernels."""
+
+from __future__ import annotations
+
+from tatara import _core
+from tatara._api import compile, disable, is_compiling, mark_dynamic, reset, stats
+from tatara._config import config
+from tatara._errors import CompilationError, Error, InternalError, InvalidArgument, Unsupported
+from tatara._report import Break, Report, explain
+from tatara._history import kernel_history
+
+__version__ = "0.1.0"
+
+_core.set_unsupported_type(Unsupported)
+
+__all__ = [
+    "Break",
+    "CompilationError",
+    "Error",
+    "InternalError",
+    "InvalidArgument",
+    "Report",
+    "Unsupported",
+    "compile",
+    "config",
+    "disable",
+    "explain",
+    "is_compiling",
+    "kernel_history",
+    "mark_dynamic",
+    "reset",
+    "stats",
+]

@@ -1,0 +1,61 @@
+// The extension module tatara._core.
+#include <Python.h>
+
+#include "bindings/torch_hooks.h"
+#include "capture/compiled_function.h"
+#include "capture/tracer.h"
+#include "support/error.h"
+#include "support/options.h"
+
+// nanobind supplies the build; the module itself is small enough for the C API, whose vectorcall type lives in capture.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+namespace nb = nanobind;
+
+namespace {
+
+nb::object option_value(const tatara::OptionValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return nb::bool_(*flag);
+  if (const auto* number = std::get_if<int64_t>(&value)) return nb::int_(*number);
+  return nb::str(std::get<std::string>(value).c_str());
+}
+
+const tatara::OptionInfo& find_option(const std::string& name) {
+  const tatara::OptionInfo* info = tatara::find_option(name);
+  if (info == nullptr) throw nb::attribute_error(("no option named " + name).c_str());
+  return *info;
+}
+
+void set_option(const std::string& name, nb::handle value) {
+  const tatara::OptionInfo& info = find_option(name);
+  if (std::holds_alternative<bool>(info.fallback)) {
+    tatara::set_option(info.option, nb::cast<bool>(value));
+  } else if (std::holds_alternative<int64_t>(info.fallback)) {
+    tatara::set_option(info.option, nb::cast<int64_t>(value));
+  } else {
+    tatara::set_option(info.option, nb::cast<std::string>(value));
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  tatara::install_torch_hooks();
+  m.attr("CompiledFunction") = nb::steal(tatara::capture::compiled_function_type());
+  m.def("stats", [] { return nb::steal(tatara::capture::stats_dict()); }, "Counters since the last reset.");
+  m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
+  m.def("set_disabled", &tatara::capture::set_disabled);
+  m.def("is_tracing", &tatara::capture::is_tracing);
+  m.def("set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); });
+  m.def("option", [](const std::string& name) { return option_value(tatara::option(find_option(name).option)); });
+  m.def("set_option", &set_option);
+  m.def("reset_option", [](const std::string& name) { tatara::reset_option(find_option(name).option); });
+  m.def("option_names", [] {
+    nb::list names;
+    for (const tatara::OptionInfo& info : tatara::option_table()) {
+      names.append(nb::make_tuple(nb::str(std::string(info.name).c_str()), nb::str(std::string(info.doc).c_str())));
+    }
+    return names;
+  });
+}

@@ -1,0 +1,288 @@
+#include "capture/compiled_function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <unordered_set>
+
+#include "capture/graph_object.h"
+#include "capture/tracer.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+struct CompiledFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* function;   // what is called on a miss
+  PyObject* self;       // prepended to the arguments, or null
+  PyObject* dict;
+  PyObject* weakrefs;
+  TraceOwner* owner;
+};
+
+std::unordered_set<CompiledFunction*>& all_functions() {
+  static std::unordered_set<CompiledFunction*> all;
+  return all;
+}
+
+bool g_disabled = false;
+
+CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
+
+PyObject* call_original(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return PyObject_Vectorcall(c->function, args, nargsf, kwnames);
+}
+
+/// The state of one call: looks for an entry, else traces.
+PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Tracer* current = Tracer::current();
+  if (g_disabled || (current != nullptr && current->at_work()) || !PyFunction_Check(c->function)) {
+    return call_original(c, args, nargsf, kwnames);
+  }
+  PyObject* code = PyFunction_GET_CODE(c->function);
+  constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+  TorchApi* api = TorchApi::get();
+  if (api == nullptr || (reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
+    return call_original(c, args, nargsf, kwnames);
+  }
+  const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+  const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  // Roots: arguments, then what else decides how they are bound.
+  std::vector<PyObject*> roots(args, args + total);
+  auto* function = reinterpret_cast<PyFunctionObject*>(c->function);
+  roots.push_back(kwnames);
+  roots.push_back(function->func_defaults);
+  roots.push_back(function->func_kwdefaults);
+  TraceOwner& owner = *c->owner;
+  std::vector<PyObject*> objects;
+  std::string failed;
+  const bool had_entries = owner.cache.count(code, 0) > 0;
+  Entry* entry = owner.cache.find(code, 0, roots.data(), roots.size(), *api, objects, had_entries ? &failed : nullptr);
+  if (entry != nullptr) {
+    ++stats().guard_hits;
+    const std::shared_ptr<Entry> alive = owner.cache.share(entry);
+    if (entry->end == Entry::End::kEager) return call_original(c, args, nargsf, kwnames);
+    if (entry->end == Entry::End::kReturn) {
+      std::vector<Ref> env(entry->tape->slots().size());
+      for (size_t i = 0; i < env.size(); ++i) {
+        const TapeSlot& slot = entry->tape->slots()[i];
+        if (slot.input) {
+          env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+        }
+      }
+      std::vector<Ref> made;
+      if (!entry->runner->run(*entry->tape, env, *api) || !entry->recipe.build(env, objects, made)) return nullptr;
+      if (entry->set_grad) {
+        const Ref done = Ref::steal(
+            PyObject_CallOneArg(api->set_grad_enabled.get(), entry->grad_at_end ? Py_True : Py_False));
+        if (!done) return nullptr;
+      }
+      return made[0].release();
+    }
+  } else if (had_entries) {
+    ++stats().recompiles;
+    owner.recompiles.push_back(failed);
+  }
+  Tracer tracer(owner, *api, code);
+  return tracer.run(c->function, args, nargsf, kwnames, std::move(roots), entry, std::move(objects));
+}
+
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  CompiledFunction* c = cast(object);
+  const Ref alive = Ref::borrow(object);
+  if (c->self == nullptr) return call_compiled(c, args, nargsf, kwnames);
+  const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+  const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
+  std::vector<PyObject*> with_self(total + 1);
+  with_self[0] = c->self;
+  std::copy(args, args + total, with_self.begin() + 1);
+  return call_compiled(c, with_self.data(), nargs + 1, kwnames);
+}
+
+PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"function", "backend", "fullgraph", "self", nullptr};
+  PyObject *function = nullptr, *backend = Py_None, *self = Py_None;
+  int fullgraph = 0;
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpO", const_cast<char**>(names), &function, &backend, &fullgraph,
+                                  &self) == 0) {
+    return nullptr;
+  }
+  auto* c = reinterpret_cast<CompiledFunction*>(type->tp_alloc(type, 0));
+  if (c == nullptr) return nullptr;
+  c->vectorcall = compiled_vectorcall;
+  c->function = Py_NewRef(function);
+  c->self = self == Py_None ? nullptr : Py_NewRef(self);
+  c->owner = new TraceOwner;
+  c->owner->fullgraph = fullgraph != 0;
+  if (PyUnicode_Check(backend)) {
+    c->owner->eager_backend = text_of(backend) == "eager";
+  } else if (backend != Py_None) {
+    c->owner->backend = Ref::borrow(backend);
+  }
+  all_functions().insert(c);
+  return reinterpret_cast<PyObject*>(c);
+}
+
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(cast(object)->function);
+  Py_VISIT(cast(object)->self);
+  Py_VISIT(cast(object)->dict);
+  Py_VISIT(Py_TYPE(object));
+  return 0;
+}
+
+int compiled_clear(PyObject* object) {
+  Py_CLEAR(cast(object)->self);
+  Py_CLEAR(cast(object)->dict);
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
+  CompiledFunction* c = cast(object);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  if (c->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
+  all_functions().erase(c);
+  delete c->owner;
+  Py_CLEAR(c->function);
+  Py_CLEAR(c->self);
+  Py_CLEAR(c->dict);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* compiled_get(PyObject* object, PyObject* instance, PyObject*) {
+  if (instance == nullptr || instance == Py_None) return Py_NewRef(object);
+  return PyMethod_New(object, instance);
+}
+
+PyObject* compiled_repr(PyObject* object) { return PyUnicode_FromFormat("<tatara compiled %R>", cast(object)->function); }
+
+PyObject* text(const std::string& s) { return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size())); }
+
+void put(PyObject* dict, const char* key, PyObject* value) {
+  if (value == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  PyDict_SetItemString(dict, key, value);
+  Py_DECREF(value);
+}
+
+PyObject* break_object(const BreakInfo& info) {
+  return Py_BuildValue("{s:N,s:N,s:i,s:N}", "reason", text(info.reason), "file", text(info.file), "line", info.line,
+                       "function", text(info.function));
+}
+
+/// Everything that explain() shows, as plain data; entries in the order of their creation.
+PyObject* compiled_report(PyObject* object, PyObject*) {
+  const TraceOwner& owner = *cast(object)->owner;
+  PyObject* entries = PyList_New(0);
+  for (auto it = owner.cache.all().rbegin(); it != owner.cache.all().rend(); ++it) {
+    const Entry& entry = **it;
+    PyObject* d = PyDict_New();
+    put(d, "offset", PyLong_FromLong(entry.offset));
+    put(d, "end", text(entry.end == Entry::End::kReturn ? "return" : entry.end == Entry::End::kBreak ? "break" : "eager"));
+    put(d, "graph", text(entry.graph_text));
+    put(d, "lowered", text(entry.lowered_text));
+    put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
+    put(d, "fallback", text(entry.fallback_reason));
+    put(d, "hits", PyLong_FromUnsignedLongLong(entry.hits));
+    put(d, "capture_seconds", PyFloat_FromDouble(entry.capture_seconds));
+    put(d, "compile_seconds", PyFloat_FromDouble(entry.compile_seconds));
+    put(d, "why", break_object(entry.why));
+    if (entry.details) put(d, "details", Py_NewRef(entry.details.get()));
+    if (entry.tape) put(d, "graph_object", make_graph_object(entry.tape).release());
+    PyObject* guards = PyList_New(0);
+    for (const auto& lines : {entry.guard.describe(), entry.watches.describe()}) {
+      for (const std::string& line : lines) {
+        const Ref item = Ref::steal(text(line));
+        if (item) {
+          PyList_Append(guards, item.get());
+        } else {
+          PyErr_Clear();
+        }
+      }
+    }
+    put(d, "guards", guards);
+    PyList_Append(entries, d);
+    Py_DECREF(d);
+  }
+  PyObject* breaks = PyList_New(0);
+  for (const BreakInfo& info : owner.breaks) {
+    const Ref item = Ref::steal(break_object(info));
+    PyList_Append(breaks, item.get());
+  }
+  PyObject* recompiles = PyList_New(0);
+  for (const std::string& line : owner.recompiles) {
+    const Ref item = Ref::steal(text(line));
+    PyList_Append(recompiles, item.get());
+  }
+  return Py_BuildValue("{s:N,s:N,s:N}", "entries", entries, "breaks", breaks, "recompiles", recompiles);
+}
+
+void reset_owner(TraceOwner& owner) {
+  owner.cache.clear();
+  owner.breaks.clear();
+  owner.recompiles.clear();
+}
+
+PyObject* compiled_reset(PyObject* object, PyObject*) {
+  reset_owner(*cast(object)->owner);
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+PyObject* compiled_function_type() {
+  static PyMethodDef methods[] = {{"_report", compiled_report, METH_NOARGS, "What was captured, as plain data."},
+                                  {"_reset", compiled_reset, METH_NOARGS, "Forgets every entry."},
+                                  {nullptr, nullptr, 0, nullptr}};
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
+      {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
+      {"_tatara_function", T_OBJECT_EX, offsetof(CompiledFunction, function), READONLY, nullptr},
+      {nullptr, 0, 0, 0, nullptr}};
+  static PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                                 {nullptr, nullptr, nullptr, nullptr, nullptr}};
+  static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_new)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(compiled_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(compiled_clear)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_descr_get, reinterpret_cast<void*>(compiled_get)},
+                                {Py_tp_repr, reinterpret_cast<void*>(compiled_repr)},
+                                {Py_tp_methods, methods},
+                                {Py_tp_members, members},
+                                {Py_tp_getset, getset},
+                                {0, nullptr}};
+  static PyType_Spec spec = {"tatara._core.CompiledFunction", sizeof(CompiledFunction), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
+  return PyType_FromSpec(&spec);
+}
+
+PyObject* stats_dict() {
+  const Stats& s = stats();
+  const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks), "recompiles",
+                       n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
+                       n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits), "guard_hits",
+                       n(s.guard_hits), "fallbacks", n(s.fallbacks));
+}
+
+void set_disabled(bool disabled) { g_disabled = disabled; }
+
+bool is_tracing() {
+  const Tracer* current = Tracer::current();
+  return current != nullptr && current->at_work();
+}
+
+void reset_all() {
+  for (CompiledFunction* c : all_functions()) reset_owner(*c->owner);
+  stats() = Stats{};
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,71 @@
+// What a compiled function has learned: entries keyed by code object and instruction offset.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/guards.h"
+#include "capture/recipes.h"
+#include "capture/tape.h"
+
+namespace tatara::capture {
+
+/// Runs one captured graph: the tape itself, a compiled plan, or a user's backend.
+class GraphRunner {
+ public:
+  virtual ~GraphRunner() = default;
+  /// `env` has the inputs filled in; fills the tape's outputs. False with a Python error set.
+  virtual bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
+};
+
+struct BreakInfo {
+  std::string reason;
+  std::string file;
+  std::string function;
+  int line = 0;
+};
+
+/// One way through the program from a point: a graph, then a return value or the state of the frame at the next point.
+struct Entry {
+  enum class End : uint8_t { kReturn, kBreak, kEager };
+  End end = End::kReturn;
+  PyObject* code = nullptr;  // of the root frame; kept alive by the compiled function
+  int offset = 0;
+  GlobalState state;
+  ValueGuard guard;
+  Watches watches;
+  std::shared_ptr<Tape> tape;
+  std::unique_ptr<GraphRunner> runner;
+  Recipe recipe;           // kReturn: one object; kBreak: locals, then stack
+  int break_offset = 0;
+  int local_count = 0;
+  bool set_grad = false;   // grad mode differs at the end
+  bool grad_at_end = false;
+  BreakInfo why;           // kBreak, kEager
+  uint64_t hits = 0;
+  // For reports.
+  std::string graph_text, lowered_text, fallback_reason;
+  Ref details;             // dict made by the compiler back end, or null
+  double capture_seconds = 0, compile_seconds = 0;
+};
+
+/// All entries of one compiled function. Guarded by the GIL.
+class EntryCache {
+ public:
+  /// The entry at (code, offset) whose guards hold; fills `objects`. Moves it to the front. `failed` tells why the most
+  /// recent one did not match.
+  Entry* find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+              std::vector<PyObject*>& objects, std::string* failed);
+  Entry* add(std::unique_ptr<Entry> entry);
+  size_t count(PyObject* code, int offset) const;
+  const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
+  void clear() { entries_.clear(); }
+  /// Keeps an entry alive while it runs.
+  std::shared_ptr<Entry> share(const Entry* entry) const;
+
+ private:
+  std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,88 @@
+// Runners of captured graphs: the tape as it stands, or a user's backend.
+#include "capture/graph_object.h"
+#include "capture/tracer.h"
+
+namespace tatara::capture {
+namespace {
+
+class EagerRunner final : public GraphRunner {
+ public:
+  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override { return tape.run(env, api); }
+};
+
+/// A user's callable: takes the graph's inputs, returns its outputs.
+class CallableRunner final : public GraphRunner {
+ public:
+  CallableRunner(Ref callable, std::vector<int> inputs) : callable_(std::move(callable)), inputs_(std::move(inputs)) {}
+  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi&) override {
+    const Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), Py_NewRef(env[static_cast<size_t>(inputs_[i])].get()));
+    }
+    const Ref result = Ref::steal(PyObject_Call(callable_.get(), args.get(), nullptr));
+    if (!result) return false;
+    const Ref items = Ref::steal(PySequence_Fast(result.get(), "a backend's callable must return a sequence of tensors"));
+    if (!items) return false;
+    const std::vector<int> wanted = computed_outputs(tape);
+    if (PySequence_Fast_GET_SIZE(items.get()) != static_cast<Py_ssize_t>(wanted.size())) {
+      PyErr_Format(PyExc_ValueError, "the backend's callable returned %zd tensors, the graph has %zu outputs",
+                   PySequence_Fast_GET_SIZE(items.get()), wanted.size());
+      return false;
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      env[static_cast<size_t>(wanted[i])] =
+          Ref::borrow(PySequence_Fast_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)));
+    }
+    return true;
+  }
+
+ private:
+  Ref callable_;
+  std::vector<int> inputs_;
+};
+
+}  // namespace
+
+std::vector<int> computed_outputs(const Tape& tape) {
+  std::vector<int> result;
+  std::vector<bool> seen(tape.slots().size());
+  for (const int slot : tape.outputs()) {
+    const auto at = static_cast<size_t>(slot);
+    if (tape.slots()[at].input || seen[at]) continue;
+    seen[at] = true;
+    result.push_back(slot);
+  }
+  return result;
+}
+
+std::vector<int> input_slots(const Tape& tape) {
+  std::vector<int> result;
+  for (size_t i = 0; i < tape.slots().size(); ++i) {
+    if (tape.slots()[i].input) result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
+  entry.graph_text = entry.tape->str();
+  const bool empty = entry.tape->nodes().empty();
+  if (owner.backend && !empty) {
+    const std::vector<int> inputs = input_slots(*entry.tape);
+    const Ref graph = make_graph_object(entry.tape);
+    const Ref examples = Ref::steal(PyList_New(0));
+    for (const int slot : inputs) {
+      const Ref meta = entry.tape->slots()[static_cast<size_t>(slot)].meta;
+      const Ref object = entry.tape->slots()[static_cast<size_t>(slot)].object;
+      if (!graph || PyList_Append(examples.get(), object ? object.get() : meta.get()) != 0) return false;
+    }
+    Ref callable = Ref::steal(PyObject_CallFunctionObjArgs(owner.backend.get(), graph.get(), examples.get(), nullptr));
+    if (!callable) return false;
+    entry.runner = std::make_unique<CallableRunner>(std::move(callable), inputs);
+    return true;
+  }
+  if (!owner.eager_backend && !empty && attach_compiled(entry, api)) return true;
+  entry.runner = std::make_unique<EagerRunner>();
+  return true;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,502 @@
+#include "capture/guards.h"
+
+#include <cstring>
+
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr int kMaxDepth = 12;
+
+std::string short_repr(PyObject* object) {
+  if (object == nullptr) return "unbound";
+  const Ref text = Ref::steal(PyObject_Repr(object));
+  if (!text) {
+    PyErr_Clear();
+    return type_name(object);
+  }
+  std::string result = text_of(text.get());
+  if (result.size() > 60) result = result.substr(0, 57) + "...";
+  return result;
+}
+
+bool is_enum(PyObject* object) {
+  // The metaclass tells enums apart without importing the module.
+  return std::strcmp(Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object)))->tp_name, "EnumType") == 0;
+}
+
+uint64_t dict_version([[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+  return 0;
+#endif
+}
+
+constexpr bool kHasVersions = PY_VERSION_HEX < 0x030D0000;
+
+}  // namespace
+
+bool is_atom(PyObject* o, const TorchApi& api) {
+  if (o == Py_None || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o) ||
+      PyBytes_CheckExact(o) || PyComplex_CheckExact(o) || o == Py_Ellipsis || o == Py_NotImplemented) {
+    return true;
+  }
+  const char* name = Py_TYPE(o)->tp_name;
+  if (Py_TYPE(o) == api.device_type || PyRange_Check(o) || is_enum(o)) return true;
+  return std::strcmp(name, "torch.dtype") == 0 || std::strcmp(name, "torch.layout") == 0 ||
+         std::strcmp(name, "torch.memory_format") == 0;
+}
+
+bool is_pinned_kind(PyObject* o, const TorchApi& api) {
+  if (PyModule_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyCode_Check(o) ||
+      api.is_module(o)) {
+    return true;
+  }
+  const char* name = Py_TYPE(o)->tp_name;
+  return std::strcmp(name, "method_descriptor") == 0 || std::strcmp(name, "wrapper_descriptor") == 0 ||
+         std::strcmp(name, "getset_descriptor") == 0 || std::strcmp(name, "member_descriptor") == 0 ||
+         std::strcmp(name, "property") == 0 || std::strcmp(name, "mappingproxy") == 0 ||
+         std::strcmp(name, "functools._lru_cache_wrapper") == 0;
+}
+
+bool same_value(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyFloat_CheckExact(a)) {
+    const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+    return std::memcmp(&x, &y, sizeof(x)) == 0;
+  }
+  if (PyLong_CheckExact(a) || PyUnicode_CheckExact(a) || PyBytes_CheckExact(a) || PyRange_Check(a) ||
+      PyComplex_CheckExact(a) || std::strncmp(Py_TYPE(a)->tp_name, "torch.d", 7) == 0) {
+    const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal == 1;
+  }
+  return false;
+}
+
+bool is_plain_instance(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_Check(object) || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  // A base other than object in C (or slots) holds state that __dict__ does not show.
+  for (PyTypeObject* base = type; base != nullptr; base = base->tp_base) {
+    if (base == &PyBaseObject_Type) break;
+    if ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+    if (base->tp_members != nullptr && Py_SIZE(base) > 0) return false;
+  }
+  const Ref dict = attr_or_null(object, "__dict__");
+  return dict && PyDict_CheckExact(dict.get());
+}
+
+// ---- Structural guards -----------------------------------------------------------------------------------------------
+
+struct ValueGuard::Builder {
+  ValueGuard& guard;
+  TorchApi& api;
+  std::vector<PyObject*>& objects;
+  std::unordered_map<PyObject*, int> index;
+
+  void add(PyObject* o, int depth) {
+    const size_t at = guard.items_.size();
+    guard.items_.emplace_back();
+    const auto item = [&]() -> Item& { return guard.items_[at]; };
+    if (o == nullptr) return;
+    item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+    if (is_atom(o, api)) {
+      item().kind = Kind::kConst;
+      item().value = Ref::borrow(o);
+      return;
+    }
+    if (const auto found = index.find(o); found != index.end()) {
+      item().kind = Kind::kSame;
+      item().same = found->second;
+      return;
+    }
+    index[o] = static_cast<int>(objects.size());
+    objects.push_back(o);
+    if (api.is_tensor(o)) return add_tensor(o, item());
+    if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
+    if (PyTuple_Check(o) || PyList_CheckExact(o)) {
+      item().kind = PyTuple_Check(o) ? Kind::kTuple : Kind::kList;
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      item().count = static_cast<int>(n);
+      for (Py_ssize_t i = 0; i < n; ++i) add(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+      return;
+    }
+    if (PyCell_Check(o)) {
+      item().kind = Kind::kCell;
+      return add(PyCell_GET(o), depth + 1);
+    }
+    if (PyMethod_Check(o)) {
+      item().kind = Kind::kMethod;
+      add(PyMethod_GET_SELF(o), depth + 1);
+      return add(PyMethod_GET_FUNCTION(o), depth + 1);
+    }
+    if (PyDict_Check(o)) {
+      item().kind = Kind::kDict;
+      const Ref attributes = PyDict_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
+      item().has_dict = attributes && PyDict_CheckExact(attributes.get());
+      add_dict(o, at, depth);
+      if (guard.items_[at].has_dict) {
+        const size_t inner = guard.items_.size();
+        guard.items_.emplace_back();
+        guard.items_[inner].kind = Kind::kInstance;
+        add_dict(attributes.get(), inner, depth);
+      }
+      return;
+    }
+    if (is_plain_instance(o)) {
+      item().kind = Kind::kInstance;
+      const Ref attributes = attr(o, "__dict__");
+      return add_dict(attributes.get(), at, depth);
+    }
+    identity(o, item());
+  }
+
+  static void identity(PyObject* o, Item& item) {
+    item.kind = Kind::kIdentity;
+    item.value = Ref::borrow(o);
+  }
+
+  void add_dict(PyObject* dict, size_t at, int depth) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    std::vector<PyObject*> values;
+    while (PyDict_Next(dict, &position, &key, &value) != 0) {
+      guard.items_[at].keys.push_back(Ref::borrow(key));
+      values.push_back(value);
+    }
+    for (PyObject* v : values) add(v, depth + 1);
+  }
+
+  void add_tensor(PyObject* o, Item& item) {
+    TensorMeta meta;
+    if (!api.is_plain_tensor(o) || !api.read_meta(o, meta)) {
+      guard.unsupported_tensor = true;
+      return identity(o, item);
+    }
+    if (meta.code == 5) {  // complex: the conjugate bit is not in the metadata
+      const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
+      if (conj.get() == Py_True) guard.unsupported_tensor = true;
+    }
+    const Ref grad = attr_or_null(o, "requires_grad");
+    if (grad.get() == Py_True) guard.has_grad = true;
+    item.kind = Kind::kTensor;
+    item.same = static_cast<int>(guard.metas_.size());
+    guard.metas_.push_back(std::move(meta));
+    guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
+  }
+};
+
+void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects) {
+  root_count_ = count;
+  Builder builder{*this, api, objects, {}};
+  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0);
+}
+
+struct ValueGuard::Checker {
+  const ValueGuard& guard;
+  TorchApi& api;
+  std::vector<PyObject*>& objects;
+  std::string* why;
+  size_t at = 0;
+
+  bool fail(std::string text) const {
+    if (why != nullptr) *why = std::move(text);
+    return false;
+  }
+
+  bool check(PyObject* o) {
+    const Item& item = guard.items_[at++];
+    if (item.kind == Kind::kNull) return o == nullptr || fail("a value is bound that was not");
+    if (o == nullptr) return fail("a value is unbound");
+    if (item.kind == Kind::kConst) {
+      return same_value(o, item.value.get()) ||
+             fail(why == nullptr ? "" : "value " + short_repr(item.value.get()) + " became " + short_repr(o));
+    }
+    if (item.kind == Kind::kSame) {
+      return objects[static_cast<size_t>(item.same)] == o || fail("two arguments are no longer the same object");
+    }
+    if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) {
+      return fail(why == nullptr ? ""
+                                 : str_cat("type ", reinterpret_cast<PyTypeObject*>(item.type.get())->tp_name,
+                                           " became ", Py_TYPE(o)->tp_name));
+    }
+    objects.push_back(o);
+    switch (item.kind) {
+      case Kind::kNull:
+      case Kind::kConst:
+      case Kind::kSame:
+        return true;
+      case Kind::kIdentity:
+        return o == item.value.get() || fail("another object than before");
+      case Kind::kTensor:
+        return check_tensor(o, guard.metas_[static_cast<size_t>(item.same)]);
+      case Kind::kTuple:
+      case Kind::kList: {
+        if (PySequence_Fast_GET_SIZE(o) != item.count) return fail("the length of a sequence changed");
+        for (Py_ssize_t i = 0; i < item.count; ++i) {
+          if (!check(PySequence_Fast_GET_ITEM(o, i))) return false;
+        }
+        return true;
+      }
+      case Kind::kDict: {
+        if (!check_dict(o, item)) return false;
+        if (!item.has_dict) return true;
+        const Item& inner = guard.items_[at++];
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && check_dict(attributes.get(), inner);
+      }
+      case Kind::kInstance: {
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
+      }
+      case Kind::kCell:
+        return check(PyCell_GET(o));
+      case Kind::kMethod:
+        return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
+    }
+    return false;
+  }
+
+  bool check_dict(PyObject* dict, const Item& item) {
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(item.keys.size())) return fail("the keys of a dict changed");
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    for (const Ref& expected : item.keys) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || !same_value(key, expected.get())) {
+        return fail("the keys of a dict changed");
+      }
+      if (!check(value)) return false;
+    }
+    return true;
+  }
+
+  bool check_tensor(PyObject* o, const TensorMeta& expected) {
+    if (api.matches(o, expected)) {
+      if (expected.code != 5) return true;
+      const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
+      return conj.get() == Py_False || fail("a tensor became conjugated");
+    }
+    if (why == nullptr) return false;
+    TensorMeta now;
+    if (!api.read_meta(o, now)) return fail("a tensor that cannot be imported");
+    if (now.sizes != expected.sizes) {
+      const auto text = [](const std::vector<int64_t>& v) {
+        std::string s = "[";
+        for (size_t i = 0; i < v.size(); ++i) s += str_cat(i == 0 ? "" : ", ", v[i]);
+        return s + "]";
+      };
+      return fail("tensor sizes " + text(expected.sizes) + " became " + text(now.sizes));
+    }
+    if (now.strides != expected.strides) return fail("the strides of a tensor changed");
+    return fail("the dtype or device of a tensor changed");
+  }
+};
+
+bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+                       std::string* why) const {
+  objects.clear();
+  if (count != root_count_) {
+    if (why != nullptr) *why = "the number of arguments changed";
+    return false;
+  }
+  Checker checker{*this, api, objects, why};
+  for (size_t i = 0; i < count; ++i) {
+    if (!checker.check(roots[i])) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> ValueGuard::describe() const {
+  std::vector<std::string> lines;
+  for (const Item& item : items_) {
+    if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
+    if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
+    if (item.kind == Kind::kTensor) {
+      std::string text = "tensor sizes [";
+      const TensorMeta& meta = metas_[static_cast<size_t>(item.same)];
+      for (size_t i = 0; i < meta.sizes.size(); ++i) text += str_cat(i == 0 ? "" : ", ", meta.sizes[i]);
+      lines.push_back(text + "]");
+    }
+  }
+  return lines;
+}
+
+// ---- Watches ---------------------------------------------------------------------------------------------------------
+
+Watches::DictWatch& Watches::dict_watch(PyObject* dict) {
+  const auto [found, inserted] = dict_index_.emplace(dict, dicts_.size());
+  if (inserted) {
+    dicts_.emplace_back();
+    dicts_.back().dict = Ref::borrow(dict);
+    dicts_.back().version = dict_version(dict);
+  }
+  return dicts_[found->second];
+}
+
+void Watches::dict_key(PyObject* dict, PyObject* key) {
+  if (!keys_seen_[dict].insert(key).second) return;
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr) PyErr_Clear();
+  dict_watch(dict).reads.emplace_back(Ref::borrow(key), Ref::borrow(value));
+}
+
+void Watches::dict_all(PyObject* dict) {
+  DictWatch& watch = dict_watch(dict);
+  if (watch.all) return;
+  watch.all = true;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(dict, &at, &key, &value) != 0) watch.items.emplace_back(Ref::borrow(key), Ref::borrow(value));
+}
+
+void Watches::type(PyObject* type) {
+  if (!seen_.insert(type).second) return;
+  const auto* object = reinterpret_cast<PyTypeObject*>(type);
+  if ((object->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
+  if (object->tp_version_tag == 0) return;
+  types_.push_back({Ref::borrow(type), object->tp_version_tag});
+}
+
+void Watches::list(PyObject* sequence) {
+  if (!seen_.insert(sequence).second) return;
+  ItemsWatch watch{Ref::borrow(sequence), {}};
+  const Py_ssize_t n = PyList_GET_SIZE(sequence);
+  for (Py_ssize_t i = 0; i < n; ++i) watch.items.push_back(Ref::borrow(PyList_GET_ITEM(sequence, i)));
+  lists_.push_back(std::move(watch));
+}
+
+void Watches::set(PyObject* set) {
+  if (!seen_.insert(set).second) return;
+  Ref copy = Ref::steal(PyFrozenSet_New(set));
+  if (!copy) {
+    PyErr_Clear();
+    return;
+  }
+  sets_.push_back({Ref::borrow(set), {std::move(copy)}});
+}
+
+void Watches::cell(PyObject* cell) {
+  if (!seen_.insert(cell).second) return;
+  cells_.push_back({Ref::borrow(cell), Ref::borrow(PyCell_GET(cell))});
+}
+
+void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!keys_seen_[owner].insert(name).second) return;
+  attrs_.push_back({Ref::borrow(owner), Ref::borrow(name), Ref::borrow(value)});
+}
+
+bool Watches::check(std::string* why) {
+  const auto fail = [why](const char* what, PyObject* name, PyObject* before, PyObject* now) {
+    if (why != nullptr) *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
+    return false;
+  };
+  for (DictWatch& watch : dicts_) {
+    const uint64_t version = dict_version(watch.dict.get());
+    if (kHasVersions && version == watch.version) continue;
+    for (const auto& [key, value] : watch.reads) {
+      PyObject* now = PyDict_GetItemWithError(watch.dict.get(), key.get());
+      if (now == nullptr) PyErr_Clear();
+      if (!same_value(now, value.get())) return fail("name", key.get(), value.get(), now);
+    }
+    if (watch.all) {
+      if (PyDict_GET_SIZE(watch.dict.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
+        return fail("keys of a dict", nullptr, nullptr, nullptr);
+      }
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t at = 0;
+      for (const auto& [k, v] : watch.items) {
+        if (PyDict_Next(watch.dict.get(), &at, &key, &value) == 0 || !same_value(k.get(), key) ||
+            !same_value(v.get(), value)) {
+          return fail("dict item", k.get(), v.get(), value);
+        }
+      }
+    }
+    watch.version = version;
+  }
+  for (const TypeWatch& watch : types_) {
+    if (reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
+      return fail("attributes of class", watch.type.get(), nullptr, nullptr);
+    }
+  }
+  for (const ItemsWatch& watch : lists_) {
+    if (PyList_GET_SIZE(watch.container.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
+      return fail("length of a list", nullptr, nullptr, nullptr);
+    }
+    for (size_t i = 0; i < watch.items.size(); ++i) {
+      PyObject* now = PyList_GET_ITEM(watch.container.get(), static_cast<Py_ssize_t>(i));
+      if (!same_value(now, watch.items[i].get())) return fail("list item", nullptr, watch.items[i].get(), now);
+    }
+  }
+  for (const ItemsWatch& watch : sets_) {
+    if (PyObject_RichCompareBool(watch.container.get(), watch.items[0].get(), Py_EQ) != 1) {
+      PyErr_Clear();
+      return fail("items of a set", nullptr, nullptr, nullptr);
+    }
+  }
+  for (const CellWatch& watch : cells_) {
+    if (!same_value(PyCell_GET(watch.cell.get()), watch.value.get())) {
+      return fail("closure variable", nullptr, watch.value.get(), PyCell_GET(watch.cell.get()));
+    }
+  }
+  for (const AttrWatch& watch : attrs_) {
+    const Ref now = Ref::steal(PyObject_GetAttr(watch.owner.get(), watch.name.get()));
+    if (!now) PyErr_Clear();
+    if (!same_value(now.get(), watch.value.get())) {
+      return fail("attribute", watch.name.get(), watch.value.get(), now.get());
+    }
+  }
+  return true;
+}
+
+size_t Watches::size() const {
+  return dicts_.size() + types_.size() + lists_.size() + sets_.size() + cells_.size() + attrs_.size();
+}
+
+std::vector<std::string> Watches::describe() const {
+  std::vector<std::string> lines;
+  for (const DictWatch& watch : dicts_) {
+    for (const auto& [key, value] : watch.reads) {
+      lines.push_back("name " + short_repr(key.get()) + " is " + (value ? type_name(value.get()) : "absent"));
+    }
+    if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
+  }
+  for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
+  for (const ItemsWatch& watch : lists_) lines.push_back(str_cat("a list of ", watch.items.size(), " items is unchanged"));
+  if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
+  return lines;
+}
+
+// ---- Global state ----------------------------------------------------------------------------------------------------
+
+GlobalState GlobalState::read(TorchApi& api) {
+  const auto flag = [](const Ref& fn) {
+    const Ref answer = Ref::steal(PyObject_CallNoArgs(fn.get()));
+    if (!answer) PyErr_Clear();
+    return answer.get() == Py_True;
+  };
+  return {flag(api.is_grad_enabled), flag(api.is_inference), flag(api.is_autocast), flag(api.deterministic),
+          Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()))};
+}
+
+bool GlobalState::check(TorchApi& api, std::string* why) const {
+  const GlobalState now = read(api);
+  const auto fail = [why](const char* what) {
+    if (why != nullptr) *why = what;
+    return false;
+  };
+  if (now.grad != grad) return fail("grad mode changed");
+  if (now.inference != inference) return fail("inference mode changed");
+  if (now.autocast != autocast) return fail("autocast changed");
+  if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
+  if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");
+  return true;
+}
+
+}  // namespace tatara::capture

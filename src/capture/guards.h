@@ -1,0 +1,116 @@
+// What a cache entry depends on: the arguments' structure, outside objects that were read, and the interpreter's state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/py.h"
+#include "capture/torch_api.h"
+
+namespace tatara::capture {
+
+/// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
+/// is not a constant into `objects`, in an order that is the same for every match: these indices are the sources.
+class ValueGuard {
+ public:
+  /// Describes `roots` (entries may be null). Fills `objects` as check() will.
+  void build(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects);
+  bool check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+             std::string* why) const;
+  /// Some tensor among the roots requires grad, or cannot be read.
+  bool has_grad = false;
+  bool unsupported_tensor = false;
+  std::vector<std::string> describe() const;
+  /// Indices into objects of the guarded tensors.
+  const std::vector<int>& tensors() const { return tensor_indices_; }
+
+ private:
+  enum class Kind : uint8_t { kNull, kConst, kIdentity, kTensor, kTuple, kList, kDict, kInstance, kSame, kCell, kMethod };
+  struct Item {
+    Kind kind = Kind::kNull;
+    int count = 0;            // children that follow
+    int same = -1;            // kSame: index into objects; kTensor: index into metas_
+    bool has_dict = false;    // kDict: children of __dict__ follow as one more kInstance item
+    Ref type;
+    Ref value;                // kConst, kIdentity
+    std::vector<Ref> keys;    // kDict, kInstance
+  };
+  struct Builder;
+  struct Checker;
+  std::vector<Item> items_;
+  std::vector<TensorMeta> metas_;
+  std::vector<int> tensor_indices_;
+  size_t root_count_ = 0;
+};
+
+/// Outside objects that the trace read, each with what it saw.
+class Watches {
+ public:
+  void dict_key(PyObject* dict, PyObject* key);
+  void dict_all(PyObject* dict);
+  void type(PyObject* type);
+  void list(PyObject* sequence);
+  void set(PyObject* set);
+  void cell(PyObject* cell);
+  void attribute(PyObject* owner, PyObject* name, PyObject* value);
+  /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
+  bool check(std::string* why);
+  size_t size() const;
+  std::vector<std::string> describe() const;
+
+ private:
+  struct DictWatch {
+    Ref dict;
+    uint64_t version = 0;
+    std::vector<std::pair<Ref, Ref>> reads;  // key, value or null
+    bool all = false;
+    std::vector<std::pair<Ref, Ref>> items;
+  };
+  struct TypeWatch {
+    Ref type;
+    unsigned tag = 0;
+  };
+  struct ItemsWatch {
+    Ref container;
+    std::vector<Ref> items;
+  };
+  struct CellWatch {
+    Ref cell, value;
+  };
+  struct AttrWatch {
+    Ref owner, name, value;
+  };
+  DictWatch& dict_watch(PyObject* dict);
+  std::vector<DictWatch> dicts_;
+  std::vector<TypeWatch> types_;
+  std::vector<ItemsWatch> lists_;
+  std::vector<ItemsWatch> sets_;
+  std::vector<CellWatch> cells_;
+  std::vector<AttrWatch> attrs_;
+  std::unordered_map<PyObject*, size_t> dict_index_;
+  std::unordered_set<PyObject*> seen_;
+  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
+};
+
+/// Interpreter-wide state of torch that changes what operations mean.
+struct GlobalState {
+  bool grad = false, inference = false, autocast = false, deterministic = false;
+  Ref default_dtype;
+  static GlobalState read(TorchApi& api);
+  bool check(TorchApi& api, std::string* why) const;
+};
+
+/// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
+bool is_atom(PyObject* object, const TorchApi& api);
+/// Objects that stand for themselves: modules, functions, types, torch.nn modules.
+bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// Same object, or an equal atom of the same type.
+bool same_value(PyObject* a, PyObject* b);
+/// Instances whose attributes live in a __dict__ and nowhere else.
+bool is_plain_instance(PyObject* object);
+
+}  // namespace tatara::capture

@@ -1,0 +1,87 @@
+// Owned references and small helpers over the CPython API.
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+#include <utility>
+
+namespace tatara::capture {
+
+/// An owned reference to a Python object; may be null.
+class Ref {
+ public:
+  Ref() = default;
+  static Ref steal(PyObject* object) {
+    Ref ref;
+    ref.object_ = object;
+    return ref;
+  }
+  static Ref borrow(PyObject* object) { return steal(Py_XNewRef(object)); }
+  Ref(const Ref& other) : object_(Py_XNewRef(other.object_)) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(object_); }
+
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+inline Ref attr(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }
+
+/// The attribute, or null without an error.
+inline Ref attr_or_null(PyObject* object, const char* name) {
+  Ref result = attr(object, name);
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+/// UTF-8 text of a str; "" for anything else.
+inline std::string text_of(PyObject* object) {
+  if (object == nullptr || !PyUnicode_Check(object)) return {};
+  const char* text = PyUnicode_AsUTF8(object);
+  if (text == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  return text;
+}
+
+inline std::string name_of(PyObject* object, const char* attribute = "__name__") {
+  return text_of(attr_or_null(object, attribute).get());
+}
+
+/// "module.qualname" of a type, for messages.
+inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+/// Takes the Python error as text and clears it.
+inline std::string take_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Ref t = Ref::steal(type), v = Ref::steal(value), b = Ref::steal(traceback);
+  const Ref text = Ref::steal(value != nullptr ? PyObject_Str(value) : nullptr);
+  if (!text) PyErr_Clear();
+  return (type != nullptr ? std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + ": " : std::string()) +
+         text_of(text.get());
+}
+
+/// Keeps a Python error aside while other Python code runs.
+class ErrorAside {
+ public:
+  ErrorAside() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~ErrorAside() { PyErr_Restore(type_, value_, traceback_); }
+  ErrorAside(const ErrorAside&) = delete;
+  ErrorAside& operator=(const ErrorAside&) = delete;
+
+ private:
+  PyObject *type_ = nullptr, *value_ = nullptr, *traceback_ = nullptr;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,281 @@
+#include "capture/recipes.h"
+
+#include <cstring>
+
+#include "capture/guards.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr int kInProgress = -2;
+
+bool is_rebuildable_iterator(PyObject* o) {
+  static const char* const kNames[] = {"list_iterator", "tuple_iterator", "range_iterator", "enumerate",
+                                       "zip", "reversed", "list_reverseiterator", "str_iterator", "str_ascii_iterator",
+                                       "dict_keyiterator", "dict_valueiterator", "dict_itemiterator",
+                                       "odict_iterator", "set_iterator", "bytes_iterator", "itertools.count"};
+  for (const char* name : kNames) {
+    if (std::strcmp(Py_TYPE(o)->tp_name, name) == 0) return true;
+  }
+  return false;
+}
+
+Ref new_instance(PyObject* type) {
+  // tp_new of the nearest base in C makes the bare object; __init__ is not run.
+  auto* t = reinterpret_cast<PyTypeObject*>(type);
+  PyTypeObject* base = t;
+  while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && base->tp_base != nullptr) base = base->tp_base;
+  const Ref args = Ref::steal(PyTuple_New(0));
+  return Ref::steal(base->tp_new(t, args.get(), nullptr));
+}
+
+}  // namespace
+
+std::vector<int> Recipe::slots() const {
+  std::vector<int> result;
+  for (const Step& step : steps_) {
+    if (step.kind == Kind::kTensor) result.push_back(step.index);
+  }
+  return result;
+}
+
+bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const {
+  std::vector<Ref> made(steps_.size());
+  const auto part = [&](const Step& step, size_t i) { return made[static_cast<size_t>(step.parts[i])].get(); };
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    const Step& step = steps_[n];
+    const size_t count = step.parts.size();
+    Ref& result = made[n];
+    switch (step.kind) {
+      case Kind::kNull:
+        continue;
+      case Kind::kConst:
+        result = step.value;
+        break;
+      case Kind::kObject:
+        result = Ref::borrow(objects[static_cast<size_t>(step.index)]);
+        break;
+      case Kind::kTensor:
+        result = env[static_cast<size_t>(step.index)];
+        break;
+      case Kind::kTuple: {
+        result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
+        for (size_t i = 0; i < count; ++i) {
+          PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
+        }
+        if (step.value.get() != reinterpret_cast<PyObject*>(&PyTuple_Type)) {
+          // Named tuples take a sequence through tuple.__new__; struct sequences have a constructor of their own.
+          auto* type = reinterpret_cast<PyTypeObject*>(step.value.get());
+          const Ref args = Ref::steal(PyTuple_Pack(1, result.get()));
+          const bool heap_named = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_base == &PyTuple_Type &&
+                                  PyObject_HasAttrString(step.value.get(), "_fields") != 0;
+          result = Ref::steal(heap_named ? PyTuple_Type.tp_new(type, args.get(), nullptr)
+                                         : PyObject_Call(step.value.get(), args.get(), nullptr));
+        }
+        break;
+      }
+      case Kind::kList:
+        result = Ref::steal(PyList_New(static_cast<Py_ssize_t>(count)));
+        for (size_t i = 0; i < count; ++i) {
+          PyList_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
+        }
+        break;
+      case Kind::kDict:
+        result = Ref::steal(PyDict_New());
+        for (size_t i = 0; i < count; ++i) {
+          if (PyDict_SetItem(result.get(), step.keys[i].get(), part(step, i)) != 0) return false;
+        }
+        break;
+      case Kind::kSet:
+        result = Ref::steal(step.value.get() == reinterpret_cast<PyObject*>(&PySet_Type) ? PySet_New(nullptr)
+                                                                                          : PyFrozenSet_New(nullptr));
+        for (size_t i = 0; i < count; ++i) {
+          if (PySet_Add(result.get(), part(step, i)) != 0) return false;
+        }
+        break;
+      case Kind::kInstance: {
+        result = new_instance(step.value.get());
+        if (!result) return false;
+        const bool ordered = PyObject_TypeCheck(result.get(), &PyODict_Type) != 0;
+        for (size_t i = 0; i < static_cast<size_t>(step.base_count); ++i) {
+          const int rc = ordered ? PyODict_SetItem(result.get(), step.keys[i].get(), part(step, i))
+                                 : PyDict_SetItem(result.get(), step.keys[i].get(), part(step, i));
+          if (rc != 0) return false;
+        }
+        if (static_cast<size_t>(step.base_count) < count) {
+          const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
+          if (!dict) return false;
+          for (size_t i = static_cast<size_t>(step.base_count); i < count; ++i) {
+            if (PyDict_SetItem(dict.get(), step.keys[i].get(), part(step, i)) != 0) return false;
+          }
+        }
+        break;
+      }
+      case Kind::kCell:
+        result = Ref::steal(PyCell_New(part(step, 0)));
+        break;
+      case Kind::kReduce: {
+        result = Ref::steal(PyObject_Call(step.value.get(), part(step, 0), nullptr));
+        if (!result) return false;
+        if (count > 1) {
+          const Ref done = Ref::steal(PyObject_CallMethod(result.get(), "__setstate__", "O", part(step, 1)));
+          if (!done) return false;
+        }
+        break;
+      }
+      case Kind::kFunction: {
+        result = Ref::steal(PyFunction_New(step.value.get(), part(step, 0)));
+        if (!result) return false;
+        if (part(step, 1) != Py_None && PyFunction_SetDefaults(result.get(), part(step, 1)) != 0) return false;
+        if (part(step, 2) != Py_None && PyFunction_SetKwDefaults(result.get(), part(step, 2)) != 0) return false;
+        if (part(step, 3) != Py_None && PyFunction_SetClosure(result.get(), part(step, 3)) != 0) return false;
+        break;
+      }
+      case Kind::kSlice:
+        result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2)));
+        break;
+      case Kind::kMethod:
+        result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1)));
+        break;
+    }
+    if (!result) return false;
+  }
+  out.clear();
+  for (const int index : wanted_) out.push_back(made[static_cast<size_t>(index)]);
+  return true;
+}
+
+int RecipeBuilder::fail(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+  return -1;
+}
+
+int RecipeBuilder::emit(Recipe::Step step) {
+  recipe_.steps_.push_back(std::move(step));
+  return static_cast<int>(recipe_.steps_.size()) - 1;
+}
+
+bool RecipeBuilder::want(PyObject* object) {
+  const int index = add(object);
+  if (index < 0) return false;
+  recipe_.wanted_.push_back(index);
+  return true;
+}
+
+int RecipeBuilder::add(PyObject* object) {
+  if (object == nullptr) return emit({});
+  if (is_atom(object, api_)) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0});
+  if (const auto found = memo_.find(object); found != memo_.end()) {
+    return found->second == kInProgress ? fail("an object that contains itself") : found->second;
+  }
+  memo_[object] = kInProgress;
+  alive_.push_back(Ref::borrow(object));
+  const int index = add_new(object);
+  memo_[object] = index;
+  return index;
+}
+
+bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(dict, &at, &key, &value) != 0) {
+    const int part = add(value);
+    if (part < 0) return false;
+    step.keys.push_back(Ref::borrow(key));
+    step.parts.push_back(part);
+  }
+  return true;
+}
+
+int RecipeBuilder::add_new(PyObject* o) {
+  using Kind = Recipe::Kind;
+  const auto all = [this](Recipe::Step step, std::initializer_list<PyObject*> items) {
+    for (PyObject* item : items) {
+      const int part = add(item);
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  };
+  if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0});
+  if (api_.is_tensor(o)) {
+    if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0});
+    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0});
+  }
+  const bool born = world_.is_born(o);
+  if (PyFunction_Check(o) && born) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(o);
+    const auto none = [](PyObject* p) { return p != nullptr ? p : Py_None; };
+    return all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0},
+               {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
+  }
+  if (is_pinned_kind(o, api_) || world_.is_outside(o)) return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0});
+  if (PyTuple_Check(o)) {
+    Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+      const int part = add(PyTuple_GET_ITEM(o, i));
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  }
+  if (PyList_CheckExact(o)) {
+    Recipe::Step step{Kind::kList, -1, {}, {}, {}, 0};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) {
+      const int part = add(PyList_GET_ITEM(o, i));
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  }
+  if (PySlice_Check(o)) {
+    const auto* s = reinterpret_cast<PySliceObject*>(o);
+    return all({Kind::kSlice, -1, {}, {}, {}, 0}, {s->start, s->stop, s->step});
+  }
+  if (PyMethod_Check(o)) return all({Kind::kMethod, -1, {}, {}, {}, 0}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
+  if (PyCell_Check(o)) return all({Kind::kCell, -1, {}, {}, {}, 0}, {PyCell_GET(o)});
+  if (PyAnySet_CheckExact(o)) {
+    Recipe::Step step{Kind::kSet, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    const Ref items = Ref::steal(PySequence_List(o));
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      const int part = add(PyList_GET_ITEM(items.get(), i));
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  }
+  if (PyDict_CheckExact(o)) {
+    Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0};
+    return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
+  }
+  const bool plain = is_plain_instance(o);
+  if (plain || PyDict_Check(o)) {
+    if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
+    Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    if (PyDict_Check(o)) {
+      if (!parts_of_dict(o, step)) return -1;
+      step.base_count = static_cast<int>(step.parts.size());
+    }
+    const Ref dict = attr_or_null(o, "__dict__");
+    if (dict && !parts_of_dict(dict.get(), step)) return -1;
+    return emit(std::move(step));
+  }
+  if (is_rebuildable_iterator(o)) {
+    const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
+    if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
+      PyErr_Clear();
+      return fail("an iterator that cannot be copied");
+    }
+    alive_.push_back(reduced);
+    Recipe::Step step{Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0};
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
+      const int part = add(PyTuple_GET_ITEM(reduced.get(), i));
+      if (part < 0) return -1;
+      step.parts.push_back(part);
+    }
+    return emit(std::move(step));
+  }
+  return fail("an object of type " + type_name(o));
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,70 @@
+// How to build Python objects anew from a run's tensors: return values and frame states.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/py.h"
+#include "capture/torch_api.h"
+
+namespace tatara::capture {
+
+/// A list of steps, each making one object from earlier ones.
+class Recipe {
+ public:
+  enum class Kind : uint8_t {
+    kNull, kConst, kObject, kTensor, kTuple, kList, kDict, kSet, kInstance, kCell, kReduce, kFunction, kSlice, kMethod
+  };
+  struct Step {
+    Kind kind = Kind::kNull;
+    int index = -1;              // kObject: guarded object; kTensor: tape slot
+    Ref value;                   // constant, type, callable, code
+    std::vector<int> parts;      // earlier steps
+    std::vector<Ref> keys;       // kDict, kInstance: keys
+    int base_count = 0;          // kInstance of a dict subclass: how many of the parts are dict items
+  };
+
+  /// Objects of steps in `wanted()`, in order. Null with a Python error set.
+  bool build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const;
+  const std::vector<int>& wanted() const { return wanted_; }
+  /// Tape slots that the recipe reads.
+  std::vector<int> slots() const;
+
+ private:
+  friend class RecipeBuilder;
+  std::vector<Step> steps_;
+  std::vector<int> wanted_;
+};
+
+/// How the builder sees the trace.
+struct RecipeWorld {
+  std::function<int(PyObject*)> slot;          // tape slot of a tensor, or -1
+  std::function<int(PyObject*)> object_index;  // index among the guarded objects, or -1
+  std::function<bool(PyObject*)> is_outside;   // existed before the trace
+  std::function<bool(PyObject*)> is_born;      // made in the trace
+};
+
+class RecipeBuilder {
+ public:
+  RecipeBuilder(Recipe& recipe, const RecipeWorld& world, TorchApi& api) : recipe_(recipe), world_(world), api_(api) {}
+  /// Adds `object` (may be null) as the next wanted result. False with why() set when it can't be rebuilt.
+  bool want(PyObject* object);
+  const std::string& why() const { return why_; }
+
+ private:
+  int add(PyObject* object);
+  int add_new(PyObject* object);
+  int emit(Recipe::Step step);
+  bool parts_of_dict(PyObject* dict, Recipe::Step& step);
+  int fail(std::string why);
+  Recipe& recipe_;
+  const RecipeWorld& world_;
+  TorchApi& api_;
+  std::unordered_map<PyObject*, int> memo_;
+  std::vector<Ref> alive_;
+  std::string why_;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,180 @@
+#include "capture/tape.h"
+
+#include <algorithm>
+
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+struct SlotObject {
+  PyObject_HEAD
+  int slot;
+};
+
+PyObject* slot_repr(PyObject* self) {
+  return PyUnicode_FromFormat("%%%d", reinterpret_cast<SlotObject*>(self)->slot);
+}
+
+PyTypeObject* slot_type() {
+  static PyTypeObject* type = [] {
+    static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(slot_repr)}, {0, nullptr}};
+    static PyType_Spec spec = {"tatara._core.Slot", sizeof(SlotObject), 0, Py_TPFLAGS_DEFAULT, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  }();
+  return type;
+}
+
+/// The tensors of a call's result, in order.
+void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
+  if (PyTuple_Check(result) || PyList_Check(result)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
+    for (Py_ssize_t i = 0; i < n; ++i) flatten_result(PySequence_Fast_GET_ITEM(result, i), out);
+  } else {
+    out.push_back(result);
+  }
+}
+
+Ref call_node(const TapeNode& node, const std::vector<Ref>& env) {
+  const auto fill = [&env](PyObject* object) {
+    const int slot = slot_of(object);
+    return slot < 0 ? Ref::borrow(object) : env[static_cast<size_t>(slot)];
+  };
+  const Ref args = map_structure(node.args.get(), fill);
+  if (!args) return {};
+  Ref kwargs;
+  if (node.kwargs) {
+    kwargs = map_structure(node.kwargs.get(), fill);
+    if (!kwargs) return {};
+  }
+  return Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get()));
+}
+
+}  // namespace
+
+Ref make_slot_ref(int slot) {
+  auto* object = PyObject_New(SlotObject, slot_type());
+  object->slot = slot;
+  return Ref::steal(reinterpret_cast<PyObject*>(object));
+}
+
+int slot_of(PyObject* object) {
+  return Py_TYPE(object) == slot_type() ? reinterpret_cast<SlotObject*>(object)->slot : -1;
+}
+
+int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
+  const int index = static_cast<int>(slots_.size());
+  by_object_[tensor] = index;
+  by_meta_[meta.get()] = index;
+  slots_.push_back({Ref::borrow(tensor), std::move(meta), std::move(device), true, guard_index});
+  return index;
+}
+
+int Tape::add_placeholder(PyObject* tensor, Ref device) {
+  const int index = static_cast<int>(slots_.size());
+  by_object_[tensor] = index;
+  by_meta_[tensor] = index;
+  slots_.push_back({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), false, -1});
+  return index;
+}
+
+bool Tape::materialise(TorchApi& api) {
+  std::vector<Ref> env(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
+  std::vector<bool> real(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  for (const TapeNode& node : nodes_) {
+    const Ref result = call_node(node, env);
+    if (!result) return false;
+    std::vector<PyObject*> tensors;
+    flatten_result(result.get(), tensors);
+    for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
+      const auto slot = static_cast<size_t>(node.outputs[k]);
+      if (node.outputs[k] < 0 || real[slot]) continue;
+      Ref value = Ref::borrow(tensors[k]);
+      // The host returned an operand where the placeholder is an object of its own.
+      if (std::any_of(env.begin(), env.end(), [&](const Ref& e) { return e.get() == value.get(); })) {
+        value = Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), value.get(), value.get(), nullptr));
+        if (!value) return false;
+      }
+      const Ref done =
+          Ref::steal(PyObject_CallFunctionObjArgs(api.swap_impl.get(), env[slot].get(), value.get(), nullptr));
+      if (!done) return false;
+      real[slot] = true;
+    }
+  }
+  return true;
+}
+
+std::shared_ptr<Tape> Tape::detach(size_t count) const {
+  auto copy = std::make_shared<Tape>();
+  copy->slots_ = slots_;
+  copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
+  for (TapeSlot& slot : copy->slots_) {
+    // Inputs from the arguments come anew with each call; pinned ones are kept.
+    if (!slot.input || slot.guard_index >= 0) slot.object = Ref();
+    if (!slot.input) slot.meta = Ref();
+  }
+  return copy;
+}
+
+void Tape::set_outputs(std::vector<int> outputs) {
+  outputs_ = std::move(outputs);
+  std::vector<int> last(slots_.size(), -1);
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const auto use = [&](int slot) { last[static_cast<size_t>(slot)] = static_cast<int>(n); };
+    for_each_slot(nodes_[n].args.get(), use);
+    for_each_slot(nodes_[n].kwargs.get(), use);
+    for (const int slot : nodes_[n].outputs) {
+      if (slot >= 0) use(slot);
+    }
+  }
+  for (const int slot : outputs_) last[static_cast<size_t>(slot)] = -1;
+  dead_after_.assign(nodes_.size(), {});
+  for (size_t s = 0; s < last.size(); ++s) {
+    if (last[s] >= 0) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+  }
+}
+
+bool Tape::run(std::vector<Ref>& env, TorchApi&) const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const TapeNode& node = nodes_[n];
+    const Ref result = call_node(node, env);
+    if (!result) return false;
+    if (!node.sequence) {
+      if (!node.outputs.empty() && node.outputs[0] >= 0) env[static_cast<size_t>(node.outputs[0])] = result;
+    } else {
+      std::vector<PyObject*> tensors;
+      flatten_result(result.get(), tensors);
+      for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
+        if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = Ref::borrow(tensors[k]);
+      }
+    }
+    for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
+  }
+  return true;
+}
+
+std::string Tape::str() const {
+  std::string text = "tape {\n";
+  for (const TapeNode& node : nodes_) {
+    text += "  ";
+    for (size_t k = 0; k < node.outputs.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", node.outputs[k]);
+    if (!node.outputs.empty()) text += " = ";
+    const Ref args = Ref::steal(PyObject_Repr(node.args.get()));
+    if (!args) PyErr_Clear();
+    text += node.name + text_of(args.get());
+    if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) {
+      const Ref kwargs = Ref::steal(PyObject_Repr(node.kwargs.get()));
+      if (!kwargs) PyErr_Clear();
+      text += " " + text_of(kwargs.get());
+    }
+    if (node.line > 0) text += str_cat("   # ", node.file.substr(node.file.rfind('/') + 1), ":", node.line);
+    text += "\n";
+  }
+  text += "  return (";
+  for (size_t k = 0; k < outputs_.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", outputs_[k]);
+  return text + ")\n}\n";
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,143 @@
+// The tape: the host calls of one trace, in order, with tensors replaced by slots. It is what the eager backend runs, what
+// makes placeholders real at a graph break, and what graphs are built from.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/py.h"
+#include "capture/torch_api.h"
+
+namespace tatara::capture {
+
+struct TapeSlot {
+  Ref object;      ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
+  Ref meta;        ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
+  Ref device;
+  bool input = false;
+  int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
+};
+
+struct TapeNode {
+  Ref func;
+  Ref args;    ///< tuple; tensors are SlotRefs
+  Ref kwargs;  ///< dict or null
+  std::vector<int> outputs;
+  bool sequence = false;
+  std::string name;
+  std::string file;
+  std::string function;
+  int line = 0;
+  bool mutates = false;  ///< returned one of its operands, or nothing: an in-place operation
+};
+
+class Tape {
+ public:
+  int find(PyObject* tensor) const {
+    const auto found = by_object_.find(tensor);
+    return found == by_object_.end() ? -1 : found->second;
+  }
+  int find_meta(PyObject* tensor) const {
+    const auto found = by_meta_.find(tensor);
+    return found == by_meta_.end() ? -1 : found->second;
+  }
+  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
+  int add_placeholder(PyObject* tensor, Ref device);
+  void add_node(TapeNode node) { nodes_.push_back(std::move(node)); }
+
+  const std::vector<TapeSlot>& slots() const { return slots_; }
+  const std::vector<TapeNode>& nodes() const { return nodes_; }
+
+  /// Runs every node and puts the results under the placeholders. False with a Python error set.
+  bool materialise(TorchApi& api);
+  /// The first `count` nodes, for a run of their own; placeholders are no longer referred to.
+  std::shared_ptr<Tape> detach(size_t count) const;
+  /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
+  /// their last use. False with a Python error set.
+  bool run(std::vector<Ref>& env, TorchApi& api) const;
+  /// Slots that are wanted after run().
+  void set_outputs(std::vector<int> outputs);
+  const std::vector<int>& outputs() const { return outputs_; }
+  std::string str() const;
+
+ private:
+  std::vector<TapeSlot> slots_;
+  std::vector<TapeNode> nodes_;
+  std::vector<int> outputs_;
+  std::vector<std::vector<int>> dead_after_;
+  std::unordered_map<PyObject*, int> by_object_;
+  std::unordered_map<PyObject*, int> by_meta_;
+};
+
+/// Marks the place of a tensor in recorded arguments.
+Ref make_slot_ref(int slot);
+/// The slot, or -1 for other objects.
+int slot_of(PyObject* object);
+/// Calls fn(slot) for each slot in recorded arguments.
+template <typename Fn>
+void for_each_slot(PyObject* object, Fn&& fn) {
+  if (object == nullptr) return;
+  if (const int slot = slot_of(object); slot >= 0) {
+    fn(slot);
+  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
+    for (Py_ssize_t i = 0; i < n; ++i) for_each_slot(PySequence_Fast_GET_ITEM(object, i), fn);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) for_each_slot(value, fn);
+  } else if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    for_each_slot(slice->start, fn);
+    for_each_slot(slice->stop, fn);
+    for_each_slot(slice->step, fn);
+  }
+}
+
+/// Rebuilds tuples, lists, dicts and slices, passing every other object through `fn` (PyObject* -> Ref, null: error).
+template <typename Fn>
+Ref map_structure(PyObject* object, Fn&& fn) {
+  if (PyTuple_CheckExact(object)) {
+    const Py_ssize_t n = PyTuple_GET_SIZE(object);
+    Ref out = Ref::steal(PyTuple_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref item = map_structure(PyTuple_GET_ITEM(object, i), fn);
+      if (!item) return {};
+      PyTuple_SET_ITEM(out.get(), i, item.release());
+    }
+    return out;
+  }
+  if (PyList_CheckExact(object)) {
+    const Py_ssize_t n = PyList_GET_SIZE(object);
+    Ref out = Ref::steal(PyList_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref item = map_structure(PyList_GET_ITEM(object, i), fn);
+      if (!item) return {};
+      PyList_SET_ITEM(out.get(), i, item.release());
+    }
+    return out;
+  }
+  if (PyDict_CheckExact(object)) {
+    Ref out = Ref::steal(PyDict_New());
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) {
+      const Ref item = map_structure(value, fn);
+      if (!item || PyDict_SetItem(out.get(), key, item.get()) != 0) return {};
+    }
+    return out;
+  }
+  if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    const Ref start = map_structure(slice->start, fn), stop = map_structure(slice->stop, fn),
+              step = map_structure(slice->step, fn);
+    if (!start || !stop || !step) return {};
+    return Ref::steal(PySlice_New(start.get(), stop.get(), step.get()));
+  }
+  return fn(object);
+}
+
+}  // namespace tatara::capture

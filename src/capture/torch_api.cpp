@@ -1,0 +1,236 @@
+#include "capture/torch_api.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+namespace tatara::capture {
+namespace {
+
+// dlpack.h 1.3, the parts used here.
+struct DlDevice {
+  int32_t type;
+  int32_t id;
+};
+struct DlDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+struct DlTensor {
+  void* data;
+  DlDevice device;
+  int32_t ndim;
+  DlDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DlExchangeApi {
+  uint32_t major, minor;
+  void* previous;
+  void* allocate;
+  void* from_object;
+  void* to_object;
+  int (*view)(void* object, DlTensor* out);
+  void* stream;
+};
+
+using Names = std::unordered_set<std::string_view>;
+
+const Names& break_names() {
+  static const Names names = {
+      "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__repr__", "__str__",
+      "__format__", "data_ptr", "untyped_storage", "storage", "_typed_storage", "__array__", "__dlpack__", "backward",
+      "register_hook", "requires_grad_", "__reduce_ex__", "__deepcopy__", "equal", "allclose", "is_nonzero", "set_",
+      "resize_", "resize_as_", "share_memory_", "pin_memory", "manual_seed", "seed", "set_default_dtype", "from_numpy",
+      "_make_subclass", "_make_wrapper_subclass", "load", "save", "set_num_threads", "__cuda_array_interface__", "is_set_to",
+      "_version", "cuda", "from_file", "frombuffer", "compile", "retain_grad", "asarray", "__contains__", "as_subclass",
+      "nonzero", "unique", "_unique2", "unique_consecutive", "bincount", "masked_select", "histc", "grad", "detach_", "type",
+      "sparse_coo_tensor", "to_sparse", "to_sparse_csr", "to_mkldnn", "quantize_per_tensor", "rename_", "align_to"};
+  return names;
+}
+
+const Names& metadata_names() {
+  static const Names names = {
+      "shape", "dtype", "ndim", "layout", "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size",
+      "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg", "storage_offset", "get_device",
+      "is_same_size", "result_type", "__len__", "is_sparse", "is_quantized", "is_nested", "is_mkldnn", "itemsize", "nbytes",
+      "is_leaf", "requires_grad", "names", "is_sparse_csr", "is_xpu", "is_mps", "is_ipu", "is_xla", "is_vulkan", "is_hpu",
+      "has_names", "is_inference", "can_cast", "promote_types", "dim_order", "is_distributed", "is_maia", "is_mtia",
+      "_is_view", "_is_zerotensor", "__hash__", "output_nr", "is_coalesced"};
+  return names;
+}
+
+const Names& passthrough_names() {
+  static const Names names = {
+      "is_grad_enabled", "_set_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "is_tensor", "is_storage",
+      "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype", "get_autocast_cpu_dtype", "get_num_threads",
+      "_get_tracing_state", "finfo", "iinfo", "is_anomaly_enabled", "_get_default_device", "get_default_device",
+      "are_deterministic_algorithms_enabled", "broadcast_shapes"};
+  return names;
+}
+
+const Names& factory_names() {
+  static const Names names = {
+      "empty", "zeros", "ones", "full", "arange", "linspace", "logspace", "eye", "rand", "randn", "randint", "randperm",
+      "tril_indices", "triu_indices", "empty_strided", "scalar_tensor", "empty_permuted", "range", "hann_window",
+      "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"};
+  return names;
+}
+
+}  // namespace
+
+TorchApi* TorchApi::get() {
+  static TorchApi* api = nullptr;
+  if (api == nullptr) {
+    auto* made = new TorchApi;  // lives as long as the process
+    if (!made->load()) {
+      PyErr_Clear();
+      delete made;
+      return nullptr;
+    }
+    api = made;
+  }
+  return api;
+}
+
+bool TorchApi::load() {
+  torch = Ref::steal(PyImport_ImportModule("torch"));
+  if (!torch) return false;
+  core = attr(torch.get(), "_C");
+  const Ref nn = attr(torch.get(), "nn");
+  const Ref tensor = attr(torch.get(), "Tensor");
+  const Ref base = attr(core.get(), "TensorBase");
+  const Ref parameter = attr(nn.get(), "Parameter");
+  const Ref module = attr(nn.get(), "Module");
+  const Ref device = attr(torch.get(), "device");
+  if (!tensor || !base || !parameter || !module || !device) return false;
+  const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
+  tensor_type = as_type(tensor);
+  base_type = as_type(base);
+  parameter_type = as_type(parameter);
+  module_type = as_type(module);
+  device_type = as_type(device);
+  push_mode = attr(core.get(), "_push_on_torch_function_stack");
+  pop_mode = attr(core.get(), "_pop_torch_function_stack");
+  mode_stack_len = attr(core.get(), "_len_torch_function_stack");
+  swap_impl = attr(core.get(), "_swap_tensor_impl");
+  empty_strided = attr(torch.get(), "empty_strided");
+  inference_mode = attr(core.get(), "_InferenceMode");
+  is_grad_enabled = attr(torch.get(), "is_grad_enabled");
+  set_grad_enabled = attr(core.get(), "_set_grad_enabled");
+  is_inference = attr(torch.get(), "is_inference_mode_enabled");
+  is_autocast = attr(core.get(), "_is_any_autocast_enabled");
+  get_default_dtype = attr(torch.get(), "get_default_dtype");
+  deterministic = attr(torch.get(), "are_deterministic_algorithms_enabled");
+  view_as = attr(tensor.get(), "view_as");
+  is_conj = attr(tensor.get(), "is_conj");
+  is_neg = attr(tensor.get(), "is_neg");
+  meta_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "meta"));
+  cpu_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "cpu"));
+  empty_tuple = Ref::steal(PyTuple_New(0));
+  device_key = Ref::steal(PyUnicode_InternFromString("device"));
+  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
+    has_torch_function.push_back(attr(core.get(), name).release());
+  }
+  const Ref capsule = attr(tensor.get(), "__dlpack_c_exchange_api__");
+  if (!capsule) return false;
+  exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
+  return exchange_ != nullptr && PyErr_Occurred() == nullptr;
+}
+
+bool TorchApi::grad_enabled() const {
+  const Ref answer = Ref::steal(PyObject_CallNoArgs(is_grad_enabled.get()));
+  return answer.get() == Py_True;
+}
+
+bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
+  DlTensor view{};
+  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  out.code = view.dtype.code;
+  out.bits = view.dtype.bits;
+  out.device_type = view.device.type;
+  out.device_id = view.device.id;
+  out.data = static_cast<char*>(view.data) + view.byte_offset;
+  out.sizes.assign(view.shape, view.shape + view.ndim);
+  if (view.strides != nullptr) out.strides.assign(view.strides, view.strides + view.ndim);
+  return true;
+}
+
+bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
+  DlTensor view{};
+  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  if (data != nullptr) *data = static_cast<char*>(view.data) + view.byte_offset;
+  const auto rank = static_cast<size_t>(view.ndim);
+  return view.dtype.code == expected.code && view.dtype.bits == expected.bits &&
+         view.device.type == expected.device_type && view.device.id == expected.device_id &&
+         rank == expected.sizes.size() && std::equal(expected.sizes.begin(), expected.sizes.end(), view.shape) &&
+         (view.strides == nullptr || expected.strides.size() != rank ||
+          std::equal(expected.strides.begin(), expected.strides.end(), view.strides));
+}
+
+Ref TorchApi::meta_like(PyObject* tensor) const {
+  const Ref sizes = attr(tensor, "shape");
+  const Ref strides = Ref::steal(PyObject_CallMethod(tensor, "stride", nullptr));
+  const Ref dtype = attr(tensor, "dtype");
+  if (!sizes || !strides || !dtype) return {};
+  const Ref args = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
+  const Ref kwargs = Ref::steal(PyDict_New());
+  PyDict_SetItemString(kwargs.get(), "dtype", dtype.get());
+  PyDict_SetItem(kwargs.get(), device_key.get(), meta_device.get());
+  return Ref::steal(PyObject_Call(empty_strided.get(), args.get(), kwargs.get()));
+}
+
+const TorchFunction& TorchApi::classify(PyObject* func) {
+  // Getters come as a fresh `__get__` method-wrapper each time; the descriptor behind it stays.
+  PyObject* key = func;
+  Ref self;
+  if (std::strcmp(Py_TYPE(func)->tp_name, "method-wrapper") == 0) {
+    self = attr(func, "__self__");
+    key = self.get();
+    if (name_of(func) != "__get__") {
+      static const TorchFunction setter{TorchKind::kBreak, "a tensor attribute's assignment", false, nullptr};
+      return setter;
+    }
+  }
+  const auto found = functions_.find(key);
+  if (found != functions_.end()) return found->second;
+  Py_INCREF(key);  // identity must stay taken
+  return functions_.emplace(key, make(func, key)).first->second;
+}
+
+TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
+  TorchFunction result;
+  result.key = key;
+  result.name = name_of(key);
+  const bool getter = key != func;
+  const std::string_view name = result.name;
+  if (getter && (name == "device" || name == "is_cuda" || name == "is_cpu" || name == "is_meta")) {
+    result.kind = TorchKind::kDevice;
+  } else if (getter && (name == "grad" || name == "grad_fn" || name == "_grad" || name == "_base")) {
+    result.kind = TorchKind::kGrad;
+  } else if (PyFunction_Check(func)) {
+    result.kind = TorchKind::kPython;
+  } else if (name == "cpu") {
+    result.kind = TorchKind::kToCpu;
+  } else if (passthrough_names().contains(name)) {
+    result.kind = TorchKind::kPassthrough;
+  } else if (metadata_names().contains(name)) {
+    result.kind = TorchKind::kMetadata;
+  } else if (break_names().contains(name)) {
+    result.kind = TorchKind::kBreak;
+  } else {
+    result.factory = factory_names().contains(name);
+  }
+  return result;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,83 @@
+// The torch of this process as capture sees it: types, functions by identity, tensor metadata without Python.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/py.h"
+
+namespace tatara::capture {
+
+/// What the tracer does with a torch function.
+enum class TorchKind : uint8_t {
+  kRecord,       ///< an operation on tensors: goes to the tape
+  kMetadata,     ///< answered from the placeholder: sizes, dtype, ...
+  kDevice,       ///< device, is_cuda, is_cpu, is_meta: the placeholder lies
+  kGrad,         ///< .grad, .grad_fn: None on a placeholder, real on others
+  kPassthrough,  ///< no tensor is read: state queries and switches
+  kToCpu,
+  kPython,       ///< a Python function: traced through
+  kBreak,        ///< needs the values: item(), numpy(), ...
+};
+
+struct TorchFunction {
+  TorchKind kind = TorchKind::kRecord;
+  std::string name;
+  bool factory = false;  ///< takes device=
+  PyObject* key = nullptr;
+};
+
+/// dtype, device, sizes, strides of a real tensor, read through the DLPack exchange API.
+struct TensorMeta {
+  uint8_t code = 0;
+  uint8_t bits = 0;
+  int32_t device_type = 0;
+  int32_t device_id = 0;
+  void* data = nullptr;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  bool operator==(const TensorMeta& o) const {
+    return code == o.code && bits == o.bits && device_type == o.device_type && device_id == o.device_id &&
+           sizes == o.sizes && strides == o.strides;
+  }
+};
+
+struct TorchApi {
+  Ref torch, core;
+  PyTypeObject* tensor_type = nullptr;
+  PyTypeObject* base_type = nullptr;
+  PyTypeObject* parameter_type = nullptr;
+  PyTypeObject* module_type = nullptr;
+  PyTypeObject* device_type = nullptr;
+  Ref push_mode, pop_mode, mode_stack_len, swap_impl, empty_strided, inference_mode;
+  Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as, is_conj, is_neg;
+  Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
+  std::vector<PyObject*> has_torch_function;
+
+  bool is_plain_tensor(PyObject* object) const {
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+  }
+  bool is_tensor(PyObject* object) const { return PyObject_TypeCheck(object, base_type) != 0; }
+  bool is_module(PyObject* object) const { return PyObject_TypeCheck(object, module_type) != 0; }
+  bool grad_enabled() const;
+  /// False (no error set) for tensors that the exchange API refuses.
+  bool read_meta(PyObject* tensor, TensorMeta& out) const;
+  /// Same metadata as `expected`? No allocation.
+  bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
+  /// A meta tensor with the sizes, strides and dtype of a tensor.
+  Ref meta_like(PyObject* tensor) const;
+  const TorchFunction& classify(PyObject* func);
+
+  /// Null with the reason when torch is not imported; loaded once.
+  static TorchApi* get();
+
+ private:
+  void* exchange_ = nullptr;
+  std::unordered_map<PyObject*, TorchFunction> functions_;
+  bool load();
+  TorchFunction make(PyObject* func, PyObject* key);
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,259 @@
+// Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
+#include "capture/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Results are inferred in inference mode: views then keep no reference to their base, so that placeholders can be swapped.
+class InferenceMode {
+ public:
+  explicit InferenceMode(TorchApi& api) : guard_(Ref::steal(PyObject_CallOneArg(api.inference_mode.get(), Py_True))) {
+    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__enter__", nullptr));
+  }
+  ~InferenceMode() {
+    const ErrorAside aside;
+    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+    PyErr_Clear();
+  }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  Ref guard_;
+};
+
+struct Bypass {
+  explicit Bypass(int& count) : count_(count) { ++count_; }
+  ~Bypass() { --count_; }
+  Bypass(const Bypass&) = delete;
+  Bypass& operator=(const Bypass&) = delete;
+
+ private:
+  int& count_;
+};
+
+}  // namespace
+
+int Tracer::slot_for(PyObject* tensor) {
+  Trace& t = *trace_;
+  if (const int slot = t.tape.find(tensor); slot >= 0) return slot;
+  Ref meta = api_.meta_like(tensor);
+  if (!meta) {
+    PyErr_Clear();
+    return -1;
+  }
+  Ref device = attr(tensor, "device");
+  return t.tape.add_input(tensor, std::move(meta), std::move(device), t.index_of(tensor));
+}
+
+PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (!tracing()) return PyObject_Call(func, args, kwargs);
+  const TorchFunction& fn = api_.classify(func);
+  switch (fn.kind) {
+    case TorchKind::kPassthrough:
+      return PyObject_Call(func, args, kwargs);
+    case TorchKind::kBreak:
+      if (!graph_break("call of " + fn.name)) return nullptr;
+      return PyObject_Call(func, args, kwargs);
+    case TorchKind::kPython: {
+      // The mode is off while it handles a call: on again for the function's own body.
+      PyObject* result = nullptr;
+      if (push_mode()) {
+        result = PyObject_Call(func, args, kwargs);
+        pop_mode();
+      }
+      return result;
+    }
+    case TorchKind::kDevice:
+      return answer_device(fn, func, args, kwargs);
+    case TorchKind::kGrad: {
+      PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+      const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+      if (slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input) Py_RETURN_NONE;
+      const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
+      if (value.get() == Py_None) Py_RETURN_NONE;
+      if (!value || !graph_break("read of " + fn.name)) return nullptr;
+      return Py_NewRef(value.get());
+    }
+    case TorchKind::kToCpu:
+    case TorchKind::kMetadata:
+    case TorchKind::kRecord:
+      break;
+  }
+  return record(fn, func, args, kwargs);
+}
+
+PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* tensor = PyTuple_GET_ITEM(args, 0);
+  const int slot = trace_->tape.find(tensor);
+  const Bypass bypass(bypass_);
+  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) return PyObject_Call(func, args, kwargs);
+  PyObject* device = trace_->tape.slots()[static_cast<size_t>(slot)].device.get();
+  if (fn.name == "device") return Py_NewRef(device);
+  const Ref kind = attr(device, "type");
+  return PyBool_FromLong(text_of(kind.get()) == fn.name.substr(3));
+}
+
+PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  std::string problem;
+  bool training = false;
+  Ref device;
+  size_t tensors = 0;
+  Ref meta_args, meta_kwargs, tape_args, tape_kwargs;
+  const auto give_up = [&](const std::string& reason, bool eager) -> PyObject* {
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (!graph_break(reason, eager)) return nullptr;
+    return PyObject_Call(func, args, kwargs);
+  };
+  {
+    const Bypass bypass(bypass_);
+    const bool grad = api_.grad_enabled();
+    const auto to_tape = [&](PyObject* o) -> Ref {
+      if (!api_.is_tensor(o)) {
+        if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
+        if (std::string_view(Py_TYPE(o)->tp_name) == "numpy.ndarray") problem = "a NumPy array in a torch call";
+        return Ref::borrow(o);
+      }
+      ++tensors;
+      if (!api_.is_plain_tensor(o)) {
+        problem = "a tensor subclass (" + type_name(o) + ")";
+        return Ref::borrow(o);
+      }
+      const bool known = t.tape.find(o) >= 0;
+      if (!known) {
+        TensorMeta meta;
+        if (!api_.read_meta(o, meta)) {
+          problem = "a tensor that cannot be imported";
+          return Ref::borrow(o);
+        }
+      }
+      const int slot = slot_for(o);
+      if (slot < 0) {
+        problem = "a tensor without meta form";
+        return Ref::borrow(o);
+      }
+      const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+      if (grad && info.input) {
+        const Ref needs = attr(o, "requires_grad");
+        training = training || needs.get() == Py_True;
+      }
+      if (!device || (tensors == 1)) device = info.device;
+      return make_slot_ref(slot);
+    };
+    tape_args = map_structure(args, to_tape);
+    if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
+  }
+  if (training) return give_up("training graphs are not supported yet (" + fn.name + " of a tensor that requires grad)", true);
+  if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
+  if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
+    const Ref kind = attr(device.get(), "type");
+    if (text_of(kind.get()) == "cpu") return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+    return give_up("copy to the CPU", false);
+  }
+  if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
+  Ref device_argument;
+  Ref result;
+  {
+    const Bypass bypass(bypass_);
+    const auto to_meta = [&](PyObject* o) -> Ref {
+      if (const int slot = slot_of(o); slot >= 0) return t.tape.slots()[static_cast<size_t>(slot)].meta;
+      if (Py_TYPE(o) == api_.device_type) {
+        device_argument = Ref::borrow(o);
+        return api_.meta_device;
+      }
+      return Ref::borrow(o);
+    };
+    meta_args = map_structure(tape_args.get(), to_meta);
+    if (tape_kwargs) meta_kwargs = map_structure(tape_kwargs.get(), to_meta);
+    // Devices given as text, and factories that take the default device.
+    PyObject* given = meta_kwargs ? PyDict_GetItem(meta_kwargs.get(), api_.device_key.get()) : nullptr;
+    const bool text_device = given != nullptr && PyUnicode_Check(given) != 0;
+    if (text_device || (fn.factory && tensors == 0 && (given == nullptr || given == Py_None))) {
+      if (text_device) {
+        device_argument = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type), given, nullptr));
+      }
+      if (!meta_kwargs) meta_kwargs = Ref::steal(PyDict_New());
+      PyDict_SetItem(meta_kwargs.get(), api_.device_key.get(), api_.meta_device.get());
+    }
+    if (fn.name == "to" && PyTuple_GET_SIZE(meta_args.get()) > 1 && PyUnicode_Check(PyTuple_GET_ITEM(meta_args.get(), 1))) {
+      device_argument = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type),
+                                                                PyTuple_GET_ITEM(meta_args.get(), 1), nullptr));
+      Ref changed = Ref::steal(PySequence_List(meta_args.get()));
+      PyList_SetItem(changed.get(), 1, Py_NewRef(api_.meta_device.get()));
+      meta_args = Ref::steal(PyList_AsTuple(changed.get()));
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    const InferenceMode mode(api_);
+    result = Ref::steal(PyObject_Call(func, meta_args.get(), meta_kwargs.get()));
+  }
+  if (!result) {
+    const std::string text = take_error_text();
+    return give_up("no meta form of " + fn.name + " for these arguments: " + text.substr(0, 120), false);
+  }
+  if (device_argument) device = device_argument;
+  if (!device) device = api_.cpu_device;
+  if (!record_result(func, fn, std::move(tape_args), std::move(tape_kwargs), std::move(device), result)) {
+    return give_up(fn.name + " gives no tensor", false);
+  }
+  return result.release();
+}
+
+bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  if (fn.kind == TorchKind::kMetadata) return !api_.is_tensor(result.get());
+  TapeNode node;
+  bool bad = false;
+  bool fresh = false;
+  const auto take = [&](PyObject* o) -> Ref {
+    if (!api_.is_tensor(o)) {
+      node.outputs.push_back(-1);
+      if (o != Py_None) bad = true;
+      return Ref::borrow(o);
+    }
+    if (const int known = t.tape.find_meta(o); known >= 0) {
+      node.outputs.push_back(known);
+      return t.tape.slots()[static_cast<size_t>(known)].object;
+    }
+    fresh = true;
+    Ref placeholder = Ref::borrow(o);
+    const Ref is_meta = attr(o, "is_meta");
+    if (is_meta.get() != Py_True) {
+      placeholder = api_.meta_like(o);
+      if (!placeholder) {
+        bad = true;
+        return Ref::borrow(o);
+      }
+    }
+    node.outputs.push_back(t.tape.add_placeholder(placeholder.get(), device));
+    return placeholder;
+  };
+  if (PyTuple_Check(result.get()) && !PyTuple_CheckExact(result.get())) {
+    // torch.return_types: immutable, so its own tensors become the placeholders.
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.get()); ++i) {
+      const Ref placeholder = take(PyTuple_GET_ITEM(result.get(), i));
+      if (placeholder.get() != PyTuple_GET_ITEM(result.get(), i)) bad = true;
+    }
+    node.sequence = true;
+  } else if (PyTuple_Check(result.get()) || PyList_Check(result.get())) {
+    result = map_structure(result.get(), take);
+    node.sequence = true;
+  } else {
+    result = take(result.get());
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  if (bad || !result) return false;
+  node.func = Ref::borrow(func);
+  node.args = std::move(args);
+  node.kwargs = std::move(kwargs);
+  node.name = fn.name;
+  node.mutates = !fresh || (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr) ||
+                 (fn.name.size() > 1 && fn.name.back() == '_' && fn.name[fn.name.size() - 2] != '_');
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  user_location(node.file, node.function, node.line);
+  t.tape.add_node(std::move(node));
+  return true;
+}
+
+}  // namespace tatara::capture

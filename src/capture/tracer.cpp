@@ -1,0 +1,442 @@
+// The tracer's life: from a missed guard, through frames and instructions, to cache entries.
+#include "capture/tracer.h"
+
+#include <opcode.h>
+
+#include "capture/tracer_internal.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+thread_local Tracer* g_current = nullptr;
+PyObject* g_unsupported = nullptr;
+constexpr size_t kMaxEntriesPerPoint = 64;
+
+struct ModeObject {
+  PyObject_HEAD
+};
+
+PyObject* mode_torch_function(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs < 3) {
+    PyErr_SetString(PyExc_TypeError, "__torch_function__ takes func, types, args and kwargs");
+    return nullptr;
+  }
+  PyObject* kwargs = nargs > 3 && args[3] != Py_None ? args[3] : nullptr;
+  Tracer* tracer = Tracer::current();
+  if (tracer == nullptr) return PyObject_Call(args[0], args[2], kwargs);
+  return tracer->torch_function(args[0], args[2], kwargs);
+}
+
+PyObject* mode_object() {
+  static PyObject* object = [] {
+    static PyMethodDef methods[] = {
+        {"__torch_function__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(mode_torch_function)),
+         METH_FASTCALL, "Records torch calls while a compiled function is traced."},
+        {nullptr, nullptr, 0, nullptr}};
+    static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+    static PyType_Spec spec = {"tatara._core.TorchMode", sizeof(ModeObject), 0, Py_TPFLAGS_DEFAULT, slots};
+    PyObject* type = PyType_FromSpec(&spec);
+    return PyObject_CallNoArgs(type);
+  }();
+  return object;
+}
+
+bool is_return(int opcode) {
+#ifdef RETURN_CONST
+  if (opcode == RETURN_CONST) return true;
+#endif
+  return opcode == RETURN_VALUE;
+}
+
+}  // namespace
+
+Stats& stats() {
+  static Stats all;
+  return all;
+}
+
+void set_unsupported_type(PyObject* type) { g_unsupported = Py_NewRef(type); }
+
+void raise_unsupported(const BreakInfo& why) {
+  std::string text = why.reason;
+  if (!why.file.empty()) text += str_cat(" (", why.file, ":", why.line, " in ", why.function, ")");
+  PyErr_SetString(g_unsupported != nullptr ? g_unsupported : PyExc_RuntimeError, text.c_str());
+}
+
+Tracer* Tracer::current() { return g_current; }
+
+Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code) : owner_(owner), api_(api), code_(code) {
+  previous_ = g_current;
+  g_current = this;
+}
+
+Tracer::~Tracer() { g_current = previous_; }
+
+void Tracer::set_mode(bool on) {
+  if (on == mode_on_) return;
+  const ErrorAside aside;
+  const Ref done = Ref::steal(on ? PyObject_CallOneArg(api_.push_mode.get(), mode_object())
+                                 : PyObject_CallNoArgs(api_.pop_mode.get()));
+  if (!done) PyErr_Clear();
+  mode_on_ = on;
+}
+
+bool Tracer::push_mode() {
+  const Ref done = Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode_object()));
+  return static_cast<bool>(done);
+}
+
+void Tracer::pop_mode() {
+  const ErrorAside aside;
+  const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+  if (!done) PyErr_Clear();
+}
+
+PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                      std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
+  roots_ = std::move(roots);
+  hit_ = hit;
+  hit_objects_ = std::move(objects);
+  VmContext& context = vm_context();
+  VmObserver* const before = context.observer;
+  context.observer = this;
+  vm_install();
+  PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+  set_mode(false);
+  vm_uninstall();
+  context.observer = before;
+  return result;
+}
+
+// ---- Frames ----------------------------------------------------------------------------------------------------------
+
+FrameAction Tracer::on_frame_enter(Frame& f) {
+  if (bypass_ > 0) {
+    f.observer = nullptr;
+    return FrameAction::kHandBack;
+  }
+  if (!entered_ && reinterpret_cast<PyObject*>(f.code()) == code_ && !f.resumed && !f.throwing) {
+    entered_ = true;
+    root_ = &f;
+    f.root = true;
+    frames_.push_back(&f);
+    if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
+    if (!try_begin(f, std::move(roots_))) {
+      f.root = false;
+      f.observer = nullptr;
+      frames_.pop_back();
+      return FrameAction::kHandBack;
+    }
+    return FrameAction::kRun;
+  }
+  if (!tracing()) {
+    f.observer = nullptr;
+    return FrameAction::kHandBack;
+  }
+  frames_.push_back(&f);
+  return FrameAction::kRun;
+}
+
+void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject*) {
+  if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
+  if (&f != root_) return;
+  if (state_ == State::kTracing) {
+    // An exception leaves the compiled function (or the frame was handed back): what was recorded happens now.
+    const ErrorAside aside;
+    state_ = State::kOff;
+    set_mode(false);
+    ++bypass_;
+    if (!trace_->tape.materialise(api_)) PyErr_Clear();
+    --bypass_;
+  }
+  (void)how;
+  state_ = State::kOff;
+  end_trace();
+  root_ = nullptr;
+}
+
+FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
+  if (bypass_ > 0) return FrameAction::kRun;
+  switch (state_) {
+    case State::kOff:
+      set_mode(false);
+      return FrameAction::kRun;
+    case State::kTracing:
+      if (is_return(opcode)) {
+        PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
+        snapshot(f);
+        finish_return(f, result);
+        return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
+      }
+      snapshot(f);
+      return FrameAction::kRun;
+    case State::kResuming:
+      state_ = State::kConcrete;
+      return FrameAction::kRun;
+    case State::kBroken:
+    case State::kConcrete:
+      set_mode(false);
+      return at_boundary(f);
+  }
+  return FrameAction::kRun;
+}
+
+FrameAction Tracer::at_boundary(Frame& f) {
+  if (stay_eager_) {
+    state_ = State::kOff;
+    return FrameAction::kRun;
+  }
+  std::vector<PyObject*> roots;
+  roots.assign(f.locals(), f.locals() + f.local_count());
+  roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
+  for (int i = f.local_count(); i < static_cast<int>(roots.size()); ++i) {
+    PyObject* value = roots[static_cast<size_t>(i)];
+    if (value != nullptr && PyExceptionInstance_Check(value)) {
+      // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
+      state_ = State::kConcrete;
+      return FrameAction::kRun;
+    }
+  }
+  PyObject* code = reinterpret_cast<PyObject*>(f.code());
+  std::vector<PyObject*> objects;
+  if (Entry* entry = owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
+    ++stats().guard_hits;
+    return apply(f, *entry, objects);
+  }
+  if (owner_.cache.count(code, f.offset()) >= kMaxEntriesPerPoint || !try_begin(f, std::move(roots))) {
+    state_ = State::kOff;
+  } else {
+    snapshot(f);
+  }
+  return FrameAction::kRun;
+}
+
+bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made) {
+  ++bypass_;
+  const bool mode_was_on = mode_on_;
+  set_mode(false);
+  const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
+  std::vector<Ref> env(entry.tape->slots().size());
+  for (size_t i = 0; i < env.size(); ++i) {
+    const TapeSlot& slot = entry.tape->slots()[i];
+    if (!slot.input) continue;
+    env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+  }
+  bool ok = entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made);
+  if (ok && entry.set_grad) {
+    const Ref done = Ref::steal(
+        PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+    ok = static_cast<bool>(done);
+  }
+  set_mode(mode_was_on);
+  --bypass_;
+  return ok;
+}
+
+FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects) {
+  if (entry.end == Entry::End::kEager) {
+    state_ = State::kOff;
+    return FrameAction::kRun;
+  }
+  const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
+  std::vector<Ref> made;
+  if (!run_entry(entry, objects, made)) {
+    state_ = State::kOff;
+    return FrameAction::kRaise;
+  }
+  if (entry.end == Entry::End::kReturn) {
+    state_ = State::kOff;
+    f.result = made[0].release();
+    return FrameAction::kReturn;
+  }
+  for (int i = 0; i < entry.local_count; ++i) f.set_local(i, made[static_cast<size_t>(i)].get());
+  std::vector<PyObject*> stack;
+  for (size_t i = static_cast<size_t>(entry.local_count); i < made.size(); ++i) stack.push_back(made[i].get());
+  f.replace_stack(stack.data(), static_cast<int>(stack.size()));
+  f.set_state(entry.break_offset, static_cast<int>(stack.size()));
+  state_ = State::kResuming;
+  return FrameAction::kReload;
+}
+
+// ---- Traces ----------------------------------------------------------------------------------------------------------
+
+bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
+  ++bypass_;
+  auto trace = std::make_unique<Trace>();
+  trace->state = GlobalState::read(api_);
+  const Ref depth = Ref::steal(PyObject_CallNoArgs(api_.mode_stack_len.get()));
+  bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;
+  if (ok) {
+    for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
+    trace->guard.build(roots.data(), roots.size(), api_, trace->objects);
+    for (size_t i = 0; i < trace->objects.size(); ++i) {
+      trace->alive.push_back(Ref::borrow(trace->objects[i]));
+      trace->object_index[trace->objects[i]] = static_cast<int>(i);
+    }
+    ok = !trace->guard.unsupported_tensor && !(trace->state.grad && trace->guard.has_grad);
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  --bypass_;
+  if (!ok) {
+    ++stats().fallbacks;
+    return false;
+  }
+  trace->start_offset = f.offset();
+  trace->root_code = reinterpret_cast<PyObject*>(f.code());
+  trace_ = std::move(trace);
+  state_ = State::kTracing;
+  set_mode(true);
+  return true;
+}
+
+void Tracer::snapshot(Frame& f) {
+  Trace& t = *trace_;
+  t.snap_locals.resize(static_cast<size_t>(f.local_count()));
+  for (int i = 0; i < f.local_count(); ++i) {
+    if (t.snap_locals[static_cast<size_t>(i)].get() != f.local(i)) {
+      t.snap_locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
+    }
+  }
+  t.snap_stack.resize(static_cast<size_t>(f.stack_depth()));
+  for (int i = 0; i < f.stack_depth(); ++i) {
+    if (t.snap_stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
+      t.snap_stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
+    }
+  }
+  t.snap_offset = f.offset();
+  t.snap_nodes = t.tape.nodes().size();
+  ++bypass_;
+  t.snap_grad = api_.grad_enabled();
+  --bypass_;
+  t.mutated = false;
+}
+
+void Tracer::user_location(std::string& file, std::string& function, int& line) const {
+  for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
+    PyCodeObject* code = (*it)->code();
+    std::string name = text_of(code->co_filename);
+    if (name.find("/torch/") != std::string::npos && it + 1 != frames_.rend()) continue;
+    file = std::move(name);
+    function = text_of(code->co_name);
+    line = (*it)->line();
+    return;
+  }
+}
+
+BreakInfo Tracer::here(std::string reason) const {
+  BreakInfo info;
+  info.reason = std::move(reason);
+  user_location(info.file, info.function, info.line);
+  return info;
+}
+
+bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
+  // The torch function mode stays until the next instruction of the root frame: this may run inside its handler, which
+  // torch takes off and puts back itself.
+  Trace& t = *trace_;
+  state_ = State::kBroken;
+  ++bypass_;
+  const BreakInfo why = here(reason);
+  auto entry = std::make_unique<Entry>();
+  entry->why = why;
+  bool changed = t.mutated;
+  for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
+                          [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
+  RecipeBuilder builder(entry->recipe, world, api_);
+  bool can_resume = !changed && !stay_eager;
+  if (changed) entry->why.reason += "; state changed inside the instruction before it";
+  for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
+  for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
+  if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
+  entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
+  entry->break_offset = t.snap_offset;
+  entry->local_count = static_cast<int>(t.snap_locals.size());
+  entry->set_grad = t.snap_grad != t.state.grad;
+  entry->grad_at_end = t.snap_grad;
+  if (can_resume) {
+    entry->tape = t.tape.detach(t.snap_nodes);
+    entry->tape->set_outputs(entry->recipe.slots());
+  }
+  ++stats().breaks;
+  owner_.breaks.push_back(why);
+  stay_eager_ = stay_eager_ || !can_resume;
+  bool ok = t.tape.materialise(api_);
+  if (ok && owner_.fullgraph && !stay_eager) {
+    raise_unsupported(why);
+    ok = false;
+  }
+  if (ok) ok = install_entry(std::move(entry));
+  --bypass_;
+  if (!ok) {
+    stay_eager_ = true;
+    state_ = State::kOff;
+  }
+  return ok;
+}
+
+void Tracer::finish_return(Frame&, PyObject* result) {
+  Trace& t = *trace_;
+  state_ = State::kOff;
+  set_mode(false);
+  ++bypass_;
+  auto entry = std::make_unique<Entry>();
+  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
+                          [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
+  RecipeBuilder builder(entry->recipe, world, api_);
+  if (builder.want(result)) {
+    entry->end = Entry::End::kReturn;
+    entry->tape = t.tape.detach(t.tape.nodes().size());
+    entry->tape->set_outputs(entry->recipe.slots());
+    entry->set_grad = t.snap_grad != t.state.grad;
+    entry->grad_at_end = t.snap_grad;
+  } else {
+    entry->end = Entry::End::kEager;
+    entry->why = here("the result holds " + builder.why());
+    owner_.breaks.push_back(entry->why);
+    ++stats().breaks;
+  }
+  if (t.tape.materialise(api_)) install_entry(std::move(entry));
+  --bypass_;
+  // The trace's references may be the last ones: finalizers run in the program's own context.
+  end_trace();
+}
+
+bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
+  Trace& t = *trace_;
+  entry->code = t.root_code;
+  entry->offset = t.start_offset;
+  entry->state = t.state;
+  entry->guard = std::move(t.guard);
+  entry->watches = std::move(t.watches);
+  entry->capture_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count();
+  if (entry->end != Entry::End::kEager) {
+    if (!entry->tape->nodes().empty()) ++stats().graphs;
+    if (!attach_runner(*entry, owner_, api_)) return false;
+  }
+  owner_.cache.add(std::move(entry));
+  return true;
+}
+
+void Tracer::end_trace() {
+  set_mode(false);
+  trace_.reset();
+}
+
+// ---- Objects ---------------------------------------------------------------------------------------------------------
+
+bool Tracer::born(PyObject* object) const { return trace_ != nullptr && trace_->born.contains(object); }
+
+void Tracer::mark_born(PyObject* object) {
+  if (trace_->born.insert(object).second) trace_->alive.push_back(Ref::borrow(object));
+}
+
+void Tracer::note_result(PyObject* object) {
+  // Nobody else holds it: it was made by the call just now.
+  if (object != nullptr && tracing() && Py_REFCNT(object) == 1 && !is_atom(object, api_) && !api_.is_tensor(object)) {
+    mark_born(object);
+  }
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,146 @@
+// The tracer: watches the VM execute a compiled function, records tensor operations on a tape, and turns what it saw into
+// cache entries.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/entry_cache.h"
+#include "capture/vm.h"
+
+namespace tatara::capture {
+
+/// Counters of tatara.stats().
+struct Stats {
+  uint64_t graphs = 0, breaks = 0, recompiles = 0, kernels_compiled = 0, kernels_launched = 0, host_calls = 0,
+           cache_hits = 0, guard_hits = 0, fallbacks = 0;
+};
+Stats& stats();
+
+/// What belongs to the compiled function, as the tracer needs it.
+struct TraceOwner {
+  EntryCache cache;
+  Ref backend;  // callable of the user, or null
+  bool eager_backend = false;
+  bool fullgraph = false;
+  std::vector<std::string> recompiles;
+  std::vector<BreakInfo> breaks;
+};
+
+/// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
+/// with a Python error set (a user's backend raised).
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
+
+/// One call of a compiled function that did not end in a plain guard hit.
+class Tracer final : public VmObserver {
+ public:
+  Tracer(TraceOwner& owner, TorchApi& api, PyObject* code);
+  ~Tracer() override;
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  /// The tracer of this thread that is at work, or null.
+  static Tracer* current();
+  bool at_work() const { return state_ == State::kTracing || bypass_ > 0; }
+
+  /// Calls `function`; its frame starts with `hit` (an entry that ends in a break) or with a new trace.
+  PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
+
+  PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
+
+  FrameAction on_frame_enter(Frame&) override;
+  void on_frame_exit(Frame&, FrameExit, PyObject*) override;
+  FrameAction before_instruction(Frame&, int, int) override;
+  PyObject* read_name(Frame&, PyObject*, PyObject*, PyObject*) override;
+  PyObject* read_cell(Frame&, int, PyObject*, PyObject*) override;
+  PyObject* read_attr(Frame&, PyObject*, PyObject*, bool) override;
+  PyObject* read_subscr(Frame&, PyObject*, PyObject*) override;
+  PyObject* get_iter(Frame&, PyObject*) override;
+  PyObject* for_iter(Frame&, PyObject*) override;
+  int unpack(Frame&, PyObject*, int, int, PyObject**) override;
+  PyObject* contains(Frame&, PyObject*, PyObject*, bool) override;
+  PyObject* compare(Frame&, int, PyObject*, PyObject*) override;
+  int truth(Frame&, PyObject*) override;
+  PyObject* call(Frame&, PyObject*, PyObject* const*, size_t, PyObject*) override;
+  PyObject* call_ex(Frame&, PyObject*, PyObject*, PyObject*) override;
+  PyObject* binary_op(Frame&, int, PyObject*, PyObject*) override;
+  void on_build(Frame&, BuildKind, PyObject*) override;
+  int write_attr(Frame&, PyObject*, PyObject*, PyObject*) override;
+  int write_subscr(Frame&, PyObject*, PyObject*, PyObject*) override;
+  int write_name(Frame&, NameScope, PyObject*, PyObject*) override;
+  int write_cell(Frame&, int, PyObject*, PyObject*) override;
+  int list_extend(Frame&, PyObject*, PyObject*) override;
+  int set_update(Frame&, PyObject*, PyObject*) override;
+  int dict_update(Frame&, PyObject*, PyObject*) override;
+  int dict_merge(Frame&, PyObject*, PyObject*, PyObject*) override;
+
+ private:
+  enum class State : uint8_t {
+    kOff,       // the program runs as it would without us
+    kTracing,
+    kBroken,    // a break happened in the present instruction of the root frame, which goes on for real
+    kResuming,  // an entry restored the frame; the next instruction is to run for real
+    kConcrete,  // that instruction is running
+  };
+  struct Trace;
+  struct CallPlan;
+
+  bool tracing() const { return state_ == State::kTracing && bypass_ == 0; }
+  void begin_trace(Frame& f, std::vector<PyObject*> roots);
+  bool try_begin(Frame& f, std::vector<PyObject*> roots);
+  FrameAction at_boundary(Frame& f);
+  FrameAction apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects);
+  bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
+  void snapshot(Frame& f);
+  /// Ends the trace here: the program goes on for real. False with a Python error set.
+  bool graph_break(const std::string& reason, bool stay_eager = false);
+  void finish_return(Frame& f, PyObject* result);
+  void end_trace();
+  bool install_entry(std::unique_ptr<Entry> entry);
+  void set_mode(bool on);
+  bool push_mode();
+  void pop_mode();
+  BreakInfo here(std::string reason) const;
+  void user_location(std::string& file, std::string& function, int& line) const;
+
+  // Objects.
+  bool born(PyObject* object) const;
+  bool outside(PyObject* object) const { return !born(object); }
+  void mark_born(PyObject* object);
+  void note_result(PyObject* object);
+  void watch_container(PyObject* object);
+  void watch_lookup(PyObject* owner, PyObject* name);
+  bool mutating(PyObject* object, const char* what, bool& broken);
+
+  PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
+  PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  int slot_for(PyObject* tensor);
+  CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+
+  TraceOwner& owner_;
+  TorchApi& api_;
+  PyObject* code_;
+  State state_ = State::kOff;
+  int bypass_ = 0;
+  bool mode_on_ = false;
+  bool entered_ = false;
+  bool stay_eager_ = false;
+  Frame* root_ = nullptr;
+  Entry* hit_ = nullptr;
+  std::vector<PyObject*> hit_objects_;
+  std::vector<PyObject*> roots_;
+  std::unique_ptr<Trace> trace_;
+  std::vector<Frame*> frames_;
+  Tracer* previous_ = nullptr;
+};
+
+/// Sets tatara.Unsupported with the reason and the user's line.
+void raise_unsupported(const BreakInfo& why);
+void set_unsupported_type(PyObject* type);
+
+}  // namespace tatara::capture

@@ -1,0 +1,264 @@
+// The tracer's view of calls: which C code may run while a trace is open.
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+using Names = std::unordered_set<std::string_view>;
+
+const Names& impure_builtins() {
+  static const Names names = {"print", "input", "open", "exec", "eval", "compile", "__import__", "breakpoint", "delattr"};
+  return names;
+}
+
+/// Modules in C whose functions have no effect besides their result (or run Python code that the VM sees).
+const Names& pure_modules() {
+  static const Names names = {"builtins", "math", "cmath", "_operator", "operator", "_functools", "functools", "itertools",
+                              "_collections", "collections", "_abc", "_weakref", "_struct", "_bisect", "_heapq", "_sre",
+                              "_stat", "copyreg", "_typing", "typing", "sys", "_thread", "_contextvars", "_string",
+                              "unicodedata", "_json", "_ast", "gc", "_imp", "_warnings_filters", "numpy.dtype"};
+  return names;
+}
+
+const Names& mutator_names() {
+  static const Names names = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update",
+                              "setdefault", "popitem", "add", "discard", "move_to_end", "appendleft", "popleft",
+                              "extendleft", "rotate", "__setitem__", "__delitem__", "__iadd__", "__ior__", "__setattr__",
+                              "__delattr__", "__init__", "intersection_update", "difference_update",
+                              "symmetric_difference_update", "__isub__", "__iand__", "__ixor__", "__imul__", "__setstate__"};
+  return names;
+}
+
+bool is_container_type(PyTypeObject* type) {
+  return PyType_IsSubtype(type, &PyList_Type) != 0 || PyType_IsSubtype(type, &PyDict_Type) != 0 ||
+         PyType_IsSubtype(type, &PySet_Type) != 0 || std::strcmp(type->tp_name, "collections.deque") == 0;
+}
+
+/// C types whose methods never change anything.
+bool is_immutable_type(PyTypeObject* type) {
+  static const Names names = {"str", "int", "float", "bool", "bytes", "complex", "tuple", "frozenset", "range", "slice",
+                              "type", "object", "mappingproxy", "re.Pattern", "re.Match", "code", "function", "method",
+                              "property", "dict_keys", "dict_values", "dict_items", "odict_keys", "odict_values",
+                              "odict_items", "NoneType", "super", "module", "builtin_function_or_method", "ellipsis",
+                              "method_descriptor", "wrapper_descriptor", "getset_descriptor", "generator", "coroutine",
+                              "functools.partial", "types.GenericAlias", "types.UnionType", "torch.dtype", "torch.device",
+                              "torch.Size", "torch.finfo", "torch.iinfo", "weakref.ReferenceType", "staticmethod",
+                              "classmethod", "cell", "Context", "ContextVar", "BaseException", "_thread.RLock",
+                              "_thread.lock", "weakref", "type_params", "member_descriptor"};
+  if (names.contains(type->tp_name)) return true;
+  return PyType_IsSubtype(type, &PyTuple_Type) != 0 || PyType_IsSubtype(type, &PyType_Type) != 0 ||
+         PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
+}
+
+bool is_torch_name(std::string_view module) { return module.substr(0, 5) == "torch"; }
+
+bool impure_torch(std::string_view name) {
+  if (name == "_set_grad_enabled" || name == "set_grad_enabled") return false;
+  return name.substr(0, 4) == "set_" || name.substr(0, 5) == "_set_" || name.find("autocast") != std::string_view::npos ||
+         name.find("seed") != std::string_view::npos || name.find("set_state") != std::string_view::npos ||
+         name.substr(0, 6) == "_push_" || name.substr(0, 5) == "_pop_" || name == "_swap_tensor_impl";
+}
+
+bool is_impure_torch_switch(std::string_view name) {
+  return impure_torch(name) && name.substr(0, 3) != "is_" && name.substr(0, 3) != "get" && name.substr(0, 4) != "_is_" &&
+         name.substr(0, 4) != "_get";
+}
+
+}  // namespace
+
+Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  using Kind = CallPlan::Kind;
+  CallPlan plan;
+  if (PyFunction_Check(callable)) return {Kind::kEnter, nullptr, {}};
+  if (PyMethod_Check(callable)) {
+    PyObject* function = PyMethod_GET_FUNCTION(callable);
+    if (PyFunction_Check(function)) return {Kind::kEnter, nullptr, {}};
+    return {Kind::kPure, nullptr, {}};
+  }
+  if (PyType_Check(callable)) {
+    const auto* type = reinterpret_cast<PyTypeObject*>(callable);
+    if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) {
+      const std::string_view name = type->tp_name;
+      if (name.substr(0, 4) == "_io." || name == "numpy.ndarray") return {Kind::kBreak, nullptr, std::string(name)};
+    }
+    if (type == api_.tensor_type || type == api_.parameter_type || PyType_IsSubtype(const_cast<PyTypeObject*>(type), api_.base_type) != 0) {
+      return {Kind::kBreak, nullptr, std::string("constructor ") + type->tp_name};
+    }
+    return {Kind::kPure, nullptr, {}};
+  }
+  PyTypeObject* owner_type = nullptr;  // of the method
+  PyObject* target = nullptr;
+  std::string name, module;
+  if (PyCFunction_Check(callable)) {
+    for (PyObject* each : api_.has_torch_function) {
+      if (each != callable) continue;
+      for (Py_ssize_t i = 0; i < nargs; ++i) {
+        if (api_.is_tensor(args[i]) && !api_.is_plain_tensor(args[i])) return {Kind::kPure, nullptr, {}};
+      }
+      return {Kind::kFalse, nullptr, {}};
+    }
+    const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
+    name = f->m_ml->ml_name;
+    module = text_of(f->m_module);
+    if (f->m_self == nullptr || PyModule_Check(f->m_self)) {
+      if (module.empty() && f->m_self != nullptr) {
+        const char* text = PyModule_GetName(f->m_self);
+        if (text == nullptr) PyErr_Clear();
+        module = text != nullptr ? text : "";
+      }
+    } else if (PyType_Check(f->m_self)) {
+      if (is_torch_name(reinterpret_cast<PyTypeObject*>(f->m_self)->tp_name)) module = "torch";
+      if (module.empty()) return {Kind::kPure, nullptr, {}};  // __new__, fromkeys, ...
+    } else if (!PyCapsule_CheckExact(f->m_self) && module.empty()) {
+      owner_type = Py_TYPE(f->m_self);
+      target = f->m_self;
+    }
+  } else if (Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type ||
+             Py_TYPE(callable) == &PyClassMethodDescr_Type) {
+    const auto* d = reinterpret_cast<PyDescrObject*>(callable);
+    owner_type = d->d_type;
+    name = text_of(d->d_name);
+    if (nargs > 0) target = args[0];
+  } else if (std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0) {
+    const Ref self = attr_or_null(callable, "__self__");
+    target = self.get();  // the wrapper keeps it alive
+    owner_type = target != nullptr ? Py_TYPE(target) : nullptr;
+    name = name_of(callable);
+  } else {
+    const std::string_view type = Py_TYPE(callable)->tp_name;
+    if (type == "functools.partial" || type == "functools._lru_cache_wrapper" || type == "operator.itemgetter" ||
+        type == "operator.attrgetter" || type == "operator.methodcaller" || type == "types.GenericAlias" ||
+        type == "tatara._core.CompiledFunction" || type == "weakref.ReferenceType" || type == "weakref") {
+      return {Kind::kPure, nullptr, {}};
+    }
+    if (type.find("ScriptFunction") != std::string_view::npos || type.find("ScriptMethod") != std::string_view::npos) {
+      return {Kind::kBreak, nullptr, "a TorchScript function"};
+    }
+    PyObject* dunder = _PyType_Lookup(Py_TYPE(callable), PyUnicode_InternFromString("__call__"));
+    if (dunder != nullptr && PyFunction_Check(dunder)) return {Kind::kEnter, nullptr, {}};
+    return {Kind::kBreak, nullptr, "an object of type " + std::string(type)};
+  }
+  plan.name = name;
+  if (owner_type != nullptr) {
+    if (PyType_IsSubtype(owner_type, api_.base_type) != 0) return {Kind::kTorch, nullptr, name};
+    if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0) return {Kind::kBreak, nullptr, "Generator." + name};
+    if (is_torch_name(owner_type->tp_name) && !is_immutable_type(owner_type)) {
+      if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, name};
+      return {Kind::kTorch, nullptr, name};
+    }
+    if (mutator_names().contains(name) && target != nullptr && !PyType_Check(target)) {
+      if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
+      const bool mutable_base = is_container_type(owner_type) || owner_type == &PyBaseObject_Type ||
+                                !is_immutable_type(owner_type);
+      if (mutable_base) return {Kind::kMutator, target, name};
+    }
+    if (is_container_type(owner_type) || is_immutable_type(owner_type)) return {Kind::kPure, target, name};
+    // Iterators' own methods, hashes and comparisons of any type.
+    if (name.size() > 4 && name.substr(0, 2) == "__" && name != "__next__") return {Kind::kPure, target, name};
+    return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
+  }
+  if (is_torch_name(module)) {
+    if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, module + "." + name};
+    return {Kind::kTorch, nullptr, name};
+  }
+  if (module == "builtins") {
+    if (impure_builtins().contains(name)) return {Kind::kBreak, nullptr, name};
+    if (name == "getattr" || name == "hasattr") return {Kind::kAttribute, nullptr, name};
+    if (name == "setattr") return {Kind::kMutator, nargs > 0 ? args[0] : nullptr, name};
+    if (name == "next") return {Kind::kPure, nullptr, name};
+    return {Kind::kPure, nullptr, name};
+  }
+  if (pure_modules().contains(module)) return {Kind::kPure, nullptr, name};
+  return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
+}
+
+PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (!tracing()) return not_handled();
+  using Kind = CallPlan::Kind;
+  const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  const CallPlan plan = plan_call(callable, args, nargs);
+  switch (plan.kind) {
+    case Kind::kEnter:
+    case Kind::kTorch:
+      return not_handled();
+    case Kind::kFalse:
+      return Py_NewRef(Py_False);
+    case Kind::kAttribute:
+      if (nargs >= 2 && PyUnicode_Check(args[1])) watch_lookup(args[0], args[1]);
+      return not_handled();
+    case Kind::kMutator: {
+      // super().__init__() and the like on the object that is being made.
+      if (plan.target != nullptr && !born(plan.target) && plan.name == "__init__" && trace_->index_of(plan.target) < 0 &&
+          std::strcmp(PyUnicode_AsUTF8(f.code()->co_name), "__init__") == 0) {
+        mark_born(plan.target);
+      }
+      bool broken = false;
+      if (plan.target == nullptr || !mutating(plan.target, (plan.name + " on").c_str(), broken)) {
+        return plan.target == nullptr ? not_handled() : nullptr;
+      }
+      if (!broken) {
+        for (Py_ssize_t i = 0; i < nargs; ++i) watch_container(args[i]);
+      }
+      return not_handled();
+    }
+    case Kind::kBreak:
+      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    case Kind::kPure:
+      break;
+  }
+  if (plan.target != nullptr) watch_container(plan.target);
+  for (Py_ssize_t i = 0; i < nargs; ++i) watch_container(args[i]);
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
+    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) watch_container(self);
+    if (std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
+      return not_handled();
+    }
+  }
+  // super() and locals() look at the running frame, which is the program's own also here.
+  PyObject* result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+  note_result(result);
+  return result;
+}
+
+PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* kwargs) {
+  if (!tracing()) return not_handled();
+  using Kind = CallPlan::Kind;
+  std::vector<PyObject*> items;
+  if (PyTuple_Check(args) || PyList_Check(args)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args); ++i) items.push_back(PySequence_Fast_GET_ITEM(args, i));
+  }
+  watch_container(args);
+  if (kwargs != nullptr) watch_container(kwargs);
+  const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
+  switch (plan.kind) {
+    case Kind::kEnter:
+    case Kind::kTorch:
+      return not_handled();
+    case Kind::kFalse:
+      return Py_NewRef(Py_False);
+    case Kind::kAttribute:
+      if (items.size() >= 2 && PyUnicode_Check(items[1])) watch_lookup(items[0], items[1]);
+      return not_handled();
+    case Kind::kMutator: {
+      bool broken = false;
+      if (plan.target != nullptr && !mutating(plan.target, (plan.name + " on").c_str(), broken)) return nullptr;
+      return not_handled();
+    }
+    case Kind::kBreak:
+      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    case Kind::kPure:
+      break;
+  }
+  if (!PyTuple_CheckExact(args)) return not_handled();
+  for (PyObject* item : items) watch_container(item);
+  PyObject* result = PyObject_Call(callable, args, kwargs);
+  note_result(result);
+  return result;
+}
+
+}  // namespace tatara::capture

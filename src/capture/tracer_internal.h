@@ -1,0 +1,52 @@
+// The state of one trace, shared by the tracer's source files.
+#pragma once
+
+#include <chrono>
+
+#include "capture/tracer.h"
+
+namespace tatara::capture {
+
+struct Tracer::Trace {
+  Tape tape;
+  ValueGuard guard;
+  Watches watches;
+  GlobalState state;
+  std::vector<PyObject*> objects;
+  std::unordered_map<PyObject*, int> object_index;
+  std::unordered_set<PyObject*> born;
+  std::vector<Ref> alive;
+  int start_offset = 0;
+  PyObject* root_code = nullptr;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  // The root frame as it was before its present instruction.
+  std::vector<Ref> snap_locals, snap_stack;
+  int snap_offset = 0;
+  size_t snap_nodes = 0;
+  bool snap_grad = false;
+  bool mutated = false;  // something made in the trace changed since then
+
+  int index_of(PyObject* object) const {
+    const auto found = object_index.find(object);
+    return found == object_index.end() ? -1 : found->second;
+  }
+};
+
+/// What the tracer does with a call.
+struct Tracer::CallPlan {
+  enum class Kind : uint8_t {
+    kEnter,      ///< Python code: the VM runs it
+    kTorch,      ///< reaches the torch function mode
+    kFalse,      ///< has_torch_function of plain tensors
+    kPure,       ///< C code without side effects: runs here
+    kAttribute,  ///< getattr, hasattr: a read of args[0]
+    kMutator,    ///< changes `target`
+    kBreak,
+  };
+  Kind kind = Kind::kPure;
+  PyObject* target = nullptr;
+  std::string name;
+};
+
+}  // namespace tatara::capture

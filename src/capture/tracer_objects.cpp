@@ -1,0 +1,226 @@
+// The tracer's view of reads and writes: reads of what existed before become watches, writes to it break the graph.
+#include <cstring>
+
+#include "capture/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+bool has_instance_dict(PyObject* object) {
+#if PY_VERSION_HEX >= 0x030C0000
+  if ((Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT) != 0) return true;
+#endif
+  return Py_TYPE(object)->tp_dictoffset != 0;
+}
+
+bool is_iterator_type(PyObject* o, const char* suffix) {
+  const char* name = Py_TYPE(o)->tp_name;
+  const size_t n = std::strlen(name), m = std::strlen(suffix);
+  return n >= m && std::strcmp(name + n - m, suffix) == 0;
+}
+
+}  // namespace
+
+void Tracer::watch_container(PyObject* object) {
+  Trace& t = *trace_;
+  if (object == nullptr || born(object) || t.index_of(object) >= 0) return;
+  if (PyDict_Check(object)) {
+    t.watches.dict_all(object);
+  } else if (PyList_Check(object)) {
+    t.watches.list(object);
+  } else if (PyAnySet_Check(object)) {
+    t.watches.set(object);
+  }
+}
+
+void Tracer::watch_lookup(PyObject* owner, PyObject* name) {
+  Trace& t = *trace_;
+  if (api_.is_tensor(owner) || born(owner) || is_atom(owner, api_)) return;
+  if (PyModule_Check(owner)) {
+    PyObject* dict = PyModule_GetDict(owner);
+    return t.watches.dict_key(dict, name);
+  }
+  if (PyType_Check(owner)) return t.watches.type(owner);
+  t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)));
+  if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_)) return;  // its contents are guarded
+  if (PyFunction_Check(owner) || !has_instance_dict(owner)) return;
+  const Ref dict = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+  if (!dict || !PyDict_Check(dict.get())) {
+    PyErr_Clear();
+    return;
+  }
+  t.watches.dict_key(dict.get(), name);
+}
+
+bool Tracer::mutating(PyObject* object, const char* what, bool& broken) {
+  broken = false;
+  if (born(object)) {
+    trace_->mutated = true;
+    return true;
+  }
+  broken = true;
+  return graph_break(std::string(what) + " an object that existed before the trace (" + type_name(object) + ")");
+}
+
+// ---- Reads -----------------------------------------------------------------------------------------------------------
+
+PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject*) {
+  if (tracing() && PyDict_CheckExact(dict) && !born(dict)) trace_->watches.dict_key(dict, name);
+  return not_handled();
+}
+
+PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject*) {
+  if (tracing() && !born(cell) && trace_->index_of(cell) < 0) trace_->watches.cell(cell);
+  return not_handled();
+}
+
+PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
+  if (tracing()) watch_lookup(owner, name);
+  return not_handled();
+}
+
+PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
+  if (!tracing() || born(container) || trace_->index_of(container) >= 0) return not_handled();
+  if (PyDict_CheckExact(container) && is_atom(key, api_)) {
+    trace_->watches.dict_key(container, key);
+  } else {
+    watch_container(container);
+  }
+  return not_handled();
+}
+
+PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
+  if (!tracing()) return not_handled();
+  watch_container(iterable);
+  if (!PyList_CheckExact(iterable) && !PyTuple_CheckExact(iterable) && !PyDict_CheckExact(iterable) &&
+      !PyRange_Check(iterable)) {
+    return not_handled();
+  }
+  PyObject* iterator = PyObject_GetIter(iterable);
+  note_result(iterator);
+  return iterator;
+}
+
+int Tracer::unpack(Frame&, PyObject* sequence, int, int, PyObject**) {
+  if (tracing()) watch_container(sequence);
+  return kNotHandled;
+}
+
+PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
+  if (tracing()) {
+    if (PyDict_CheckExact(container) && is_atom(item, api_) && !born(container) && trace_->index_of(container) < 0) {
+      trace_->watches.dict_key(container, item);
+    } else {
+      watch_container(container);
+    }
+  }
+  return not_handled();
+}
+
+PyObject* Tracer::compare(Frame&, int, PyObject* left, PyObject* right) {
+  if (tracing()) {
+    watch_container(left);
+    watch_container(right);
+  }
+  return not_handled();
+}
+
+int Tracer::truth(Frame&, PyObject* value) {
+  if (tracing()) watch_container(value);
+  return kNotHandled;
+}
+
+PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
+  if (!tracing()) return not_handled();
+  if (api_.is_tensor(left) || api_.is_tensor(right) || is_atom(left, api_)) return not_handled();
+  watch_container(left);
+  watch_container(right);
+  constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
+  if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left))) {
+    bool broken = false;
+    if (!mutating(left, "in-place operator on", broken)) return nullptr;
+    return not_handled();
+  }
+  if (PyList_CheckExact(left) || PyTuple_CheckExact(left) || PyDict_CheckExact(left)) {
+    PyObject* result = nullptr;
+    if (op == 0) {
+      result = PyNumber_Add(left, right);
+    } else if (op == 7) {
+      result = PyNumber_Or(left, right);
+    } else {
+      return not_handled();
+    }
+    note_result(result);
+    return result;
+  }
+  return not_handled();
+}
+
+void Tracer::on_build(Frame&, BuildKind, PyObject* object) {
+  if (tracing()) mark_born(object);
+}
+
+// ---- Writes ----------------------------------------------------------------------------------------------------------
+
+int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject*) {
+  if (!tracing()) return kNotHandled;
+  if (api_.is_tensor(owner)) {
+    if (trace_->tape.find(owner) >= 0 || !born(owner)) {
+      return graph_break("assignment to a tensor's attribute " + text_of(name)) ? kNotHandled : -1;
+    }
+  }
+  bool broken = false;
+  return mutating(owner, "write to an attribute of", broken) ? kNotHandled : -1;
+}
+
+int Tracer::write_subscr(Frame&, PyObject* container, PyObject*, PyObject*) {
+  if (!tracing() || api_.is_tensor(container)) return kNotHandled;
+  bool broken = false;
+  return mutating(container, "write to an item of", broken) ? kNotHandled : -1;
+}
+
+int Tracer::write_name(Frame&, NameScope scope, PyObject* name, PyObject*) {
+  if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
+  return graph_break("assignment to the global " + text_of(name)) ? kNotHandled : -1;
+}
+
+int Tracer::write_cell(Frame& f, int index, PyObject* cell, PyObject*) {
+  if (!tracing()) return kNotHandled;
+  (void)index;
+  if (born(cell)) {
+    trace_->mutated = trace_->mutated || &f != root_;
+    return kNotHandled;
+  }
+  return graph_break("assignment to a closure variable that existed before the trace") ? kNotHandled : -1;
+}
+
+int Tracer::list_extend(Frame&, PyObject*, PyObject* iterable) {
+  if (tracing()) watch_container(iterable);
+  return kNotHandled;
+}
+int Tracer::set_update(Frame&, PyObject*, PyObject* iterable) {
+  if (tracing()) watch_container(iterable);
+  return kNotHandled;
+}
+int Tracer::dict_update(Frame&, PyObject*, PyObject* mapping) {
+  if (tracing()) watch_container(mapping);
+  return kNotHandled;
+}
+int Tracer::dict_merge(Frame&, PyObject*, PyObject* mapping, PyObject*) {
+  if (tracing()) watch_container(mapping);
+  return kNotHandled;
+}
+
+PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
+  if (!tracing() || born(iterator)) {
+    if (tracing()) trace_->mutated = trace_->mutated || frames_.back() != root_;
+    return not_handled();
+  }
+  // An iterator from before the trace would not be moved on by a later run, unless the frame's recipe rebuilds it.
+  if (trace_->start_offset == 0 && is_iterator_type(iterator, "iterator") && trace_->index_of(iterator) >= 0) {
+    if (!graph_break("an iterator that existed before the trace")) return nullptr;
+  }
+  return not_handled();
+}
+
+}  // namespace tatara::capture
