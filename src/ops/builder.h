@@ -89,7 +89,8 @@ class Functionalizer {
   /// Version of the storage's contents, counted as eager counts in-place writes.
   int64_t version(TensorRef tensor) const;
 
-  /// Adds graph outputs for `tensors` (with aliasing kept) and input writes for every mutated input.
+  /// Adds graph outputs for `tensors` (with aliasing kept) and input writes for every mutated input. Output i is tensors[i];
+  /// outputs behind those are bases that several of the returned views share (an alias index may name a later output).
   void finish(std::span<const TensorRef> tensors);
 
  private:
@@ -97,6 +98,8 @@ class Functionalizer {
   /// The tensor that `value` is, when it came from `base` by views only; -1 otherwise.
   TensorRef alias_of(TensorRef base, ValueId operand, ValueId value);
   void write_cast(TensorRef tensor, ValueId value);
+  /// Elements from the start of the storage's base to the tensor's first; invalid when the element type changes.
+  Expr offset_of(TensorRef tensor);
 
   GraphBuilder& builder_;
   struct Storage {
