@@ -128,6 +128,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
       frames_.pop_back();
       return FrameAction::kHandBack;
     }
+    mark_starred(f);
     return FrameAction::kRun;
   }
   if (!tracing()) {
@@ -135,7 +136,27 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     return FrameAction::kHandBack;
   }
   frames_.push_back(&f);
+  mark_starred(f);
   return FrameAction::kRun;
+}
+
+void Tracer::mark_starred(Frame& f) {
+  // CPython made the *args tuple and the **kwargs dict of this very call.
+  const PyCodeObject* code = f.code();
+  if (f.resumed || f.throwing) return;
+  // type.__call__ has just made the object whose __init__ starts: nobody but the call holds it.
+  if (code->co_argcount > 0 && PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0) {
+    PyObject* self = f.local(0);
+    if (self != nullptr && Py_REFCNT(self) <= 4 && trace_->index_of(self) < 0) mark_born(self);
+  }
+  int index = code->co_argcount + code->co_kwonlyargcount;
+  if ((code->co_flags & CO_VARARGS) != 0) {
+    if (PyObject* args = f.local(index); args != nullptr && PyTuple_GET_SIZE(args) > 0) mark_born(args);
+    ++index;
+  }
+  if ((code->co_flags & CO_VARKEYWORDS) != 0) {
+    if (PyObject* kwargs = f.local(index); kwargs != nullptr) mark_born(kwargs);
+  }
 }
 
 void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject*) {
@@ -345,7 +366,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
                           [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager;
+  bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -385,7 +406,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
                           [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (builder.want(result)) {
+  if (t.open_context_vars == 0 && builder.want(result)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size());
     entry->tape->set_outputs(entry->recipe.slots());

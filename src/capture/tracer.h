@@ -111,6 +111,7 @@ class Tracer final : public VmObserver {
   bool born(PyObject* object) const;
   bool outside(PyObject* object) const { return !born(object); }
   void mark_born(PyObject* object);
+  void mark_starred(Frame& f);
   void note_result(PyObject* object);
   void watch_container(PyObject* object);
   void watch_lookup(PyObject* owner, PyObject* name);

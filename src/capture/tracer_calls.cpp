@@ -48,7 +48,7 @@ bool is_immutable_type(PyTypeObject* type) {
                               "functools.partial", "types.GenericAlias", "types.UnionType", "torch.dtype", "torch.device",
                               "torch.Size", "torch.finfo", "torch.iinfo", "weakref.ReferenceType", "staticmethod",
                               "classmethod", "cell", "Context", "ContextVar", "BaseException", "_thread.RLock",
-                              "_thread.lock", "weakref", "type_params", "member_descriptor"};
+                              "_thread.lock", "weakref", "_contextvars.ContextVar", "_contextvars.Context", "Token", "type_params", "member_descriptor"};
   if (names.contains(type->tp_name)) return true;
   return PyType_IsSubtype(type, &PyTuple_Type) != 0 || PyType_IsSubtype(type, &PyType_Type) != 0 ||
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
@@ -149,6 +149,11 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (is_torch_name(owner_type->tp_name) && !is_immutable_type(owner_type)) {
       if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, name};
       return {Kind::kTorch, nullptr, name};
+    }
+    if (std::strcmp(owner_type->tp_name, "_contextvars.ContextVar") == 0 && (name == "set" || name == "reset")) {
+      // Runs for real; undone by the program itself as long as the trace holds both.
+      trace_->open_context_vars += name == "set" ? 1 : -1;
+      return {Kind::kPure, nullptr, name};
     }
     if (mutator_names().contains(name) && target != nullptr && !PyType_Check(target)) {
       if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
