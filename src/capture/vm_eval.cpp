@@ -308,6 +308,19 @@ namespace {
 bool run_unobserved = true;
 int install_count = 0;
 _PyFrameEvalFunction previous_evaluator = nullptr;
+
+/// vm_context() without the cost of thread-local storage while one thread keeps running. The GIL guards the cache.
+VmContext& context_of(const PyThreadState* tstate) {
+  static const PyThreadState* cached_state = nullptr;
+  static std::uint64_t cached_id = 0;
+  static VmContext* cached = nullptr;
+  if (tstate != cached_state || tstate->id != cached_id) [[unlikely]] {
+    cached = &vm_context();
+    cached_state = tstate;
+    cached_id = tstate->id;
+  }
+  return *cached;
+}
 }  // namespace
 
 VmContext& vm_context() {
@@ -322,7 +335,7 @@ PyObject* vm_hand_back(Frame& frame) {
 
 PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag) {
   PyCodeObject* const code = frame_code(raw);
-  VmContext& context = vm_context();
+  VmContext& context = context_of(tstate);
   if (context.observer == nullptr && !run_unobserved) return eval_default(tstate, raw, throwflag);
   // At the recursion limit CPython's evaluator raises the error itself.
   if (recursion_remaining(tstate) <= 0 || tracing_active(tstate, code) || is_borrowed_code(code) ||
