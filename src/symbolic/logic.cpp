@@ -148,10 +148,16 @@ NodePtr Impl::comparison(ExprKind kind, NodePtr d) {
 NodePtr Impl::le(NodePtr a, NodePtr b) {
   if (a == b) return constant(1);
   if (a->kind == ExprKind::kConst && b->kind == ExprKind::kConst) return constant(a->value <= b->value ? 1 : 0);
-  if (a->kind == ExprKind::kConst && a->value == INT64_MIN) return constant(1);
-  if (b->kind == ExprKind::kConst && b->value == INT64_MAX) return constant(1);
-  if (b->kind == ExprKind::kConst && b->value == INT64_MIN) return eq(a, b);
-  if (a->kind == ExprKind::kConst && a->value == INT64_MAX) return eq(a, b);
+  // The ends of slices. Not for sums and products: rewriting may scale those beyond 64 bits.
+  const auto is_sum = [](NodePtr e) { return e->kind == ExprKind::kAdd || e->kind == ExprKind::kMul; };
+  if (a->kind == ExprKind::kConst && !is_sum(b)) {
+    if (a->value == INT64_MIN) return constant(1);
+    if (a->value == INT64_MAX) return eq(a, b);
+  }
+  if (b->kind == ExprKind::kConst && !is_sum(a)) {
+    if (b->value == INT64_MAX) return constant(1);
+    if (b->value == INT64_MIN) return eq(a, b);
+  }
   const NodePtr d = tighten_le(sub(a, b));
   if (d->kind == ExprKind::kConst) return constant(d->value <= 0 ? 1 : 0);
   return comparison(ExprKind::kLe, d);

@@ -30,25 +30,30 @@ IntRange range_add(IntRange a, IntRange b) {
   return out;
 }
 
+/// An end of a range; a lower end of INT64_MAX (or an upper one of INT64_MIN) is a number, not unbounded.
+struct End {
+  int64_t value;
+  bool unbounded;
+};
+
 /// One corner of a product; 0 times unbounded is 0.
-int64_t corner(int64_t a, int64_t b) {
-  if (a == 0 || b == 0) return 0;
-  const bool infinite = a == kNegInf || a == kPosInf || b == kNegInf || b == kPosInf;
-  if (infinite) return (a < 0) == (b < 0) ? kPosInf : kNegInf;
-  return clamp(static_cast<__int128>(a) * b);
+int64_t corner(End a, End b) {
+  if (a.value == 0 || b.value == 0) return 0;
+  if (a.unbounded || b.unbounded) return (a.value < 0) == (b.value < 0) ? kPosInf : kNegInf;
+  return clamp(static_cast<__int128>(a.value) * b.value);
 }
 
-IntRange range_mul(IntRange a, IntRange b) {
-  const int64_t c[] = {corner(a.lo, b.lo), corner(a.lo, b.hi), corner(a.hi, b.lo), corner(a.hi, b.hi)};
+IntRange corners(End a_lo, End a_hi, End b_lo, End b_hi) {
+  const int64_t c[] = {corner(a_lo, b_lo), corner(a_lo, b_hi), corner(a_hi, b_lo), corner(a_hi, b_hi)};
   return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
 }
 
-IntRange range_scale(IntRange a, int64_t factor) { return range_mul(a, {factor, factor}); }
+IntRange range_mul(IntRange a, IntRange b) {
+  return corners({a.lo, a.lo == kNegInf}, {a.hi, a.hi == kPosInf}, {b.lo, b.lo == kNegInf}, {b.hi, b.hi == kPosInf});
+}
 
-int64_t div_corner(int64_t a, int64_t b) {  // b > 0, either end may be unbounded
-  if (a == kNegInf || a == kPosInf) return b == kPosInf ? (a < 0 ? -1 : 0) : a;
-  if (b == kPosInf) return a < 0 ? -1 : 0;
-  return floor_div(a, b);
+IntRange range_scale(IntRange a, int64_t factor) {
+  return corners({a.lo, a.lo == kNegInf}, {a.hi, a.hi == kPosInf}, {factor, false}, {factor, false});
 }
 
 IntRange range_negate(IntRange a) {
@@ -57,10 +62,10 @@ IntRange range_negate(IntRange a) {
 }
 
 IntRange div_positive(IntRange a, IntRange b) {
-  // An unbounded numerator over an unbounded divisor reaches both limits.
+  const auto by_largest = [&](int64_t x) { return b.hi != kPosInf ? floor_div(x, b.hi) : x < 0 ? -1 : 0; };
   IntRange out;
-  out.lo = a.lo == kNegInf ? kNegInf : std::min(div_corner(a.lo, b.lo), div_corner(a.lo, b.hi));
-  out.hi = a.hi == kPosInf ? kPosInf : std::max(div_corner(a.hi, b.lo), div_corner(a.hi, b.hi));
+  if (a.lo != kNegInf) out.lo = std::min(floor_div(a.lo, b.lo), by_largest(a.lo));
+  if (a.hi != kPosInf) out.hi = std::max(floor_div(a.hi, b.lo), by_largest(a.hi));
   return out;
 }
 

@@ -42,7 +42,8 @@ constexpr RuleInfo kRules[] = {
      "y // b - m*(y // (b*m))"},
     {Rule::kDivExact, "div_exact", "k*c*(x // c)", "k*(x - r)", "c > 0 and x % c == r"},
     {Rule::kDivKnownMultiple, "div_known_multiple", "(x + y) // c", "x // c + y // c", "c > 0 and x % c == 0"},
-    {Rule::kModKnownMultiple, "mod_known_multiple", "(x + y) % c", "y % c", "c > 0 and x % c == 0"},
+    {Rule::kModKnownMultiple, "mod_known_multiple", "(x + y) % c", "y % c", "c > 0 and x % c == 0",
+     "(c*(x // c) + y) % c"},
     {Rule::kMinMaxOrdered, "min_max_ordered", "min(x, y)", "x", "x <= y"},
     {Rule::kMinMaxOrdered, "min_max_ordered", "max(x, y)", "y", "x <= y"},
     // The last three restate a fact: nothing to prove but that a fact implies itself.

@@ -58,6 +58,7 @@ int64_t evaluate_node(NodePtr e, const Leaf& leaf) {
       const int64_t a = operand(0);
       const int64_t b = operand(1);
       if (b == 0) throw InvalidArgument(str_cat("division by zero: ", Expr(e).str()));
+      if (a == INT64_MIN && b == -1 && e->kind == ExprKind::kFloorDiv) throw ExprOverflow();
       return e->kind == ExprKind::kFloorDiv ? floor_div(a, b) : floor_mod(a, b);
     }
     case ExprKind::kMin:
