@@ -523,11 +523,11 @@ void register_parts(OpRegistry& r) {
     const char* names;
     DecomposeFn decompose;
   } rows[] = {
-      {"split.int", "(Tensor self, int split_size, int dim=0) -> Tensor[]", "torch._C._VariableFunctions.split torch.Tensor.split torch.split", split},
-      {"split.sizes", "(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+      {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", "torch._C._VariableFunctions.split torch.Tensor.split torch.split", split},
+      {"split.sizes", "(Tensor(a) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
        "torch.split_with_sizes torch.Tensor.split_with_sizes torch.split torch.Tensor.split", split_sizes},
-      {"chunk", "(Tensor self, int chunks, int dim=0) -> Tensor[]", "torch.chunk torch.Tensor.chunk", chunk},
-      {"unbind", "(Tensor self, int dim=0) -> Tensor[]", "torch.unbind torch.Tensor.unbind", unbind},
+      {"chunk", "(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]", "torch.chunk torch.Tensor.chunk", chunk},
+      {"unbind", "(Tensor(a) self, int dim=0) -> Tensor(a)[]", "torch.unbind torch.Tensor.unbind", unbind},
   };
   for (const auto& row : rows) {
     r.add(make_op({row.name, OpKind::kComposite, row.schema, row.names}, nullptr, row.decompose));
