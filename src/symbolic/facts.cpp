@@ -246,9 +246,7 @@ bool Impl::try_fact(NodePtr d, Term term, Term in_fact, NodePtr fact, int depth,
 
 /// The facts that a floor division, modulo, minimum or maximum brings with it.
 bool Impl::try_implicit(NodePtr d, Term term, NodePtr atom, int depth, int& budget) {
-  const auto attempt = [&](NodePtr fact, Term in_fact) {
-    return try_fact(d, term, in_fact, fact, depth, budget);
-  };
+  const auto attempt = [&](NodePtr fact, Term in_fact) { return try_fact(d, term, in_fact, fact, depth, budget); };
   const bool upper = term.coef > 0;
   switch (atom->kind) {
     case ExprKind::kFloorDiv: {
@@ -257,7 +255,7 @@ bool Impl::try_implicit(NodePtr d, Term term, NodePtr atom, int depth, int& budg
       if (b->kind == ExprKind::kAdd || !positive(b)) return false;
       const NodePtr multiple = mul(b, atom);
       const Term own = term_of(multiple);
-      if (upper) return attempt(sub(multiple, x), own);                                    // b*q <= x
+      if (upper) return attempt(sub(multiple, x), own);                                     // b*q <= x
       return attempt(add(sub(sub(x, multiple), b), 1), {checked_neg(own.coef), own.base});  // x - b*q <= b - 1
     }
     case ExprKind::kMod: {

@@ -115,7 +115,8 @@ struct ExprContext::Impl {
   void report(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after);
   NodePtr fired(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after) {
     ++rule_uses[static_cast<size_t>(rule)];
-    if (observer) [[unlikely]] report(rule, op, a, b, after);
+    if (observer) [[unlikely]]
+      report(rule, op, a, b, after);
     return after;
   }
 
@@ -138,7 +139,7 @@ struct ExprContext::Impl {
   std::unordered_map<NodePtr, std::vector<uint32_t>> facts_by_atom;  // by first atom of each term
   std::unordered_map<NodePtr, IntRange> linear_bounds;
   std::unordered_map<NodePtr, bool> known;
-  std::vector<NodePtr> assumed;  // in order, for printing
+  std::vector<NodePtr> assumed;                   // in order, for printing
   std::unordered_map<NodePtr, NodePtr> equal_to;  // symbol -> expression
   std::unordered_map<NodePtr, NodePtr> loop_extents;
   std::unordered_map<NodePtr, int64_t> multiple_of;  // from facts x % m == 0

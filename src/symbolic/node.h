@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "support/error.h"
 #include "symbolic/expr.h"
@@ -18,9 +19,9 @@ namespace tatara {
 struct ExprNode {
   ExprContext* ctx;
   uint64_t hash;
-  uint64_t order;      // leading bits of the structural order: most comparisons end here
-  uint64_t symbols;    // bit (index % 64) of each symbol inside: a Bloom filter for contains()
-  int64_t value;       // kConst: the value; kSymbol: its index; kMul: the coefficient
+  uint64_t order;        // leading bits of the structural order: most comparisons end here
+  uint64_t symbols;      // bit (index % 64) of each symbol inside: a Bloom filter for contains()
+  int64_t value;         // kConst: the value; kSymbol: its index; kMul: the coefficient
   const ExprNode* base;  // kMul: the product without its coefficient; comparisons: lhs - rhs; else the node itself
   uint32_t id;
   uint32_t num_operands;
@@ -93,16 +94,19 @@ class ExprOverflow : public Unsupported {
 
 inline int64_t checked_add(int64_t a, int64_t b) {
   int64_t result = 0;
-  if (__builtin_add_overflow(a, b, &result)) [[unlikely]] throw ExprOverflow();
+  if (__builtin_add_overflow(a, b, &result)) [[unlikely]]
+    throw ExprOverflow();
   return result;
 }
 inline int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;
-  if (__builtin_mul_overflow(a, b, &result)) [[unlikely]] throw ExprOverflow();
+  if (__builtin_mul_overflow(a, b, &result)) [[unlikely]]
+    throw ExprOverflow();
   return result;
 }
 inline int64_t checked_neg(int64_t a) {
-  if (a == INT64_MIN) [[unlikely]] throw ExprOverflow();
+  if (a == INT64_MIN) [[unlikely]]
+    throw ExprOverflow();
   return -a;
 }
 /// Python's // and %, b != 0; INT64_MIN // -1 wraps.
@@ -201,6 +205,9 @@ inline bool is_boolean(NodePtr node) {
   return is_comparison(node->kind) || node->kind == ExprKind::kAnd || node->kind == ExprKind::kOr ||
          node->kind == ExprKind::kNot;
 }
+
+/// Characters that end a name in text.
+inline constexpr std::string_view kNotInNames = " \t\r\n+-*/%()<>=!,\"'";
 
 /// Total order of nodes of one context by structure and symbol names, never by age: sums print alike in every run.
 int compare_nodes(NodePtr a, NodePtr b);

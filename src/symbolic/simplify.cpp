@@ -47,7 +47,8 @@ NodePtr Impl::rebuild(NodePtr e) {
 
 NodePtr Impl::contextual(NodePtr e) {
   const IntRange r = range(e);
-  if (r.lo == r.hi && r.lo != INT64_MIN && r.hi != INT64_MAX) return fired(Rule::kPointRange, ExprKind::kSymbol, e, nullptr, constant(r.lo));
+  if (r.lo == r.hi && r.lo != INT64_MIN && r.hi != INT64_MAX)
+    return fired(Rule::kPointRange, ExprKind::kSymbol, e, nullptr, constant(r.lo));
   switch (e->kind) {
     case ExprKind::kConst: return e;
     case ExprKind::kSymbol: {

@@ -144,9 +144,7 @@ class Parser {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
   }
 
-  static bool is_name_char(char c) {
-    return std::string_view(" \t\r\n+-*/%()<>=!,\"'").find(c) == std::string_view::npos;
-  }
+  static bool is_name_char(char c) { return kNotInNames.find(c) == std::string_view::npos; }
 
   bool take(std::string_view symbol) {
     skip();

@@ -79,7 +79,9 @@ def test_uses_hold(dump: tuple[list[dict], list[dict]]) -> None:
             where = list(use["facts"])
             where += [f"{low} <= {name} and {name} <= {high}" for name, (low, high) in use["ranges"].items()]
             verdict = check(use["before"], use["after"], where, timeout_ms=500)
-            text = f"{use['rule']} (seed {use['seed']}): {use['before']} -> {use['after']} where {use['facts']}: {verdict}"
+            text = (
+                f"{use['rule']} (seed {use['seed']}): {use['before']} -> {use['after']} where {use['facts']}: {verdict}"
+            )
             if verdict == "proved":
                 proved += 1
             elif verdict == "unknown":

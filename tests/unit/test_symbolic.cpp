@@ -196,6 +196,7 @@ TEST_F(Symbolic, ANameKeepsItsMeaning) {
   ctx.loop_symbol("i1", s0);
   EXPECT_NO_THROW(ctx.loop_symbol("i1", s0));
   EXPECT_THROW(ctx.loop_symbol("i1", s0 + 1), InternalError);
+  EXPECT_EQ(ctx.loop_symbol("i2_4*s0 + 1", s0 * 4 + 1).str(), "i2_4.42s0.431");
   EXPECT_THROW(ctx.symbol("min"), InvalidArgument);
   EXPECT_THROW(ctx.symbol("1x"), InvalidArgument);
   EXPECT_THROW(ctx.symbol("a b"), InvalidArgument);
@@ -327,8 +328,9 @@ TEST_F(Symbolic, ProgramsEvaluateAndSurviveEncoding) {
   const std::vector<Expr> order = {ctx.symbol("a"), ctx.symbol("b")};
   const int64_t values[] = {-7, 3};
   const std::pair<const char*, int64_t> cases[] = {
-      {"a // b", -3}, {"a % b", 2},   {"2*a + 3*b*b - 1", 12}, {"min(a, b, 0) + max(a, b)", -4}, {"a < b", 1},
-      {"a == b", 0},  {"a != b", 1},  {"a < b and b < 3", 0},  {"a < b or b < 3", 1},            {"41", 41},
+      {"a // b", -3},        {"a % b", 2},  {"2*a + 3*b*b - 1", 12}, {"min(a, b, 0) + max(a, b)", -4},
+      {"a < b", 1},          {"a == b", 0}, {"a != b", 1},           {"a < b and b < 3", 0},
+      {"a < b or b < 3", 1}, {"41", 41},
   };
   for (const auto& [source, expected] : cases) {
     const ExprProgram program(ctx.parse(source), order);

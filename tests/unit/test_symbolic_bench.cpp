@@ -43,9 +43,8 @@ TEST(SymbolicBench, Print) {
   });
   const Expr flat = ctx.add(ctx.mul(i, s0), j);
   measure("simplify((i*s0 + j + n*s0) % s0)", 1, [&](int n) { sink = ctx.simplify(ctx.mod(flat + s0 * n, s0)); });
-  measure("substitute i, j, k in 64*s0*i + 64*j + k", 1, [&](int n) {
-    sink = ctx.substitute(i * s0 * 64 + j * 64 + k, {{i, i + n}, {j, k}, {k, j}});
-  });
+  measure("substitute i, j, k in 64*s0*i + 64*j + k", 1,
+          [&](int n) { sink = ctx.substitute(i * s0 * 64 + j * 64 + k, {{i, i + n}, {j, k}, {k, j}}); });
   const ExprProgram program(flat * 64 + k, std::vector<Expr>{s0, s1, i, j, k});
   const int64_t values[] = {8, 5, 3, 4, 7};
   int64_t total = 0;

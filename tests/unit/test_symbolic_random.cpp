@@ -27,9 +27,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  int64_t in(int64_t lo, int64_t hi) {
-    return lo + static_cast<int64_t>(bits() % static_cast<uint64_t>(hi - lo + 1));
-  }
+  int64_t in(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(bits() % static_cast<uint64_t>(hi - lo + 1)); }
   bool chance(int percent) { return in(0, 99) < percent; }
   template <typename T>
   const T& of(const std::vector<T>& items) {
@@ -143,7 +141,8 @@ class Generator {
       case 7: return node(ExprKind::kFloorDiv, integer(depth - 1), divisor(depth));
       case 8:
       case 9: return node(ExprKind::kMod, integer(depth - 1), divisor(depth));
-      case 10: return node(random_.chance(50) ? ExprKind::kMin : ExprKind::kMax, integer(depth - 1), integer(depth - 1));
+      case 10:
+        return node(random_.chance(50) ? ExprKind::kMin : ExprKind::kMax, integer(depth - 1), integer(depth - 1));
       case 11: return recombined(depth);
       default: return view_index(depth);
     }
@@ -162,9 +161,17 @@ class Generator {
  private:
   TreePtr constant() {
     static const std::vector<int64_t> kUsual = {1, 2, 3, 4, 4, 6, 8, 8, 12, 16, 24};
-    static const std::vector<int64_t> kLarge = {INT64_MAX, INT64_MIN,     INT64_MAX - 1,     INT64_MIN + 1,
-                                                -1,        int64_t{1} << 62, -(int64_t{1} << 62), int64_t{1} << 32,
-                                                3,         -4,            (int64_t{1} << 31) - 1};
+    static const std::vector<int64_t> kLarge = {INT64_MAX,
+                                                INT64_MIN,
+                                                INT64_MAX - 1,
+                                                INT64_MIN + 1,
+                                                -1,
+                                                int64_t{1} << 62,
+                                                -(int64_t{1} << 62),
+                                                int64_t{1} << 32,
+                                                3,
+                                                -4,
+                                                (int64_t{1} << 31) - 1};
     if (large_ && random_.chance(60)) return leaf(ExprKind::kConst, random_.of(kLarge));
     return leaf(ExprKind::kConst, random_.chance(75) ? random_.of(kUsual) : random_.in(-9, 9));
   }
@@ -181,10 +188,10 @@ class Generator {
   TreePtr view_index(int depth) {
     if (random_.chance(40)) {  // j is below the unit, by its range or (if the facts say so) below a size
       const int64_t which = random_.in(0, 2);
-      const TreePtr unit = random_.chance(60) ? leaf(ExprKind::kConst, std::vector<int64_t>{4, 8, 12}[static_cast<size_t>(which)])
-                                              : leaf(ExprKind::kSymbol, random_.in(3, 4));
-      const TreePtr flat =
-          node(ExprKind::kAdd, node(ExprKind::kMul, integer(1), unit), leaf(ExprKind::kSymbol, which));
+      const TreePtr unit = random_.chance(60)
+                               ? leaf(ExprKind::kConst, std::vector<int64_t>{4, 8, 12}[static_cast<size_t>(which)])
+                               : leaf(ExprKind::kSymbol, random_.in(3, 4));
+      const TreePtr flat = node(ExprKind::kAdd, node(ExprKind::kMul, integer(1), unit), leaf(ExprKind::kSymbol, which));
       const TreePtr by = node(ExprKind::kMul, unit, random_leaf());
       return node(random_.chance(50) ? ExprKind::kFloorDiv : ExprKind::kMod, flat, by);
     }
@@ -194,7 +201,8 @@ class Generator {
     }
     const TreePtr unit = random_.chance(60) ? constant() : variable();
     TreePtr flat = node(ExprKind::kAdd, node(ExprKind::kMul, variable(), unit), integer(std::min(depth - 1, 1)));
-    if (random_.chance(30)) flat = node(ExprKind::kAdd, flat, node(ExprKind::kMul, node(ExprKind::kMul, variable(), unit), random_leaf()));
+    if (random_.chance(30))
+      flat = node(ExprKind::kAdd, flat, node(ExprKind::kMul, node(ExprKind::kMul, variable(), unit), random_leaf()));
     const TreePtr by = random_.chance(70) ? unit : node(ExprKind::kMul, unit, random_leaf());
     return node(random_.chance(50) ? ExprKind::kFloorDiv : ExprKind::kMod, flat, by);
   }
@@ -225,7 +233,7 @@ class Generator {
 
 /// Loop indices, sizes and unrestricted integers, with facts between them.
 struct Setting {
-  std::vector<Variable> variables = {{"i0", {0, 3}},  {"i1", {0, 7}}, {"i2", {0, 11}}, {"s0", {2, 12}},
+  std::vector<Variable> variables = {{"i0", {0, 3}},  {"i1", {0, 7}},   {"i2", {0, 11}}, {"s0", {2, 12}},
                                      {"s1", {1, 12}}, {"x", {-30, 30}}, {"y", {0, 40}}};
   std::vector<TreePtr> facts;
   std::vector<Values> samples;
@@ -336,9 +344,10 @@ class RewriteLog {
     ctx.observe_rewrites([this, &ctx, &setting, seed](const ExprRewrite& rewrite) {
       if (writing_) return;
       writing_ = true;
-      std::string line = str_cat("{\"seed\": ", seed, ", \"rule\": ", json(rewrite.rule), ", \"before\": ",
-                                 json(rewrite.before), ", \"after\": ", json(rewrite.after), ", \"facts\": [",
-                                 str_join(ctx.facts(), ", ", [](Expr e) { return json(e.str()); }), "], \"ranges\": {");
+      std::string line =
+          str_cat("{\"seed\": ", seed, ", \"rule\": ", json(rewrite.rule), ", \"before\": ", json(rewrite.before),
+                  ", \"after\": ", json(rewrite.after), ", \"facts\": [",
+                  str_join(ctx.facts(), ", ", [](Expr e) { return json(e.str()); }), "], \"ranges\": {");
       line += str_join(setting.variables, ", ", [](const Variable& v) {
         return str_cat(json(v.name), ": [", v.range.lo, ", ", v.range.hi, "]");
       });
@@ -429,7 +438,8 @@ TEST(SymbolicRandom, LargeNumbers) {
     Setting setting(random);
     setting.facts.clear();
     Generator generator(random, setting.variables.size(), true);
-    const TreePtr tree = random.chance(50) ? generator.condition(2) : generator.integer(static_cast<int>(random.in(1, 3)));
+    const TreePtr tree =
+        random.chance(50) ? generator.condition(2) : generator.integer(static_cast<int>(random.in(1, 3)));
     const TreePtr fact = generator.condition(1);
     ExprContext ctx;
     for (Values& values : setting.samples) {
@@ -485,8 +495,9 @@ TEST(SymbolicRules, Table) {
     std::FILE* file = std::fopen(path, "w");
     ASSERT_TRUE(file != nullptr);
     for (const RuleInfo& rule : rewrite_rules()) {
-      const std::string line = str_cat("{\"rule\": ", json(rule.name), ", \"lhs\": ", json(rule.lhs), ", \"rhs\": ",
-                                       json(rule.rhs), ", \"where\": ", json(rule.where), ", \"via\": ", json(rule.via), "}\n");
+      const std::string line =
+          str_cat("{\"rule\": ", json(rule.name), ", \"lhs\": ", json(rule.lhs), ", \"rhs\": ", json(rule.rhs),
+                  ", \"where\": ", json(rule.where), ", \"via\": ", json(rule.via), "}\n");
       std::fputs(line.c_str(), file);
     }
     std::fclose(file);
@@ -559,8 +570,8 @@ TEST(SymbolicRandom, TextImportSubstituteAndProgramsKeepValues) {
     setting.declare(ctx);
     try {
       const Expr built = tree->build(ctx, setting.variables);
-      EXPECT_TRUE(ctx.parse(built.str()) == built) << "seed " << seed << ": " << built.str() << " parses to "
-                                                   << ctx.parse(built.str()).str();
+      EXPECT_TRUE(ctx.parse(built.str()) == built)
+          << "seed " << seed << ": " << built.str() << " parses to " << ctx.parse(built.str()).str();
       ExprContext other;  // symbols made in another order
       for (size_t v = setting.variables.size(); v-- > 0;) other.symbol(setting.variables[v].name);
       EXPECT_EQ(other.parse(built.str()).str(), built.str());
