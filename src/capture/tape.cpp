@@ -50,6 +50,14 @@ Ref call_node(const TapeNode& node, const std::vector<Ref>& env) {
   return Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get()));
 }
 
+TapeSlot describe(TapeSlot slot) {
+  slot.dtype = attr_or_null(slot.meta.get(), "dtype");
+  slot.sizes = attr_or_null(slot.meta.get(), "shape");
+  slot.strides = Ref::steal(PyObject_CallMethod(slot.meta.get(), "stride", nullptr));
+  if (!slot.strides) PyErr_Clear();
+  return slot;
+}
+
 }  // namespace
 
 Ref make_slot_ref(int slot) {
@@ -66,7 +74,7 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back({Ref::borrow(tensor), std::move(meta), std::move(device), true, guard_index});
+  slots_.push_back(describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index}));
   return index;
 }
 
@@ -74,7 +82,7 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), false, -1});
+  slots_.push_back(describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1}));
   return index;
 }
 

@@ -17,6 +17,7 @@ struct TapeSlot {
   Ref object;      ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
   Ref meta;        ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
   Ref device;
+  Ref dtype, sizes, strides;  ///< as the host inferred them
   bool input = false;
   int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
 };

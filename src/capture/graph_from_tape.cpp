@@ -1,0 +1,485 @@
+#include "capture/graph_from_tape.h"
+
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "capture/graph_object.h"
+#include "ops/bind.h"
+#include "ops/builder.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+using TensorRef = Functionalizer::TensorRef;
+using Candidates = std::vector<OpRegistry::PythonName>;
+
+/// The registry's Python names, resolved to objects once.
+const std::unordered_map<PyObject*, std::string>& named_functions() {
+  static const auto* table = [] {
+    auto* made = new std::unordered_map<PyObject*, std::string>;
+    for (const std::string& dotted : OpRegistry::global().python_names()) {
+      if (dotted.rfind("torch.", 0) != 0) continue;
+      Ref object = Ref::steal(PyImport_ImportModule("torch"));
+      for (size_t at = 5; object && at != std::string::npos;) {
+        const size_t next = dotted.find('.', at + 1);
+        object = attr_or_null(object.get(), dotted.substr(at + 1, next - at - 1).c_str());
+        at = next;
+      }
+      if (!object) continue;
+      PyErr_Clear();
+      made->emplace(object.release(), dotted);  // identity stays taken
+    }
+    return made;
+  }();
+  return *table;
+}
+
+std::string dotted_name(const TapeNode& node) {
+  PyObject* key = node.func.get();
+  Ref self;
+  if (std::strcmp(Py_TYPE(key)->tp_name, "method-wrapper") == 0) {
+    self = attr(key, "__self__");
+    key = self.get();
+  }
+  const auto& table = named_functions();
+  if (const auto found = table.find(key); found != table.end()) return found->second;
+  for (const char* prefix : {"torch.Tensor.", "torch.", "torch.nn.functional.", "torch._C._nn."}) {
+    const std::string name = prefix + node.name;
+    if (OpRegistry::global().find_python(name) != nullptr) return name;
+  }
+  throw Unsupported("no operator for torch's " + node.name);
+}
+
+ArgKind kind_of(PyObject* o);
+
+/// Kind of a list by its items.
+ArgKind list_kind(PyObject* list) {
+  bool tensors = false, floats = false, ints = false, bools = false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+  if (n == 0) return ArgKind::kEmptyList;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const ArgKind kind = kind_of(PySequence_Fast_GET_ITEM(list, i));
+    if (kind == ArgKind::kTensor || kind == ArgKind::kNone) {
+      tensors = true;
+    } else if (kind == ArgKind::kFloat) {
+      floats = true;
+    } else if (kind == ArgKind::kInt) {
+      ints = true;
+    } else if (kind == ArgKind::kBool) {
+      bools = true;
+    } else {
+      return ArgKind::kOther;
+    }
+  }
+  if (tensors) return floats || ints || bools ? ArgKind::kOther : ArgKind::kTensorList;
+  if (floats) return ArgKind::kFloatList;
+  return ints ? ArgKind::kIntList : ArgKind::kBoolList;
+}
+
+ArgKind kind_of(PyObject* o) {
+  if (slot_of(o) >= 0) return ArgKind::kTensor;
+  if (o == Py_None) return ArgKind::kNone;
+  if (PyBool_Check(o)) return ArgKind::kBool;
+  if (PyLong_Check(o)) return ArgKind::kInt;
+  if (PyFloat_Check(o)) return ArgKind::kFloat;
+  if (PyComplex_Check(o)) return ArgKind::kComplex;
+  if (PyUnicode_Check(o)) return ArgKind::kString;
+  if (PyTuple_Check(o) || PyList_Check(o)) return list_kind(o);
+  const char* name = Py_TYPE(o)->tp_name;
+  if (std::strcmp(name, "torch.dtype") == 0) return ArgKind::kDType;
+  if (std::strcmp(name, "torch.device") == 0) return ArgKind::kDevice;
+  if (std::strcmp(name, "torch.layout") == 0) return ArgKind::kLayout;
+  if (std::strcmp(name, "torch.memory_format") == 0) return ArgKind::kMemoryFormat;
+  if (std::strcmp(name, "torch._C.Generator") == 0) return ArgKind::kGenerator;
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type) || o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
+      o == reinterpret_cast<PyObject*>(&PyBool_Type) || o == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
+    return ArgKind::kDType;
+  }
+  return ArgKind::kOther;
+}
+
+int64_t int_value(PyObject* o) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
+  if (overflow != 0 || (value == -1 && PyErr_Occurred() != nullptr)) {
+    PyErr_Clear();
+    throw Unsupported("an integer beyond 64 bits");
+  }
+  return value;
+}
+
+std::string after_dot(PyObject* o) {
+  const Ref text = Ref::steal(PyObject_Str(o));
+  if (!text) PyErr_Clear();
+  const std::string s = text_of(text.get());
+  return s.substr(s.rfind('.') + 1);
+}
+
+Scalar scalar_of(PyObject* o) {
+  if (PyBool_Check(o)) return o == Py_True;
+  if (PyLong_Check(o)) return int_value(o);
+  if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
+  if (!PyComplex_Check(o)) throw Unsupported("a number of type " + type_name(o));
+  const Py_complex c = PyComplex_AsCComplex(o);
+  return std::complex<double>(c.real, c.imag);
+}
+
+/// Keywords that say how memory is made, at their defaults: no operator's schema has them.
+bool is_default_keyword(const std::string& name, PyObject* value) {
+  if (name == "requires_grad" || name == "pin_memory") return value == Py_False || value == Py_None;
+  return name == "layout" && (value == Py_None || after_dot(value) == "strided");
+}
+
+class NodeSource final : public ArgSource {
+ public:
+  NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx) : refs_(refs), ctx_(ctx) {
+    positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
+    for (size_t i = 0; i < positional_; ++i) items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));
+    if (!node.kwargs) return;
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
+      const std::string name = text_of(key);
+      if (name == "out" && value != Py_None) {
+        add_out(value);
+      } else if (name != "out" && !is_default_keyword(name, value)) {
+        keywords_.push_back(name);
+        items_.push_back(value);
+      }
+    }
+  }
+  /// The operands of a reflected form the other way round.
+  void swap_operands() {
+    if (positional_ < 2) throw Unsupported("a reflected operator without two operands");
+    std::swap(items_[0], items_[1]);
+  }
+  const std::vector<TensorRef>& out() const { return out_; }
+
+  size_t num_positional() const override { return positional_; }
+  size_t num_keywords() const override { return keywords_.size(); }
+  std::string_view keyword(size_t k) const override { return keywords_[k]; }
+  ArgKind kind(size_t item) const override { return kind_of(items_[item]); }
+  ValueId tensor(size_t item) override { return ref(items_[item]); }
+  std::vector<ValueId> tensors(size_t item) override {
+    std::vector<ValueId> result;
+    each(item, [&](PyObject* o) { result.push_back(o == Py_None ? kNoValue : ref(o)); });
+    return result;
+  }
+  Scalar scalar(size_t item) override { return scalar_of(items_[item]); }
+  std::vector<Expr> ints(size_t item) override {
+    std::vector<Expr> result;
+    if (PyLong_Check(items_[item])) return {ctx_.constant(int_value(items_[item]))};
+    each(item, [&](PyObject* o) { result.push_back(ctx_.constant(int_value(o))); });
+    return result;
+  }
+  std::vector<double> floats(size_t item) override {
+    std::vector<double> result;
+    each(item, [&](PyObject* o) { result.push_back(PyFloat_AsDouble(o)); });
+    return result;
+  }
+  std::vector<bool> bools(size_t item) override {
+    std::vector<bool> result;
+    each(item, [&](PyObject* o) { result.push_back(o == Py_True); });
+    return result;
+  }
+  std::string string(size_t item) override {
+    PyObject* o = items_[item];
+    return PyUnicode_Check(o) ? text_of(o) : after_dot(o);
+  }
+  DType dtype(size_t item) override { return dtype_of(items_[item]); }
+  Device device(size_t item) override {
+    PyObject* o = items_[item];
+    if (!PyUnicode_Check(o)) return device_of(o);
+    const Ref made = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(TorchApi::get()->device_type), o));
+    if (!made) PyErr_Clear();
+    if (!made) throw Unsupported("device " + text_of(o));
+    return device_of(made.get());
+  }
+
+ private:
+  template <typename Fn>
+  void each(size_t item, Fn&& fn) const {
+    PyObject* list = items_[item];
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) fn(PySequence_Fast_GET_ITEM(list, i));
+  }
+  TensorRef ref(PyObject* o) const { return refs_[static_cast<size_t>(slot_of(o))]; }
+  void add_out(PyObject* value) {
+    if (slot_of(value) >= 0) {
+      out_.push_back(ref(value));
+    } else if (PyTuple_Check(value) || PyList_Check(value)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) add_out(PySequence_Fast_GET_ITEM(value, i));
+    }
+  }
+
+  const std::vector<TensorRef>& refs_;
+  ExprContext& ctx_;
+  size_t positional_ = 0;
+  std::vector<PyObject*> items_;
+  std::vector<std::string> keywords_;
+  std::vector<TensorRef> out_;
+};
+
+class Converter {
+ public:
+  Converter(const Tape& tape, TorchApi& api)
+      : tape_(tape), result_{Graph(std::make_shared<ExprContext>()), {}, {}},
+        builder_(result_.graph, default_dtype(api)), fz_(builder_), refs_(tape.slots().size(), -1) {}
+
+  TapeGraph run() {
+    for (size_t i = 0; i < tape_.slots().size(); ++i) {
+      if (tape_.slots()[i].input) add_input(static_cast<int>(i));
+    }
+    for (const TapeNode& node : tape_.nodes()) {
+      builder_.set_location({std::make_shared<const std::string>(node.file),
+                             std::make_shared<const std::string>(node.function), node.line});
+      try {
+        convert(node);
+      } catch (const Error& error) {
+        error.rethrow_at({node.file, node.line, node.function});
+      }
+    }
+    std::vector<TensorRef> wanted;
+    for (const int slot : computed_outputs(tape_)) {
+      result_.outputs.push_back(slot);
+      wanted.push_back(refs_[static_cast<size_t>(slot)]);
+      check_strides(slot);
+    }
+    fz_.finish(wanted);
+    return std::move(result_);
+  }
+
+ private:
+  static DType default_dtype(TorchApi& api) {
+    const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
+    return dtype_of(dtype.get());
+  }
+
+  std::vector<Expr> exprs(PyObject* tuple) {
+    std::vector<Expr> values;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      values.push_back(builder_.ctx().constant(int_value(PyTuple_GET_ITEM(tuple, i))));
+    }
+    return values;
+  }
+
+  void add_input(int slot) {
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    TensorType type;
+    type.dtype = dtype_of(info.dtype.get());
+    type.device = device_of(info.device.get());
+    type.sizes = exprs(info.sizes.get());
+    type.strides = exprs(info.strides.get());
+    const ValueId value = result_.graph.add_input(std::move(type));
+    refs_[static_cast<size_t>(slot)] = fz_.input(value, static_cast<int>(result_.inputs.size()));
+    result_.inputs.push_back(slot);
+  }
+
+  void convert(const TapeNode& node) {
+    if (node.name == "__getitem__") return set_outputs(node, {get_item(node)});
+    if (node.name == "__setitem__") return set_item(node);
+    const std::string name = dotted_name(node);
+    const Candidates* candidates = OpRegistry::global().find_python(name);
+    for (const OpRegistry::PythonName& candidate : *candidates) {
+      NodeSource source(node, refs_, builder_.ctx());
+      if (candidate.form == OpRegistry::PythonName::Form::kReflected) source.swap_operands();
+      std::optional<std::vector<Arg>> args = bind_args(builder_.ctx(), candidate.op->schema, source);
+      if (!args) continue;
+      if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
+        return set_outputs(node, {fz_.apply_inplace(*candidate.op, std::move(*args))});
+      }
+      if (source.out().empty()) return set_outputs(node, fz_.apply(*candidate.op, std::move(*args)));
+      fz_.apply_out(*candidate.op, std::move(*args), source.out());
+      return set_outputs(node, source.out());
+    }
+    throw Unsupported("no form of " + name + " takes these arguments");
+  }
+
+  void set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs) {
+    if (refs.size() < node.outputs.size()) throw Unsupported(node.name + " has another number of results than the host's");
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] < 0) continue;
+      const auto slot = static_cast<size_t>(node.outputs[i]);
+      if (refs_[slot] < 0) {
+        refs_[slot] = refs[i];
+      } else if (refs_[slot] != refs[i]) {
+        throw Unsupported(node.name + " returned an operand in the host");
+      }
+      check_type(node, static_cast<int>(slot));
+    }
+  }
+
+  /// What the host inferred is the truth.
+  void check_type(const TapeNode& node, int slot) {
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    const TensorType& type = fz_.type(refs_[static_cast<size_t>(slot)]);
+    if (dtype_of(info.dtype.get()) != type.dtype || !equal(info.sizes.get(), type.sizes)) {
+      throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than the host's");
+    }
+  }
+
+  void check_strides(int slot) {
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    const TensorType& type = fz_.type(refs_[static_cast<size_t>(slot)]);
+    for (size_t i = 0; i < type.strides.size(); ++i) {
+      if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
+      if (!type.strides[i].is_const(int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i))))) {
+        throw Unsupported("strides of an output inferred as " + type.str() + ", other than the host's");
+      }
+    }
+  }
+
+  static bool equal(PyObject* tuple, const std::vector<Expr>& values) {
+    if (PyTuple_GET_SIZE(tuple) != static_cast<Py_ssize_t>(values.size())) return false;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!values[i].is_const(int_value(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i))))) return false;
+    }
+    return true;
+  }
+
+  // ---- indexing --------------------------------------------------------------------------------------------------------
+
+  TensorRef view(const char* op, std::vector<Arg> args) { return fz_.apply(OpRegistry::global().get(op), std::move(args))[0]; }
+
+  Scalar number(PyObject* o) {
+    if (!PyLong_Check(o) || PyBool_Check(o)) throw Unsupported("an index of type " + type_name(o));
+    return int_value(o);
+  }
+
+  struct Indexed {
+    TensorRef base;        // after the basic indices
+    TensorList tensors;    // kNoValue: a full slice
+    bool advanced = false;
+  };
+
+  Indexed index(const TapeNode& node) {
+    PyObject* self = PyTuple_GET_ITEM(node.args.get(), 0);
+    PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
+    Indexed result{refs_[static_cast<size_t>(slot_of(self))], {}, false};
+    std::vector<PyObject*> items;
+    if (PyTuple_Check(key)) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) items.push_back(PyTuple_GET_ITEM(key, i));
+    } else {
+      items.push_back(key);
+    }
+    int64_t taken = 0;
+    for (PyObject* item : items) taken += item != Py_None && item != Py_Ellipsis && !PyBool_Check(item) ? 1 : 0;
+    const int64_t rank = fz_.type(result.base).dim();
+    int64_t dim = 0;
+    bool ellipsis = false;
+    const auto full = [&result] { result.tensors.values.push_back(kNoValue); };
+    for (PyObject* item : items) {
+      const Arg at = Scalar(dim);
+      if (item == Py_None) {
+        result.base = view("unsqueeze", {TensorArg{result.base}, at});
+        full();
+        ++dim;
+      } else if (item == Py_Ellipsis) {
+        if (ellipsis) throw Unsupported("two ellipses in an index");
+        ellipsis = true;
+        for (int64_t i = 0; i < rank - taken; ++i) full();
+        dim += rank - taken;
+      } else if (PySlice_Check(item)) {
+        result.base = slice(result.base, dim, reinterpret_cast<PySliceObject*>(item));
+        full();
+        ++dim;
+      } else if (slot_of(item) >= 0) {
+        const TensorRef tensor = refs_[static_cast<size_t>(slot_of(item))];
+        if (!is_integral(fz_.type(tensor).dtype) || fz_.type(tensor).dtype == DType::kUInt8) {
+          throw Unsupported("an index tensor of type " + fz_.type(tensor).str());
+        }
+        result.tensors.values.push_back(tensor);
+        result.advanced = true;
+        ++dim;
+      } else {
+        result.base = view("select", {TensorArg{result.base}, at, number(item)});
+      }
+    }
+    return result;
+  }
+
+  TensorRef slice(TensorRef base, int64_t dim, const PySliceObject* slice) {
+    if (slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None) return base;
+    std::vector<Arg> args{TensorArg{base}, Scalar(dim)};
+    for (PyObject* bound : {slice->start, slice->stop}) {
+      if (bound == Py_None) {
+        args.emplace_back(NoneArg{});
+      } else {
+        args.emplace_back(number(bound));
+      }
+    }
+    args.emplace_back(slice->step == Py_None ? Scalar(int64_t{1}) : number(slice->step));
+    return view("slice", std::move(args));
+  }
+
+  TensorRef get_item(const TapeNode& node) {
+    const TensorRef self = refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
+    Indexed indexed = index(node);
+    if (!indexed.advanced) {
+      // A tensor of its own, also for x[:] and x[...].
+      return indexed.base == self ? view("alias", {TensorArg{self}}) : indexed.base;
+    }
+    return view("index", {TensorArg{indexed.base}, std::move(indexed.tensors)});
+  }
+
+  void set_item(const TapeNode& node) {
+    Indexed indexed = index(node);
+    PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
+    const OpRegistry& registry = OpRegistry::global();
+    const int slot = slot_of(value);
+    if (indexed.advanced) {
+      const TensorRef source = slot >= 0 ? refs_[static_cast<size_t>(slot)] : filled(indexed.base, value);
+      fz_.apply_inplace(registry.get("index_put"),
+                        {TensorArg{indexed.base}, std::move(indexed.tensors), TensorArg{source}, Scalar(false)});
+      return;
+    }
+    if (slot < 0) {
+      fz_.apply_inplace(registry.get("fill"), {TensorArg{indexed.base}, scalar_of(value)});
+      return;
+    }
+    fz_.apply_inplace(registry.get("copy"),
+                      {TensorArg{indexed.base}, TensorArg{refs_[static_cast<size_t>(slot)]}, Scalar(false)});
+  }
+
+  TensorRef filled(TensorRef like, PyObject* value) {
+    const TensorType& type = fz_.type(like);
+    return fz_.fresh(builder_.op("full", {SymInts{}, scalar_of(value), type.dtype, NoneArg{}, type.device}));
+  }
+
+  const Tape& tape_;
+  TapeGraph result_;
+  GraphBuilder builder_;
+  Functionalizer fz_;
+  std::vector<TensorRef> refs_;
+};
+
+}  // namespace
+
+DType dtype_of(PyObject* dtype) {
+  if (dtype == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::kFloat64;
+  if (dtype == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::kInt64;
+  if (dtype == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::kBool;
+  if (dtype == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::kComplex128;
+  const std::string name = after_dot(dtype);
+  const std::optional<DType> parsed = parse_dtype(name);
+  if (!parsed) throw Unsupported("dtype " + name);
+  return *parsed;
+}
+
+Device device_of(PyObject* device) {
+  const std::string type = text_of(attr_or_null(device, "type").get());
+  Device result;
+  if (type == "cuda") {
+    result.kind = DeviceKind::kCuda;
+    const Ref index = attr_or_null(device, "index");
+    if (index && PyLong_Check(index.get())) result.index = static_cast<int16_t>(PyLong_AsLong(index.get()));
+  } else if (type != "cpu") {
+    throw Unsupported("device " + type);
+  }
+  return result;
+}
+
+TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api).run(); }
+
+}  // namespace tatara::capture
