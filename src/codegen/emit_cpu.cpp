@@ -1,0 +1,45 @@
+#include "codegen/emit_cpu.h"
+
+#include "codegen/emitter.h"
+#include "support/options.h"
+
+namespace tatara {
+
+int CpuTarget::vector_bytes() const {
+  switch (isa) {
+    case VectorIsa::kScalar: return 4;
+    case VectorIsa::kAvx2: return 32;
+    case VectorIsa::kAvx512: return 64;
+    case VectorIsa::kNeon: return 16;
+  }
+  return 4;
+}
+
+std::string emit_cpu(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol) {
+  loops::verify_kernel(kernel);
+  return codegen::Emitter(kernel, target, symbol).run();
+}
+
+CpuTarget host_cpu_target() {
+  CpuTarget target;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0) {
+    target.isa = VectorIsa::kAvx512;
+  } else if (__builtin_cpu_supports("avx2") != 0) {
+    target.isa = VectorIsa::kAvx2;
+  } else {
+    target.isa = VectorIsa::kScalar;
+  }
+  target.has_fma = __builtin_cpu_supports("fma") != 0;
+#elif defined(__aarch64__)
+  target.isa = VectorIsa::kNeon;
+#else
+  target.isa = VectorIsa::kScalar;
+  target.has_fma = false;
+#endif
+  // Empty triple, cpu and features: the provider takes this machine's.
+  return target;
+}
+
+}  // namespace tatara

@@ -1,0 +1,248 @@
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "loops/kernel.h"
+#include "support/error.h"
+
+namespace tatara::loops {
+namespace {
+
+constexpr std::array<std::string_view, static_cast<size_t>(ScalarOp::kPhilox) + 1> kNames = {
+    "const", "index", "add", "sub", "mul", "div", "floordiv", "truncdiv", "mod", "fmod", "neg", "abs", "min", "max",
+    "fmin", "fmax", "fma", "and", "or", "xor", "not", "shl", "shr", "eq", "ne", "lt", "le", "gt", "ge", "select", "isnan",
+    "isinf", "signbit", "cast", "bitcast", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "reciprocal", "exp", "exp2",
+    "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "pow", "hypot", "copysign", "nextafter",
+    "ldexp", "frexp_mantissa", "frexp_exponent", "sigmoid", "i0", "i0e", "i1", "i1e", "ndtri", "log_ndtr", "complex",
+    "real", "imag", "conj", "angle", "philox"};
+
+std::string number(double value) {
+  if (value != value) return "nan";
+  if (value == __builtin_inf()) return "inf";
+  if (value == -__builtin_inf()) return "-inf";
+  std::array<char, 40> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
+
+std::string_view combine_name(Combine combine) {
+  switch (combine) {
+    case Combine::kNone: return "none";
+    case Combine::kAdd: return "add";
+    case Combine::kMul: return "mul";
+    case Combine::kMin: return "min";
+    case Combine::kMax: return "max";
+    case Combine::kAnd: return "and";
+    case Combine::kOr: return "or";
+    case Combine::kXor: return "xor";
+    case Combine::kCustom: return "custom";
+  }
+  return "none";
+}
+
+std::string_view kind_name(LoopKind kind) {
+  switch (kind) {
+    case LoopKind::kSerial: return "for";
+    case LoopKind::kParallel: return "parallel";
+    case LoopKind::kVector: return "vector";
+    case LoopKind::kUnroll: return "unroll";
+  }
+  return "for";
+}
+
+std::string_view mode_name(StoreMode mode) {
+  switch (mode) {
+    case StoreMode::kSet: return "";
+    case StoreMode::kAdd: return ".add";
+    case StoreMode::kMul: return ".mul";
+    case StoreMode::kMin: return ".min";
+    case StoreMode::kMax: return ".max";
+  }
+  return "";
+}
+
+class Printer {
+ public:
+  explicit Printer(const Kernel& kernel) : kernel_(kernel) {}
+
+  std::string run() {
+    static constexpr std::array<std::string_view, 4> kKinds = {"in", "out", "inout", "scratch"};
+    out_ = "kernel " + kernel_.name + "(";
+    for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+      const BufferArg& arg = kernel_.buffers[i];
+      if (i > 0) out_ += ", ";
+      out_ += std::string(kKinds[static_cast<size_t>(arg.kind)]) + " b" + std::to_string(i) + ": " +
+              std::string(dtype_name(arg.dtype)) + "[" + arg.numel.str() + "]";
+    }
+    for (const Expr size : kernel_.sizes) out_ += ", size " + size.str();
+    for (size_t i = 0; i < kernel_.scalar_args.size(); ++i) {
+      out_ += ", scalar " + value(kernel_.scalar_arg_ids[i]) + ": " + std::string(dtype_name(kernel_.scalar_args[i]));
+    }
+    out_ += ") {\n";
+    block(kernel_.body, 1);
+    return out_ + "}\n";
+  }
+
+ private:
+  static std::string value(ScalarId id) { return id == kNoScalar ? "none" : "%" + std::to_string(id); }
+  std::string typed(ScalarId id) const {
+    return value(id) + ": " + std::string(dtype_name(kernel_.scalar_types[static_cast<size_t>(id)]));
+  }
+  void indent(int depth) { out_.append(static_cast<size_t>(depth) * 2, ' '); }
+
+  void scalar(const Let& let) {
+    const Scalar& s = let.scalar;
+    out_ += typed(let.dst) + " = " + std::string(scalar_op_name(s.op)) + "(";
+    if (s.op == ScalarOp::kConst) {
+      if (is_complex(s.dtype)) {
+        out_ += number(s.const_re) + ", " + number(s.const_im);
+      } else {
+        out_ += is_floating(s.dtype) ? number(s.const_re) : std::to_string(s.const_int);
+      }
+    } else if (s.op == ScalarOp::kIndex) {
+      out_ += s.index.str();
+    }
+    for (size_t i = 0; i < s.operands.size(); ++i) out_ += (i > 0 ? ", " : "") + value(s.operands[i]);
+    if (s.op == ScalarOp::kPhilox) out_ += ", lane=" + std::to_string(s.lane);
+    out_ += ")";
+  }
+
+  void statement(const Let& let, int) { scalar(let); }
+  void statement(const Load& load, int) {
+    out_ += typed(load.dst) + " = load b" + std::to_string(load.buffer) + "[" + load.index.str() + "]";
+    if (load.mask != kNoScalar) out_ += " if " + value(load.mask) + " else " + value(load.other);
+  }
+  void statement(const Store& store, int) {
+    out_ += "store" + std::string(mode_name(store.mode)) + (store.atomic ? ".atomic" : "") + " b" +
+            std::to_string(store.buffer) + "[" + store.index.str() + "] = " + value(store.value);
+    if (store.mask != kNoScalar) out_ += " if " + value(store.mask);
+  }
+  void statement(const IndexValue& index, int) {
+    out_ += "index " + index.symbol.str() + " = " + value(index.value) + " in " + index.size.str();
+    if (index.wrap) out_ += " wrap";
+    if (index.check) out_ += " check";
+    if (index.mask != kNoScalar) out_ += " if " + value(index.mask);
+  }
+  void statement(const If& branch, int depth) {
+    out_ += "if " + value(branch.condition) + " {\n";
+    block(*branch.body, depth + 1);
+    indent(depth);
+    out_ += "}";
+  }
+  void statement(const For& loop, int depth) {
+    out_ += std::string(kind_name(loop.kind)) + " " + loop.var.str() + " in " + loop.extent.str();
+    for (const Carried& c : loop.carried) {
+      out_ += "\n";
+      indent(depth + 2);
+      out_ += "carry " + typed(c.arg) + " from " + value(c.init) + " next " + value(c.next) + " result " + value(c.result) +
+              " combine " + std::string(combine_name(c.combine));
+    }
+    out_ += " {\n";
+    block(*loop.body, depth + 1);
+    if (loop.combine_fn != nullptr) {
+      indent(depth);
+      out_ += "} merge (";
+      for (const ScalarId id : loop.combine_fn->left) out_ += typed(id) + ", ";
+      out_ += "| ";
+      for (const ScalarId id : loop.combine_fn->right) out_ += typed(id) + ", ";
+      out_ += ") {\n";
+      block(*loop.combine_fn->body, depth + 1);
+      indent(depth + 1);
+      out_ += "yield";
+      for (const ScalarId id : loop.combine_fn->result) out_ += " " + value(id);
+      out_ += "\n";
+    }
+    indent(depth);
+    out_ += "}";
+  }
+
+  void block(const Block& b, int depth) {
+    for (const Stmt& stmt : b.stmts) {
+      indent(depth);
+      std::visit([&](const auto& s) { statement(s, depth); }, stmt);
+      out_ += "\n";
+    }
+  }
+
+  const Kernel& kernel_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string_view scalar_op_name(ScalarOp op) { return kNames[static_cast<size_t>(op)]; }
+std::string print_kernel(const Kernel& kernel) { return Printer(kernel).run(); }
+
+namespace {
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& kernel) : kernel_(kernel), defined_(kernel.scalar_types.size(), false) {}
+  void run() {
+    for (const ScalarId id : kernel_.scalar_arg_ids) define(id);
+    block(kernel_.body, true, false);
+  }
+
+ private:
+  void define(ScalarId id) {
+    TATARA_CHECK(id >= 0 && static_cast<size_t>(id) < defined_.size(), "scalar out of range in ", kernel_.name);
+    defined_[static_cast<size_t>(id)] = true;
+  }
+  void use(ScalarId id) {
+    TATARA_CHECK(id >= 0 && static_cast<size_t>(id) < defined_.size() && defined_[static_cast<size_t>(id)],
+                 "undefined scalar %", id, " in ", kernel_.name);
+  }
+  void use_optional(ScalarId id) {
+    if (id != kNoScalar) use(id);
+  }
+  void buffer(int b) {
+    TATARA_CHECK(b >= 0 && static_cast<size_t>(b) < kernel_.buffers.size(), "no buffer ", b, " in ", kernel_.name);
+  }
+  void block(const Block& b, bool outermost, bool in_vector) {
+    for (const Stmt& stmt : b.stmts) {
+      if (const auto* let = std::get_if<Let>(&stmt)) {
+        for (const ScalarId id : let->scalar.operands) use(id);
+        define(let->dst);
+      } else if (const auto* load = std::get_if<Load>(&stmt)) {
+        buffer(load->buffer);
+        use_optional(load->mask);
+        use_optional(load->other);
+        define(load->dst);
+      } else if (const auto* store = std::get_if<Store>(&stmt)) {
+        buffer(store->buffer);
+        use(store->value);
+        use_optional(store->mask);
+      } else if (const auto* index = std::get_if<IndexValue>(&stmt)) {
+        use(index->value);
+        use_optional(index->mask);
+      } else if (const auto* branch = std::get_if<If>(&stmt)) {
+        use(branch->condition);
+        block(*branch->body, false, in_vector);
+      } else {
+        loop(std::get<For>(stmt), outermost, in_vector);
+      }
+    }
+  }
+  void loop(const For& f, bool outermost, bool in_vector) {
+    TATARA_CHECK(outermost || f.kind != LoopKind::kParallel, "a parallel loop inside another in ", kernel_.name);
+    TATARA_CHECK(!(in_vector && f.kind == LoopKind::kVector), "nested vector loops in ", kernel_.name);
+    for (const Carried& c : f.carried) {
+      use(c.init);
+      define(c.arg);
+      TATARA_CHECK(c.combine != Combine::kCustom || f.combine_fn != nullptr, "no merge function in ", kernel_.name);
+    }
+    block(*f.body, f.kind == LoopKind::kParallel, in_vector || f.kind == LoopKind::kVector);
+    for (const Carried& c : f.carried) {
+      use(c.next);
+      define(c.result);
+    }
+  }
+
+  const Kernel& kernel_;
+  std::vector<bool> defined_;
+};
+}  // namespace
+
+void verify_kernel(const Kernel& kernel) { Verifier(kernel).run(); }
+
+}  // namespace tatara::loops
