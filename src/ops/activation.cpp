@@ -240,7 +240,7 @@ void register_activation(OpRegistry& r) {
                           "torch.rrelu", "torch.rrelu_"},
                          [](MetaContext& m) {
                            if (m.boolean(3)) throw Unsupported("rrelu in training draws random numbers");
-                           return unary_meta(false, false)(m);
+                           return unary_meta(false, true)(m);
                          },
                          nullptr, apply(rrelu));
   r.add(std::move(random));

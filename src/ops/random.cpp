@@ -41,6 +41,11 @@ MetaFn like_meta(int dtype_arg) {
 }
 
 
+std::vector<TensorType> contiguous_like_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
+}
+
 }  // namespace
 
 void register_random(OpRegistry& r) {
@@ -78,7 +83,7 @@ void register_random(OpRegistry& r) {
   add("bernoulli", "", "(Tensor self, *, Generator? generator=None) -> Tensor", "torch.bernoulli torch.Tensor.bernoulli",
       like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-      "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
+      "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
 }
 
 }  // namespace tatara

