@@ -177,7 +177,10 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
     if (view_of_it && ops::Args(builder_, args).none(3)) throw Unsupported("as_strided of a view without an offset");
     return {view(whole, op, std::move(args))};
   }
-  if (op.kind == OpKind::kView) return {view(ref_of(args[0]), op, std::move(args))};
+  if (op.kind == OpKind::kView) {
+    const TensorRef base = ref_of(args[0]);
+    return {view(base, op, std::move(args))};
+  }
   std::vector<Arg> values = read_args(args);
   if (op.choose) {
     const MetaContext meta(builder_.graph(), op, values, builder_.default_dtype());
