@@ -183,20 +183,25 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
   }
   std::vector<Arg> values = read_args(args);
   if (op.choose) {
-    const MetaContext meta(builder_.graph(), op, values, builder_.default_dtype());
-    MetaContext mutable_meta = meta;
-    Choice choice = op.choose(mutable_meta);
-    if (choice.op == "alias_self") return {ref_of(args[0])};
-    const OpDef& chosen = get(choice.op);
-    if (chosen.kind == OpKind::kView) {
+    MetaContext meta(builder_.graph(), op, values, builder_.default_dtype());
+    Choice choice = op.choose(meta);
+    const OpDef* chosen = choice.op == "alias_self" ? nullptr : &get(choice.op);
+    while (chosen != nullptr && chosen->choose) {
+      MetaContext next(builder_.graph(), *chosen, choice.args, builder_.default_dtype());
+      Choice further = chosen->choose(next);
+      chosen = further.op == "alias_self" ? nullptr : &get(further.op);
+      if (chosen != nullptr) choice = std::move(further);
+    }
+    if (chosen == nullptr) return {ref_of(args[0])};
+    if (chosen->kind == OpKind::kView) {
       // The operand of a chosen view is one of the call's tensors.
       const ValueId operand = std::get<TensorArg>(choice.args[0]).value;
       for (size_t i = 0; i < args.size(); ++i) {
         const auto* tensor = std::get_if<TensorArg>(&values[i]);
-        if (tensor != nullptr && tensor->value == operand) return {view(ref_of(args[i]), chosen, std::move(choice.args))};
+        if (tensor != nullptr && tensor->value == operand) return {view(ref_of(args[i]), *chosen, std::move(choice.args))};
       }
     }
-    return {fresh(builder_.call(chosen, std::move(choice.args)).front())};
+    return {fresh(builder_.call(*chosen, std::move(choice.args)).front())};
   }
   const bool views = may_alias(op) && op.decompose;
   const std::vector<ValueId> results = views ? op.decompose(builder_, values) : builder_.call(op, values);

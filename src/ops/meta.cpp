@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/op_def.h"
+#include "ops/family_util.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -157,56 +158,92 @@ DType MetaContext::result_type(std::span<const size_t> arg_indices) const {
   return *result;
 }
 
+namespace {
+
+bool is_channels_last_4d(ExprContext& c, const TensorType& type) {
+  if (type.dim() != 4) return false;
+  Expr expected = c.constant(1);
+  for (const size_t d : {size_t{1}, size_t{3}, size_t{2}, size_t{0}}) {
+    if (type.sizes[d].is_const(1)) continue;
+    if (!ops::same_size(c, type.strides[d], expected)) return false;
+    expected = c.mul(expected, type.sizes[d]);
+  }
+  return true;
+}
+
+/// What eager's iterator does when all operands have the shape of the result: nullopt when that path is not taken.
+std::optional<std::vector<Expr>> same_shape_strides(ExprContext& c, const std::vector<Expr>& sizes,
+                                                    std::span<const TensorType* const> operands) {
+  for (const TensorType* type : operands) {
+    if (type == nullptr || type->sizes != sizes) return std::nullopt;
+  }
+  const auto all = [&](auto&& test) { return std::all_of(operands.begin(), operands.end(), test); };
+  const std::vector<Expr> plain = contiguous_strides(c, sizes);
+  if (all([&](const TensorType* t) { return t->strides == plain || ops::is_contiguous(c, *t); })) return plain;
+  if (all([&](const TensorType* t) { return is_channels_last_4d(c, *t); })) {
+    return ops::layout_strides(c, sizes, ops::Layout::kChannelsLast);
+  }
+  const TensorType* last = operands.back();
+  if (all([&](const TensorType* t) { return ops::same_sizes(c, t->strides, last->strides) && ops::is_dense(c, *t); })) {
+    return last->strides;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::vector<Expr> MetaContext::iterator_strides(const std::vector<Expr>& sizes,
                                                 std::span<const TensorType* const> operands) const {
   ExprContext& c = ctx();
   const size_t rank = sizes.size();
-  if (rank < 2) return contiguous_strides(c, sizes);
-  // Strides of each operand over the broadcast shape; a broadcast dimension has stride 0.
+  if (operands.empty() || rank <= 1) return contiguous_strides(c, sizes);
+  if (auto fast = same_shape_strides(c, sizes, operands)) return *fast;
+
+  // Broadcast strides of each operand; dimensions are then sorted by them, innermost first, ties left as they are.
+  const Expr zero = c.constant(0);
   std::vector<std::vector<Expr>> strides;
   for (const TensorType* type : operands) {
-    std::vector<Expr> own(rank, c.constant(0));
-    const size_t offset = rank - type->sizes.size();
-    for (size_t d = 0; d < type->sizes.size(); ++d) {
-      const bool broadcast = type->sizes[d].is_const(1) && !sizes[offset + d].is_const(1);
-      if (!broadcast) own[offset + d] = type->strides[d];
+    if (type == nullptr || type->dim() == 0) continue;
+    std::vector<Expr> row(rank, zero);
+    const size_t skip = rank - type->sizes.size();
+    for (size_t i = 0; i < type->sizes.size(); ++i) {
+      const bool repeated = type->sizes[i].is_const(1) && !sizes[skip + i].is_const(1);
+      if (!repeated) row[skip + i] = type->strides[i];
     }
-    strides.push_back(std::move(own));
+    strides.push_back(std::move(row));
   }
-  // Operands of the result's shape whose strides agree and fill memory keep them.
-  const bool same = !operands.empty() && std::all_of(operands.begin(), operands.end(), [&](const TensorType* type) {
-    return type->sizes == sizes && type->strides == operands.front()->strides;
-  });
-  if (same && operands.front()->strides == contiguous_strides(c, sizes)) return operands.front()->strides;
-  const auto order = [&](size_t a, size_t b) {  // > 0: b is faster than a
-    for (const auto& own : strides) {
-      const Expr x = own[a];
-      const Expr y = own[b];
-      if (x.is_const(0) || y.is_const(0)) continue;
-      if (!(x == y)) return c.guard(c.lt(x, y)) ? -1 : 1;
-      if (!(sizes[a] == sizes[b]) && c.guard(c.lt(sizes[b], sizes[a]))) return 1;
+  const auto less = [&](Expr a, Expr b) { return !(a == b) && c.guard(c.lt(a, b)); };
+  const auto compare = [&](size_t d0, size_t d1) {
+    for (const auto& row : strides) {
+      if (row[d0].is_const(0) || row[d1].is_const(0)) continue;
+      if (less(row[d0], row[d1])) return -1;
+      if (less(row[d1], row[d0])) return 1;
+      if (less(sizes[d1], sizes[d0])) return 1;
     }
     return 0;
   };
   std::vector<size_t> perm(rank);
-  for (size_t d = 0; d < rank; ++d) perm[d] = rank - 1 - d;
+  for (size_t i = 0; i < rank; ++i) perm[i] = rank - 1 - i;
   for (size_t i = 1; i < rank; ++i) {
     size_t at = i;
-    for (size_t j = i; j-- > 0;) {
-      const int comparison = order(perm[j], perm[at]);
-      if (comparison > 0) {
-        std::swap(perm[j], perm[at]);
-        at = j;
-      } else if (comparison < 0) {
+    for (size_t before = i; before-- > 0;) {
+      const int order = compare(perm[before], perm[at]);
+      if (order > 0) {
+        std::swap(perm[before], perm[at]);
+        at = before;
+      } else if (order < 0) {
         break;
       }
     }
   }
+  bool inverted = true;
+  for (size_t i = 0; i < rank; ++i) inverted = inverted && perm[i] == rank - 1 - i;
+  if (inverted) return contiguous_strides(c, sizes);
   std::vector<Expr> result(rank);
-  Expr running = c.constant(1);
+  Expr next = c.constant(1);
   for (const size_t d : perm) {
-    result[d] = running;
-    running = c.mul(running, c.max(sizes[d], c.constant(1)));
+    result[d] = next;
+    next = c.mul(next, sizes[d]);
   }
   return result;
 }

@@ -44,7 +44,7 @@ class MetaContext {
   std::vector<Expr> broadcast(std::span<const std::vector<Expr>* const> shapes) const;
   /// torch.result_type over tensors and scalars among the arguments given by index.
   DType result_type(std::span<const size_t> arg_indices) const;
-  /// Strides that eager's TensorIterator gives to a fresh output of `sizes` from these operands.
+  /// Strides that eager's TensorIterator gives to a fresh output of `sizes` from these operands (null: a Python number).
   std::vector<Expr> iterator_strides(const std::vector<Expr>& sizes, std::span<const TensorType* const> operands) const;
 
  private:

@@ -24,12 +24,14 @@ DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promo
 TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype) {
   std::vector<const std::vector<Expr>*> shapes;
   std::vector<const TensorType*> types;
-  bool wrapped = true;
+  bool numbers = false;
   for (const size_t i : operands) {
-    if (!m.is_tensor(i)) continue;
+    if (!m.is_tensor(i)) {
+      numbers = numbers || !m.is_none(i);
+      continue;
+    }
     types.push_back(&m.tensor(i));
     shapes.push_back(&m.tensor(i).sizes);
-    wrapped = wrapped && m.tensor(i).is_wrapped_number;
   }
   if (types.empty()) throw InternalError(m.op().name + ": no tensor operand");
   TensorType result;
@@ -39,6 +41,7 @@ TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DTyp
     if (type->dim() > 0) result.device = type->device;
   }
   result.sizes = m.broadcast(shapes);
+  if (numbers) types.push_back(nullptr);  // eager's iterator sees a zero-dim tensor
   result.strides = m.iterator_strides(result.sizes, types);
   return result;
 }

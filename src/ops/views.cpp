@@ -450,7 +450,7 @@ void register_spellings(OpRegistry& r) {
                return {"slice", {m.arg(0), m.arg(1), Scalar(from), Scalar(c.add(from, length)), Scalar(int64_t{1})}};
              });
   add_choice(r, "real", "(Tensor self) -> Tensor", "torch.real torch.Tensor.real.__get__", [](MetaContext& m) -> Choice {
-    if (is_complex(m.tensor(0).dtype)) throw Unsupported("the real view of a complex tensor runs in eager");
+    if (is_complex(m.tensor(0).dtype)) return {"real_part", {m.arg(0)}};
     return {"alias_self", {}};
   });
   add_choice(r, "conj", "(Tensor self) -> Tensor", "torch.conj torch.Tensor.conj torch.resolve_conj torch.Tensor.resolve_conj",
@@ -523,7 +523,7 @@ void register_parts(OpRegistry& r) {
     const char* names;
     DecomposeFn decompose;
   } rows[] = {
-      {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", "torch._C._VariableFunctions.split torch.Tensor.split torch.split", split},
+      {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", "torch.functional.split torch.Tensor.split torch.split", split},
       {"split.sizes", "(Tensor(a) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
        "torch.split_with_sizes torch.Tensor.split_with_sizes torch.split torch.Tensor.split", split_sizes},
       {"chunk", "(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]", "torch.chunk torch.Tensor.chunk", chunk},
