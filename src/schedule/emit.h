@@ -1,0 +1,17 @@
+// Parts shared by the emitters of groups, scans and scatters.
+#pragma once
+
+#include "schedule/loop_order.h"
+#include "schedule/nest_builder.h"
+
+namespace tatara::sched {
+
+/// Whether values combine by a function of their own.
+bool is_custom(const ReductionDef& def);
+std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,
+                              std::span<const ScalarId> b);
+std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node);
+/// Adds the finished kernel and its launch to the plan. `elements`: size of the iteration space.
+void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements);
+
+}  // namespace tatara::sched

@@ -1,0 +1,273 @@
+// From groups to kernels: the nest is built once over plain dims to see what it accesses, and then with the loops that
+// suit these accesses.
+#include <algorithm>
+#include <utility>
+
+#include "schedule/emit.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using loops::Combine;
+using loops::LoopKind;
+
+namespace {
+
+ScalarOp combine_op(Combine combine) {
+  switch (combine) {
+    case Combine::kAdd: return ScalarOp::kAdd;
+    case Combine::kMul: return ScalarOp::kMul;
+    case Combine::kMin: return ScalarOp::kMin;
+    case Combine::kMax: return ScalarOp::kMax;
+    case Combine::kAnd: return ScalarOp::kAnd;
+    case Combine::kOr: return ScalarOp::kOr;
+    case Combine::kXor: return ScalarOp::kXor;
+    case Combine::kNone:
+    case Combine::kCustom: break;
+  }
+  TATARA_UNREACHABLE("combine ", static_cast<int>(combine));
+}
+
+}  // namespace
+
+bool is_custom(const ReductionDef& def) {
+  return std::any_of(def.combine.begin(), def.combine.end(), [](Combine c) { return c == Combine::kCustom || c == Combine::kNone; });
+}
+
+std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,
+                              std::span<const ScalarId> b) {
+  const ReductionDef& def = node.reduction_def;
+  NodeBuilder builder(nest, node, loops::kNoScalar);
+  if (def.merge) return def.merge(builder, a, b);
+  std::vector<ScalarId> result;
+  for (size_t i = 0; i < def.combine.size(); ++i) {
+    result.push_back(nest.emit(
+        make_scalar(combine_op(def.combine[i]), def.dtypes[i], {a[i], b[i]})));
+  }
+  return result;
+}
+
+std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node) {
+  auto fn = std::make_unique<loops::CombineFn>();
+  nest.open_isolated();
+  for (const DType dtype : node.reduction_def.dtypes) fn->left.push_back(nest.new_scalar(dtype));
+  for (const DType dtype : node.reduction_def.dtypes) fn->right.push_back(nest.new_scalar(dtype));
+  fn->result = combine(nest, node, fn->left, fn->right);
+  fn->body = std::make_unique<loops::Block>(nest.close_isolated());
+  return fn;
+}
+
+void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements) {
+  kernel.body = nest.take_body();
+  PlanKernel info;
+  for (const std::string& op : nest.fused_ops) {
+    if (info.name.size() > 60) break;
+    if (op == "cast" && nest.fused_ops.size() > 1) continue;
+    std::string word = op;
+    std::replace(word.begin(), word.end(), '.', '_');
+    info.name += (info.name.empty() ? "" : "_") + word;
+  }
+  if (info.name.empty()) info.name = "copy";
+  kernel.name = info.name;
+  info.fused_ops = nest.fused_ops;
+  info.fault_sites = nest.fault_sites;
+  KernelLaunch launch;
+  launch.kernel = static_cast<int>(s.out.kernels.size());
+  launch.buffers = nest.buffer_ids;
+  for (size_t b = 0; b < kernel.buffers.size(); ++b) {
+    const loops::BufferArg& arg = kernel.buffers[b];
+    const int64_t bytes = s.hint(arg.numel, 0) * dtype_size(arg.dtype);
+    if (arg.kind != loops::ArgKind::kOutput) info.bytes_read += bytes;
+    if (arg.kind != loops::ArgKind::kInput) info.bytes_written += bytes;
+  }
+  launch.parallel_iterations = parallel_iterations(s, plan);
+  launch.work = s.simplify(elements * s.ctx.constant(std::max(1, nest.num_ops)));
+  s.out.kernels.push_back(detach_kernel(s, std::move(kernel), launch.sizes));
+  s.out.plan.kernels.push_back(std::move(info));
+  s.out.plan.steps.emplace_back(std::move(launch));
+}
+
+namespace {
+
+class GroupEmitter {
+ public:
+  GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan)
+      : s_(s), unit_(unit), group_(s.units[static_cast<size_t>(unit)].group), nest_(nest), plan_(plan) {
+    nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
+      return read(v, indices, mask);
+    };
+    nest_.substitution = plan.substitution;
+  }
+
+  void emit() {
+    for (const LoopSpec& loop : plan_.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
+    int last = 0;
+    for (const Member& m : group_.members) last = std::max(last, m.stage);
+    for (stage_ = 0; stage_ <= last; ++stage_) {
+      std::vector<const Member*> stores;
+      std::vector<const Member*> folds;
+      std::vector<const Member*> customs;
+      for (const Member& m : group_.members) {
+        if (m.stage != stage_) continue;
+        if (m.kind == Member::Kind::kStore) {
+          if (m.full) stores.push_back(&m);
+          else store_value(m);
+        } else {
+          (is_custom(node_of(m).reduction_def) ? customs : folds).push_back(&m);
+        }
+      }
+      if (!stores.empty() || !folds.empty()) walk(folds, stores);
+      for (const Member* m : customs) walk({m}, {});
+    }
+    for (size_t i = 0; i < plan_.outer.size(); ++i) nest_.close_loop({});
+  }
+
+ private:
+  const LoweredNode& node_of(const Member& m) const { return *s_.nodes[static_cast<size_t>(m.node)]; }
+
+  std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
+    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
+    if (!info.root || v == current_) return std::nullopt;
+    if (info.unit == unit_) {
+      const LoweredNode* node = s_.producer(v);
+      TATARA_CHECK(node != nullptr && node->kind != LoweredNode::Kind::kReduction, "reduction ", s_.name_of(v), " is not at hand");
+      const auto computed = stored_in_.find(v);
+      const bool dear = info.cost > 2 || info.loads > 1;
+      if (computed == stored_in_.end() || computed->second >= stage_ || !dear) return std::nullopt;
+    }
+    TATARA_CHECK(info.storage.has_value(), s_.name_of(v), " has no memory");
+    return nest_.load(v, *info.storage, indices, mask, loops::kNoScalar);
+  }
+
+  void store_value(const Member& m) {
+    const std::vector<Expr> index = *index_map(s_, group_, m.sizes, m.full);
+    current_ = m.value;
+    const ScalarId x = nest_.eval(m.value, index);
+    current_ = kNoValue;
+    const ValueInfo& info = s_.values[static_cast<size_t>(m.value)];
+    nest_.store(m.value, *info.storage, index, x);
+    stored_in_[m.value] = stage_;
+  }
+
+  /// One pass over the reduced dims (or none, where nothing is reduced).
+  void walk(const std::vector<const Member*>& folds, const std::vector<const Member*>& stores) {
+    std::vector<ScalarId> identity;
+    std::vector<loops::Carried> carried;
+    for (const Member* m : folds) {
+      const LoweredNode& node = node_of(*m);
+      NodeBuilder builder(nest_, node, loops::kNoScalar);
+      const std::vector<ScalarId> init = node.reduction_def.init(builder);
+      for (size_t i = 0; i < init.size(); ++i) {
+        identity.push_back(init[i]);
+        carried.push_back({.dtype = node.reduction_def.dtypes[i], .init = init[i], .arg = -1, .next = -1, .result = -1,
+                           .combine = node.reduction_def.combine[i]});
+      }
+    }
+    std::vector<std::vector<ScalarId>> starts;  // carried values at the start of an iteration, per level
+    std::vector<ScalarId> now = identity;
+    starts.push_back(now);
+    for (size_t level = 0; level < plan_.inner.size(); ++level) {
+      const LoopSpec& loop = plan_.inner[level];
+      // Lanes of a vector loop start from the identity; what came before is combined after it.
+      const bool fresh = loop.kind == LoopKind::kVector;
+      for (size_t i = 0; i < carried.size(); ++i) carried[i].init = fresh ? identity[i] : now[i];
+      nest_.open_loop(loop.var, loop.extent, loop.kind, carried);
+      now = nest_.carried_args();
+      starts.push_back(now);
+    }
+    now = fold_in(folds, now, [&](const Member& m) {
+      const LoweredNode& node = node_of(m);
+      NodeBuilder builder(nest_, node, loops::kNoScalar);
+      const std::string outer = std::exchange(nest_.location, node.node().location.str());
+      auto parts = node.reduction_def.element(builder, *index_map(s_, group_, m.sizes, true));
+      nest_.location = outer;
+      for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def.dtypes[i]);
+      return parts;
+    });
+    for (const Member* m : stores) store_value(*m);
+    for (size_t level = plan_.inner.size(); level-- > 0;) {
+      std::unique_ptr<loops::CombineFn> fn;
+      if (!folds.empty() && is_custom(node_of(*folds[0]).reduction_def)) fn = combine_fn(nest_, node_of(*folds[0]));
+      const std::vector<ScalarId> results = nest_.close_loop(now, std::move(fn));
+      if (plan_.inner[level].kind == LoopKind::kVector && level > 0) {
+        size_t at = 0;
+        now = fold_in(folds, starts[level], [&](const Member& m) {
+          const size_t n = node_of(m).reduction_def.dtypes.size();
+          std::vector<ScalarId> part(results.begin() + static_cast<std::ptrdiff_t>(at),
+                                     results.begin() + static_cast<std::ptrdiff_t>(at + n));
+          at += n;
+          return part;
+        });
+      } else {
+        now = results;
+      }
+    }
+    size_t at = 0;
+    for (const Member* m : folds) {
+      const size_t n = node_of(*m).reduction_def.dtypes.size();
+      finish(*m, std::span(now).subspan(at, n));
+      at += n;
+    }
+  }
+
+  template <typename Fn>
+  std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now, Fn&& parts_of) {
+    std::vector<ScalarId> next;
+    size_t at = 0;
+    for (const Member* m : folds) {
+      const std::vector<ScalarId> parts = parts_of(*m);
+      const auto merged = combine(nest_, node_of(*m), std::span(now).subspan(at, parts.size()), parts);
+      next.insert(next.end(), merged.begin(), merged.end());
+      at += parts.size();
+    }
+    return next;
+  }
+
+  void finish(const Member& m, std::span<const ScalarId> acc) {
+    const LoweredNode& node = node_of(m);
+    const std::vector<Expr> out = reduced_indices(node, *index_map(s_, group_, m.sizes, true));
+    std::vector<ScalarId> results(acc.begin(), acc.end());
+    if (node.reduction_def.finish) {
+      NodeBuilder builder(nest_, node, loops::kNoScalar);
+      results = node.reduction_def.finish(builder, acc, out);
+    }
+    nest_.fused(node.node().op->name);
+    for (size_t i = 0; i < node.node().outputs.size(); ++i) {
+      const ValueId v = node.node().outputs[i];
+      const ValueInfo& info = s_.values[static_cast<size_t>(v)];
+      if (!info.needed) continue;
+      const ScalarId x = nest_.round(results[i], s_.graph.type(v).dtype);
+      nest_.remember(v, out, x);
+      if (info.stored) nest_.store(v, *info.storage, out, x);
+    }
+  }
+
+  State& s_;
+  int unit_;
+  const Group& group_;
+  NestBuilder& nest_;
+  const NestPlan& plan_;
+  int stage_ = 0;
+  ValueId current_ = kNoValue;
+  std::map<ValueId, int> stored_in_;
+};
+
+}  // namespace
+
+void emit_group(State& s, int unit) {
+  const Group& group = s.units[static_cast<size_t>(unit)].group;
+  if (group.members.empty()) return;
+  loops::Kernel scratch;
+  NestBuilder dry(s, scratch);
+  const NestPlan plain = plain_nest(group);
+  GroupEmitter(s, unit, dry, plain).emit();
+  const NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
+  loops::Kernel kernel;
+  NestBuilder nest(s, kernel);
+  GroupEmitter(s, unit, nest, plan).emit();
+  Expr elements = s.ctx.constant(1);
+  for (const Expr e : group.dims) elements = elements * e;
+  finish_kernel(s, nest, std::move(kernel), plan, elements);
+}
+
+}  // namespace tatara::sched

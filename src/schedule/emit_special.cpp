@@ -1,0 +1,171 @@
+// Scans, scatters and copies into inputs: kernels of one operator with its inputs' expressions inlined.
+#include <algorithm>
+#include <utility>
+
+#include "schedule/emit.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using loops::LoopKind;
+
+namespace {
+
+NestBuilder::AccessFn loads_of_roots(State& s, NestBuilder& nest, ValueId current = kNoValue) {
+  return [&s, &nest, current](ValueId v, const std::vector<Expr>& indices, ScalarId mask) -> std::optional<ScalarId> {
+    const ValueInfo& info = s.values[static_cast<size_t>(v)];
+    if (!info.root || v == current) return std::nullopt;
+    TATARA_CHECK(info.storage.has_value(), s.name_of(v), " has no memory");
+    return nest.load(v, *info.storage, indices, mask, loops::kNoScalar);
+  };
+}
+
+/// A group over `sizes`, dimension by dimension (those of size 1 too), with flags for what runs inside.
+Group space_of(State& s, const std::vector<Expr>& sizes, const std::vector<bool>& inside) {
+  Group g;
+  g.dims = sizes;
+  g.reduced = inside;
+  g.has_reduction = std::find(inside.begin(), inside.end(), true) != inside.end();
+  for (size_t d = 0; d < sizes.size(); ++d) g.symbols.push_back(s.pooled_symbol(sizes[d], d));
+  return g;
+}
+
+Expr elements_of(State& s, const std::vector<Expr>& sizes) {
+  Expr product = s.ctx.constant(1);
+  for (const Expr e : sizes) product = product * e;
+  return product;
+}
+
+template <typename Body>
+void run_twice(State& s, const Group& space, bool parallel, Body&& body) {
+  loops::Kernel scratch;
+  NestBuilder dry(s, scratch);
+  const NestPlan plain = plain_nest(space);
+  body(dry, plain);
+  NestPlan plan = parallel ? plan_nest(s, space, dry.accesses, dry.index_uses, false) : plain;
+  loops::Kernel kernel;
+  NestBuilder nest(s, kernel);
+  nest.substitution = plan.substitution;
+  body(nest, plan);
+  finish_kernel(s, nest, std::move(kernel), plan, elements_of(s, space.dims));
+}
+
+/// The vector loop belongs inside of loops that must run in order.
+void serial_loops_first(NestPlan& plan) {
+  if (plan.outer.empty() || plan.outer.back().kind != LoopKind::kVector) return;
+  plan.inner.push_back(plan.outer.back());
+  plan.outer.pop_back();
+}
+
+}  // namespace
+
+void emit_scan(State& s, int unit) {
+  const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
+  const ReductionDef& def = node.reduction_def;
+  const std::vector<Expr>& sizes = node.operand(0).sizes;
+  const auto dim = static_cast<size_t>(def.dims[0]);
+  std::vector<bool> inside(sizes.size(), false);
+  inside[dim] = true;
+  const Group space = space_of(s, sizes, inside);
+  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+    nest.access = loads_of_roots(s, nest);
+    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    NodeBuilder builder(nest, node, loops::kNoScalar);
+    const std::vector<ScalarId> init = def.init(builder);
+    std::vector<loops::Carried> carried;
+    for (size_t i = 0; i < init.size(); ++i) {
+      carried.push_back({.dtype = def.dtypes[i], .init = init[i], .arg = -1, .next = -1, .result = -1});
+    }
+    std::vector<Expr> index = space.symbols;
+    if (node.reverse) index[dim] = s.simplify(sizes[dim] - 1 - index[dim]);
+    for (const LoopSpec& loop : plan.inner) nest.open_loop(loop.var, loop.extent, LoopKind::kSerial, carried);
+    nest.location = node.node().location.str();
+    std::vector<ScalarId> parts = def.element(builder, index);
+    for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest.cast(parts[i], def.dtypes[i]);
+    const std::vector<ScalarId> next = combine(nest, node, nest.carried_args(), parts);
+    const std::vector<ScalarId> outs = def.finish ? def.finish(builder, next, index) : next;
+    nest.fused(node.node().op->name);
+    for (size_t i = 0; i < node.node().outputs.size(); ++i) {
+      const ValueId v = node.node().outputs[i];
+      const ValueInfo& info = s.values[static_cast<size_t>(v)];
+      if (info.needed && info.storage) nest.store(v, *info.storage, index, outs[i]);
+    }
+    for (size_t i = 0; i < plan.inner.size(); ++i) nest.close_loop(next);
+    for (size_t i = 0; i < plan.outer.size(); ++i) nest.close_loop({});
+  });
+}
+
+namespace {
+
+/// result = base, over the result's space.
+void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
+  const std::vector<Expr>& sizes = node.result().sizes;
+  const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
+  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+    nest.access = loads_of_roots(s, nest);
+    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    NodeBuilder builder(nest, node, loops::kNoScalar);
+    const ScalarId x = builder.load(node.scatter_def.base_operand, space.symbols);
+    nest.store(result, *s.values[static_cast<size_t>(result)].storage, space.symbols, x);
+    for (size_t i = 0; i < plan.outer.size(); ++i) nest.close_loop({});
+  });
+}
+
+/// Dims of the domain that a component of the destination is: iterations differing there never meet.
+std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Group& space) {
+  loops::Kernel scratch;
+  NestBuilder nest(s, scratch);
+  nest.access = loads_of_roots(s, nest);
+  NodeBuilder builder(nest, node, loops::kNoScalar);
+  const std::vector<Expr> destination = node.scatter_def.destination(builder, space.symbols);
+  std::vector<bool> meeting(space.symbols.size(), true);
+  for (const Expr e : destination) {
+    const Expr simple = s.simplify(e);
+    for (size_t d = 0; d < space.symbols.size(); ++d) {
+      if (simple == space.symbols[d]) meeting[d] = false;
+    }
+  }
+  return meeting;
+}
+
+}  // namespace
+
+void emit_scatter(State& s, int unit) {
+  const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
+  const ValueId result = node.node().outputs[0];
+  const ScatterDef& def = node.scatter_def;
+  emit_base_copy(s, node, result);
+  Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), true));
+  space.reduced = meeting_dims(s, node, space);
+  space.has_reduction = true;
+  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& planned) {
+    NestPlan plan = planned;
+    serial_loops_first(plan);
+    nest.access = loads_of_roots(s, nest);
+    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    for (const LoopSpec& loop : plan.inner) nest.open_loop(loop.var, loop.extent, loop.kind);
+    NodeBuilder builder(nest, node, loops::kNoScalar);
+    nest.location = node.node().location.str();
+    const std::vector<Expr> to = def.destination(builder, space.symbols);
+    const ScalarId x = def.value(builder, space.symbols);
+    nest.fused(node.node().op->name);
+    nest.store(result, *s.values[static_cast<size_t>(result)].storage, to, x, def.mode);
+    for (size_t i = 0; i < plan.inner.size() + plan.outer.size(); ++i) nest.close_loop({});
+  });
+}
+
+void emit_copy(State& s, int unit) {
+  const Unit& copy = s.units[static_cast<size_t>(unit)];
+  const ValueId target = s.graph.inputs()[static_cast<size_t>(copy.input)];
+  const std::vector<Expr>& sizes = s.graph.type(target).sizes;
+  const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
+  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+    nest.access = loads_of_roots(s, nest);
+    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    const ScalarId x = nest.eval(copy.value, space.symbols);
+    nest.store(target, *s.values[static_cast<size_t>(target)].storage, space.symbols, x);
+    for (size_t i = 0; i < plan.outer.size(); ++i) nest.close_loop({});
+  });
+}
+
+}  // namespace tatara::sched

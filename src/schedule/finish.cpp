@@ -1,0 +1,134 @@
+// Kernels get contexts of their own, with canonical names of loop variables: equal kernels print alike wherever they come
+// from, and can be compiled side by side.
+#include <algorithm>
+
+#include "schedule/internal.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+void symbols_of(Expr e, std::vector<Expr>& found) {
+  if (!e.valid()) return;
+  if (e.is_symbol()) {
+    if (std::find(found.begin(), found.end(), e) == found.end()) found.push_back(e);
+    return;
+  }
+  for (const Expr operand : e.operands()) symbols_of(operand, found);
+}
+
+namespace {
+
+class Detacher {
+ public:
+  Detacher(State& s, loops::Kernel& kernel) : s_(s), kernel_(kernel), fresh_(std::make_shared<ExprContext>()) {}
+
+  void run(std::vector<Expr>& sizes) {
+    visit(kernel_.body, [&](Expr& e) { symbols_of(e, seen_); }, [&](Expr& var, Expr&) { locals_.push_back(var); });
+    for (loops::BufferArg& arg : kernel_.buffers) symbols_of(arg.numel, seen_);
+    for (const Expr e : seen_) {
+      if (std::find(locals_.begin(), locals_.end(), e) == locals_.end()) sizes.push_back(e);
+    }
+    std::sort(sizes.begin(), sizes.end(), [&](Expr a, Expr b) {
+      const auto x = s_.ctx.symbol_name(a);
+      const auto y = s_.ctx.symbol_name(b);
+      return x.size() != y.size() ? x.size() < y.size() : x < y;
+    });
+    for (const Expr e : sizes) {
+      kernel_.sizes.push_back(fresh_->symbol(s_.ctx.symbol_name(e), s_.ctx.range(e), s_.ctx.hint(e)));
+    }
+    // Facts about sizes hold here too.
+    int loops = 0;
+    int lookups = 0;
+    visit(kernel_.body, [&](Expr& e) { e = move(e); },
+          [&](Expr& var, Expr& extent) {
+            const bool is_lookup = s_.ctx.symbol_name(var).starts_with("_x");
+            const std::string name = is_lookup ? str_cat("x", lookups++) : str_cat("i", loops++);
+            const Expr bound = move(extent);
+            rename_[var] = s_.ctx.symbol("~" + name);
+            const Expr symbol = fresh_->loop_symbol(name, bound);
+            back_[fresh_->symbol("~" + name)] = symbol;
+            var = symbol;
+          });
+    for (loops::BufferArg& arg : kernel_.buffers) arg.numel = move(arg.numel);
+    kernel_.ctx = fresh_;
+  }
+
+ private:
+  Expr move(Expr e) {
+    if (!e.valid() || &e.context() == fresh_.get()) return e;
+    const Expr renamed = rename_.empty() ? e : s_.ctx.substitute(e, rename_);
+    const Expr there = fresh_->import(renamed);
+    return back_.empty() ? there : fresh_->substitute(there, back_);
+  }
+
+  /// Calls `define` with each variable and its extent where it is bound (before what is inside), `use` with the rest.
+  template <typename Use, typename Define>
+  void visit(loops::Block& block, Use&& use, Define&& define) {
+    for (loops::Stmt& stmt : block.stmts) {
+      if (auto* let = std::get_if<loops::Let>(&stmt)) {
+        if (let->scalar.index.valid()) use(let->scalar.index);
+      } else if (auto* load = std::get_if<loops::Load>(&stmt)) {
+        use(load->index);
+      } else if (auto* store = std::get_if<loops::Store>(&stmt)) {
+        use(store->index);
+      } else if (auto* index = std::get_if<loops::IndexValue>(&stmt)) {
+        define(index->symbol, index->size);
+        use(index->size);
+      } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
+        define(loop->var, loop->extent);
+        use(loop->extent);
+        if (loop->combine_fn) visit(*loop->combine_fn->body, use, define);
+        visit(*loop->body, use, define);
+      } else if (auto* branch = std::get_if<loops::If>(&stmt)) {
+        visit(*branch->body, use, define);
+      }
+    }
+  }
+
+  State& s_;
+  loops::Kernel& kernel_;
+  std::shared_ptr<ExprContext> fresh_;
+  std::vector<Expr> seen_;
+  std::vector<Expr> locals_;
+  ExprMap rename_;
+  ExprMap back_;
+};
+
+}  // namespace
+
+loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& sizes) {
+  Detacher(s, kernel).run(sizes);
+  return kernel;
+}
+
+void collect_plan_symbols(State& s) {
+  Plan& plan = s.out.plan;
+  std::vector<Expr> found;
+  const auto all = [&](const std::vector<Expr>& list) {
+    for (const Expr e : list) symbols_of(e, found);
+  };
+  for (const PlanInput& input : plan.inputs) {
+    all(input.type.sizes);
+    all(input.type.strides);
+  }
+  for (const PlanBuffer& buffer : plan.buffers) {
+    all(buffer.sizes);
+    all(buffer.strides);
+    symbols_of(buffer.offset, found);
+  }
+  for (const PlanStep& step : plan.steps) {
+    if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
+      all(launch->sizes);
+    } else {
+      for (const HostCall::HostArg& arg : std::get<HostCall>(step).args) {
+        if (const auto* list = std::get_if<SymInts>(&arg)) all(list->values);
+        if (const auto* scalar = std::get_if<Scalar>(&arg)) {
+          if (const auto* e = std::get_if<Expr>(scalar)) symbols_of(*e, found);
+        }
+      }
+    }
+  }
+  plan.size_symbols = std::move(found);
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,495 @@
+// Groups the realised values into kernels. A value joins a group when it iterates over the same space and reads the
+// group's values only at the positions where the group has them at hand; a trial evaluation finds that out.
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "schedule/nest_builder.h"
+#include "support/error.h"
+#include "support/log.h"
+#include "support/options.h"
+
+namespace tatara::sched {
+
+namespace {
+
+constexpr size_t kNeighbours = 6;        // groups looked at for sharing loads
+constexpr int64_t kBigRow = 1 << 15;     // elements of a row that one thread should not do alone
+constexpr size_t kMaxMembers = 48;
+
+Expr exact_quotient(State& s, Expr a, Expr b) {
+  if (a.is_const(0) || b.is_const(0)) return {};
+  if (a.is_const() && b.is_const()) {
+    if (a.const_value() % b.const_value() != 0) return {};
+    return s.ctx.constant(a.const_value() / b.const_value());
+  }
+  const Expr q = s.simplify(s.ctx.floordiv(a, b));
+  if (s.simplify(q * b) == s.simplify(a)) return q;
+  return {};
+}
+
+void give_symbols(State& s, Group& g) {
+  g.symbols.clear();
+  for (size_t d = 0; d < g.dims.size(); ++d) g.symbols.push_back(s.pooled_symbol(g.dims[d], d));
+}
+
+/// Splits the dims of the group (those not reduced when !full) so that `sizes` are products of neighbours.
+std::optional<Group> refine(State& s, const Group& group, const std::vector<Expr>& sizes, bool full) {
+  Group result = group;
+  result.dims.clear();
+  result.reduced.clear();
+  size_t at = 0;
+  Expr left = sizes.empty() ? Expr() : sizes[0];
+  for (size_t d = 0; d < group.dims.size(); ++d) {
+    const bool is_reduced = group.reduced[d];
+    const auto push = [&](Expr e) {
+      result.dims.push_back(e);
+      result.reduced.push_back(is_reduced);
+    };
+    if (!full && is_reduced) {
+      push(group.dims[d]);
+      continue;
+    }
+    Expr rest = group.dims[d];
+    for (;;) {
+      if (at >= sizes.size()) return std::nullopt;
+      if (rest == left) {
+        push(rest);
+        ++at;
+        left = at < sizes.size() ? sizes[at] : Expr();
+        break;
+      }
+      if (const Expr q = exact_quotient(s, rest, left); q.valid()) {
+        push(left);
+        rest = q;
+        ++at;
+        left = at < sizes.size() ? sizes[at] : Expr();
+        continue;
+      }
+      if (const Expr q = exact_quotient(s, left, rest); q.valid()) {
+        push(rest);
+        left = q;
+        break;
+      }
+      return std::nullopt;
+    }
+  }
+  if (at != sizes.size()) return std::nullopt;
+  give_symbols(s, result);
+  return result;
+}
+
+/// Which dims of the group the reduced dimensions of `node` cover; nullopt when they cover a dim partly.
+std::optional<std::vector<bool>> reduced_dims(const Group& group, const Member& member, const LoweredNode& node) {
+  std::vector<bool> flags(group.dims.size(), false);
+  size_t d = 0;
+  for (size_t i = 0; i < member.sizes.size(); ++i) {
+    if (member.sizes[i].is_const(1)) continue;
+    const auto& dims = node.reduction_def.dims;
+    const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) != dims.end();
+    Expr product = group.dims[d];
+    flags[d++] = is_reduced;
+    while (!(product == member.sizes[i])) {
+      if (d >= group.dims.size()) return std::nullopt;
+      product = product.context().simplify(product * group.dims[d]);
+      flags[d++] = is_reduced;
+    }
+  }
+  return flags;
+}
+
+struct Trial {
+  std::set<ValueId> reads;
+  int stage = 0;
+  double ops = 0;
+};
+
+const Member* member_of(const Group& group, State& s, ValueId v) {
+  const NodeId producer = s.graph.value(v).producer;
+  for (const Member& m : group.members) {
+    if (m.kind == Member::Kind::kStore ? m.value == v : m.node == producer) return &m;
+  }
+  return nullptr;
+}
+
+Trial try_member(State& s, const Group& group, int unit, const Member& member) {
+  Trial trial;
+  loops::Kernel scratch;
+  NestBuilder nest(s, scratch);
+  const auto index = index_map(s, group, member.sizes, member.full);
+  if (!index) throw CannotFuse{"sizes differ"};
+  nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
+    const ValueInfo& info = s.values[static_cast<size_t>(v)];
+    if (!info.root || v == member.value) return std::nullopt;
+    const ScalarId fake = nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
+    if (info.unit != unit || unit < 0) {
+      trial.reads.insert(v);
+      return fake;
+    }
+    const Member* other = member_of(group, s, v);
+    TATARA_CHECK(other != nullptr, "a value of the group without a member");
+    auto at = index_map(s, group, other->sizes, other->full);
+    TATARA_CHECK(at.has_value(), "a member that does not match its group");
+    if (other->kind == Member::Kind::kReduce) {
+      at = reduced_indices(*s.nodes[static_cast<size_t>(other->node)], *at);
+    }
+    bool same = at->size() == indices.size();
+    for (size_t i = 0; same && i < indices.size(); ++i) same = s.simplify((*at)[i]) == indices[i];
+    if (!same) throw CannotFuse{str_cat("reads ", s.name_of(v), " at another position")};
+    if (other->kind == Member::Kind::kReduce) {
+      trial.stage = std::max(trial.stage, other->stage + 1);
+      return fake;
+    }
+    trial.stage = std::max(trial.stage, other->stage);
+    return std::nullopt;
+  };
+  if (member.kind == Member::Kind::kStore) {
+    nest.eval(member.value, *index);
+  } else {
+    const LoweredNode& node = *s.nodes[static_cast<size_t>(member.node)];
+    NodeBuilder builder(nest, node, loops::kNoScalar);
+    node.reduction_def.element(builder, *index);
+  }
+  trial.ops = nest.num_ops;
+  return trial;
+}
+
+class Former {
+ public:
+  explicit Former(State& s) : s_(s) {}
+
+  void run() {
+    using Kind = LoweredNode::Kind;
+    for (size_t i = 0; i < s_.nodes.size(); ++i) {
+      const LoweredNode* node = s_.nodes[i].get();
+      if (node == nullptr) continue;
+      switch (node->kind) {
+        case Kind::kElement:
+        case Kind::kView:
+          for (const ValueId v : node->node().outputs) {
+            if (s_.values[static_cast<size_t>(v)].root) add_value(v);
+          }
+          break;
+        case Kind::kReduction: {
+          Member m;
+          m.kind = Member::Kind::kReduce;
+          m.node = static_cast<NodeId>(i);
+          m.sizes = node->operand(0).sizes;
+          place(std::move(m));
+          break;
+        }
+        case Kind::kScan: add_single(Unit::Kind::kScan, static_cast<NodeId>(i)); break;
+        case Kind::kScatter: add_single(Unit::Kind::kScatter, static_cast<NodeId>(i)); break;
+        case Kind::kHost: add_host(static_cast<NodeId>(i)); break;
+      }
+    }
+  }
+
+ private:
+  void add_value(ValueId v) {
+    Member m;
+    m.value = v;
+    m.node = s_.graph.value(v).producer;
+    m.sizes = s_.graph.type(v).sizes;
+    place(std::move(m));
+  }
+
+  /// A group of the member's own.
+  Group own_group(const Member& m) {
+    Group g;
+    g.dims = without_ones(m.sizes);
+    g.reduced.assign(g.dims.size(), false);
+    give_symbols(s_, g);
+    if (m.kind == Member::Kind::kReduce) {
+      g.reduced = *reduced_dims(g, m, *s_.nodes[static_cast<size_t>(m.node)]);
+      g.has_reduction = true;
+    }
+    return g;
+  }
+
+  void place(Member member) {
+    Group own = own_group(member);
+    Trial alone = try_member(s_, own, -1, member);
+    std::vector<int> candidates;
+    for (const ValueId v : alone.reads) {
+      const int unit = s_.values[static_cast<size_t>(v)].unit;
+      if (unit >= 0) candidates.push_back(unit);
+    }
+    std::sort(candidates.begin(), candidates.end(), std::greater<>());
+    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+    const size_t vertical = candidates.size();
+    size_t seen = 0;
+    for (size_t u = s_.units.size(); u-- > 0 && seen < kNeighbours; ++seen) {
+      const int id = static_cast<int>(u);
+      if (std::find(candidates.begin(), candidates.end(), id) == candidates.end()) candidates.push_back(id);
+    }
+    for (size_t i = 0; i < candidates.size() && s_.options.fuse && !is_disabled_; ++i) {
+      if (join(candidates[i], member, alone, i < vertical)) return;
+    }
+    Unit unit;
+    unit.group = std::move(own);
+    member.reads = alone.reads;
+    unit.node = member.node;
+    unit.group.members.push_back(std::move(member));
+    add_unit(std::move(unit), alone.reads);
+  }
+
+  bool join(int id, const Member& member, const Trial& alone, bool vertical) {
+    Unit& unit = s_.units[static_cast<size_t>(id)];
+    if (unit.kind != Unit::Kind::kGroup) return false;
+    std::string why;
+    try {
+      const bool shares = std::any_of(alone.reads.begin(), alone.reads.end(), [&](ValueId v) {
+        return unit.reads.contains(v) && s_.graph.type(v).dim() > 0;
+      });
+      if (!vertical && !shares) return false;
+      join_checked(id, unit, member, alone, vertical);
+      return true;
+    } catch (const CannotFuse& failure) {
+      why = failure.reason;
+    }
+    const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
+    if (vertical) s_.note(s_.name_of(v), str_cat("not fused with ", first_name(unit), ": ", why));
+    TATARA_LOG(kFusion, s_.name_of(v), " not fused with ", first_name(unit), ": ", why);
+    return false;
+  }
+
+  void join_checked(int id, Unit& unit, const Member& original, const Trial& alone, bool vertical) {
+    if (unit.group.members.size() >= kMaxMembers) throw CannotFuse{"the kernel is full"};
+    for (const ValueId v : alone.reads) {
+      const int other = s_.values[static_cast<size_t>(v)].unit;
+      if (other >= 0 && other != id && s_.units[static_cast<size_t>(other)].preds.contains(id)) {
+        throw CannotFuse{str_cat("it needs ", s_.name_of(v), ", which comes after")};
+      }
+    }
+    Member member = original;
+    std::optional<Group> refined = refine(s_, unit.group, without_ones(member.sizes), true);
+    if (!refined && member.kind == Member::Kind::kStore && unit.group.has_reduction) {
+      member.full = false;
+      refined = refine(s_, unit.group, without_ones(member.sizes), false);
+    }
+    if (!refined) throw CannotFuse{"sizes differ"};
+    if (member.kind == Member::Kind::kReduce) {
+      const auto flags = reduced_dims(*refined, member, *s_.nodes[static_cast<size_t>(member.node)]);
+      if (!flags) throw CannotFuse{"sizes differ"};
+      if (unit.group.has_reduction && *flags != refined->reduced) throw CannotFuse{"reduces other dimensions"};
+      refined->reduced = *flags;
+    }
+    const bool becomes_reduction = member.kind == Member::Kind::kReduce && !unit.group.has_reduction;
+    refined->has_reduction = unit.group.has_reduction || member.kind == Member::Kind::kReduce;
+    if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
+    const Trial trial = try_member(s_, *refined, id, member);
+    member.stage = trial.stage;
+    check_parallelism(*refined, member, becomes_reduction);
+    member.reads = trial.reads;
+    unit.group = std::move(*refined);
+    const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
+    TATARA_LOG(kFusion, s_.name_of(v), " fused with ", first_name(unit));
+    own_outputs(member, id);
+    unit.group.members.push_back(std::move(member));
+    depend(id, trial.reads);
+  }
+
+  /// A long row walked again by the one thread that has its reduction is slower than a second, parallel kernel.
+  void check_parallelism(const Group& group, const Member& member, bool becomes_reduction) const {
+    if (s_.options.num_threads <= 1 || !(member.full && member.stage > 0) ) {
+      if (!becomes_reduction || s_.options.num_threads <= 1) return;
+    }
+    int64_t rows = 1;
+    int64_t row = 1;
+    for (size_t d = 0; d < group.dims.size(); ++d) (group.reduced[d] ? row : rows) *= std::max<int64_t>(s_.hint(group.dims[d], 64), 1);
+    if (rows < 2 * s_.options.num_threads && row > kBigRow) throw CannotFuse{"one long row would run on one thread"};
+  }
+
+  std::string first_name(const Unit& unit) const {
+    return unit.node >= 0 ? s_.graph.node(unit.node).op->name : std::string("a copy");
+  }
+
+  void own_outputs(const Member& member, int id) {
+    if (member.kind == Member::Kind::kStore) {
+      s_.values[static_cast<size_t>(member.value)].unit = id;
+      return;
+    }
+    for (const ValueId v : s_.graph.node(member.node).outputs) s_.values[static_cast<size_t>(v)].unit = id;
+  }
+
+  void depend(int id, const std::set<ValueId>& reads) {
+    Unit& unit = s_.units[static_cast<size_t>(id)];
+    const size_t before = unit.preds.size();
+    for (const ValueId v : reads) {
+      unit.reads.insert(v);
+      const int other = s_.values[static_cast<size_t>(v)].unit;
+      if (other < 0 || other == id) continue;
+      unit.preds.insert(other);
+      const auto& more = s_.units[static_cast<size_t>(other)].preds;
+      unit.preds.insert(more.begin(), more.end());
+    }
+    if (unit.preds.size() == before) return;
+    for (Unit& later : s_.units) {
+      if (later.preds.contains(id)) later.preds.insert(unit.preds.begin(), unit.preds.end());
+    }
+  }
+
+  void add_unit(Unit unit, const std::set<ValueId>& reads) {
+    const int id = static_cast<int>(s_.units.size());
+    if (unit.kind == Unit::Kind::kGroup) {
+      own_outputs(unit.group.members[0], id);
+    } else {
+      for (const ValueId v : s_.graph.node(unit.node).outputs) s_.values[static_cast<size_t>(v)].unit = id;
+    }
+    s_.units.push_back(std::move(unit));
+    depend(id, reads);
+  }
+
+  void add_host(NodeId node) {
+    std::set<ValueId> reads;
+    for (const ValueId v : s_.nodes[static_cast<size_t>(node)]->operands) {
+      const auto view = affine_view(s_, v);
+      reads.insert(view ? view->base : v);
+    }
+    Unit unit;
+    unit.kind = Unit::Kind::kHost;
+    unit.node = node;
+    add_unit(std::move(unit), reads);
+  }
+
+  /// Scans and scatters: everything they read, by a trial.
+  void add_single(Unit::Kind kind, NodeId id) {
+    const LoweredNode& node = *s_.nodes[static_cast<size_t>(id)];
+    std::set<ValueId> reads;
+    loops::Kernel scratch;
+    NestBuilder nest(s_, scratch);
+    nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {
+      if (!s_.values[static_cast<size_t>(v)].root) return std::nullopt;
+      reads.insert(v);
+      return nest.new_scalar(compute_dtype(s_.graph.type(v).dtype));
+    };
+    NodeBuilder builder(nest, node, loops::kNoScalar);
+    const std::vector<Expr>& sizes = kind == Unit::Kind::kScan ? node.operand(0).sizes : node.scatter_def.domain;
+    std::vector<Expr> index;
+    for (size_t d = 0; d < sizes.size(); ++d) index.push_back(s_.pooled_symbol(sizes[d], d));
+    if (kind == Unit::Kind::kScan) {
+      node.reduction_def.element(builder, index);
+    } else {
+      node.scatter_def.destination(builder, index);
+      node.scatter_def.value(builder, index);
+      index.clear();
+      const std::vector<Expr>& base = node.result().sizes;
+      for (size_t d = 0; d < base.size(); ++d) index.push_back(s_.pooled_symbol(base[d], d));
+      builder.load(node.scatter_def.base_operand, index);
+    }
+    Unit unit;
+    unit.kind = kind;
+    unit.node = id;
+    add_unit(std::move(unit), reads);
+  }
+
+  State& s_;
+  bool is_disabled_ = is_disabled("fusion");
+};
+
+}  // namespace
+
+std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full) {
+  std::vector<Expr> index;
+  size_t d = 0;
+  const auto skip = [&] {
+    while (d < group.dims.size() && !full && group.reduced[d]) ++d;
+  };
+  for (const Expr size : sizes) {
+    if (size.is_const(1)) {
+      index.push_back(s.ctx.constant(0));
+      continue;
+    }
+    skip();
+    if (d >= group.dims.size()) return std::nullopt;
+    Expr product = group.dims[d];
+    Expr at = group.symbols[d++];
+    while (!(product == size)) {
+      skip();
+      if (d >= group.dims.size()) return std::nullopt;
+      at = at * group.dims[d] + group.symbols[d];
+      product = s.simplify(product * group.dims[d++]);
+    }
+    index.push_back(at);
+  }
+  skip();
+  if (d != group.dims.size()) return std::nullopt;
+  return index;
+}
+
+std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input) {
+  const auto& dims = node.reduction_def.dims;
+  const bool keepdim = node.result().sizes.size() == input.size() && !input.empty();
+  std::vector<Expr> result;
+  for (size_t i = 0; i < input.size(); ++i) {
+    const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) != dims.end();
+    if (!is_reduced) {
+      result.push_back(input[i]);
+    } else if (keepdim) {
+      result.push_back(node.ctx().constant(0));
+    }
+  }
+  return result;
+}
+
+bool reads_elementwise(State& s, int unit, ValueId input) {
+  const Group& group = s.units[static_cast<size_t>(unit)].group;
+  const auto own = index_map(s, group, s.graph.type(input).sizes, true);
+  if (!own) return false;
+  bool same = true;
+  for (const Member& m : group.members) {
+    loops::Kernel scratch;
+    NestBuilder nest(s, scratch);
+    nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
+      const ValueInfo& info = s.values[static_cast<size_t>(v)];
+      if (!info.root || info.unit == unit) return std::nullopt;
+      if (v == input) {
+        for (size_t i = 0; i < indices.size(); ++i) same = same && s.simplify((*own)[i]) == indices[i];
+      }
+      return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
+    };
+    const auto index = index_map(s, group, m.sizes, m.full);
+    if (!index) return false;
+    nest.eval(m.value, *index);
+  }
+  return same;
+}
+
+void form_units(State& s) {
+  Former(s).run();
+  // What other units read must be in memory.
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    for (const ValueId v : s.units[u].reads) {
+      ValueInfo& info = s.values[static_cast<size_t>(v)];
+      if (info.unit != static_cast<int>(u)) info.stored = true;
+    }
+  }
+  // Values that were made roots in case, and are read inside of their own group only.
+  for (Unit& unit : s.units) {
+    std::erase_if(unit.group.members, [&](const Member& m) {
+      return m.kind == Member::Kind::kStore && !s.values[static_cast<size_t>(m.value)].stored;
+    });
+  }
+}
+
+void order_units(State& s) {
+  // Lowest number first among those that are ready: close to the program's order.
+  std::vector<size_t> waiting(s.units.size());
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    waiting[u] = s.units[u].preds.size();
+    if (waiting[u] == 0) ready.push(static_cast<int>(u));
+  }
+  while (!ready.empty()) {
+    const int u = ready.top();
+    ready.pop();
+    s.order.push_back(u);
+    for (size_t v = 0; v < s.units.size(); ++v) {
+      if (s.units[v].preds.contains(u) && --waiting[v] == 0) ready.push(static_cast<int>(v));
+    }
+  }
+  TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,194 @@
+// Shared state of the scheduler: lowered nodes, groups of values that become one kernel, units in order of execution.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ops/lowering.h"
+#include "ops/op_def.h"
+#include "schedule/schedule.h"
+
+namespace tatara::sched {
+
+/// What OpDef::lower said about a node. Element functions keep references to it, so it lives as long as the schedule.
+class LoweredNode final : public LowerContext {
+ public:
+  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kHost };
+
+  LoweredNode(const Graph& graph, const Node& node);
+
+  const Graph& graph() const override { return graph_; }
+  const Node& node() const override { return node_; }
+  const TensorType& operand(int i) const override { return graph_.type(operands[static_cast<size_t>(i)]); }
+  int num_operands() const override { return static_cast<int>(operands.size()); }
+  const TensorType& result(int i = 0) const override {
+    return graph_.type(node_.outputs[static_cast<size_t>(i)]);
+  }
+  void pointwise(int output, ElementFn fn) override;
+  void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
+  void reduction(ReductionDef def) override;
+  void scan(ReductionDef def, bool is_reverse) override;
+  void scatter(ScatterDef def) override;
+
+  Kind kind = Kind::kHost;
+  std::vector<ValueId> operands;  // tensor operands, flattened
+  std::vector<ElementFn> elements;
+  std::function<std::vector<Expr>(std::span<const Expr>)> view_map;
+  ReductionDef reduction_def;
+  ScatterDef scatter_def;
+  bool reverse = false;
+
+ private:
+  const Graph& graph_;
+  const Node& node_;
+};
+
+/// Memory of a realised value: element strides relative to the buffer's base.
+struct Storage {
+  BufferId buffer = -1;
+  std::vector<Expr> strides;
+  Expr offset;
+};
+
+struct ValueInfo {
+  bool needed = false;
+  bool root = false;     // input, host result, or computed by a member of a group: never inlined across units
+  bool stored = false;   // some other unit, an output or a host call reads it from memory
+  bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
+  int unit = -1;
+  int uses = 0;
+  double cost = 0;       // scalar operations per element when inlined
+  int loads = 0;
+  int depth = 0;         // of the inlined expression
+  std::optional<Storage> storage;
+};
+
+/// One value (or reduction) computed by a group.
+struct Member {
+  enum class Kind : uint8_t { kStore, kReduce };
+  Kind kind = Kind::kStore;
+  NodeId node = -1;
+  ValueId value = kNoValue;   // kStore
+  bool full = true;           // iterates over all dims, else over those that are not reduced
+  std::vector<Expr> sizes;    // of its iteration space (the input of a reduction)
+  int stage = 0;              // number of the inner loop it is computed in
+  std::set<ValueId> reads;    // roots outside of the group and graph inputs
+};
+
+/// Values computed by one kernel over a common iteration space.
+struct Group {
+  std::vector<Expr> dims;      // extents, none of them the constant 1, in logical order
+  std::vector<bool> reduced;   // per dim
+  std::vector<Expr> symbols;   // per dim
+  bool has_reduction = false;
+  std::vector<Member> members;
+};
+
+/// A step of the plan in the making.
+struct Unit {
+  enum class Kind : uint8_t { kGroup, kScan, kScatter, kHost, kCopy };
+  Kind kind = Kind::kGroup;
+  NodeId node = -1;
+  Group group;
+  ValueId value = kNoValue;  // kCopy: into input `input`
+  int input = -1;
+  std::set<int> preds;       // transitive
+  std::set<ValueId> reads;
+};
+
+/// Thrown when a trial finds that a member cannot join a group.
+struct CannotFuse {
+  std::string reason;
+};
+
+struct State {
+  State(const Graph& g, const ScheduleOptions& o) : graph(g), ctx(g.ctx()), options(o) {}
+
+  const Graph& graph;
+  ExprContext& ctx;
+  ScheduleOptions options;
+  std::vector<std::unique_ptr<LoweredNode>> nodes;  // null: not needed
+  std::vector<ValueInfo> values;
+  std::vector<Unit> units;
+  std::vector<int> order;  // units in order of execution
+  Schedule out;
+
+  /// ctx.simplify, remembered.
+  Expr simplify(Expr e);
+  /// The n-th symbol with range [0, extent) of the pool for that extent.
+  Expr pooled_symbol(Expr extent, size_t n);
+  void note(std::string subject, std::string text);
+  const LoweredNode* producer(ValueId v) const {
+    const NodeId id = graph.value(v).producer;
+    return id < 0 ? nullptr : nodes[static_cast<size_t>(id)].get();
+  }
+  /// Elements by the hints; `otherwise` when unknown.
+  int64_t hint(Expr e, int64_t otherwise) const;
+  std::string name_of(ValueId v) const;
+
+ private:
+  std::unordered_map<Expr, Expr, ExprHash> simplified_;
+  std::unordered_map<Expr, std::vector<Expr>, ExprHash> pool_;
+};
+
+// ---- realize.cpp ----
+void lower_nodes(State& s);
+void choose_roots(State& s);
+/// The value that `v` is a view of by an address map that is affine in the indices of v: its base, strides and offset into
+/// the base's element addresses under `base_strides`. Nullopt when the chain is not affine.
+struct ViewOf {
+  ValueId base = kNoValue;
+  std::vector<Expr> strides;
+  Expr offset;
+};
+std::optional<ViewOf> affine_view(State& s, ValueId v);
+/// Strides a realised value gets: its type's when these are dense, else contiguous ones.
+std::vector<Expr> storage_strides(State& s, ValueId v);
+
+// ---- fuse.cpp ----
+void form_units(State& s);
+void order_units(State& s);
+/// Indices of a tensor of `sizes` over the dims of the group (those not reduced when !full); nullopt: no match.
+std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full);
+/// Output indices of a reduction from its input's.
+std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input);
+
+// ---- emit_nest.cpp ----
+void emit_group(State& s, int unit);
+/// Whether the unit reads the input only at the position of the element it computes (all members of the input's sizes).
+bool reads_elementwise(State& s, int unit, ValueId input);
+void emit_scan(State& s, int unit);
+void emit_scatter(State& s, int unit);
+void emit_copy(State& s, int unit);
+
+// ---- host_calls.cpp ----
+void emit_host_call(State& s, int unit);
+
+// ---- memory_plan.cpp ----
+void create_buffers(State& s);
+void plan_outputs(State& s);
+void plan_arena(State& s);
+
+// ---- finish.cpp ----
+/// Gives the kernel a context of its own with canonical names, and collects its size symbols.
+loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& sizes);
+void collect_plan_symbols(State& s);
+
+/// Symbols that occur in the expression, added to `found` in order of appearance.
+void symbols_of(Expr e, std::vector<Expr>& found);
+
+inline std::vector<Expr> without_ones(const std::vector<Expr>& sizes) {
+  std::vector<Expr> result;
+  for (const Expr e : sizes) {
+    if (!e.is_const(1)) result.push_back(e);
+  }
+  return result;
+}
+
+}  // namespace tatara::sched

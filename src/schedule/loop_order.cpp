@@ -1,0 +1,197 @@
+#include "schedule/loop_order.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using loops::LoopKind;
+
+namespace {
+
+constexpr int64_t kPointwiseChunk = 4096;  // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kColumnChunk = 256;      // columns per parallel iteration of a reduction over rows
+
+/// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
+Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
+  return address.contains(symbol) ? address.coefficient_of(symbol) : ctx.constant(0);
+}
+
+/// Neighbouring dims that every access walks as one.
+struct Merged {
+  std::vector<size_t> dims;  // outermost first; the last one carries the position
+  Expr extent;
+  bool reduced = false;
+};
+
+class Planner {
+ public:
+  Planner(State& s, const Group& group, const std::vector<Access>& accesses, const std::vector<Expr>& uses)
+      : s_(s), group_(group), accesses_(accesses), uses_(uses) {}
+
+  NestPlan plan(bool vectorise_reduced) {
+    merge();
+    const int vector = choose_vector(vectorise_reduced);
+    return build(vector);
+  }
+
+ private:
+  /// Dims by falling stride of the first store that has them (loads where nothing is stored).
+  std::vector<size_t> by_stride() {
+    std::vector<size_t> order;
+    for (size_t d = 0; d < group_.dims.size(); ++d) order.push_back(d);
+    std::vector<int64_t> weight(order.size(), 0);
+    for (size_t d = 0; d < order.size(); ++d) {
+      for (const bool store : {true, false}) {
+        for (const Access& a : accesses_) {
+          if (a.store != store || weight[d] != 0) continue;
+          const Expr c = stride_of(s_.ctx, a.address, group_.symbols[d]);
+          if (c.valid() && !c.is_const(0)) weight[d] = std::abs(s_.hint(c, 1));
+        }
+      }
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      if (weight[a] == 0 || weight[b] == 0) return false;
+      return weight[a] > weight[b];
+    });
+    return order;
+  }
+
+  bool mergeable(size_t outer, size_t inner, Expr inner_extent) {
+    const Expr a = group_.symbols[outer];
+    const Expr b = group_.symbols[inner];
+    for (const Expr use : uses_) {
+      if (use.contains(a) || use.contains(b)) return false;
+    }
+    for (const Access& access : accesses_) {
+      const Expr ca = stride_of(s_.ctx, access.address, a);
+      const Expr cb = stride_of(s_.ctx, access.address, b);
+      if (!ca.valid() || !cb.valid()) return false;
+      if (!(ca == s_.simplify(cb * inner_extent))) return false;
+    }
+    return true;
+  }
+
+  void merge() {
+    const std::vector<size_t> order = by_stride();
+    for (const bool reduced : {false, true}) {
+      for (const size_t d : order) {
+        if (group_.reduced[d] != reduced) continue;
+        Merged* last = merged_.empty() || merged_.back().reduced != reduced ? nullptr : &merged_.back();
+        if (last != nullptr && mergeable(last->dims.back(), d, group_.dims[d])) {
+          last->dims.push_back(d);
+          last->extent = s_.simplify(last->extent * group_.dims[d]);
+        } else {
+          merged_.push_back({{d}, group_.dims[d], reduced});
+        }
+      }
+    }
+  }
+
+  /// Each access votes for the dim over which it is contiguous, and against those it would have to gather along.
+  int choose_vector(bool vectorise_reduced) {
+    int best = -1;
+    double best_score = -1;
+    for (size_t m = 0; m < merged_.size(); ++m) {
+      if (merged_[m].reduced && !vectorise_reduced) continue;
+      const Expr symbol = group_.symbols[merged_[m].dims.back()];
+      double score = 0;
+      double total = 0;
+      for (const Access& access : accesses_) {
+        const double weight = access.store ? 2.0 : 1.0;
+        total += weight;
+        const Expr c = stride_of(s_.ctx, access.address, symbol);
+        if (!c.valid()) continue;
+        if (c.is_const(1)) score += weight;
+        if (c.is_const(0)) score += 0.4 * weight;
+      }
+      score = total > 0 ? score / total : 0;
+      const int64_t extent = s_.hint(merged_[m].extent, 64);
+      score *= std::min(1.0, static_cast<double>(extent) / 8.0);
+      if (score >= best_score) {
+        best_score = score;
+        best = static_cast<int>(m);
+      }
+    }
+    return best;
+  }
+
+  NestPlan build(int vector) {
+    NestPlan plan;
+    const Expr zero = s_.ctx.constant(0);
+    int64_t rows = 1;
+    for (size_t m = 0; m < merged_.size(); ++m) {
+      const Merged& merged = merged_[m];
+      for (const size_t d : merged.dims) plan.substitution[group_.symbols[d]] = zero;
+      const Expr var = s_.pooled_symbol(merged.extent, 100 + m);
+      plan.substitution[group_.symbols[merged.dims.back()]] = var;
+      if (static_cast<int>(m) == vector) continue;
+      if (merged.reduced) {
+        plan.inner.push_back({var, merged.extent, LoopKind::kSerial});
+      } else {
+        plan.outer.push_back({var, merged.extent, LoopKind::kParallel});
+        rows *= std::max<int64_t>(s_.hint(merged.extent, 64), 1);
+      }
+    }
+    if (vector < 0) return plan;
+    const Merged& merged = merged_[static_cast<size_t>(vector)];
+    const Expr var = s_.pooled_symbol(merged.extent, 100 + static_cast<size_t>(vector));
+    if (merged.reduced) {
+      plan.inner.push_back({var, merged.extent, LoopKind::kVector});
+      return plan;
+    }
+    const int64_t chunk = group_.has_reduction ? kColumnChunk : kPointwiseChunk;
+    const int64_t extent = s_.hint(merged.extent, 2 * chunk + 1);
+    if (s_.options.num_threads > 1 && rows < 4 * s_.options.num_threads && extent > chunk) {
+      split(plan, merged, chunk);
+    } else {
+      plan.outer.push_back({var, merged.extent, LoopKind::kVector});
+    }
+    return plan;
+  }
+
+  void split(NestPlan& plan, const Merged& merged, int64_t chunk) {
+    ExprContext& ctx = s_.ctx;
+    const Expr size = ctx.constant(chunk);
+    const Expr count = s_.simplify(ctx.ceildiv(merged.extent, size));
+    const Expr block = s_.pooled_symbol(count, 200);
+    const bool even = merged.extent.is_const() && merged.extent.const_value() % chunk == 0;
+    const Expr extent = even ? size : ctx.min(size, merged.extent - block * size);
+    const Expr lane = s_.pooled_symbol(extent, 201);
+    plan.outer.push_back({block, count, LoopKind::kParallel});
+    plan.outer.push_back({lane, extent, LoopKind::kVector});
+    plan.substitution[group_.symbols[merged.dims.back()]] = block * size + lane;
+  }
+
+  State& s_;
+  const Group& group_;
+  const std::vector<Access>& accesses_;
+  const std::vector<Expr>& uses_;
+  std::vector<Merged> merged_;
+};
+
+}  // namespace
+
+NestPlan plain_nest(const Group& group) {
+  NestPlan plan;
+  for (size_t d = 0; d < group.dims.size(); ++d) {
+    (group.reduced[d] ? plan.inner : plan.outer).push_back({group.symbols[d], group.dims[d], LoopKind::kSerial});
+  }
+  return plan;
+}
+
+NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+                   const std::vector<Expr>& index_uses, bool vectorise_reduced) {
+  return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
+}
+
+Expr parallel_iterations(State& s, const NestPlan& plan) {
+  Expr product = s.ctx.constant(1);
+  for (const LoopSpec& loop : plan.outer) {
+    if (loop.kind == LoopKind::kParallel) product = product * loop.extent;
+  }
+  return s.simplify(product);
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,81 @@
+// What the operators' lowering functions say, kept per node.
+#include "schedule/internal.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+LoweredNode::LoweredNode(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
+  for_each_operand(node, [&](ValueId v) { operands.push_back(v); });
+  elements.resize(node.outputs.size());
+  if (node.op->lower) node.op->lower(*this);
+}
+
+void LoweredNode::pointwise(int output, ElementFn fn) {
+  kind = Kind::kElement;
+  elements[static_cast<size_t>(output)] = std::move(fn);
+}
+
+void LoweredNode::view(std::function<std::vector<Expr>(std::span<const Expr>)> map) {
+  kind = Kind::kView;
+  view_map = std::move(map);
+}
+
+void LoweredNode::reduction(ReductionDef def) {
+  kind = Kind::kReduction;
+  reduction_def = std::move(def);
+}
+
+void LoweredNode::scan(ReductionDef def, bool is_reverse) {
+  kind = Kind::kScan;
+  reduction_def = std::move(def);
+  reverse = is_reverse;
+}
+
+void LoweredNode::scatter(ScatterDef def) {
+  kind = Kind::kScatter;
+  scatter_def = std::move(def);
+}
+
+// ---- State -----------------------------------------------------------------------------------------------------------
+
+Expr State::simplify(Expr e) {
+  if (e.is_const() || e.is_symbol()) return e;
+  const auto [found, inserted] = simplified_.try_emplace(e);
+  if (inserted) {
+    const Expr result = ctx.simplify(e);
+    simplified_[e] = result;
+    simplified_[result] = result;
+    return result;
+  }
+  return found->second;
+}
+
+Expr State::pooled_symbol(Expr extent, size_t n) {
+  std::vector<Expr>& pool = pool_[extent];
+  if (n >= 1000) {  // lookups: a pool of their own
+    std::vector<Expr>& lookups = pool_[ctx.mul(extent, ctx.constant(-1))];
+    n -= 1000;
+    while (lookups.size() <= n) {
+      lookups.push_back(ctx.loop_symbol(str_cat("_x", lookups.size(), "_", extent.str()), extent));
+    }
+    return lookups[n];
+  }
+  while (pool.size() <= n) pool.push_back(ctx.loop_symbol(str_cat("_i", pool.size(), "_", extent.str()), extent));
+  return pool[n];
+}
+
+void State::note(std::string subject, std::string text) {
+  out.notes.push_back({std::move(subject), std::move(text)});
+}
+
+int64_t State::hint(Expr e, int64_t otherwise) const {
+  if (e.is_const()) return e.const_value();
+  return ctx.evaluate_hint(e).value_or(otherwise);
+}
+
+std::string State::name_of(ValueId v) const {
+  const NodeId id = graph.value(v).producer;
+  return id < 0 ? str_cat("input %", v) : str_cat("%", v, " ", graph.node(id).op->name);
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,330 @@
+#include "schedule/nest_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using loops::kNoScalar;
+
+NestBuilder::NestBuilder(State& state, loops::Kernel& kernel) : state_(state), kernel_(kernel) {
+  scopes_.emplace_back();
+}
+
+// ---- scopes ----------------------------------------------------------------------------------------------------------
+
+ScalarId NestBuilder::define(int d, DType dtype) {
+  const ScalarId id = kernel_.new_scalar(dtype);
+  scalar_depth_.resize(static_cast<size_t>(id) + 1, 0);
+  scalar_depth_[static_cast<size_t>(id)] = d;
+  return id;
+}
+
+ScalarId NestBuilder::new_scalar(DType dtype) { return define(depth(), dtype); }
+
+void NestBuilder::open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried) {
+  Scope scope;
+  scope.is_loop = true;
+  scope.loop.var = var;
+  scope.loop.extent = extent;
+  scope.loop.kind = kind;
+  scope.loop.carried = std::move(carried);
+  scopes_.push_back(std::move(scope));
+  symbol_depth_[var] = depth();
+  for (loops::Carried& c : scopes_.back().loop.carried) c.arg = define(depth(), c.dtype);
+  // Nothing may stand between parallel loops: they are one collapsed space.
+  if (kind == loops::LoopKind::kParallel) floor_ = depth();
+}
+
+std::vector<ScalarId> NestBuilder::close_loop(const std::vector<ScalarId>& next,
+                                              std::unique_ptr<loops::CombineFn> combine) {
+  Scope scope = std::move(scopes_.back());
+  scopes_.pop_back();
+  symbol_depth_.erase(scope.loop.var);
+  loops::For loop = std::move(scope.loop);
+  if (loop.kind == loops::LoopKind::kParallel && floor_ > depth()) floor_ = depth();
+  std::vector<ScalarId> results;
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    loop.carried[i].next = next[i];
+    loop.carried[i].result = define(depth(), loop.carried[i].dtype);
+    results.push_back(loop.carried[i].result);
+  }
+  loop.combine_fn = std::move(combine);
+  loop.body = std::make_unique<loops::Block>(std::move(scope.block));
+  scopes_.back().block.stmts.emplace_back(std::move(loop));
+  return results;
+}
+
+std::vector<ScalarId> NestBuilder::carried_args() const {
+  std::vector<ScalarId> args;
+  for (const loops::Carried& c : scopes_.back().loop.carried) args.push_back(c.arg);
+  return args;
+}
+
+void NestBuilder::fused(std::string_view op) {
+  if (std::find(fused_ops.begin(), fused_ops.end(), op) == fused_ops.end()) fused_ops.emplace_back(op);
+}
+
+void NestBuilder::open_isolated() {
+  scopes_.emplace_back();
+  floors_.push_back(floor_);
+  floor_ = depth();
+}
+
+loops::Block NestBuilder::close_isolated() {
+  loops::Block block = std::move(scopes_.back().block);
+  scopes_.pop_back();
+  floor_ = floors_.back();
+  floors_.pop_back();
+  return block;
+}
+
+loops::Block NestBuilder::take_body() { return std::move(scopes_.front().block); }
+
+int NestBuilder::depth_of(Expr e) const {
+  if (e.is_symbol()) {
+    const auto found = symbol_depth_.find(e);
+    return found == symbol_depth_.end() ? 0 : found->second;
+  }
+  int d = 0;
+  for (const Expr operand : e.operands()) d = std::max(d, depth_of(operand));
+  return d;
+}
+
+// ---- scalars ---------------------------------------------------------------------------------------------------------
+
+ScalarId NestBuilder::emit(loops::Scalar scalar) {
+  int d = 0;
+  for (const ScalarId x : scalar.operands) d = std::max(d, scalar_depth_[static_cast<size_t>(x)]);
+  if (scalar.index.valid()) d = std::max(d, depth_of(scalar.index));
+  d = clamp_depth(d);
+  const ScalarKey key{static_cast<int>(scalar.op), static_cast<int>(scalar.dtype), scalar.operands, 0.0, 0.0,
+                      scalar.const_int, scalar.index.node(), scalar.lane};
+  // NaN and signed zero are told apart by their bits.
+  ScalarKey full = key;
+  if (scalar.op == ScalarOp::kConst) {
+    int64_t re = 0;
+    int64_t im = 0;
+    static_assert(sizeof(re) == sizeof(scalar.const_re));
+    std::copy_n(reinterpret_cast<const char*>(&scalar.const_re), sizeof(re), reinterpret_cast<char*>(&re));
+    std::copy_n(reinterpret_cast<const char*>(&scalar.const_im), sizeof(im), reinterpret_cast<char*>(&im));
+    std::get<2>(full) = {static_cast<ScalarId>(re), static_cast<ScalarId>(re >> 32), static_cast<ScalarId>(im),
+                         static_cast<ScalarId>(im >> 32)};
+  }
+  auto& memo = at(d).scalars;
+  if (const auto found = memo.find(full); found != memo.end()) return found->second;
+  const ScalarId id = define(d, scalar.dtype);
+  if (scalar.op != ScalarOp::kConst) ++num_ops;
+  at(d).block.stmts.emplace_back(loops::Let{id, std::move(scalar)});
+  memo.emplace(std::move(full), id);
+  return id;
+}
+
+ScalarId NestBuilder::constant_int(int64_t value, DType dtype) {
+  loops::Scalar s = make_scalar(ScalarOp::kConst, dtype);
+  s.const_int = value;
+  return emit(std::move(s));
+}
+
+ScalarId NestBuilder::zero(DType dtype) {
+  return emit(make_scalar(ScalarOp::kConst, dtype));
+}
+
+ScalarId NestBuilder::cast(ScalarId x, DType to) {
+  if (dtype(x) == to) return x;
+  return emit(make_scalar(ScalarOp::kCast, to, {x}));
+}
+
+ScalarId NestBuilder::index_value(Expr index, DType to) {
+  const Expr simple = state_.simplify(index);
+  index_uses.push_back(simple);
+  const bool integer = is_integral(to) || is_floating(to);
+  loops::Scalar s = make_scalar(ScalarOp::kIndex, integer ? to : DType::kInt64);
+  if (is_low_precision(to)) s.dtype = DType::kFloat32;
+  s.index = finalize(simple);
+  if (s.index.is_const()) {
+    loops::Scalar c = make_scalar(ScalarOp::kConst, s.dtype);
+    c.const_int = s.index.const_value();
+    c.const_re = static_cast<double>(c.const_int);
+    if (is_floating(s.dtype)) c.const_int = 0;
+    else c.const_re = 0;
+    return cast(emit(std::move(c)), to);
+  }
+  return cast(emit(std::move(s)), to);
+}
+
+Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, ScalarId mask) {
+  const Expr bound = state_.simplify(size);
+  int d = std::max(scalar_depth_[static_cast<size_t>(value)], depth_of(bound));
+  if (mask != kNoScalar) d = std::max(d, scalar_depth_[static_cast<size_t>(mask)]);
+  d = clamp_depth(d);
+  const IndirectKey key{value, bound.node(), wrap, check, mask};
+  if (const auto found = at(d).indirects.find(key); found != at(d).indirects.end()) return found->second;
+  // Symbols for lookups must differ from the dims' of the same extent.
+  const Expr symbol = state_.pooled_symbol(bound, 1000 + indirect_count_[bound]++);
+  symbol_depth_[symbol] = d;
+  at(d).block.stmts.emplace_back(loops::IndexValue{value, symbol, finalize(bound), wrap, check, mask});
+  at(d).indirects.emplace(key, symbol);
+  fault_sites.push_back(location);
+  return symbol;
+}
+
+Expr NestBuilder::finalize(Expr e) {
+  return substitution.empty() ? e : state_.ctx.substitute(e, substitution);
+}
+
+Expr NestBuilder::address_of(const Storage& storage, const std::vector<Expr>& indices) {
+  Expr address = storage.offset.valid() ? storage.offset : ctx().constant(0);
+  TATARA_CHECK(indices.size() == storage.strides.size(), "rank of an access");
+  for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * storage.strides[i];
+  return state_.simplify(address);
+}
+
+int NestBuilder::buffer_arg(BufferId buffer, bool written) {
+  const auto [found, inserted] = buffer_args_.emplace(buffer, static_cast<int>(kernel_.buffers.size()));
+  if (inserted) {
+    buffer_ids.push_back(buffer);
+    written_.push_back(false);
+    loops::BufferArg arg;
+    arg.name = str_cat("b", found->second);
+    if (buffer >= 0) {
+      const PlanBuffer& plan = state_.out.plan.buffers[static_cast<size_t>(buffer)];
+      arg.dtype = plan.dtype;
+      Expr numel = ctx().constant(1);
+      for (size_t i = 0; i < plan.sizes.size(); ++i) numel = numel + (plan.sizes[i] - 1) * plan.strides[i];
+      arg.numel = state_.simplify(numel);
+    }
+    arg.kind = written ? loops::ArgKind::kOutput : loops::ArgKind::kInput;
+    kernel_.buffers.push_back(std::move(arg));
+  }
+  loops::BufferArg& arg = kernel_.buffers[static_cast<size_t>(found->second)];
+  if (written != (arg.kind == loops::ArgKind::kOutput)) arg.kind = loops::ArgKind::kInOut;
+  return found->second;
+}
+
+ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask,
+                           ScalarId other) {
+  const DType stored = state_.graph.type(v).dtype;
+  const Expr dims_address = address_of(storage, indices);
+  accesses.push_back({dims_address, false, dtype_size(stored)});
+  const Expr address = finalize(dims_address);
+  const int buffer = buffer_arg(storage.buffer, false);
+  const bool shared = kernel_.buffers[static_cast<size_t>(buffer)].kind == loops::ArgKind::kInOut;
+  if (mask != kNoScalar) other = other == kNoScalar ? zero(stored) : cast(other, stored);
+  int d = depth_of(address);
+  if (mask != kNoScalar) d = std::max({d, scalar_depth_[static_cast<size_t>(mask)], scalar_depth_[static_cast<size_t>(other)]});
+  d = shared ? depth() : clamp_depth(d);
+  const LoadKey key{buffer, address.node(), mask, other};
+  auto& memo = at(d).loads;
+  if (const auto found = memo.find(key); found != memo.end()) return cast(found->second, compute_dtype(stored));
+  const ScalarId id = define(d, stored);
+  at(d).block.stmts.emplace_back(loops::Load{id, buffer, address, mask, other});
+  memo.emplace(key, id);
+  return cast(id, compute_dtype(stored));
+}
+
+void NestBuilder::store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
+                        loops::StoreMode mode, ScalarId mask) {
+  const DType stored = state_.graph.type(v).dtype;
+  const Expr dims_address = address_of(storage, indices);
+  accesses.push_back({dims_address, true, dtype_size(stored)});
+  const int buffer = buffer_arg(storage.buffer, true);
+  if (mode != loops::StoreMode::kSet) kernel_.buffers[static_cast<size_t>(buffer)].kind = loops::ArgKind::kInOut;
+  const ScalarId x = cast(value, stored);
+  at(depth()).block.stmts.emplace_back(loops::Store{buffer, finalize(dims_address), x, mask, mode, false});
+  for (Scope& scope : scopes_) {
+    std::erase_if(scope.loads, [&](const auto& entry) { return std::get<0>(entry.first) == buffer; });
+  }
+}
+
+ScalarId NestBuilder::round(ScalarId x, DType storage_dtype) {
+  return cast(cast(x, storage_dtype), compute_dtype(storage_dtype));
+}
+
+void NestBuilder::remember(ValueId v, const std::vector<Expr>& indices, ScalarId x) {
+  std::vector<const ExprNode*> nodes;
+  for (const Expr e : indices) nodes.push_back(state_.simplify(e).node());
+  at(depth()).evals.emplace(EvalKey{v, std::move(nodes), kNoScalar}, x);
+}
+
+ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) {
+  std::vector<const ExprNode*> nodes;
+  for (Expr& e : indices) {
+    e = state_.simplify(e);
+    nodes.push_back(e.node());
+  }
+  const EvalKey key{v, nodes, mask};
+  const EvalKey unmasked{v, nodes, kNoScalar};
+  for (size_t i = scopes_.size(); i-- > 0;) {
+    if (const auto found = scopes_[i].evals.find(key); found != scopes_[i].evals.end()) return found->second;
+    if (const auto found = scopes_[i].evals.find(unmasked); found != scopes_[i].evals.end()) return found->second;
+    if (!floors_.empty() && static_cast<int>(i) == floor_) break;
+  }
+  ScalarId result = kNoScalar;
+  if (const auto had = access(v, indices, mask)) {
+    result = *had;
+  } else {
+    const LoweredNode* node = state_.producer(v);
+    TATARA_CHECK(node != nullptr, "a graph input without memory");
+    if (node->kind == LoweredNode::Kind::kView) {
+      result = eval(node->operands[0], node->view_map(indices), mask);
+      result = round(result, state_.graph.type(v).dtype);
+    } else {
+      TATARA_CHECK(node->kind == LoweredNode::Kind::kElement, node->node().op->name, " cannot be inlined");
+      NodeBuilder builder(*this, *node, mask);
+      const std::string outer = std::exchange(location, node->node().location.str());
+      const auto output = static_cast<size_t>(state_.graph.value(v).output_index);
+      TATARA_CHECK(output < node->elements.size() && node->elements[output], node->node().op->name, " lacks an output");
+      result = round(node->elements[output](builder, indices), state_.graph.type(v).dtype);
+      location = outer;
+      fused(node->node().op->name);
+    }
+  }
+  const int d = std::max(scalar_depth_[static_cast<size_t>(result)], mask == kNoScalar ? 0 : scalar_depth_[static_cast<size_t>(mask)]);
+  at(clamp_depth(d)).evals.emplace(key, result);
+  return result;
+}
+
+// ---- NodeBuilder -----------------------------------------------------------------------------------------------------
+
+ScalarId NodeBuilder::constant(double value, DType dtype) {
+  const DType wide = compute_dtype(dtype);
+  if (is_complex(wide)) return constant_complex(value, 0, wide);
+  if (!is_floating(wide)) return constant_int(static_cast<int64_t>(value), wide);
+  loops::Scalar s = make_scalar(ScalarOp::kConst, wide);
+  s.const_re = wide == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
+  return nest_.emit(std::move(s));
+}
+
+ScalarId NodeBuilder::constant_complex(double re, double im, DType dtype) {
+  loops::Scalar s = make_scalar(ScalarOp::kConst, compute_dtype(dtype));
+  s.const_re = re;
+  s.const_im = im;
+  return nest_.emit(std::move(s));
+}
+
+ScalarId NodeBuilder::apply(ScalarOp op, DType result, std::span<const ScalarId> operands) {
+  return nest_.emit(make_scalar(op, result, {operands.begin(), operands.end()}));
+}
+
+Expr NodeBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check) {
+  return nest_.indirect(value, size, wrap, check, mask_);
+}
+
+ScalarId NodeBuilder::load(int operand, std::span<const Expr> indices) {
+  return nest_.eval(node_.operands[static_cast<size_t>(operand)], {indices.begin(), indices.end()}, mask_);
+}
+
+ScalarId NodeBuilder::load_masked(int operand, std::span<const Expr> indices, ScalarId mask, ScalarId other) {
+  ScalarId both = mask;
+  if (mask_ != kNoScalar && mask_ != mask) {
+    both = nest_.emit(make_scalar(ScalarOp::kAnd, DType::kBool, {mask_, mask}));
+  }
+  const ScalarId x = nest_.eval(node_.operands[static_cast<size_t>(operand)], {indices.begin(), indices.end()}, both);
+  return nest_.emit(
+      make_scalar(ScalarOp::kSelect, nest_.dtype(x), {mask, x, nest_.cast(other, nest_.dtype(x))}));
+}
+
+}  // namespace tatara::sched

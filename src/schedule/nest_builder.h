@@ -1,0 +1,146 @@
+// Builds the statements of a kernel: composes element functions, shares equal scalars, and puts each into the outermost
+// loop in which its operands exist.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "schedule/internal.h"
+
+namespace tatara::sched {
+
+inline loops::Scalar make_scalar(ScalarOp op, DType dtype, std::vector<ScalarId> operands = {}) {
+  loops::Scalar s{};
+  s.op = op;
+  s.dtype = dtype;
+  s.operands = std::move(operands);
+  return s;
+}
+
+/// A memory access as the loop order sees it: the address over the dims of the group.
+struct Access {
+  Expr address;
+  bool store = false;
+  int bytes = 0;
+};
+
+class NestBuilder {
+ public:
+  NestBuilder(State& state, loops::Kernel& kernel);
+
+  /// How a root value is had at the given indices; nullopt: inline it.
+  using AccessFn = std::function<std::optional<ScalarId>(ValueId, const std::vector<Expr>&, ScalarId mask)>;
+  AccessFn access;
+  /// From dims to loop variables.
+  ExprMap substitution;
+
+  State& state() { return state_; }
+  ExprContext& ctx() { return state_.ctx; }
+  loops::Kernel& kernel() { return kernel_; }
+  DType dtype(ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
+
+  // -- scopes --
+  void open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried = {});
+  /// Ends the innermost loop and puts it into its parent. `next` in the order of `carried`.
+  /// Returns the final values.
+  std::vector<ScalarId> close_loop(const std::vector<ScalarId>& next,
+                                   std::unique_ptr<loops::CombineFn> combine = nullptr);
+  /// The carried values inside the innermost loop.
+  std::vector<ScalarId> carried_args() const;
+  /// A block of its own that shares nothing with the scopes around it.
+  void open_isolated();
+  loops::Block close_isolated();
+  loops::Block take_body();
+  ScalarId new_scalar(DType dtype);  // defined in the present scope
+
+  // -- statements --
+  ScalarId emit(loops::Scalar scalar);
+  ScalarId constant_int(int64_t value, DType dtype);
+  ScalarId zero(DType dtype);
+  ScalarId cast(ScalarId x, DType dtype);
+  ScalarId index_value(Expr index, DType dtype);
+  Expr indirect(ScalarId value, Expr size, bool wrap, bool check, ScalarId mask);
+  /// Element of a value's memory, in its compute dtype.
+  ScalarId load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask, ScalarId other);
+  void store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
+             loops::StoreMode mode = loops::StoreMode::kSet, ScalarId mask = loops::kNoScalar);
+  /// Value v at indices, in its compute dtype, rounded as eager rounds.
+  ScalarId eval(ValueId v, std::vector<Expr> indices, ScalarId mask = loops::kNoScalar);
+  /// `x` as storing it and loading it again would give it.
+  ScalarId round(ScalarId x, DType storage_dtype);
+  void remember(ValueId v, const std::vector<Expr>& indices, ScalarId x);
+  int buffer_arg(BufferId buffer, bool written);
+  Expr address_of(const Storage& storage, const std::vector<Expr>& indices);
+  /// Simplified and rewritten to loop variables.
+  Expr finalize(Expr e);
+
+  std::vector<Access> accesses;
+  std::vector<Expr> index_uses;          // index expressions other than addresses, over dims
+  std::vector<BufferId> buffer_ids;      // per kernel buffer
+  std::vector<std::string> fault_sites;
+  std::string location;                  // of the node being lowered
+  std::vector<std::string> fused_ops;    // operators inlined, in order, without repetition
+  int num_ops = 0;
+  void fused(std::string_view op);
+
+ private:
+  using ScalarKey = std::tuple<int, int, std::vector<ScalarId>, double, double, int64_t, const ExprNode*, int>;
+  using EvalKey = std::tuple<ValueId, std::vector<const ExprNode*>, ScalarId>;
+  using LoadKey = std::tuple<int, const ExprNode*, ScalarId, ScalarId>;
+  using IndirectKey = std::tuple<ScalarId, const ExprNode*, bool, bool, ScalarId>;
+  struct Scope {
+    loops::Block block;
+    loops::For loop;
+    bool is_loop = false;
+    std::map<ScalarKey, ScalarId> scalars;
+    std::map<EvalKey, ScalarId> evals;
+    std::map<LoadKey, ScalarId> loads;
+    std::map<IndirectKey, Expr> indirects;
+  };
+
+  int depth() const { return static_cast<int>(scopes_.size()) - 1; }
+  int depth_of(Expr e) const;
+  int clamp_depth(int d) const { return d < floor_ ? floor_ : d; }
+  Scope& at(int d) { return scopes_[static_cast<size_t>(d)]; }
+  ScalarId define(int d, DType dtype);
+
+  State& state_;
+  loops::Kernel& kernel_;
+  std::vector<Scope> scopes_;
+  std::vector<int> scalar_depth_;
+  std::unordered_map<Expr, int, ExprHash> symbol_depth_;
+  std::unordered_map<Expr, size_t, ExprHash> indirect_count_;
+  std::map<BufferId, int> buffer_args_;
+  std::vector<bool> written_;
+  std::vector<int> floors_;
+  int floor_ = 0;
+};
+
+/// The LoopBuilder that a node's functions see.
+class NodeBuilder final : public LoopBuilder {
+ public:
+  NodeBuilder(NestBuilder& nest, const LoweredNode& node, ScalarId mask) : nest_(nest), node_(node), mask_(mask) {}
+
+  ExprContext& ctx() override { return nest_.ctx(); }
+  DType dtype(ScalarId id) const override { return nest_.dtype(id); }
+  ScalarId constant(double value, DType dtype) override;
+  ScalarId constant_int(int64_t value, DType dtype) override { return nest_.constant_int(value, dtype); }
+  ScalarId constant_complex(double re, double im, DType dtype) override;
+  ScalarId index_value(Expr index, DType dtype) override { return nest_.index_value(index, dtype); }
+  ScalarId apply(ScalarOp op, DType result, std::span<const ScalarId> operands) override;
+  ScalarId cast(ScalarId x, DType dtype) override { return nest_.cast(x, dtype); }
+  Expr indirect(ScalarId value, Expr size, bool wrap, bool check) override;
+  ScalarId load(int operand, std::span<const Expr> indices) override;
+  ScalarId load_masked(int operand, std::span<const Expr> indices, ScalarId mask, ScalarId other) override;
+
+ private:
+  NestBuilder& nest_;
+  const LoweredNode& node_;
+  ScalarId mask_;
+};
+
+}  // namespace tatara::sched

@@ -1,0 +1,258 @@
+// Which values are computed into memory: inputs and results of host kernels, reductions, outputs, and what would be
+// computed several times at a price.
+#include <algorithm>
+#include <set>
+
+#include "schedule/nest_builder.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+namespace {
+
+constexpr double kCheapOps = 3;     // recomputing this much costs less than a trip to memory
+constexpr int kMaxDepth = 40;       // operators inlined into each other
+constexpr double kMaxOps = 400;     // of one inlined expression
+
+void mark_needed(State& s) {
+  std::vector<ValueId> work;
+  const auto need = [&](ValueId v) {
+    ValueInfo& info = s.values[static_cast<size_t>(v)];
+    if (info.needed) return;
+    info.needed = true;
+    work.push_back(v);
+  };
+  for (const GraphOutput& output : s.graph.outputs()) {
+    if (output.value != kNoValue) need(output.value);
+  }
+  for (const InputWrite& write : s.graph.input_writes()) need(write.value);
+  for (const Node& node : s.graph.nodes()) {
+    if (!node.op->nondeterministic) continue;
+    for (const ValueId v : node.outputs) need(v);
+  }
+  while (!work.empty()) {
+    const ValueId v = work.back();
+    work.pop_back();
+    const Node* node = s.graph.producer(v);
+    if (node == nullptr) continue;
+    for (const ValueId o : node->outputs) s.values[static_cast<size_t>(o)].needed = true;
+    for_each_operand(*node, need);
+  }
+}
+
+/// What one element of a node's output takes: scalar operations, and how each operand is read.
+struct Probe {
+  double ops = 0;
+  std::vector<std::set<std::vector<const ExprNode*>>> reads;
+  std::vector<bool> looked_up;
+};
+
+bool only_of(Expr e, const std::vector<Expr>& dims) {
+  if (e.is_symbol()) {
+    return std::find(dims.begin(), dims.end(), e) != dims.end() || e.str().rfind("_x", 0) != 0;
+  }
+  for (const Expr operand : e.operands()) {
+    if (!only_of(operand, dims)) return false;
+  }
+  return true;
+}
+
+Probe probe(State& s, const LoweredNode& node, size_t output) {
+  Probe result;
+  result.reads.resize(node.operands.size());
+  result.looked_up.resize(node.operands.size(), false);
+  loops::Kernel scratch;
+  NestBuilder nest(s, scratch);
+  const TensorType& type = node.result(static_cast<int>(output));
+  std::vector<Expr> dims;
+  for (size_t d = 0; d < type.sizes.size(); ++d) dims.push_back(s.pooled_symbol(type.sizes[d], d));
+  nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (node.operands[i] != v) continue;
+      std::vector<const ExprNode*> key;
+      for (const Expr e : indices) {
+        key.push_back(e.node());
+        if (!only_of(e, dims)) result.looked_up[i] = true;
+      }
+      result.reads[i].insert(std::move(key));
+    }
+    return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
+  };
+  NodeBuilder builder(nest, node, loops::kNoScalar);
+  node.elements[output](builder, dims);
+  result.ops = nest.num_ops;
+  return result;
+}
+
+ValueId base_of_views(State& s, ValueId v) {
+  for (;;) {
+    const LoweredNode* node = s.producer(v);
+    if (node == nullptr || node->kind != LoweredNode::Kind::kView) return v;
+    v = node->operands[0];
+  }
+}
+
+void make_root(State& s, ValueId v, bool stored) {
+  ValueInfo& info = s.values[static_cast<size_t>(v)];
+  info.root = true;
+  info.stored = info.stored || stored;
+}
+
+/// The value in memory that `v` can be seen in.
+void realise(State& s, ValueId v) {
+  const auto view = affine_view(s, v);
+  make_root(s, view ? view->base : v, true);
+}
+
+void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
+  for (size_t i = 0; i < node.node().outputs.size(); ++i) {
+    const ValueId v = node.node().outputs[i];
+    ValueInfo& info = s.values[static_cast<size_t>(v)];
+    const auto inherit = [&](ValueId operand, size_t times) {
+      const ValueInfo& from = s.values[static_cast<size_t>(operand)];
+      if (from.root) {
+        info.loads += static_cast<int>(times);
+        return;
+      }
+      info.cost += from.cost * static_cast<double>(times);
+      info.loads += from.loads * static_cast<int>(times);
+      info.depth = std::max(info.depth, from.depth + 1);
+    };
+    if (node.kind == LoweredNode::Kind::kView) {
+      inherit(node.operands[0], 1);
+      continue;
+    }
+    if (!node.elements[i]) continue;
+    const Probe p = probe(s, node, i);
+    info.cost = p.ops;
+    for (size_t k = 0; k < node.operands.size(); ++k) {
+      const ValueId base = base_of_views(s, node.operands[k]);
+      const ValueInfo& from = s.values[static_cast<size_t>(base)];
+      const bool repeated = p.reads[k].size() > 1 || p.looked_up[k];
+      if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
+      inherit(node.operands[k], std::max<size_t>(p.reads[k].size(), 1));
+    }
+    const bool dear = info.cost > kCheapOps || info.loads > 1;
+    if ((effective_uses[static_cast<size_t>(v)] > 1 && dear) || info.depth > kMaxDepth || info.cost > kMaxOps) {
+      make_root(s, v, false);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Expr> storage_strides(State& s, ValueId v) {
+  const TensorType& type = s.graph.type(v);
+  // Dense in some order of the dimensions: sort by stride under the hints and check the products.
+  std::vector<size_t> order;
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (!type.sizes[d].is_const(1)) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return s.hint(type.strides[a], INT64_MAX) < s.hint(type.strides[b], INT64_MAX);
+  });
+  Expr expected = s.ctx.constant(1);
+  for (const size_t d : order) {
+    if (!(s.simplify(type.strides[d]) == s.simplify(expected))) return contiguous_strides(s.ctx, type.sizes);
+    expected = s.ctx.mul(expected, type.sizes[d]);
+  }
+  return type.strides;
+}
+
+std::optional<ViewOf> affine_view(State& s, ValueId v) {
+  const TensorType& type = s.graph.type(v);
+  std::vector<Expr> dims;
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    dims.push_back(type.sizes[d].is_const(1) ? s.ctx.constant(0) : s.pooled_symbol(type.sizes[d], d));
+  }
+  std::vector<Expr> indices = dims;
+  ValueId base = v;
+  while (!s.values[static_cast<size_t>(base)].root) {
+    const LoweredNode* node = s.producer(base);
+    if (node == nullptr || node->kind != LoweredNode::Kind::kView) break;
+    indices = node->view_map(indices);
+    base = node->operands[0];
+    if (s.graph.type(base).dtype != type.dtype) return std::nullopt;
+  }
+  ViewOf view;
+  view.base = base;
+  const ValueInfo& info = s.values[static_cast<size_t>(base)];
+  const std::vector<Expr> strides = info.storage ? info.storage->strides : storage_strides(s, base);
+  if (base == v) {
+    view.strides = strides;
+    view.offset = info.storage && info.storage->offset.valid() ? info.storage->offset : s.ctx.constant(0);
+    return view;
+  }
+  Expr address = info.storage && info.storage->offset.valid() ? info.storage->offset : s.ctx.constant(0);
+  for (size_t i = 0; i < indices.size(); ++i) address = address + s.simplify(indices[i]) * strides[i];
+  address = s.simplify(address);
+  ExprMap zeros;
+  Expr rebuilt = s.ctx.constant(0);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (type.sizes[d].is_const(1)) {
+      view.strides.push_back(type.strides[d]);
+      continue;
+    }
+    Expr c = address.contains(dims[d]) ? address.coefficient_of(dims[d]) : s.ctx.constant(0);
+    if (!c.valid()) return std::nullopt;
+    for (const Expr other : dims) {
+      if (other.is_symbol() && c.contains(other)) return std::nullopt;
+    }
+    view.strides.push_back(c);
+    zeros[dims[d]] = s.ctx.constant(0);
+    rebuilt = rebuilt + c * dims[d];
+  }
+  view.offset = s.simplify(s.ctx.substitute(address, zeros));
+  if (!(s.simplify(rebuilt + view.offset) == address)) return std::nullopt;
+  return view;
+}
+
+void lower_nodes(State& s) {
+  s.values.resize(s.graph.num_values());
+  s.nodes.resize(s.graph.num_nodes());
+  mark_needed(s);
+  for (size_t i = 0; i < s.graph.num_nodes(); ++i) {
+    const Node& node = s.graph.node(static_cast<NodeId>(i));
+    bool needed = node.op->nondeterministic;
+    for (const ValueId v : node.outputs) needed = needed || s.values[static_cast<size_t>(v)].needed;
+    if (needed) s.nodes[i] = std::make_unique<LoweredNode>(s.graph, node);
+  }
+}
+
+void choose_roots(State& s) {
+  using Kind = LoweredNode::Kind;
+  std::vector<int> uses(s.values.size(), 0);
+  // Uses through views count as uses of what is viewed.
+  for (size_t i = s.nodes.size(); i-- > 0;) {
+    const LoweredNode* node = s.nodes[i].get();
+    if (node == nullptr) continue;
+    for (const ValueId v : node->operands) {
+      uses[static_cast<size_t>(v)] += node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
+    }
+  }
+  for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
+  for (const auto& node : s.nodes) {
+    if (node == nullptr) continue;
+    switch (node->kind) {
+      case Kind::kElement: cost_of(s, *node, uses); break;
+      case Kind::kView: cost_of(s, *node, uses); break;
+      case Kind::kReduction:
+      case Kind::kScan:
+        for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
+        break;
+      case Kind::kScatter:
+        make_root(s, node->node().outputs[0], true);
+        break;
+      case Kind::kHost:
+        for (const ValueId v : node->operands) realise(s, v);
+        for (const ValueId v : node->node().outputs) make_root(s, v, true);
+        break;
+    }
+  }
+  for (const InputWrite& write : s.graph.input_writes()) realise(s, write.value);
+  for (const GraphOutput& output : s.graph.outputs()) {
+    if (output.value != kNoValue && output.alias.kind == OutputAlias::Kind::kFresh) realise(s, output.value);
+  }
+}
+
+}  // namespace tatara::sched

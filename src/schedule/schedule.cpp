@@ -1,0 +1,90 @@
+#include "schedule/schedule.h"
+
+#include "schedule/internal.h"
+#include "support/error.h"
+
+namespace tatara {
+
+namespace sched {
+namespace {
+
+void describe_inputs(State& s) {
+  for (const ValueId v : s.graph.inputs()) {
+    s.out.plan.inputs.push_back({s.graph.type(v), s.values[static_cast<size_t>(v)].needed});
+  }
+}
+
+void describe_outputs(State& s) {
+  Plan& plan = s.out.plan;
+  for (const GraphOutput& output : s.graph.outputs()) {
+    PlanOutput result;
+    result.alias = output.alias;
+    if (output.value == kNoValue) {
+      plan.outputs.push_back(std::move(result));
+      continue;
+    }
+    const TensorType& type = s.graph.type(output.value);
+    result.ref.sizes = type.sizes;
+    result.ref.strides = type.strides;
+    result.ref.dtype = type.dtype;
+    result.ref.offset = output.alias.storage_offset.valid() ? output.alias.storage_offset : s.ctx.constant(0);
+    switch (output.alias.kind) {
+      case OutputAlias::Kind::kFresh: {
+        const auto view = affine_view(s, output.value);
+        const ValueId base = view ? view->base : output.value;
+        const ValueInfo& info = s.values[static_cast<size_t>(base)];
+        TATARA_CHECK(info.storage.has_value(), "output ", s.name_of(output.value), " has no memory");
+        result.ref.buffer = info.storage->buffer;
+        if (view && base != output.value) result.ref.strides = view->strides;
+        result.ref.offset = view ? view->offset : s.ctx.constant(0);
+        const int input = plan.buffers[static_cast<size_t>(result.ref.buffer)].home == BufferHome::kInput
+                              ? plan.buffers[static_cast<size_t>(result.ref.buffer)].index
+                              : -1;
+        if (input >= 0) result.alias = {OutputAlias::Kind::kInput, input, result.ref.offset};
+        break;
+      }
+      case OutputAlias::Kind::kInput:
+        result.ref.buffer = s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(output.alias.index)])].storage->buffer;
+        break;
+      case OutputAlias::Kind::kOutput: {
+        const PlanOutput& base = plan.outputs[static_cast<size_t>(output.alias.index)];
+        result.ref.buffer = base.ref.buffer;
+        result.ref.offset = s.simplify(base.ref.offset + result.ref.offset);
+        break;
+      }
+    }
+    plan.outputs.push_back(std::move(result));
+  }
+}
+
+}  // namespace
+}  // namespace sched
+
+Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
+  using sched::Unit;
+  sched::State s(graph, options);
+  s.out.plan.ctx = graph.ctx_ptr();
+  sched::lower_nodes(s);
+  sched::describe_inputs(s);
+  sched::create_buffers(s);
+  sched::choose_roots(s);
+  sched::form_units(s);
+  sched::order_units(s);
+  sched::plan_outputs(s);
+  for (const int unit : s.order) {
+    switch (s.units[static_cast<size_t>(unit)].kind) {
+      case Unit::Kind::kGroup: sched::emit_group(s, unit); break;
+      case Unit::Kind::kScan: sched::emit_scan(s, unit); break;
+      case Unit::Kind::kScatter: sched::emit_scatter(s, unit); break;
+      case Unit::Kind::kHost: sched::emit_host_call(s, unit); break;
+      case Unit::Kind::kCopy: sched::emit_copy(s, unit); break;
+    }
+  }
+  sched::plan_arena(s);
+  sched::describe_outputs(s);
+  s.out.plan.input_writes = graph.input_writes();
+  sched::collect_plan_symbols(s);
+  return std::move(s.out);
+}
+
+}  // namespace tatara
