@@ -1,0 +1,85 @@
+#include "ops/builder.h"
+#include "ops/op_def.h"
+#include "support/error.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+
+namespace {
+
+constexpr int kMaxRounds = 32;
+
+/// The results of the node's decomposition in the new graph; empty when it stays as it is.
+std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
+  if (!node.op->decompose) return {};
+  GraphBuilder builder(copy.to());
+  builder.set_location(node.location);
+  const size_t before = copy.to().num_nodes();
+  const std::vector<Arg> args = copy.args(node);
+  try {
+    std::vector<ValueId> results = node.op->decompose(builder, args);
+    if (results.size() < node.outputs.size()) results.clear();
+    return results;
+  } catch (const Unsupported&) {
+    // An operator with loops or a host kernel of its own does without.
+    if (!node.op->lower && node.op->kind == OpKind::kComposite) throw;
+    copy.to().truncate_nodes(before);
+    return {};
+  }
+}
+
+/// Gives the value the type that was inferred for the whole operator: eager's strides, which the parts may not have.
+ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new) {
+  Graph& g = copy.to();
+  const TensorType& now = g.type(v);
+  if (now.strides == type.strides && now.dtype == type.dtype && now.is_wrapped_number == type.is_wrapped_number) return v;
+  const Node* producer = g.producer(v);
+  const bool own = producer != nullptr && static_cast<size_t>(g.value(v).producer) >= first_new &&
+                   producer->op->kind != OpKind::kView && producer->op->kind != OpKind::kHost && now.dtype == type.dtype;
+  if (own) {
+    g.value(v).type = type;
+    return v;
+  }
+  if (now.dtype != type.dtype) return v;
+  const OpDef* cast = OpRegistry::global().find("cast");
+  if (cast == nullptr) return v;
+  const NodeId id = g.add_node(cast, {TensorArg{v}, type.dtype}, {type}, {});
+  return g.node(id).outputs[0];
+}
+
+bool one_round(const Graph& graph, Graph& result) {
+  bool changed = false;
+  GraphCopy copy(graph);
+  for (const Node& node : graph.nodes()) {
+    const size_t first_new = copy.to().num_nodes();
+    const std::vector<ValueId> parts = parts_of(copy, node);
+    if (parts.empty()) {
+      copy.copy(node);
+      continue;
+    }
+    changed = true;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      copy.set(node.outputs[i], with_type(copy, parts[i], graph.type(node.outputs[i]), first_new));
+    }
+  }
+  result = copy.finish();
+  return changed;
+}
+
+}  // namespace
+
+Graph decompose(const Graph& graph) {
+  return run_pass("decompose", graph, [](const Graph& g) {
+    Graph result = g;
+    for (int round = 0; round < kMaxRounds; ++round) {
+      Graph next(g.ctx_ptr());
+      const bool changed = one_round(result, next);
+      result = std::move(next);
+      if (!changed) return result;
+    }
+    throw InternalError("decompositions do not end");
+  });
+}
+
+}  // namespace tatara

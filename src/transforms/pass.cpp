@@ -1,0 +1,94 @@
+#include "transforms/pass.h"
+
+#include <chrono>
+
+#include "ops/op_def.h"
+#include "support/error.h"
+#include "support/log.h"
+#include "support/options.h"
+
+namespace tatara {
+
+namespace {
+
+/// Values are defined before they are used, and by the node that says so.
+void check_order(const Graph& graph, std::string_view pass) {
+  std::vector<bool> defined(graph.num_values(), false);
+  const auto use = [&](ValueId v) {
+    TATARA_CHECK(v >= 0 && static_cast<size_t>(v) < defined.size() && defined[static_cast<size_t>(v)], "pass ", pass, " uses %", v, " before it is defined");
+  };
+  for (const ValueId v : graph.inputs()) defined[static_cast<size_t>(v)] = true;
+  for (const Node& node : graph.nodes()) {
+    for_each_operand(node, use);
+    for (const ValueId v : node.outputs) defined[static_cast<size_t>(v)] = true;
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.value != kNoValue) use(output.value);
+  }
+  for (const InputWrite& write : graph.input_writes()) use(write.value);
+}
+
+}  // namespace
+
+Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass) {
+  if (is_disabled(name)) {
+    TATARA_LOG(kPasses, name, ": disabled");
+    return graph;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Graph result = pass(graph);
+  check_order(result, name);
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  TATARA_LOG(kPasses, name, ": ", graph.num_nodes(), " -> ", result.num_nodes(), " nodes, ", static_cast<int64_t>(us), " us");
+  return result;
+}
+
+GraphCopy::GraphCopy(const Graph& from) : from_(from), to_(from.ctx_ptr()), map_(from.num_values(), kNoValue) {
+  for (const ValueId v : from.inputs()) set(v, to_.add_input(from.type(v), from.value(v).name));
+}
+
+std::vector<Arg> GraphCopy::args(const Node& node) const {
+  std::vector<Arg> result = node.args;
+  for (Arg& arg : result) {
+    if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+      tensor->value = (*this)[tensor->value];
+    } else if (auto* list = std::get_if<TensorList>(&arg)) {
+      for (ValueId& v : list->values) v = (*this)[v];
+    }
+  }
+  return result;
+}
+
+void GraphCopy::copy(const Node& node) {
+  std::vector<TensorType> types;
+  for (const ValueId v : node.outputs) types.push_back(from_.type(v));
+  const NodeId id = to_.add_node(node.op, args(node), std::move(types), node.location);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    set(node.outputs[i], to_.node(id).outputs[i]);
+    to_.value(to_.node(id).outputs[i]).name = from_.value(node.outputs[i]).name;
+  }
+}
+
+Graph GraphCopy::finish() {
+  for (const GraphOutput& output : from_.outputs()) to_.add_output((*this)[output.value], output.alias);
+  for (const InputWrite& write : from_.input_writes()) to_.add_input_write(write.input_index, (*this)[write.value]);
+  return std::move(to_);
+}
+
+std::vector<bool> escaping_values(const Graph& graph) {
+  std::vector<bool> escapes(graph.num_values(), false);
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.value != kNoValue) escapes[static_cast<size_t>(output.value)] = true;
+  }
+  for (const InputWrite& write : graph.input_writes()) escapes[static_cast<size_t>(write.value)] = true;
+  for (size_t i = graph.num_nodes(); i-- > 0;) {
+    const Node& node = graph.node(static_cast<NodeId>(i));
+    if (node.op->kind != OpKind::kView) continue;
+    bool any = false;
+    for (const ValueId v : node.outputs) any = any || escapes[static_cast<size_t>(v)];
+    if (any) for_each_operand(node, [&](ValueId v) { escapes[static_cast<size_t>(v)] = true; });
+  }
+  return escapes;
+}
+
+}  // namespace tatara

@@ -1,0 +1,41 @@
+// Shared by the passes: the wrapper that names, times, skips and checks them, and copying with replacement.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace tatara {
+
+/// Runs `pass` unless TATARA_DISABLE names it (then a copy of the graph comes back), logs its time and effect under
+/// TATARA_LOG=passes, and checks the result.
+Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass);
+
+/// A copy under construction: values of the old graph mapped to values of the new one.
+class GraphCopy {
+ public:
+  explicit GraphCopy(const Graph& from);
+
+  const Graph& from() const { return from_; }
+  Graph& to() { return to_; }
+  ValueId operator[](ValueId old) const { return old == kNoValue ? kNoValue : map_[static_cast<size_t>(old)]; }
+  void set(ValueId old, ValueId now) { map_[static_cast<size_t>(old)] = now; }
+  std::vector<Arg> args(const Node& node) const;
+  /// The node as it is.
+  void copy(const Node& node);
+  /// Outputs and writes; ends the copy.
+  Graph finish();
+
+ private:
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> map_;
+};
+
+/// Per value: whether its memory is seen outside as a fresh output or a write (directly or through views). Such values keep
+/// an identity of their own.
+std::vector<bool> escaping_values(const Graph& graph);
+
+}  // namespace tatara
