@@ -143,6 +143,8 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId x = args.tensor(0);
   if (p == 0 || !args.flag(2) || b.type(x).numel(b.ctx()).is_const(0)) return {x};
   if (p == 1) return {b.binary("mul", x, b.constant(0, b.type(x).dtype, b.type(x).device))};
+  // The host fills such a mask in another order than a contiguous one.
+  if (!is_contiguous(b.ctx(), b.type(x))) throw Unsupported("dropout of a tensor that is not contiguous runs in eager");
   const ValueId noise = b.op("bernoulli.p", {TensorArg{x}, Scalar(1 - p), NoneArg{}});
   return {b.binary("mul", x, b.binary("div", noise, Scalar(1 - p)))};
 }
