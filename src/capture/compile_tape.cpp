@@ -34,8 +34,7 @@ class CompiledRunner final : public GraphRunner {
       : executable_(std::move(executable)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
     const Plan& plan = executable_->plan();
     for (const OutputBuffer& buffer : executable_->output_buffers()) {
-      const std::string name(dtype_name_of(buffer.dtype));
-      const Ref dtype = attr(api.torch.get(), name.c_str());
+      const Ref dtype = attr(api.torch.get(), torch_dtype_name(buffer.dtype));
       Ref kwargs = Ref::steal(PyDict_New());
       PyDict_SetItemString(kwargs.get(), "dtype", dtype.get());
       allocations_.push_back({{}, std::move(kwargs)});
@@ -75,30 +74,6 @@ class CompiledRunner final : public GraphRunner {
   }
 
  private:
-  static std::string_view dtype_name_of(DType dtype) {
-    switch (dtype) {
-      case DType::kBool: return "bool";
-      case DType::kUInt8: return "uint8";
-      case DType::kInt8: return "int8";
-      case DType::kUInt16: return "uint16";
-      case DType::kInt16: return "int16";
-      case DType::kUInt32: return "uint32";
-      case DType::kInt32: return "int32";
-      case DType::kUInt64: return "uint64";
-      case DType::kInt64: return "int64";
-      case DType::kFloat16: return "float16";
-      case DType::kBFloat16: return "bfloat16";
-      case DType::kFloat32: return "float32";
-      case DType::kFloat64: return "float64";
-      case DType::kComplex32: return "complex32";
-      case DType::kComplex64: return "complex64";
-      case DType::kComplex128: return "complex128";
-      case DType::kFloat8E4M3FN: return "float8_e4m3fn";
-      case DType::kFloat8E5M2: return "float8_e5m2";
-    }
-    return "float32";
-  }
-
   static bool overlapping(const std::vector<TensorView>& views) {
     std::vector<std::pair<const char*, const char*>> ranges;
     for (const TensorView& view : views) {

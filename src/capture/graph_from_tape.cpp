@@ -250,6 +250,35 @@ class Converter {
     return std::move(result_);
   }
 
+  // ---- inference while the trace is open -----------------------------------------------------------------------------
+
+  std::vector<InferredTensor> infer(const TapeNode& node) {
+    refs_.resize(tape_.slots().size(), -1);
+    const auto need = [this](int slot) {
+      if (refs_[static_cast<size_t>(slot)] < 0) add_input(slot);
+    };
+    for_each_slot(node.args.get(), need);
+    for_each_slot(node.kwargs.get(), need);
+    std::vector<InferredTensor> results;
+    for (const TensorRef ref : results_of(node)) {
+      InferredTensor result;
+      result.ref = ref;
+      for (size_t i = 0; i < refs_.size(); ++i) {
+        if (refs_[i] == ref) result.slot = static_cast<int>(i);
+      }
+      const TensorType& type = fz_.type(ref);
+      result.dtype = type.dtype;
+      for (const Expr size : type.sizes) result.sizes.push_back(size.const_value());
+      for (const Expr stride : type.strides) result.strides.push_back(stride.const_value());
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+  void bind(int slot, TensorRef ref) {
+    refs_.resize(tape_.slots().size(), -1);
+    refs_[static_cast<size_t>(slot)] = ref;
+  }
+
  private:
   static DType default_dtype(TorchApi& api) {
     const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
@@ -277,8 +306,15 @@ class Converter {
   }
 
   void convert(const TapeNode& node) {
-    if (node.name == "__getitem__") return set_outputs(node, {get_item(node)});
-    if (node.name == "__setitem__") return set_item(node);
+    set_outputs(node, results_of(node));
+  }
+
+  std::vector<TensorRef> results_of(const TapeNode& node) {
+    if (node.name == "__getitem__") return {get_item(node)};
+    if (node.name == "__setitem__") {
+      set_item(node);
+      return {};
+    }
     const std::string name = dotted_name(node);
     const Candidates* candidates = OpRegistry::global().find_python(name);
     for (const OpRegistry::PythonName& candidate : *candidates) {
@@ -287,11 +323,11 @@ class Converter {
       std::optional<std::vector<Arg>> args = bind_args(builder_.ctx(), candidate.op->schema, source);
       if (!args) continue;
       if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
-        return set_outputs(node, {fz_.apply_inplace(*candidate.op, std::move(*args))});
+        return {fz_.apply_inplace(*candidate.op, std::move(*args))};
       }
-      if (source.out().empty()) return set_outputs(node, fz_.apply(*candidate.op, std::move(*args)));
+      if (source.out().empty()) return fz_.apply(*candidate.op, std::move(*args));
       fz_.apply_out(*candidate.op, std::move(*args), source.out());
-      return set_outputs(node, source.out());
+      return source.out();
     }
     throw Unsupported("no form of " + name + " takes these arguments");
   }
@@ -478,6 +514,45 @@ Device device_of(PyObject* device) {
     throw Unsupported("device " + type);
   }
   return result;
+}
+
+struct LiveInference::Impl {
+  TorchApi& api;
+  std::unique_ptr<Converter> converter;
+};
+
+LiveInference::LiveInference(TorchApi& api) : impl_(new Impl{api, nullptr}) {}
+LiveInference::~LiveInference() = default;
+
+std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNode& node) {
+  if (impl_->converter == nullptr) impl_->converter = std::make_unique<Converter>(tape, impl_->api);
+  return impl_->converter->infer(node);
+}
+
+void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
+
+const char* torch_dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "bool";
+    case DType::kUInt8: return "uint8";
+    case DType::kInt8: return "int8";
+    case DType::kUInt16: return "uint16";
+    case DType::kInt16: return "int16";
+    case DType::kUInt32: return "uint32";
+    case DType::kInt32: return "int32";
+    case DType::kUInt64: return "uint64";
+    case DType::kInt64: return "int64";
+    case DType::kFloat16: return "float16";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+    case DType::kComplex32: return "complex32";
+    case DType::kComplex64: return "complex64";
+    case DType::kComplex128: return "complex128";
+    case DType::kFloat8E4M3FN: return "float8_e4m3fn";
+    case DType::kFloat8E5M2: return "float8_e5m2";
+  }
+  return "float32";
 }
 
 TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api).run(); }

@@ -1,6 +1,7 @@
 // From a tape of host calls to an ir::Graph: operators found by identity, arguments bound, views and writes functionalised.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "capture/tape.h"
@@ -16,6 +17,33 @@ struct TapeGraph {
 
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
+
+/// What an operator's own inference says of one result.
+struct InferredTensor {
+  int slot = -1;       // the result is this known tensor itself
+  int32_t ref = -1;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> sizes, strides;
+};
+
+/// Result types from the registry while a trace is open: no call of the host, so no import of its Python decompositions.
+class LiveInference {
+ public:
+  explicit LiveInference(TorchApi& api);
+  ~LiveInference();
+  /// Results of the node (its outputs not set yet). Throws Unsupported when the registry cannot tell, InvalidArgument when the
+  /// call is wrong.
+  std::vector<InferredTensor> infer(const Tape& tape, const TapeNode& node);
+  /// The tensor in `slot` is the result `ref`.
+  void bind(int slot, int32_t ref);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Name of torch's dtype object: "float32".
+const char* torch_dtype_name(DType dtype);
 
 /// Element type of a torch dtype object; Unsupported for others.
 DType dtype_of(PyObject* dtype);

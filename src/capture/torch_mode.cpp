@@ -1,5 +1,6 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include "capture/tracer_internal.h"
+#include "support/error.h"
 
 namespace tatara::capture {
 namespace {
@@ -31,6 +32,23 @@ struct Bypass {
  private:
   int& count_;
 };
+
+Ref int_tuple(const std::vector<int64_t>& values) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
+  }
+  return tuple;
+}
+
+/// Operators whose result is a tuple also when it holds one tensor.
+bool returns_tuple(const std::string& name) {
+  static const std::unordered_set<std::string> names = {"split",        "chunk",   "unbind",         "tensor_split",
+                                                        "split_with_sizes", "meshgrid", "broadcast_tensors",
+                                                        "hsplit",       "vsplit",  "dsplit",         "unsafe_split",
+                                                        "unsafe_chunk", "atleast_1d", "atleast_2d", "atleast_3d"};
+  return names.contains(name) && name.rfind("atleast", 0) != 0;
+}
 
 }  // namespace
 
@@ -154,6 +172,13 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
   Ref device_argument;
   Ref result;
+  if (fn.kind == TorchKind::kRecord) {
+    switch (record_inferred(func, fn, tape_args, tape_kwargs, device, result)) {
+      case Inferred::kDone: return result.release();
+      case Inferred::kWrong: return give_up(fn.name + " is an error for these arguments", false);
+      case Inferred::kUnknown: break;
+    }
+  }
   {
     const Bypass bypass(bypass_);
     const auto to_meta = [&](PyObject* o) -> Ref {
@@ -248,12 +273,83 @@ bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Re
   node.args = std::move(args);
   node.kwargs = std::move(kwargs);
   node.name = fn.name;
+  finish_node(node, fresh);
+  return true;
+}
+
+void Tracer::finish_node(TapeNode& node, bool fresh) {
+  Trace& t = *trace_;
+  const std::string& name = node.name;
   node.mutates = !fresh || (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr) ||
-                 (fn.name.size() > 1 && fn.name.back() == '_' && fn.name[fn.name.size() - 2] != '_');
+                 (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_');
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
-  return true;
+}
+
+Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
+                                         const Ref& device, Ref& result) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.args = args;
+  node.kwargs = kwargs;
+  node.name = fn.name;
+  std::vector<InferredTensor> inferred;
+  try {
+    inferred = t.inference.infer(t.tape, node);
+  } catch (const InvalidArgument&) {
+    return Inferred::kWrong;
+  } catch (const Error&) {
+    return Inferred::kUnknown;
+  }
+  PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
+  Ref where = device ? device : api_.cpu_device;
+  if (given != nullptr && PyUnicode_Check(given)) {
+    where = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(api_.device_type), given));
+  }
+  bool fresh = false;
+  std::vector<Ref> tensors;
+  for (const InferredTensor& each : inferred) {
+    if (each.slot >= 0) {
+      node.outputs.push_back(each.slot);
+      tensors.push_back(t.tape.slots()[static_cast<size_t>(each.slot)].object);
+      continue;
+    }
+    fresh = true;
+    const Ref sizes = int_tuple(each.sizes), strides = int_tuple(each.strides);
+    const Ref dtype = attr(api_.torch.get(), torch_dtype_name(each.dtype));
+    const Ref shape = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
+    const Ref options = Ref::steal(PyDict_New());
+    PyDict_SetItemString(options.get(), "dtype", dtype.get());
+    PyDict_SetItem(options.get(), api_.device_key.get(), api_.meta_device.get());
+    Ref placeholder = Ref::steal(PyObject_Call(api_.empty_strided.get(), shape.get(), options.get()));
+    if (!placeholder) {
+      PyErr_Clear();
+      return Inferred::kUnknown;
+    }
+    const int slot = t.tape.add_placeholder(placeholder.get(), where);
+    t.inference.bind(slot, each.ref);
+    node.outputs.push_back(slot);
+    tensors.push_back(std::move(placeholder));
+  }
+  if (fn.name == "__setitem__") {
+    result = Ref::borrow(Py_None);
+  } else if (tensors.size() == 1 && !returns_tuple(fn.name)) {
+    result = tensors[0];
+  } else {
+    result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensors[i].get()));
+    }
+    const Ref types = attr(api_.torch.get(), "return_types");
+    const Ref named = attr_or_null(types.get(), fn.name.c_str());
+    if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
+    node.sequence = true;
+  }
+  finish_node(node, fresh);
+  return result ? Inferred::kDone : Inferred::kUnknown;
 }
 
 }  // namespace tatara::capture

@@ -284,7 +284,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 
 bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   ++bypass_;
-  auto trace = std::make_unique<Trace>();
+  auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api_.mode_stack_len.get()));
   bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;

@@ -119,6 +119,10 @@ class Tracer final : public VmObserver {
 
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
+  enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
+  Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs, const Ref& device,
+                           Ref& result);
+  void finish_node(TapeNode& node, bool fresh);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);

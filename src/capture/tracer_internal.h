@@ -3,12 +3,15 @@
 
 #include <chrono>
 
+#include "capture/graph_from_tape.h"
 #include "capture/tracer.h"
 
 namespace tatara::capture {
 
 struct Tracer::Trace {
+  explicit Trace(TorchApi& api) : inference(api) {}
   Tape tape;
+  LiveInference inference;
   ValueGuard guard;
   Watches watches;
   GlobalState state;

@@ -1,0 +1,5 @@
+"""`python -m tatara`."""
+
+from tatara.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,147 @@
+"""The command line: tatara demo | env | explain FILE:FUNCTION | cache."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def _env() -> int:
+    import tatara
+    from tatara import _core
+
+    print(f"tatara {tatara.__version__}, Python {platform.python_version()}, {platform.platform()}")
+    for name in ("torch", "numpy", "llvmlite", "transformers"):
+        spec = importlib.util.find_spec(name)
+        version = getattr(__import__(name), "__version__", "?") if spec is not None else "not installed"
+        print(f"{name}: {version}")
+    for name, doc in _core.option_names():
+        print(f"{name} = {_core.option(name)!r}   # {doc}")
+    return 0
+
+
+def _load(target: str) -> Any:
+    path, _, name = target.rpartition(":")
+    if not path:
+        raise SystemExit("explain takes FILE:FUNCTION")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module, getattr(module, name)
+
+
+def _explain(target: str, html: str | None) -> int:
+    import tatara
+
+    module, function = _load(target)
+    inputs = getattr(module, "inputs", None)
+    args = inputs() if callable(inputs) else (inputs or ())
+    report = tatara.explain(function)(*args)
+    print(report)
+    if html:
+        report.save(html)
+    return 0
+
+
+def _cache(clear: bool) -> int:
+    import tatara
+
+    root = Path(str(tatara.config.cache_dir) or "").expanduser()
+    files = [p for p in root.rglob("*") if p.is_file()] if str(root) and root.is_dir() else []
+    print(f"{root}: {len(files)} files, {sum(p.stat().st_size for p in files) / 1e6:.1f} MB")
+    if clear:
+        for path in files:
+            path.unlink(missing_ok=True)
+        print("cleared")
+    return 0
+
+
+def _median_ms(function: Any, rounds: int) -> float:
+    samples = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        function()
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples) * 1e3
+
+
+def _demo(html: str, rounds: int) -> int:
+    import tatara
+    import torch
+    from tatara._report import report_of
+    from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    ids = torch.randint(0, 1000, (4, 128))
+    models = {
+        "bert (4 layers)": BertModel(BertConfig(num_hidden_layers=4)).eval(),
+        "gpt2 (4 layers)": GPT2LMHeadModel(GPT2Config(n_layer=4)).eval(),
+    }
+    print("model | compile s | eager ms | tatara ms | ratio | error | eager's error | graphs | breaks | kernels | host calls")
+    failed = False
+    for name, model in models.items():
+        with torch.no_grad():
+            exact = model.double()(input_ids=ids)[0]
+            model.float()
+            eager = model(input_ids=ids)[0]
+            compiled = tatara.compile(model)
+            before = tatara.stats()
+            start = time.perf_counter()
+            compiled(input_ids=ids)
+            seconds = time.perf_counter() - start
+            after = tatara.stats()
+            result = compiled(input_ids=ids)[0]
+            error = (result.double() - exact).abs().max().item()
+            allowed = (eager.double() - exact).abs().max().item()
+            failed = failed or error > 2 * allowed
+            eager_ms = _median_ms(lambda: model(input_ids=ids), rounds)
+            our_ms = _median_ms(lambda: compiled(input_ids=ids), rounds)
+        report = report_of(compiled)
+        counts = {key: after[key] - before[key] for key in ("graphs", "breaks")}
+        print(
+            f"{name} | {seconds:.2f} | {eager_ms:.1f} | {our_ms:.1f} | {eager_ms / our_ms:.2f} | {error:.2e} | {allowed:.2e} | "
+            f"{counts['graphs']} | {counts['breaks']} | {len(report.kernels)} | {len(report.host_calls)}"
+        )
+        for graph in report.graphs:
+            if graph.fallback:
+                print(f"  a graph runs in eager: {graph.fallback}")
+        path = html.replace(".html", f"-{name.split()[0]}.html")
+        report.save(path)
+        print(f"  report: {path}")
+    return 1 if failed else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of the `tatara` command."""
+    parser = argparse.ArgumentParser(prog="tatara", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="compile a 4-layer BERT and GPT-2 and compare with eager")
+    demo.add_argument("--html", default="tatara-report.html")
+    demo.add_argument("--rounds", type=int, default=10)
+    commands.add_parser("env", help="versions and options")
+    explain = commands.add_parser("explain", help="FILE:FUNCTION; the file may define inputs() or inputs")
+    explain.add_argument("target")
+    explain.add_argument("--html")
+    cache = commands.add_parser("cache", help="size of the disk cache")
+    cache.add_argument("--clear", action="store_true")
+    arguments = parser.parse_args(argv)
+    if arguments.command == "demo":
+        return _demo(arguments.html, arguments.rounds)
+    if arguments.command == "env":
+        return _env()
+    if arguments.command == "explain":
+        return _explain(arguments.target, arguments.html)
+    return _cache(arguments.clear)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
