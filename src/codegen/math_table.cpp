@@ -114,14 +114,15 @@ std::string Emitter::tanh_f32(const std::string& x, bool vec) {
 }
 
 std::string Emitter::erf_f32(const std::string& x, bool vec) {
-  static constexpr std::array<double, 7> kNear = {1.12837917,    -0.37612635,     0.11283715,    -0.0268605084,
+  static constexpr std::array<double, 7> kNear = {0.12837917,    -0.37612635,     0.11283715,    -0.0268605084,
                                                   0.00520385912, -0.000817563887, 8.51310232e-05};
   static constexpr std::array<double, 10> kFar = {0.00030264794, -1.13017645,    -0.631892974,    -0.110055122,   0.0264370935,
                                                   -0.00478107544, 0.000607015716, -4.85997652e-05, 1.96713903e-06, -1.76648714e-08};
   const std::string f = type_of("float", vec);
   const std::string one_arg[] = {x};
   const std::string magnitude = intrinsic("fabs", DType::kFloat32, vec, one_arg);
-  const std::string near = binary("fmul", f, x, poly(binary("fmul", f, x, x), kNear, vec));
+  // x + x * (P(x^2) - 1): the large term is added last.
+  const std::string near = fma(x, poly(binary("fmul", f, x, x), kNear, vec), x, vec);
   // 1 - exp(log(erfc(|x|))); erf is 1 to the last bit from 4 on. `minimum` keeps NaN.
   const std::string bound_args[] = {magnitude, fconst(4.0, vec)};
   const std::string bounded = intrinsic("minimum", DType::kFloat32, vec, bound_args);
