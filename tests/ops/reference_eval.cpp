@@ -689,3 +689,14 @@ extern "C" __attribute__((visibility("default"))) const char* tatara_reference_r
   }
   return answer.c_str();
 }
+
+/// Every operator: "name\tschema\tPython names\thas definition" a line.
+extern "C" __attribute__((visibility("default"))) const char* tatara_reference_ops() {
+  static std::string answer;
+  answer.clear();
+  for (const tatara::OpDef* op : tatara::OpRegistry::global().all()) {
+    const bool defined = op->lower || op->decompose || op->choose;
+    answer += op->name + "\t" + op->schema_text + "\t" + op->names + "\t" + (defined ? "1" : "0") + "\n";
+  }
+  return answer.c_str();
+}
