@@ -1,0 +1,125 @@
+// The scheduler's loops as text: what fuses, how loops are ordered, what is stored.
+#include <fstream>
+#include <sstream>
+
+#include "ops/builder.h"
+#include "ops/op_def.h"
+#include "schedule/schedule.h"
+#include "testing.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+struct Program {
+  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
+  Graph graph{ctx};
+  GraphBuilder b{graph};
+
+  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
+    std::vector<Expr> exprs;
+    for (const int64_t n : sizes) exprs.push_back(ctx->constant(n));
+    return symbolic(exprs, dtype);
+  }
+  ValueId symbolic(const std::vector<Expr>& sizes, DType dtype = DType::kFloat32) {
+    TensorType type;
+    type.dtype = dtype;
+    type.sizes = sizes;
+    type.strides = contiguous_strides(*ctx, sizes);
+    return graph.add_input(type);
+  }
+  Schedule schedule(std::vector<ValueId> outputs, int threads = 2) {
+    for (const ValueId v : outputs) graph.add_output(v);
+    Graph g = canonicalize(eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
+    ScheduleOptions options;
+    options.num_threads = threads;
+    Schedule s = schedule_graph(g, options);
+    for (const loops::Kernel& kernel : s.kernels) loops::verify_kernel(kernel);
+    return s;
+  }
+};
+
+void expect_golden(const std::string& name, const Schedule& schedule) {
+  const std::string path = std::string(TATARA_TEST_DIR) + "/golden/schedule/" + name + ".txt";
+  const std::string text = print_schedule(schedule);
+  std::ifstream file(path);
+  std::stringstream expected;
+  expected << file.rdbuf();
+  if (std::getenv("TATARA_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  EXPECT_EQ(expected.str(), text);
+}
+
+TEST(Schedule, GeluBias) {
+  Program p;
+  const ValueId x = p.input({128, 3072});
+  const ValueId bias = p.input({3072});
+  const ValueId y = p.b.op("gelu", {TensorArg{p.b.binary("add", x, bias)}});
+  const Schedule s = p.schedule({y});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("gelu_bias", s);
+}
+
+TEST(Schedule, Softmax) {
+  Program p;
+  const ValueId x = p.input({4096, 1024});
+  const Schedule s = p.schedule({p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{-1})})});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("softmax", s);
+}
+
+TEST(Schedule, LayerNormSymbolic) {
+  Program p;
+  const Expr n = p.ctx->fresh_size_symbol(16);
+  const ValueId x = p.symbolic({n, p.ctx->constant(128), p.ctx->constant(768)});
+  const ValueId w = p.input({768});
+  const ValueId bias = p.input({768});
+  const ValueId y = p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(768)}}, TensorArg{w}, TensorArg{bias}});
+  const Schedule s = p.schedule({y});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("layer_norm", s);
+}
+
+TEST(Schedule, SumOverRows) {
+  Program p;
+  const ValueId x = p.input({1000, 512});
+  const Schedule s = p.schedule({p.b.reduce("sum", x, {0}, false)});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("sum_rows", s);
+}
+
+TEST(Schedule, TransposeAdd) {
+  Program p;
+  const ValueId x = p.input({64, 96});
+  const ValueId y = p.input({96, 64});
+  const Schedule s = p.schedule({p.b.binary("add", p.b.permute(x, {1, 0}), y)});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("transpose_add", s);
+}
+
+TEST(Schedule, MatrixProductBetween) {
+  Program p;
+  const ValueId x = p.input({32, 64});
+  const ValueId w = p.input({64, 128});
+  const ValueId h = p.b.binary("mm", p.b.unary("relu", x), p.b.permute(p.input({128, 64}), {1, 0}));
+  const Schedule s = p.schedule({p.b.binary("add", p.b.unary("tanh", h), p.b.binary("mm", x, w))});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  EXPECT_EQ(s.plan.steps.size(), 4u);
+  expect_golden("mm_between", s);
+}
+
+TEST(Schedule, ReshapedResidualJoins) {
+  Program p;
+  const ValueId x = p.input({2, 8, 64});
+  const ValueId y = p.input({16, 64});
+  const ValueId h = p.b.binary("add", p.b.reshape(x, p.graph.type(y).sizes), y);
+  const ValueId back = p.b.reshape(h, p.graph.type(x).sizes);
+  const ValueId normed = p.b.op("layer_norm", {TensorArg{back}, SymInts{{p.ctx->constant(64)}}});
+  const Schedule s = p.schedule({normed, h});
+  EXPECT_EQ(s.kernels.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tatara
