@@ -13,6 +13,21 @@ __version__ = "0.1.0"
 
 _core.set_unsupported_type(Unsupported)
 
+
+def _find_llvm() -> None:
+    # By its place on disk: importing llvmlite would load LLVM, which a warm start never needs.
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is not None and spec.origin:
+        library = Path(spec.origin).parent / "binding" / "libllvmlite.so"
+        if library.is_file():
+            _core.set_llvm_path(str(library))
+
+
+_find_llvm()
+
 __all__ = [
     "Break",
     "CompilationError",

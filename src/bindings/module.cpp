@@ -4,6 +4,7 @@
 #include "bindings/torch_hooks.h"
 #include "capture/compiled_function.h"
 #include "capture/tracer.h"
+#include "runtime/llvm_provider.h"
 #include "support/error.h"
 #include "support/options.h"
 
@@ -46,6 +47,7 @@ NB_MODULE(_core, m) {
   m.def("stats", [] { return nb::steal(tatara::capture::stats_dict()); }, "Counters since the last reset.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("set_disabled", &tatara::capture::set_disabled);
+  m.def("set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); });
   m.def("is_tracing", &tatara::capture::is_tracing);
   m.def("set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); });
   m.def("option", [](const std::string& name) { return option_value(tatara::option(find_option(name).option)); });

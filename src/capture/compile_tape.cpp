@@ -29,9 +29,9 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 
 class CompiledRunner final : public GraphRunner {
  public:
-  CompiledRunner(std::shared_ptr<Executable> executable, std::vector<int> inputs, std::vector<int> outputs,
-                 const Tape& tape, TorchApi& api)
-      : executable_(std::move(executable)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {
+  CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, TorchApi& api)
+      : executable_(std::move(executable)), inputs_(std::move(made.inputs)), outputs_(std::move(made.outputs)),
+        constants_(std::move(made.constants)) {
     const Plan& plan = executable_->plan();
     for (const OutputBuffer& buffer : executable_->output_buffers()) {
       const Ref dtype = attr(api.torch.get(), torch_dtype_name(buffer.dtype));
@@ -47,14 +47,13 @@ class CompiledRunner final : public GraphRunner {
     }
     mutates_ = !plan.input_writes.empty();
     for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
-    (void)tape;
   }
 
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
     std::vector<TensorView> views = views_;
     TensorMeta meta;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (!api.read_meta(env[static_cast<size_t>(inputs_[i])].get(), meta)) {
+      if (!api.read_meta(input(env, i), meta)) {
         PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
         return false;
       }
@@ -74,6 +73,11 @@ class CompiledRunner final : public GraphRunner {
   }
 
  private:
+  PyObject* input(const std::vector<Ref>& env, size_t i) const {
+    const int slot = inputs_[i];
+    return slot >= 0 ? env[static_cast<size_t>(slot)].get() : constants_[static_cast<size_t>(-1 - slot)].get();
+  }
+
   static bool overlapping(const std::vector<TensorView>& views) {
     std::vector<std::pair<const char*, const char*>> ranges;
     for (const TensorView& view : views) {
@@ -162,7 +166,7 @@ class CompiledRunner final : public GraphRunner {
           break;
         }
         case BufferHome::kInput: {
-          PyObject* base = env[static_cast<size_t>(inputs_[static_cast<size_t>(buffer.index)])].get();
+          PyObject* base = input(env, static_cast<size_t>(buffer.index));
           const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
           result = as_strided(base, sizes, strides, offset + PyLong_AsLongLong(start.get()));
           break;
@@ -192,6 +196,7 @@ class CompiledRunner final : public GraphRunner {
   };
   std::shared_ptr<Executable> executable_;
   std::vector<int> inputs_, outputs_;
+  std::vector<Ref> constants_;
   std::vector<Allocation> allocations_;
   std::vector<TensorView> views_;
   Ref adopt_;
@@ -256,8 +261,7 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.details = details_of(compiled);
     stats().kernels_compiled += static_cast<uint64_t>(compiled.kernels_compiled);
     stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
-    entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made.inputs),
-                                                    std::move(made.outputs), *entry.tape, api);
+    entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), api);
   } catch (const std::exception& error) {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     entry.fallback_reason = error.what();

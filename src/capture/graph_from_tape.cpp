@@ -224,7 +224,7 @@ class NodeSource final : public ArgSource {
 class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api)
-      : tape_(tape), result_{Graph(std::make_shared<ExprContext>()), {}, {}},
+      : tape_(tape), result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}},
         builder_(result_.graph, default_dtype(api)), fz_(builder_), refs_(tape.slots().size(), -1) {}
 
   TapeGraph run() {
@@ -305,6 +305,23 @@ class Converter {
     result_.inputs.push_back(slot);
   }
 
+  /// A tensor from Python data: made once, read as an input that nobody else sees.
+  TensorRef constant(const TapeNode& node) {
+    Ref made = Ref::steal(PyObject_Call(node.func.get(), node.args.get(), node.kwargs.get()));
+    if (!made) {
+      PyErr_Clear();
+      throw Unsupported("torch.tensor of this data");
+    }
+    TensorType type;
+    type.dtype = dtype_of(attr(made.get(), "dtype").get());
+    type.device = device_of(attr(made.get(), "device").get());
+    type.sizes = exprs(attr(made.get(), "shape").get());
+    type.strides = exprs(Ref::steal(PyObject_CallMethod(made.get(), "stride", nullptr)).get());
+    result_.constants.push_back(std::move(made));
+    result_.inputs.push_back(-static_cast<int>(result_.constants.size()));
+    return fz_.fresh(result_.graph.add_input(std::move(type)));
+  }
+
   void convert(const TapeNode& node) {
     set_outputs(node, results_of(node));
   }
@@ -314,6 +331,11 @@ class Converter {
     if (node.name == "__setitem__") {
       set_item(node);
       return {};
+    }
+    if (node.name == "tensor" || node.name == "as_tensor") {
+      bool reads = false;
+      for_each_slot(node.args.get(), [&reads](int) { reads = true; });
+      if (!reads) return {constant(node)};
     }
     const std::string name = dotted_name(node);
     const Candidates* candidates = OpRegistry::global().find_python(name);

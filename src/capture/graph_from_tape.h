@@ -11,7 +11,8 @@ namespace tatara::capture {
 
 struct TapeGraph {
   Graph graph;
-  std::vector<int> inputs;   // tape slot of each graph input
+  std::vector<int> inputs;   // tape slot of each graph input; -1 - k: constants[k]
+  std::vector<Ref> constants;  // tensors made from Python data (torch.tensor), once
   std::vector<int> outputs;  // tape slot of the first graph outputs (hidden ones follow)
 };
 
