@@ -129,7 +129,11 @@ std::vector<TensorType> arange_meta(MetaContext& m) {
   const bool floating = std::holds_alternative<double>(start) || std::holds_alternative<double>(end) ||
                         std::holds_alternative<double>(step);
   type.dtype = m.dtype(3).value_or(floating ? m.default_dtype() : DType::kInt64);
+  if (is_complex(type.dtype) || type.dtype == DType::kBool) {
+    throw InvalidArgument("\"arange_cpu\" not implemented for this type");
+  }
   type.device = device_of(m, 5);
+  if (floating && !is_floating(type.dtype)) throw Unsupported("arange of integers from floating bounds runs in eager");
   if (floating) {
     const double count = std::ceil((as_double(end) - as_double(start)) / as_double(step));
     if (!(count >= 0) || as_double(step) == 0) throw InvalidArgument("upper bound and lower bound inconsistent with step sign");

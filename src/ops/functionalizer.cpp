@@ -241,7 +241,7 @@ void Functionalizer::write_cast(TensorRef tensor, ValueId value) {
 
 TensorRef Functionalizer::apply_inplace(const OpDef& op, std::vector<Arg> args) {
   const TensorRef self = ref_of(args[0]);
-  if (op.choose || op.kind == OpKind::kView) throw Unsupported(str_cat("the in-place form of the view ", op.name));
+  if (op.kind == OpKind::kView) throw Unsupported(str_cat("the in-place form of the view ", op.name));
   write_cast(self, builder_.call(op, read_args(std::move(args))).front());
   return self;
 }

@@ -18,6 +18,9 @@ class MetaContext {
   MetaContext(const Graph& graph, const OpDef& op, std::span<const Arg> args, DType default_dtype)
       : graph_(graph), op_(op), args_(args), default_dtype_(default_dtype) {}
 
+  /// The same graph and defaults for a call of another operator. `args` must outlive the result.
+  MetaContext with(const OpDef& op, std::span<const Arg> args) const { return {graph_, op, args, default_dtype_}; }
+
   ExprContext& ctx() const { return graph_.ctx(); }
   const OpDef& op() const { return op_; }
   size_t num_args() const { return args_.size(); }

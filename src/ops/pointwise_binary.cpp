@@ -9,6 +9,15 @@ using namespace ops;
 using Op = ScalarOp;
 
 constexpr const char* kSchema = "(Operand self, Operand other) -> Tensor";
+// Operators whose second operand eager takes as a tensor only.
+constexpr const char* kTensors = "(Tensor self, Tensor other) -> Tensor";
+
+bool tensors_only(std::string_view name) {
+  for (const std::string_view other : {"maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "nextafter"}) {
+    if (name == other) return true;
+  }
+  return false;
+}
 
 struct Row {
   const char* name;
@@ -58,6 +67,17 @@ void refuse(const std::string& name, Refuse what, DType dtype) {
   if (no) throw InvalidArgument(str_cat("\"", name, "\" not implemented for ", dtype_name(dtype)));
 }
 
+/// Whether operand 1 is a number by which integers of the type can be divided (or shifted) without a special case.
+bool harmless(MetaContext& m, Op op, DType dtype) {
+  if (m.is_tensor(1) || !m.is_tensor(0) || !is_integral(dtype)) return false;
+  const Scalar value = m.scalar(1);
+  const auto* n = std::get_if<int64_t>(&value);
+  if (n == nullptr) return false;
+  if (op == Op::kShl || op == Op::kShr) return *n >= 0 && *n < 8 * dtype_size(dtype) - 1;
+  const bool small = *n > -128 && *n < 128 && (is_signed(dtype) || *n > 0);  // fits every integer type
+  return small && *n != 0 && *n != -1;
+}
+
 MetaFn row_meta(const Row& row) {
   return [row](MetaContext& m) -> std::vector<TensorType> {
     const size_t both[] = {0, 1};
@@ -65,8 +85,11 @@ MetaFn row_meta(const Row& row) {
     refuse(row.name, row.refuse, common);
     const bool integer_division =
         row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod || row.op == Op::kShl || row.op == Op::kShr;
-    // Integer division by zero raises, and shifts past the width have torch's own results: the host does those.
-    if (integer_division && !is_floating(common)) throw Unsupported(str_cat(row.name, " of integers runs by the host"));
+    // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
+    // computed here, the rest by the host (choose_integer).
+    if (integer_division && !is_floating(common) && !harmless(m, row.op, common)) {
+      throw Unsupported(str_cat(row.name, " of integers runs by the host"));
+    }
     return {pointwise_type(m, both, promoted(m, both, row.promotion))};
   };
 }
@@ -100,6 +123,13 @@ MetaFn sum_meta(Sum form) {
     if (form != Sum::kAdd && dtype == DType::kBool) {
       throw InvalidArgument("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
                             "`logical_xor()` operator instead.");
+    }
+    const auto is_bool = [&](size_t i) {
+      return m.is_tensor(i) ? m.tensor(i).dtype == DType::kBool : std::holds_alternative<bool>(m.scalar(i));
+    };
+    if (form != Sum::kAdd && (is_bool(0) || is_bool(1))) {
+      throw InvalidArgument("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+                            "a mask, use the `~` or `logical_not()` operator instead.");
     }
     const Scalar alpha = m.scalar(2);
     if (!is_floating(dtype) && !is_complex(dtype) && std::holds_alternative<double>(alpha)) {
@@ -236,7 +266,8 @@ ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v
 
 void register_pointwise_binary(OpRegistry& r) {
   for (const Row& row : kRows) {
-    OpDef def = make_op({row.name, OpKind::kPointwise, kSchema, row.names, row.inplace}, row_meta(row), nullptr,
+    OpDef def = make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
+                        row_meta(row), nullptr,
                         pointwise_lower({0, 1}, row.promotion, row_body(row)));
     def.reflected_names = row.reflected;
     r.add(std::move(def));
@@ -283,13 +314,18 @@ void register_pointwise_binary(OpRegistry& r) {
       {"logical_xor", Logic::kXor, "torch.logical_xor torch.Tensor.logical_xor", "torch.Tensor.logical_xor_"},
   };
   for (const auto& row : logicals) {
-    r.add(make_op({row.name, OpKind::kPointwise, kSchema, row.names, row.inplace},
+    r.add(make_op({row.name, OpKind::kPointwise, kTensors, row.names, row.inplace},
                   pointwise_meta({0, 1}, Promotion::kBool), nullptr, logical_lower(row.logic)));
   }
   r.add(make_op({"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy", "torch.Tensor.xlogy_"},
-                pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
-                pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
-  r.add(make_op({"logaddexp", OpKind::kPointwise, kSchema, "torch.logaddexp torch.Tensor.logaddexp"},
+                [](MetaContext& m) -> std::vector<TensorType> {
+                  const size_t both[] = {0, 1};
+                  const DType dtype = promoted(m, both, Promotion::kIntToFloat);
+                  if (is_complex(dtype)) throw InvalidArgument("\"xlogy_cpu\" not implemented for complex types");
+                  return {pointwise_type(m, both, dtype)};
+                },
+                nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
+  r.add(make_op({"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp"},
                 [](MetaContext& m) -> std::vector<TensorType> {
                   const size_t both[] = {0, 1};
                   const DType dtype = m.result_type(both);
@@ -297,11 +333,14 @@ void register_pointwise_binary(OpRegistry& r) {
                   return {pointwise_type(m, both, dtype)};
                 },
                 nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
-  r.add(make_op({"heaviside", OpKind::kPointwise, kSchema, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
+  r.add(make_op({"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
                 [](MetaContext& m) -> std::vector<TensorType> {
                   const size_t both[] = {0, 1};
                   const DType dtype = m.result_type(both);
                   if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
+                  if (m.tensor(0).dtype != m.tensor(1).dtype) {
+                    throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
+                  }
                   return {pointwise_type(m, both, dtype)};
                 },
                 nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));

@@ -40,7 +40,8 @@ MetaFn clamp_meta(Bound bound) {
     if (operands.size() == 1) throw InvalidArgument("torch.clamp: At least one of 'min' or 'max' must not be None");
     (void)bound;
     const DType dtype = m.result_type(operands);
-    if (is_complex(dtype) || dtype == DType::kBool) throw InvalidArgument("clamp is not supported for this type");
+    if (is_complex(dtype)) throw InvalidArgument("clamp is not supported for complex types");
+    if (dtype == DType::kBool) throw Unsupported("clamp of bool runs by the host");
     return {pointwise_type(m, operands, dtype)};
   };
 }
@@ -82,7 +83,8 @@ MetaFn addc_meta(bool division) {
   return [division](MetaContext& m) -> std::vector<TensorType> {
     const size_t all[] = {0, 1, 2};
     const DType dtype = m.result_type(all);
-    if (division && !is_floating(dtype)) throw InvalidArgument("addcdiv of integers is not supported");
+    if (dtype == DType::kBool) throw InvalidArgument("\"addcmul_cpu_out\" not implemented for 'Bool'");
+    if (division && !is_floating(dtype) && !is_complex(dtype)) throw InvalidArgument("addcdiv of integers is not supported");
     return {pointwise_type(m, all, dtype)};
   };
 }

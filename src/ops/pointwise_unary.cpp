@@ -87,7 +87,6 @@ ScalarId sign_bit(LoopBuilder& b, DType t, ScalarId x) {
   if (is_floating(t)) return b.apply(Op::kSignbit, DType::kBool, std::vector<ScalarId>{x});
   return is_signed(t) ? b.compare(Op::kLt, x, number(b, 0, t)) : b.constant_int(0, DType::kBool);
 }
-ScalarId same(LoopBuilder&, DType, ScalarId x) { return x; }
 ScalarId conjugate(LoopBuilder& b, DType t, ScalarId x) { return is_complex(t) ? b.apply1(Op::kConj, x) : x; }
 
 enum class Accepts : uint8_t { kAll, kNoBool, kReal, kFloatingOnly, kIntegers, kRealNoBool };
@@ -106,13 +105,12 @@ constexpr Row kRows[] = {
     {"neg", Promotion::kSame, direct<Op::kNeg>, Accepts::kNoBool, "torch.neg torch.negative torch.Tensor.neg torch.Tensor.negative torch.Tensor.__neg__", "torch.Tensor.neg_ torch.Tensor.negative_"},
     {"sign", Promotion::kSame, sign, Accepts::kReal, "torch.sign torch.Tensor.sign", "torch.Tensor.sign_"},
     {"sgn", Promotion::kSame, sign, Accepts::kReal, "torch.sgn torch.Tensor.sgn", "torch.Tensor.sgn_"},
-    {"square", Promotion::kSame, square, Accepts::kAll, "torch.square torch.Tensor.square", "torch.Tensor.square_"},
+    {"square", Promotion::kSame, square, Accepts::kNoBool, "torch.square torch.Tensor.square", "torch.Tensor.square_"},
     {"floor", Promotion::kSame, rounding<Op::kFloor>, Accepts::kRealNoBool, "torch.floor torch.Tensor.floor", "torch.Tensor.floor_"},
     {"ceil", Promotion::kSame, rounding<Op::kCeil>, Accepts::kRealNoBool, "torch.ceil torch.Tensor.ceil", "torch.Tensor.ceil_"},
     {"trunc", Promotion::kSame, rounding<Op::kTrunc>, Accepts::kRealNoBool, "torch.trunc torch.fix torch.Tensor.trunc torch.Tensor.fix", "torch.Tensor.trunc_ torch.Tensor.fix_"},
     {"round", Promotion::kSame, rounding<Op::kRound>, Accepts::kRealNoBool, "torch.round torch.special.round torch.Tensor.round", "torch.Tensor.round_"},
     {"frac", Promotion::kSame, fraction, Accepts::kFloatingOnly, "torch.frac torch.Tensor.frac", "torch.Tensor.frac_"},
-    {"conj_physical", Promotion::kSame, conjugate, Accepts::kAll, "torch.conj_physical torch.Tensor.conj_physical", "torch.Tensor.conj_physical_"},
     {"bitwise_not", Promotion::kSame, bit_not, Accepts::kIntegers, "torch.bitwise_not torch.Tensor.bitwise_not torch.Tensor.__invert__", "torch.Tensor.bitwise_not_"},
     {"isnan", Promotion::kBool, test<Op::kIsNan>, Accepts::kReal, "torch.isnan torch.Tensor.isnan", ""},
     {"isinf", Promotion::kBool, test<Op::kIsInf>, Accepts::kReal, "torch.isinf torch.Tensor.isinf", ""},
@@ -149,7 +147,6 @@ constexpr Row kRows[] = {
     {"deg2rad", Promotion::kIntToFloat, radians, Accepts::kReal, "torch.deg2rad torch.Tensor.deg2rad", "torch.Tensor.deg2rad_"},
     {"rad2deg", Promotion::kIntToFloat, degrees, Accepts::kReal, "torch.rad2deg torch.Tensor.rad2deg", "torch.Tensor.rad2deg_"},
     {"sinc", Promotion::kIntToFloat, sinc, Accepts::kReal, "torch.sinc torch.special.sinc torch.Tensor.sinc", "torch.Tensor.sinc_"},
-    {"positive", Promotion::kSame, same, Accepts::kNoBool, "torch.Tensor.__internal_positive__", ""},
 };
 // clang-format on
 
@@ -173,7 +170,14 @@ MetaFn row_meta(const Row& row) {
     DType dtype = m.tensor(0).dtype;
     if (row.promotion == Promotion::kBool) dtype = DType::kBool;
     if (row.promotion == Promotion::kIntToFloat && !is_floating(dtype) && !is_complex(dtype)) dtype = m.default_dtype();
-    return {pointwise_type(m, self, dtype)};
+    TensorType type = pointwise_type(m, self, dtype);
+    const TensorType* with_number[] = {&m.tensor(0), nullptr};
+    // Eager multiplies by a number here, and fills a tensor like self for tests that integers cannot fail.
+    if (row.body == degrees || row.body == radians) type.strides = m.iterator_strides(type.sizes, with_number);
+    const bool constant = !is_floating(m.tensor(0).dtype) && !is_complex(m.tensor(0).dtype) &&
+                          (row.body == test<Op::kIsInf> || row.body == finite);
+    if (constant && is_dense(m.ctx(), m.tensor(0))) type.strides = m.tensor(0).strides;
+    return {type};
   };
 }
 
@@ -190,6 +194,32 @@ LowerFn row_lower(const Row& row) {
 }  // namespace
 
 void register_pointwise_unary(OpRegistry& r) {
+  const auto same_tensor = [&](const char* name, const char* names, const char* other) {
+    OpDef def = make_op({name, OpKind::kComposite, "(Tensor(a) self) -> Tensor(a)", names}, nullptr);
+    def.choose = [other](MetaContext& m) -> Choice {
+      if (m.tensor(0).dtype == DType::kBool && other == nullptr) {
+        throw InvalidArgument("The `+` operator, on a bool tensor is not supported.");
+      }
+      if (other == nullptr || !is_complex(m.tensor(0).dtype)) return {"alias_self", {}};
+      return {other, {m.arg(0)}};
+    };
+    r.add(std::move(def));
+  };
+  same_tensor("positive", "torch.positive torch.Tensor.positive torch.Tensor.__pos__", nullptr);
+  same_tensor("conj_physical", "torch.conj_physical torch.Tensor.conj_physical", "conj_complex");
+  r.add(make_op({"conj_complex", OpKind::kPointwise, "(Tensor self) -> Tensor", ""},
+                [](MetaContext& m) -> std::vector<TensorType> {
+                  const size_t self[] = {0};
+                  TensorType type = pointwise_type(m, self, m.tensor(0).dtype);
+                  if (is_dense(m.ctx(), m.tensor(0))) type.strides = m.tensor(0).strides;
+                  return {type};
+                },
+                nullptr, [](LowerContext& ctx) {
+                  ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
+                    const DType t = compute_dtype(ctx.operand(0).dtype);
+                    return conjugate(b, t, operand_at(ctx, b, 0, t, indices));
+                  });
+                }));
   for (const Row& row : kRows) {
     r.add(make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace}, row_meta(row), nullptr,
                   row_lower(row)));
@@ -200,7 +230,10 @@ void register_pointwise_unary(OpRegistry& r) {
                 [](MetaContext& m) -> std::vector<TensorType> {
                   const size_t self[] = {0};
                   if (m.tensor(0).dtype == DType::kBool) throw InvalidArgument("abs of bool is not implemented");
-                  return {pointwise_type(m, self, real_dtype(m.tensor(0).dtype))};
+                  TensorType type = pointwise_type(m, self, real_dtype(m.tensor(0).dtype));
+                  const TensorType* resized[] = {&m.tensor(0), nullptr};
+                  if (is_complex(m.tensor(0).dtype)) type.strides = m.iterator_strides(type.sizes, resized);
+                  return {type};
                 },
                 nullptr, [](LowerContext& ctx) {
                   const DType dtype = compute_dtype(ctx.operand(0).dtype);

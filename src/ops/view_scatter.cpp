@@ -16,6 +16,22 @@ std::vector<TensorType> base_type(MetaContext& m) {
   return {type};
 }
 
+/// The same, where operand 1 must be shaped like the view that `view` gives of the base.
+MetaFn scatter_meta(const char* view) {
+  return [view](MetaContext& m) {
+    const OpDef& def = OpRegistry::global().get(view);
+    std::vector<Arg> args{m.arg(0)};
+    for (size_t i = 2; i < m.num_args(); ++i) args.push_back(m.arg(i));
+    MetaContext viewed = m.with(def, args);
+    const TensorType part = def.meta(viewed).front();
+    if (!same_sizes(m.ctx(), part.sizes, m.tensor(1).sizes)) {
+      throw InvalidArgument(str_cat("expected src to have a size equal to the ", view, " of self. src size = [",
+                                    str_join(m.tensor(1).sizes), "], ", view, " size = [", str_join(part.sizes), "]"));
+    }
+    return base_type(m);
+  };
+}
+
 /// Values of both operands reach the result in its own (computing) dtype.
 DType element_dtype(const LowerContext& c) { return compute_dtype(c.result().dtype); }
 
@@ -127,21 +143,21 @@ void register_view_scatter(OpRegistry& r) {
   r.add(make_op({"slice_scatter", OpKind::kPointwise,
                  "(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
                  "torch.slice_scatter torch.Tensor.slice_scatter"},
-                base_type, nullptr, lower_slice_scatter));
+                scatter_meta("slice"), nullptr, lower_slice_scatter));
   r.add(make_op({"select_scatter", OpKind::kPointwise, "(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
                  "torch.select_scatter torch.Tensor.select_scatter"},
-                base_type, nullptr, lower_select_scatter));
+                scatter_meta("select"), nullptr, lower_select_scatter));
   r.add(make_op({"diagonal_scatter", OpKind::kPointwise,
                  "(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
                  "torch.diagonal_scatter torch.Tensor.diagonal_scatter"},
-                base_type, nullptr, lower_diagonal_scatter));
+                scatter_meta("diagonal"), nullptr, lower_diagonal_scatter));
   r.add(make_op({"as_strided_scatter", OpKind::kIndexing,
                  "(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
                  "torch.as_strided_scatter torch.Tensor.as_strided_scatter"},
-                base_type, nullptr, lower_by_map(as_strided_map)));
+                scatter_meta("as_strided"), nullptr, lower_by_map(as_strided_map)));
   r.add(make_op({"unfold_scatter", OpKind::kIndexing,
                  "(Tensor self, Tensor src, int dimension, int size, int step) -> Tensor", ""},
-                base_type, nullptr, lower_by_map(unfold_map)));
+                scatter_meta("unfold"), nullptr, lower_by_map(unfold_map)));
   // The same elements with other strides: a written base keeps its layout.
   r.add(make_op({"relayout", OpKind::kPointwise, "(Tensor self, SymInt[] stride) -> Tensor", ""},
                 [](MetaContext& m) -> std::vector<TensorType> {
