@@ -1,4 +1,6 @@
 // Convolutions and attention: host kernels with eager's layouts.
+#include <algorithm>
+
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -76,6 +78,7 @@ DecomposeFn conv_named_padding(int64_t spatial) {
     std::vector<Expr> padding = zeros(ctx, static_cast<size_t>(spatial));
     const std::string mode = args.str(4);
     if (mode == "same") {
+      std::vector<Expr> extra = zeros(ctx, 2 * padding.size());
       const auto dilation = args.integers(5);
       for (int64_t s : args.integers(3)) {
         if (s != 1) throw InvalidArgument("padding='same' is not supported for strided convolutions");
@@ -83,10 +86,15 @@ DecomposeFn conv_named_padding(int64_t spatial) {
       for (size_t d = 0; d < padding.size(); ++d) {
         const Expr k = args.type(1).sizes[d + 2];
         const Expr total = (k - 1) * (dilation.size() == 1 ? dilation[0] : dilation.at(d));
-        if (!is_zero(ctx, ctx.mod(total, ctx.constant(2)))) {
-          throw Unsupported("padding='same' with uneven padding runs in eager");
-        }
         padding[d] = ctx.floordiv(total, ctx.constant(2));
+        // What is left over goes behind the input (the list starts with the last dimension).
+        const size_t pair = 2 * (padding.size() - 1 - d);
+        extra[pair + 1] = ctx.sub(total, padding[d] * 2);
+      }
+      if (std::any_of(extra.begin(), extra.end(), [&](Expr e) { return !is_zero(ctx, e); })) {
+        std::vector<Arg> padded(arguments.begin(), arguments.end());
+        padded[0] = TensorArg{b.op("constant_pad_nd", {arguments[0], exprs_arg(extra), Scalar(int64_t{0})})};
+        return convolve(b, Args(b, padded), padding, false, zeros(ctx, padding.size()), args[6], args[5], spatial);
       }
     } else if (mode != "valid") {
       throw InvalidArgument("Invalid padding string");

@@ -252,7 +252,8 @@ void lower_index_put(LowerContext& ctx) {
 
 /// Rules that gather and scatter share: equal ranks, index no larger than the other off the dimension.
 void check_gather(const TensorType& self, const TensorType& index, const char* what) {
-  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) {
+  const bool empty = std::any_of(index.sizes.begin(), index.sizes.end(), [](Expr e) { return e.is_const(0); });
+  if (!empty && index.dtype != DType::kInt64 && index.dtype != DType::kInt32) {
     throw InvalidArgument(str_cat(what, "(): Expected dtype int64 for index"));
   }
   if (std::max<int64_t>(self.dim(), 1) != std::max<int64_t>(index.dim(), 1)) {
@@ -377,6 +378,18 @@ StoreMode store_mode(const std::string& reduce) {
   throw InvalidArgument(str_cat("unknown reduce argument ", reduce));
 }
 
+/// The value that leaves the other operand as it is.
+Scalar reduction_identity(const std::string& reduce, DType dtype) {
+  if (reduce == "prod") return Scalar(int64_t{1});
+  if (reduce != "amax" && reduce != "amin") return Scalar(int64_t{0});
+  const bool top = reduce == "amin";
+  if (is_floating(dtype)) return Scalar(top ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
+  const int bits = 8 * dtype_size(dtype);
+  if (!is_signed(dtype)) return Scalar(top ? (bits == 64 ? int64_t{-1} : (int64_t{1} << bits) - 1) : int64_t{0});
+  const int64_t largest = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
+  return Scalar(top ? largest : -largest - 1);
+}
+
 /// scatter_reduce with include_self: the primitive; the other case and "mean" are made from it.
 Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
@@ -385,14 +398,13 @@ Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments)
   store_mode(reduce);
   if (include_self && reduce != "mean") return {};
   const TensorType self = args.type(0);
-  if (!is_floating(self.dtype)) throw Unsupported("scatter_reduce of integers in this form runs in eager");
+  if (!is_floating(self.dtype) && (reduce == "mean" || self.dtype == DType::kBool)) {
+    throw Unsupported("scatter_reduce of integers in this form runs in eager");
+  }
   ValueId base = args.tensor(0);
   if (!include_self) {
-    double identity = 0;
-    if (reduce == "prod") identity = 1;
-    if (reduce == "amax") identity = -std::numeric_limits<double>::infinity();
-    if (reduce == "amin") identity = std::numeric_limits<double>::infinity();
-    base = b.op("scatter.value", {TensorArg{base}, arguments[1], arguments[2], Scalar(identity)});
+    const Scalar identity = reduction_identity(reduce, self.dtype);
+    base = b.op("scatter.value", {TensorArg{base}, arguments[1], arguments[2], identity});
   }
   const char* kind = reduce == "mean" ? "sum" : reduce.c_str();
   ValueId result = b.op("scatter_reduce", {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind),
@@ -552,6 +564,10 @@ Values decompose_take_along_dim(GraphBuilder& b, std::span<const Arg> arguments)
     self_sizes[d] = size;
     index_sizes[d] = size;
   }
+  // Negative indices count from the end here.
+  const Expr size = ts.sizes[static_cast<size_t>(dim)];
+  const ValueId from_end = b.binary("add", index, std::get<Scalar>(expr_arg(size)));
+  index = b.where(b.binary("lt", index, Scalar(int64_t{0})), from_end, index);
   return {b.op("gather", {TensorArg{b.expand(self, self_sizes)}, int_arg(dim), TensorArg{b.expand(index, index_sizes)}})};
 }
 

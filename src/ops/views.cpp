@@ -146,6 +146,11 @@ std::vector<TensorType> expand_meta(MetaContext& m) {
                                     own.str(), ") at non-singleton dimension ", d, "."));
     }
   }
+  // Eager counts on from the dimension behind where a leading size is one.
+  for (size_t d = offset; d-- > 0;) {
+    if (!sizes[d].is_const(1)) continue;
+    strides[d] = d + 1 < sizes.size() ? m.ctx().mul(sizes[d + 1], strides[d + 1]) : m.ctx().constant(1);
+  }
   return {with(self, std::move(sizes), std::move(strides))};
 }
 
@@ -410,7 +415,11 @@ void register_spellings(OpRegistry& r) {
   add_choice(r, "flatten", "(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor", "torch.flatten torch.Tensor.flatten",
              flattened);
   add_choice(r, "ravel", "(Tensor self) -> Tensor", "torch.ravel torch.Tensor.ravel",
-             [](MetaContext& m) { return reshape_to(m, {m.ctx().constant(-1)}); });
+             [](MetaContext& m) -> Choice {
+               const TensorType& self = m.tensor(0);
+               if (self.dim() == 1 && !is_contiguous(m.ctx(), self)) return {"reshape_copy", {m.arg(0), SymInts{self.sizes}}};
+               return reshape_to(m, {m.ctx().constant(-1)});
+             });
   add_choice(r, "unflatten", "(Tensor self, int dim, SymInt[] sizes) -> Tensor", "torch.unflatten torch.Tensor.unflatten",
              unflattened);
   const char* two = "(Tensor self, int dim0, int dim1) -> Tensor";

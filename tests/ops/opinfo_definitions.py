@@ -116,7 +116,7 @@ def convert(kind: str, value: Any) -> Any:
             raise NoMatch
         return value
     if base.startswith("Scalar"):
-        if isinstance(value, (torch.Tensor, str, list, tuple)):
+        if isinstance(value, (torch.Tensor, str, list, tuple, complex)):
             raise NoMatch
         return value
     raise NoMatch

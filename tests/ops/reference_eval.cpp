@@ -172,6 +172,15 @@ double unary(ScalarOp op, double x) {
     case ScalarOp::kTanh: return std::tanh(x);
     case ScalarOp::kErf: return std::erf(x);
     case ScalarOp::kErfc: return std::erfc(x);
+    case ScalarOp::kAsin: return std::asin(x);
+    case ScalarOp::kAcos: return std::acos(x);
+    case ScalarOp::kAtan: return std::atan(x);
+    case ScalarOp::kSinh: return std::sinh(x);
+    case ScalarOp::kCosh: return std::cosh(x);
+    case ScalarOp::kAsinh: return std::asinh(x);
+    case ScalarOp::kAcosh: return std::acosh(x);
+    case ScalarOp::kAtanh: return std::atanh(x);
+    case ScalarOp::kLgamma: return std::lgamma(x);
     case ScalarOp::kSigmoid: return 1 / (1 + std::exp(-x));
     default: throw Unsupported(str_cat("reference: unary ", static_cast<int>(op)));
   }
@@ -246,6 +255,13 @@ ScalarId EagerLoops::apply(ScalarOp op, DType t, std::span<const ScalarId> o) {
     case ScalarOp::kMax: return push(make(nan_or(std::max(a.real(), b.real())), t), t);
     case ScalarOp::kFloorDiv: return push(make(std::floor(a.real() / b.real()), t), t);
     case ScalarOp::kTruncDiv: return push(make(std::trunc(a.real() / b.real()), t), t);
+    case ScalarOp::kFmin: return push(make(std::fmin(a.real(), b.real()), t), t);
+    case ScalarOp::kFmax: return push(make(std::fmax(a.real(), b.real()), t), t);
+    case ScalarOp::kFmod: return push(make(std::fmod(a.real(), b.real()), t), t);
+    case ScalarOp::kMod: {
+      const double rest = std::fmod(a.real(), b.real());
+      return push(make(rest != 0 && (rest < 0) != (b.real() < 0) ? rest + b.real() : rest, t), t);
+    }
     case ScalarOp::kPow: return push(is_complex(t) ? make_float(std::pow(a, b), t) : make(std::pow(a.real(), b.real()), t), t);
     case ScalarOp::kFma: return push(make(std::fma(a.real(), b.real(), real(2)), t), t);
     case ScalarOp::kAtan2: return push(make(std::atan2(a.real(), b.real()), t), t);

@@ -100,7 +100,7 @@ signbit sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan as
 erf erfc sigmoid deg2rad rad2deg sinc sgn conj_physical logit positive""".split()
 BINARY = """add sub mul div floor_divide remainder fmod maximum minimum fmax fmin atan2 hypot copysign nextafter bitwise_and
 bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or logical_xor pow xlogy
-logaddexp heaviside logaddexp2 float_power ldexp""".split()
+logaddexp heaviside logaddexp2 float_power""".split()
 ALPHA = {"add", "sub"}
 TENSORS = set("maximum minimum fmax fmin atan2 hypot nextafter logical_and logical_or logical_xor logaddexp logaddexp2 heaviside"
               .split())
@@ -261,6 +261,11 @@ def test_creation(dtype: torch.dtype | None) -> None:
         check("full", [[3], value, *tail], lambda v=value: torch.full((3,), v, dtype=dtype))
     for args in ((0, 5, 1), (2, 11, 3), (5, -4, -2), (0.0, 1.0, 0.3), (1, 4, 0.5), (3, 3, 1), (0, 5, -1)):
         check("arange.step", [*args, *tail], lambda a=args: torch.arange(*a, dtype=dtype))
+    for x in layouts(torch.float32):
+        got = REF("empty_like", x, *tail, None)[0]
+        assert (got.sizes, got.strides) == (tuple(x.shape), torch.empty_like(x, dtype=dtype).stride())
+    check("scalar_tensor", [2, *tail], lambda: torch.scalar_tensor(2, dtype=dtype))
+    check("tensor", [2.5, *tail], lambda: torch.tensor(2.5, dtype=dtype))
     check("linspace", [-1.0, 2.0, 7, *tail], lambda: torch.linspace(-1, 2, 7, dtype=dtype))
     for x in layouts(torch.float32):
         for name in ("zeros_like", "ones_like"):
