@@ -128,6 +128,28 @@ std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Group& s
   return meeting;
 }
 
+/// What the element becomes. No two lanes or threads meet at one element, so reading, combining and writing will do.
+ScalarId updated(State& s, NestBuilder& nest, ValueId result, const Storage& storage, const std::vector<Expr>& to,
+                 ScalarId x, loops::StoreMode mode) {
+  if (mode == loops::StoreMode::kSet) return x;
+  // Read and written: keeps the load where it stands.
+  nest.buffer_arg(storage.buffer, false);
+  nest.buffer_arg(storage.buffer, true);
+  const ScalarId old = nest.load(result, storage, to, loops::kNoScalar, loops::kNoScalar);
+  const DType dtype = nest.dtype(old);
+  const ScalarId value = nest.cast(nest.round(x, s.graph.type(result).dtype), dtype);
+  switch (mode) {
+    case loops::StoreMode::kAdd:
+      return nest.emit(make_scalar(dtype == DType::kBool ? ScalarOp::kOr : ScalarOp::kAdd, dtype, {old, value}));
+    case loops::StoreMode::kMul:
+      return nest.emit(make_scalar(dtype == DType::kBool ? ScalarOp::kAnd : ScalarOp::kMul, dtype, {old, value}));
+    case loops::StoreMode::kMin: return nest.emit(make_scalar(ScalarOp::kMin, dtype, {old, value}));
+    case loops::StoreMode::kMax: return nest.emit(make_scalar(ScalarOp::kMax, dtype, {old, value}));
+    case loops::StoreMode::kSet: break;
+  }
+  TATARA_UNREACHABLE("store mode ", static_cast<int>(mode));
+}
+
 }  // namespace
 
 void emit_scatter(State& s, int unit) {
@@ -149,7 +171,8 @@ void emit_scatter(State& s, int unit) {
     const std::vector<Expr> to = def.destination(builder, space.symbols);
     const ScalarId x = def.value(builder, space.symbols);
     nest.fused(node.node().op->name);
-    nest.store(result, *s.values[static_cast<size_t>(result)].storage, to, x, def.mode);
+    const Storage& storage = *s.values[static_cast<size_t>(result)].storage;
+    nest.store(result, storage, to, updated(s, nest, result, storage, to, x, def.mode));
     for (size_t i = 0; i < plan.inner.size() + plan.outer.size(); ++i) nest.close_loop({});
   });
 }
