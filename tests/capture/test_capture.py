@@ -14,8 +14,13 @@ import tatara  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
+BACKEND = "eager"
+
+
+@pytest.fixture(autouse=True, params=["eager", "tatara"])
+def _fresh(request: Any) -> Any:
+    global BACKEND
+    BACKEND = request.param
     tatara.reset()
     with torch.no_grad():
         yield
@@ -40,7 +45,10 @@ def _same(a: Any, b: Any) -> None:
         assert a.dtype == b.dtype
         assert a.shape == b.shape
         assert a.stride() == b.stride()
-        assert torch.equal(a, b)
+        if a.is_floating_point():
+            torch.testing.assert_close(a, b)
+        else:
+            assert torch.equal(a, b)
     elif isinstance(a, (list, tuple)):
         assert len(a) == len(b)
         for x, y in zip(a, b):
@@ -53,8 +61,8 @@ def _same(a: Any, b: Any) -> None:
         assert a == b
 
 
-def check(f: Any, *calls: tuple[Any, ...], backend: Any = "eager") -> Any:
-    compiled = tatara.compile(f, backend=backend)
+def check(f: Any, *calls: tuple[Any, ...], backend: Any = None) -> Any:
+    compiled = tatara.compile(f, backend=backend or BACKEND)
     for args in calls:
         for _ in range(3):
             _same(compiled(*args), f(*args))
@@ -108,7 +116,7 @@ def test_break_in_loop(capsys: Any) -> None:
             out.append(x)
         return out, x.sum()
 
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(3):
         _same(compiled(X), f(X))
         text = capsys.readouterr().out.splitlines()
@@ -169,7 +177,7 @@ def test_attribute_written_outside() -> None:
         return x
 
     a, b = Counter(), Counter()
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(4):
         _same(compiled(a, X), f(b, X))
         assert (a.n, a.seen) == (b.n, b.seen)
@@ -193,7 +201,7 @@ def test_return_values() -> None:
     result = compiled(X)
     assert result["a"] is result["b"][0]
     assert result["b"][1] is X
-    boxed = tatara.compile(lambda x: Box(x * 2), backend="eager")
+    boxed = tatara.compile(lambda x: Box(x * 2), backend=BACKEND)
     for _ in range(2):
         box = boxed(X)
         assert isinstance(box, Box) and box.name == "box"
@@ -209,7 +217,7 @@ def test_views_and_writes() -> None:
         return y, v
 
     check(f, (X,))
-    y, v = tatara.compile(f, backend="eager")(X)
+    y, v = tatara.compile(f, backend=BACKEND)(X)
     v.zero_()
     assert y[1, 0] == 0
 
@@ -218,7 +226,7 @@ def test_views_and_writes() -> None:
         return x * 2
 
     a, b = X.clone(), X.clone()
-    compiled = tatara.compile(g, backend="eager")
+    compiled = tatara.compile(g, backend=BACKEND)
     for _ in range(3):
         _same(compiled(a), g(b))
         _same(a, b)
@@ -234,7 +242,7 @@ def test_globals_and_closures_are_guarded() -> None:
     def f(x: Any) -> Any:
         return x * SCALE + k
 
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     _same(compiled(X), f(X))
     SCALE = 5.0
     _same(compiled(X), f(X))
@@ -258,7 +266,7 @@ class Net(torch.nn.Module):
 
 def test_modules_stay_modules() -> None:
     net = Net().eval()
-    compiled = tatara.compile(net, backend="eager", fullgraph=True)
+    compiled = tatara.compile(net, backend=BACKEND, fullgraph=True)
     assert isinstance(compiled, torch.nn.Module)
     assert list(compiled.state_dict()) == list(net.state_dict())
     _same(compiled(X), net(X))
@@ -281,7 +289,7 @@ def test_errors_are_eagers() -> None:
     def f(x: Any, y: Any) -> Any:
         return (x * 2) @ y
 
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(2):
         with pytest.raises(RuntimeError) as expected:
             f(X, X)
@@ -317,7 +325,7 @@ def test_no_grad_inside_and_training_outside() -> None:
 
     with torch.enable_grad():
         check(f, (X,))
-        compiled = tatara.compile(net, backend="eager")
+        compiled = tatara.compile(net, backend=BACKEND)
         result = compiled(X)
         assert result.requires_grad
         result.sum().backward()
@@ -342,7 +350,7 @@ def test_random_numbers_are_eagers() -> None:
     def f(x: Any) -> Any:
         return x + torch.rand(3, 4) + torch.nn.functional.dropout(x, 0.5, training=True)
 
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     for seed in range(3):
         torch.manual_seed(seed)
         a = compiled(X)
@@ -356,7 +364,7 @@ def test_default_and_keyword_arguments() -> None:
             x = x + r
         return x * k + sum(more.values())
 
-    compiled = tatara.compile(f, backend="eager")
+    compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(2):
         _same(compiled(X), f(X))
         _same(compiled(X, Y, 2, k=3, z=4), f(X, Y, 2, k=3, z=4))
