@@ -41,9 +41,11 @@ int run_scheduled_collection(PyThreadState* tstate) {
 
 int handle_pending(PyThreadState* tstate) {
   auto& ceval = tstate->interp->ceval;
-  // Signals and queued C callbacks (does nothing outside the main thread).
+  // Signals (in the main thread) and queued C callbacks.
+#if VM_PY311
   if (Py_MakePendingCalls() != 0) return -1;
-#if VM_PY312
+#else
+  if (_PyEval_MakePendingCalls(tstate) != 0) return -1;
   if (__atomic_load_n(&ceval.gc_scheduled._value, __ATOMIC_RELAXED) != 0 && run_scheduled_collection(tstate) != 0) return -1;
 #endif
   if (__atomic_load_n(&ceval.gil_drop_request._value, __ATOMIC_RELAXED) != 0) {
