@@ -140,7 +140,9 @@ std::optional<std::vector<Arg>> bind_args(ExprContext& ctx, const OpSchema& sche
     if (list && source.kind(next) == ArgKind::kInt && (positional - next > 1 || schema.args[i].list_size == 0)) {
       bool all_ints = true;
       for (size_t k = next; k < positional; ++k) all_ints = all_ints && source.kind(k) == ArgKind::kInt;
-      const bool first = i == 0 || (i == 1 && schema.args[0].type == ArgType::kTensor);
+      // As eager's parser: only where the list is the one positional argument (besides self).
+      const bool last = i + 1 == schema.args.size() || schema.args[i + 1].keyword_only;
+      const bool first = last && (i == 0 || (i == 1 && schema.args[0].type == ArgType::kTensor));
       if (all_ints && first) {
         gathered_at = i;
         item_of[i] = next;

@@ -147,7 +147,7 @@ std::vector<TensorType> expand_meta(MetaContext& m) {
     }
   }
   // Eager counts on from the dimension behind where a leading size is one.
-  for (size_t d = offset; d-- > 0;) {
+  for (size_t d = self.dim() == 0 ? 0 : offset; d-- > 0;) {
     if (!sizes[d].is_const(1)) continue;
     strides[d] = d + 1 < sizes.size() ? m.ctx().mul(sizes[d + 1], strides[d + 1]) : m.ctx().constant(1);
   }
@@ -575,7 +575,7 @@ void register_views(OpRegistry& r) {
        diagonal_meta, diagonal_lower);
   view("unfold", "(Tensor self, int dimension, SymInt size, SymInt step) -> Tensor", "torch.Tensor.unfold", unfold_meta,
        unfold_lower);
-  view("alias", "(Tensor self) -> Tensor", "torch.Tensor.detach torch.detach torch.alias", alias_meta, alias_lower);
+  view("alias", "(Tensor self) -> Tensor", "torch.Tensor.detach torch.detach", alias_meta, alias_lower);
   r.add(make_op({"reshape_copy", OpKind::kPointwise, "(Tensor self, SymInt[] size) -> Tensor", ""}, reshape_copy_meta, nullptr,
                 reshape_copy_lower));
   register_spellings(r);
