@@ -455,6 +455,27 @@ bool Watches::check(std::string* why) {
   return true;
 }
 
+std::unordered_set<PyObject*> Watches::seen_objects() const {
+  std::unordered_set<PyObject*> seen;
+  for (const DictWatch& watch : dicts_) {
+    seen.insert(watch.dict.get());
+    for (const auto& [key, value] : watch.reads) seen.insert(value.get());
+    for (const auto& [key, value] : watch.items) seen.insert(value.get());
+  }
+  for (const auto* list : {&lists_, &sets_}) {
+    for (const ItemsWatch& watch : *list) {
+      seen.insert(watch.container.get());
+      for (const Ref& item : watch.items) seen.insert(item.get());
+    }
+  }
+  for (const CellWatch& watch : cells_) {
+    seen.insert(watch.cell.get());
+    seen.insert(watch.value.get());
+  }
+  for (const AttrWatch& watch : attrs_) seen.insert(watch.value.get());
+  return seen;
+}
+
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + cells_.size() + attrs_.size();
 }

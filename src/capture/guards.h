@@ -60,6 +60,8 @@ class Watches {
   /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
   bool check(std::string* why);
   size_t size() const;
+  /// Every object that was read from, or found in, something that existed before the trace.
+  std::unordered_set<PyObject*> seen_objects() const;
   std::vector<std::string> describe() const;
 
  private:

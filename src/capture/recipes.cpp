@@ -249,6 +249,7 @@ int RecipeBuilder::add_new(PyObject* o) {
     return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
   }
   const bool plain = is_plain_instance(o);
+  if (plain && !born) return fail("an object of type " + type_name(o) + " whose origin is not known");
   if (plain || PyDict_Check(o)) {
     if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
     Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};

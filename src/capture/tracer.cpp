@@ -363,8 +363,10 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   entry->why = why;
   bool changed = t.mutated;
   for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  // Only what was found in older objects counts as older: a list of unknown origin is built anew.
+  const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
-                          [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
+                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); }, [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
@@ -403,8 +405,10 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
+  // Only what was found in older objects counts as older: a list of unknown origin is built anew.
+  const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
-                          [this](PyObject* o) { return outside(o); }, [this](PyObject* o) { return born(o); }};
+                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); }, [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
   if (t.open_context_vars == 0 && builder.want(result)) {
     entry->end = Entry::End::kReturn;

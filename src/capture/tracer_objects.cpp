@@ -80,6 +80,12 @@ PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
 }
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
+  if (tracing() && PySlice_Check(key) && (PyList_CheckExact(container) || PyTuple_CheckExact(container))) {
+    watch_container(container);
+    PyObject* part = PyObject_GetItem(container, key);
+    note_result(part);
+    return part;
+  }
   if (!tracing() || born(container) || trace_->index_of(container) >= 0) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     trace_->watches.dict_key(container, key);
