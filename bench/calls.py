@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tatara
 import torch
 
+import tatara
 import zoo
 
 

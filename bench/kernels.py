@@ -20,10 +20,10 @@ from typing import Any
 
 def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
     """Measures one function in this process: milliseconds, and seconds for compiling."""
-    import tatara
     import torch
 
     import functions
+    import tatara
 
     torch.manual_seed(0)
     entry = functions.BY_NAME[name]

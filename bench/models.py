@@ -26,8 +26,9 @@ def _median_ms(samples: list[float]) -> float:
 
 def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dict[str, Any]:
     """Measures one model in this process. Times in milliseconds, compile times in seconds."""
-    import tatara
     import torch
+
+    import tatara
 
     torch.manual_seed(0)
     entry = zoo.BY_NAME[name]

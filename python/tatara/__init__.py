@@ -6,8 +6,8 @@ from tatara import _core
 from tatara._api import compile, disable, is_compiling, mark_dynamic, reset, stats
 from tatara._config import config
 from tatara._errors import CompilationError, Error, InternalError, InvalidArgument, Unsupported
-from tatara._report import Break, Report, explain
 from tatara._history import kernel_history
+from tatara._report import Break, Report, explain
 
 __version__ = "0.1.0"
 

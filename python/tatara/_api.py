@@ -6,7 +6,8 @@ import contextlib
 import functools
 import sys
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from tatara import _core
 from tatara._errors import InvalidArgument
@@ -56,7 +57,7 @@ def compile(
         raise InvalidArgument(f"cannot compile {type(model).__name__}: not callable")
     function = _unwrap(model)
     if not isinstance(function, types.FunctionType):
-        call = getattr(type(model), "__call__", None)
+        call = getattr(type(model), "__call__", None)  # noqa: B004 - the function itself is wanted
         if isinstance(call, types.FunctionType) and not isinstance(model, type):
             return _make(call, backend, fullgraph, model)
         return model

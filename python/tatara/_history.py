@@ -17,7 +17,7 @@ class History:
 
     def _count(self, name: str) -> int:
         now = self._end if self._end is not None else dict(_core.stats())
-        return now[name] - self._start[name]
+        return int(now[name] - self._start[name])
 
     @property
     def compiled(self) -> int:

@@ -17,7 +17,12 @@ _HOOKS = (
 )
 _GLOBAL_HOOKS = tuple(
     getattr(_module, name)
-    for name in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+    for name in (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
 )
 
 
@@ -25,7 +30,7 @@ def _original(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-class CompiledModule(torch.nn.Module):
+class CompiledModule(torch.nn.Module):  # type: ignore[misc]  # torch is not followed by mypy
     """A module whose call is compiled. Attributes, parameters, state and pickling are the original's."""
 
     def __init__(self, original: torch.nn.Module, forward: Any, call: Any) -> None:
@@ -65,13 +70,13 @@ class CompiledModule(torch.nn.Module):
         return f"tatara.compile({self._orig_mod!r})"
 
     def __len__(self) -> int:
-        return len(self._orig_mod)  # type: ignore[arg-type]
+        return len(self._orig_mod)
 
     def __iter__(self) -> Any:
-        return iter(self._orig_mod)  # type: ignore[call-overload]
+        return iter(self._orig_mod)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._orig_mod[index]  # type: ignore[index]
+        return self._orig_mod[index]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _original, (self._orig_mod,)
@@ -93,7 +98,8 @@ def _delegate(name: str) -> Any:
 
 for _name in (
     "state_dict", "load_state_dict", "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules",
-    "children", "named_children", "train", "eval", "to", "cpu", "cuda", "half", "float", "double", "bfloat16", "apply", "zero_grad",
+    "children", "named_children", "train", "eval", "to", "cpu", "cuda", "half", "float", "double", "bfloat16", "apply",
+    "zero_grad",
     "requires_grad_", "register_buffer", "register_parameter", "register_module", "add_module", "get_submodule",
     "get_parameter", "get_buffer", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
     "register_full_backward_pre_hook", "extra_repr", "type", "share_memory", "_apply",

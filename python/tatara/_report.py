@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from tatara import _api, _core
 
@@ -51,7 +52,10 @@ class Report:
     notes: list[str]
 
     def __str__(self) -> str:
-        lines = [f"graphs: {len(self.graphs)}  breaks: {len(self.breaks)}  kernels: {len(self.kernels)}  host calls: {len(self.host_calls)}"]
+        lines = [
+            f"graphs: {len(self.graphs)}  breaks: {len(self.breaks)}  kernels: {len(self.kernels)}  "
+            f"host calls: {len(self.host_calls)}"
+        ]
         lines += [f"  {stage}: {seconds * 1e3:.1f} ms" for stage, seconds in self.compile_seconds.items()]
         for i, graph in enumerate(self.graphs):
             lines.append(f"graph {i}: {graph.nodes} operations")

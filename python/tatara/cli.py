@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import platform
 import statistics
@@ -75,10 +76,11 @@ def _median_ms(function: Any, rounds: int) -> float:
 
 
 def _demo(html: str, rounds: int) -> int:
-    import tatara
     import torch
-    from tatara._report import report_of
     from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
+
+    import tatara
+    from tatara._report import report_of
 
     torch.manual_seed(0)
     ids = torch.randint(0, 1000, (4, 128))
@@ -86,7 +88,9 @@ def _demo(html: str, rounds: int) -> int:
         "bert (4 layers)": BertModel(BertConfig(num_hidden_layers=4)).eval(),
         "gpt2 (4 layers)": GPT2LMHeadModel(GPT2Config(n_layer=4)).eval(),
     }
-    print("model | compile s | eager ms | tatara ms | ratio | error | eager's error | graphs | breaks | kernels | host calls")
+    print(
+        "model | compile s | eager ms | tatara ms | ratio | error | eager's error | graphs | breaks | kernels | host calls"
+    )
     failed = False
     for name, model in models.items():
         with torch.no_grad():
@@ -103,8 +107,8 @@ def _demo(html: str, rounds: int) -> int:
             error = (result.double() - exact).abs().max().item()
             allowed = (eager.double() - exact).abs().max().item()
             failed = failed or error > 2 * allowed
-            eager_ms = _median_ms(lambda: model(input_ids=ids), rounds)
-            our_ms = _median_ms(lambda: compiled(input_ids=ids), rounds)
+            eager_ms = _median_ms(functools.partial(model, input_ids=ids), rounds)
+            our_ms = _median_ms(functools.partial(compiled, input_ids=ids), rounds)
         report = report_of(compiled)
         counts = {key: after[key] - before[key] for key in ("graphs", "breaks")}
         print(

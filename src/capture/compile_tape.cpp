@@ -30,7 +30,9 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 class CompiledRunner final : public GraphRunner {
  public:
   CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, TorchApi& api)
-      : executable_(std::move(executable)), inputs_(std::move(made.inputs)), outputs_(std::move(made.outputs)),
+      : executable_(std::move(executable)),
+        inputs_(std::move(made.inputs)),
+        outputs_(std::move(made.outputs)),
         constants_(std::move(made.constants)) {
     const Plan& plan = executable_->plan();
     for (const OutputBuffer& buffer : executable_->output_buffers()) {
@@ -99,9 +101,11 @@ class CompiledRunner final : public GraphRunner {
     return false;
   }
 
-  Ref as_strided(PyObject* base, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int64_t offset) {
+  Ref as_strided(PyObject* base, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                 int64_t offset) {
     const Ref size = int_tuple(sizes), stride = int_tuple(strides);
-    return Ref::steal(PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
+    return Ref::steal(
+        PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
   }
 
   /// A Python tensor for a host call's result.
@@ -181,8 +185,7 @@ class CompiledRunner final : public GraphRunner {
           break;
         }
         case BufferHome::kArena:
-        case BufferHome::kConstant:
-          throw InternalError("an output in the plan's own memory");
+        case BufferHome::kConstant: throw InternalError("an output in the plan's own memory");
       }
       if (!result) return false;
       env[static_cast<size_t>(outputs_[i])] = std::move(result);

@@ -13,10 +13,9 @@ namespace tatara::capture {
 namespace {
 
 struct CompiledFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  PyObject* function;   // what is called on a miss
-  PyObject* self;       // prepended to the arguments, or null
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* function;  // what is called on a miss
+  PyObject* self;      // prepended to the arguments, or null
   PyObject* dict;
   PyObject* weakrefs;
   TraceOwner* owner;
@@ -75,8 +74,8 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
       std::vector<Ref> made;
       if (!entry->runner->run(*entry->tape, env, *api) || !entry->recipe.build(env, objects, made)) return nullptr;
       if (entry->set_grad) {
-        const Ref done = Ref::steal(
-            PyObject_CallOneArg(api->set_grad_enabled.get(), entry->grad_at_end ? Py_True : Py_False));
+        const Ref done =
+            Ref::steal(PyObject_CallOneArg(api->set_grad_enabled.get(), entry->grad_at_end ? Py_True : Py_False));
         if (!done) return nullptr;
       }
       return made[0].release();
@@ -158,9 +157,13 @@ PyObject* compiled_get(PyObject* object, PyObject* instance, PyObject*) {
   return PyMethod_New(object, instance);
 }
 
-PyObject* compiled_repr(PyObject* object) { return PyUnicode_FromFormat("<tatara compiled %R>", cast(object)->function); }
+PyObject* compiled_repr(PyObject* object) {
+  return PyUnicode_FromFormat("<tatara compiled %R>", cast(object)->function);
+}
 
-PyObject* text(const std::string& s) { return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size())); }
+PyObject* text(const std::string& s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
 
 void put(PyObject* dict, const char* key, PyObject* value) {
   if (value == nullptr) {
@@ -184,7 +187,10 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     const Entry& entry = **it;
     PyObject* d = PyDict_New();
     put(d, "offset", PyLong_FromLong(entry.offset));
-    put(d, "end", text(entry.end == Entry::End::kReturn ? "return" : entry.end == Entry::End::kBreak ? "break" : "eager"));
+    put(d, "end",
+        text(entry.end == Entry::End::kReturn  ? "return"
+             : entry.end == Entry::End::kBreak ? "break"
+                                               : "eager"));
     put(d, "graph", text(entry.graph_text));
     put(d, "lowered", text(entry.lowered_text));
     put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
@@ -267,10 +273,10 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks), "recompiles",
-                       n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
-                       n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits), "guard_hits",
-                       n(s.guard_hits), "fallbacks", n(s.fallbacks));
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks),
+                       "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
+                       n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits),
+                       "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks));
 }
 
 void set_disabled(bool disabled) { g_disabled = disabled; }

@@ -37,16 +37,16 @@ struct Entry {
   Watches watches;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
-  Recipe recipe;           // kReturn: one object; kBreak: locals, then stack
+  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack
   int break_offset = 0;
   int local_count = 0;
-  bool set_grad = false;   // grad mode differs at the end
+  bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
-  BreakInfo why;           // kBreak, kEager
+  BreakInfo why;  // kBreak, kEager
   uint64_t hits = 0;
   // For reports.
   std::string graph_text, lowered_text, fallback_reason;
-  Ref details;             // dict made by the compiler back end, or null
+  Ref details;  // dict made by the compiler back end, or null
   double capture_seconds = 0, compile_seconds = 0;
 };
 

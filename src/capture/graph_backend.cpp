@@ -21,7 +21,8 @@ class CallableRunner final : public GraphRunner {
     }
     const Ref result = Ref::steal(PyObject_Call(callable_.get(), args.get(), nullptr));
     if (!result) return false;
-    const Ref items = Ref::steal(PySequence_Fast(result.get(), "a backend's callable must return a sequence of tensors"));
+    const Ref items =
+        Ref::steal(PySequence_Fast(result.get(), "a backend's callable must return a sequence of tensors"));
     if (!items) return false;
     const std::vector<int> wanted = computed_outputs(tape);
     if (PySequence_Fast_GET_SIZE(items.get()) != static_cast<Py_ssize_t>(wanted.size())) {

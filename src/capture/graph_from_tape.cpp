@@ -136,7 +136,8 @@ class NodeSource final : public ArgSource {
  public:
   NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx) : refs_(refs), ctx_(ctx) {
     positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
-    for (size_t i = 0; i < positional_; ++i) items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));
+    for (size_t i = 0; i < positional_; ++i)
+      items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));
     if (!node.kwargs) return;
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
@@ -224,8 +225,11 @@ class NodeSource final : public ArgSource {
 class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api)
-      : tape_(tape), result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}},
-        builder_(result_.graph, default_dtype(api)), fz_(builder_), refs_(tape.slots().size(), -1) {}
+      : tape_(tape),
+        result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}},
+        builder_(result_.graph, default_dtype(api)),
+        fz_(builder_),
+        refs_(tape.slots().size(), -1) {}
 
   TapeGraph run() {
     for (size_t i = 0; i < tape_.slots().size(); ++i) {
@@ -322,9 +326,7 @@ class Converter {
     return fz_.fresh(result_.graph.add_input(std::move(type)));
   }
 
-  void convert(const TapeNode& node) {
-    set_outputs(node, results_of(node));
-  }
+  void convert(const TapeNode& node) { set_outputs(node, results_of(node)); }
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
     if (node.name == "__getitem__") return {get_item(node)};
@@ -355,7 +357,8 @@ class Converter {
   }
 
   void set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs) {
-    if (refs.size() < node.outputs.size()) throw Unsupported(node.name + " has another number of results than the host's");
+    if (refs.size() < node.outputs.size())
+      throw Unsupported(node.name + " has another number of results than the host's");
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] < 0) continue;
       const auto slot = static_cast<size_t>(node.outputs[i]);
@@ -398,7 +401,9 @@ class Converter {
 
   // ---- indexing --------------------------------------------------------------------------------------------------------
 
-  TensorRef view(const char* op, std::vector<Arg> args) { return fz_.apply(OpRegistry::global().get(op), std::move(args))[0]; }
+  TensorRef view(const char* op, std::vector<Arg> args) {
+    return fz_.apply(OpRegistry::global().get(op), std::move(args))[0];
+  }
 
   Scalar number(PyObject* o) {
     if (!PyLong_Check(o) || PyBool_Check(o)) throw Unsupported("an index of type " + type_name(o));
@@ -406,8 +411,8 @@ class Converter {
   }
 
   struct Indexed {
-    TensorRef base;        // after the basic indices
-    TensorList tensors;    // kNoValue: a full slice
+    TensorRef base;      // after the basic indices
+    TensorList tensors;  // kNoValue: a full slice
     bool advanced = false;
   };
 

@@ -11,9 +11,9 @@ namespace tatara::capture {
 
 struct TapeGraph {
   Graph graph;
-  std::vector<int> inputs;   // tape slot of each graph input; -1 - k: constants[k]
+  std::vector<int> inputs;     // tape slot of each graph input; -1 - k: constants[k]
   std::vector<Ref> constants;  // tensors made from Python data (torch.tensor), once
-  std::vector<int> outputs;  // tape slot of the first graph outputs (hidden ones follow)
+  std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
 };
 
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
@@ -21,7 +21,7 @@ TapeGraph build_graph(const Tape& tape, TorchApi& api);
 
 /// What an operator's own inference says of one result.
 struct InferredTensor {
-  int slot = -1;       // the result is this known tensor itself
+  int slot = -1;  // the result is this known tensor itself
   int32_t ref = -1;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> sizes, strides;

@@ -6,8 +6,7 @@ namespace tatara::capture {
 namespace {
 
 struct GraphObject {
-  PyObject_HEAD
-  std::shared_ptr<Tape>* tape;
+  PyObject_HEAD std::shared_ptr<Tape>* tape;
 };
 
 Tape& tape_of(PyObject* self) { return **reinterpret_cast<GraphObject*>(self)->tape; }
@@ -75,10 +74,11 @@ PyObject* graph_nodes(PyObject* self, void*) {
 
 PyTypeObject* graph_type() {
   static PyTypeObject* type = [] {
-    static PyGetSetDef getset[] = {{"nodes", graph_nodes, nullptr, "(name, args, kwargs, outputs, file, line) of each node", nullptr},
-                                   {"inputs", graph_inputs, nullptr, "names of the inputs", nullptr},
-                                   {"outputs", graph_outputs, nullptr, "names of the outputs", nullptr},
-                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyGetSetDef getset[] = {
+        {"nodes", graph_nodes, nullptr, "(name, args, kwargs, outputs, file, line) of each node", nullptr},
+        {"inputs", graph_inputs, nullptr, "names of the inputs", nullptr},
+        {"outputs", graph_outputs, nullptr, "names of the outputs", nullptr},
+        {nullptr, nullptr, nullptr, nullptr, nullptr}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(graph_dealloc)},
                                   {Py_tp_str, reinterpret_cast<void*>(graph_str)},
                                   {Py_tp_call, reinterpret_cast<void*>(graph_call)},

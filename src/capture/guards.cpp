@@ -231,12 +231,9 @@ struct ValueGuard::Checker {
     switch (item.kind) {
       case Kind::kNull:
       case Kind::kConst:
-      case Kind::kSame:
-        return true;
-      case Kind::kIdentity:
-        return o == item.value.get() || fail("another object than before");
-      case Kind::kTensor:
-        return check_tensor(o, guard.metas_[static_cast<size_t>(item.same)]);
+      case Kind::kSame: return true;
+      case Kind::kIdentity: return o == item.value.get() || fail("another object than before");
+      case Kind::kTensor: return check_tensor(o, guard.metas_[static_cast<size_t>(item.same)]);
       case Kind::kTuple:
       case Kind::kList: {
         if (PySequence_Fast_GET_SIZE(o) != item.count) return fail("the length of a sequence changed");
@@ -256,10 +253,8 @@ struct ValueGuard::Checker {
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
       }
-      case Kind::kCell:
-        return check(PyCell_GET(o));
-      case Kind::kMethod:
-        return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
+      case Kind::kCell: return check(PyCell_GET(o));
+      case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
     }
     return false;
   }
@@ -394,7 +389,8 @@ void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
 
 bool Watches::check(std::string* why) {
   const auto fail = [why](const char* what, PyObject* name, PyObject* before, PyObject* now) {
-    if (why != nullptr) *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
+    if (why != nullptr)
+      *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
     return false;
   };
   for (DictWatch& watch : dicts_) {
@@ -489,7 +485,8 @@ std::vector<std::string> Watches::describe() const {
     if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
   }
   for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
-  for (const ItemsWatch& watch : lists_) lines.push_back(str_cat("a list of ", watch.items.size(), " items is unchanged"));
+  for (const ItemsWatch& watch : lists_)
+    lines.push_back(str_cat("a list of ", watch.items.size(), " items is unchanged"));
   if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
   return lines;
 }

@@ -29,15 +29,27 @@ class ValueGuard {
   const std::vector<int>& tensors() const { return tensor_indices_; }
 
  private:
-  enum class Kind : uint8_t { kNull, kConst, kIdentity, kTensor, kTuple, kList, kDict, kInstance, kSame, kCell, kMethod };
+  enum class Kind : uint8_t {
+    kNull,
+    kConst,
+    kIdentity,
+    kTensor,
+    kTuple,
+    kList,
+    kDict,
+    kInstance,
+    kSame,
+    kCell,
+    kMethod
+  };
   struct Item {
     Kind kind = Kind::kNull;
-    int count = 0;            // children that follow
-    int same = -1;            // kSame: index into objects; kTensor: index into metas_
-    bool has_dict = false;    // kDict: children of __dict__ follow as one more kInstance item
+    int count = 0;          // children that follow
+    int same = -1;          // kSame: index into objects; kTensor: index into metas_
+    bool has_dict = false;  // kDict: children of __dict__ follow as one more kInstance item
     Ref type;
-    Ref value;                // kConst, kIdentity
-    std::vector<Ref> keys;    // kDict, kInstance
+    Ref value;              // kConst, kIdentity
+    std::vector<Ref> keys;  // kDict, kInstance
   };
   struct Builder;
   struct Checker;

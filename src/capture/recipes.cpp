@@ -10,10 +10,11 @@ namespace {
 constexpr int kInProgress = -2;
 
 bool is_rebuildable_iterator(PyObject* o) {
-  static const char* const kNames[] = {"list_iterator", "tuple_iterator", "range_iterator", "enumerate",
-                                       "zip", "reversed", "list_reverseiterator", "str_iterator", "str_ascii_iterator",
-                                       "dict_keyiterator", "dict_valueiterator", "dict_itemiterator",
-                                       "odict_iterator", "set_iterator", "bytes_iterator", "itertools.count"};
+  static const char* const kNames[] = {
+      "list_iterator",      "tuple_iterator",       "range_iterator", "enumerate",          "zip",
+      "reversed",           "list_reverseiterator", "str_iterator",   "str_ascii_iterator", "dict_keyiterator",
+      "dict_valueiterator", "dict_itemiterator",    "odict_iterator", "set_iterator",       "bytes_iterator",
+      "itertools.count"};
   for (const char* name : kNames) {
     if (std::strcmp(Py_TYPE(o)->tp_name, name) == 0) return true;
   }
@@ -47,17 +48,10 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
     const size_t count = step.parts.size();
     Ref& result = made[n];
     switch (step.kind) {
-      case Kind::kNull:
-        continue;
-      case Kind::kConst:
-        result = step.value;
-        break;
-      case Kind::kObject:
-        result = Ref::borrow(objects[static_cast<size_t>(step.index)]);
-        break;
-      case Kind::kTensor:
-        result = env[static_cast<size_t>(step.index)];
-        break;
+      case Kind::kNull: continue;
+      case Kind::kConst: result = step.value; break;
+      case Kind::kObject: result = Ref::borrow(objects[static_cast<size_t>(step.index)]); break;
+      case Kind::kTensor: result = env[static_cast<size_t>(step.index)]; break;
       case Kind::kTuple: {
         result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
         for (size_t i = 0; i < count; ++i) {
@@ -88,7 +82,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
         break;
       case Kind::kSet:
         result = Ref::steal(step.value.get() == reinterpret_cast<PyObject*>(&PySet_Type) ? PySet_New(nullptr)
-                                                                                          : PyFrozenSet_New(nullptr));
+                                                                                         : PyFrozenSet_New(nullptr));
         for (size_t i = 0; i < count; ++i) {
           if (PySet_Add(result.get(), part(step, i)) != 0) return false;
         }
@@ -111,9 +105,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
         }
         break;
       }
-      case Kind::kCell:
-        result = Ref::steal(PyCell_New(part(step, 0)));
-        break;
+      case Kind::kCell: result = Ref::steal(PyCell_New(part(step, 0))); break;
       case Kind::kReduce: {
         result = Ref::steal(PyObject_Call(step.value.get(), part(step, 0), nullptr));
         if (!result) return false;
@@ -131,12 +123,8 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
         if (part(step, 3) != Py_None && PyFunction_SetClosure(result.get(), part(step, 3)) != 0) return false;
         break;
       }
-      case Kind::kSlice:
-        result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2)));
-        break;
-      case Kind::kMethod:
-        result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1)));
-        break;
+      case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
+      case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
     }
     if (!result) return false;
   }
@@ -232,7 +220,8 @@ int RecipeBuilder::add_new(PyObject* o) {
     const auto* s = reinterpret_cast<PySliceObject*>(o);
     return all({Kind::kSlice, -1, {}, {}, {}, 0}, {s->start, s->stop, s->step});
   }
-  if (PyMethod_Check(o)) return all({Kind::kMethod, -1, {}, {}, {}, 0}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
+  if (PyMethod_Check(o))
+    return all({Kind::kMethod, -1, {}, {}, {}, 0}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
   if (PyCell_Check(o)) return all({Kind::kCell, -1, {}, {}, {}, 0}, {PyCell_GET(o)});
   if (PyAnySet_CheckExact(o)) {
     Recipe::Step step{Kind::kSet, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};

@@ -15,15 +15,28 @@ namespace tatara::capture {
 class Recipe {
  public:
   enum class Kind : uint8_t {
-    kNull, kConst, kObject, kTensor, kTuple, kList, kDict, kSet, kInstance, kCell, kReduce, kFunction, kSlice, kMethod
+    kNull,
+    kConst,
+    kObject,
+    kTensor,
+    kTuple,
+    kList,
+    kDict,
+    kSet,
+    kInstance,
+    kCell,
+    kReduce,
+    kFunction,
+    kSlice,
+    kMethod
   };
   struct Step {
     Kind kind = Kind::kNull;
-    int index = -1;              // kObject: guarded object; kTensor: tape slot
-    Ref value;                   // constant, type, callable, code
-    std::vector<int> parts;      // earlier steps
-    std::vector<Ref> keys;       // kDict, kInstance: keys
-    int base_count = 0;          // kInstance of a dict subclass: how many of the parts are dict items
+    int index = -1;          // kObject: guarded object; kTensor: tape slot
+    Ref value;               // constant, type, callable, code
+    std::vector<int> parts;  // earlier steps
+    std::vector<Ref> keys;   // kDict, kInstance: keys
+    int base_count = 0;      // kInstance of a dict subclass: how many of the parts are dict items
   };
 
   /// Objects of steps in `wanted()`, in order. Null with a Python error set.

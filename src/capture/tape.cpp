@@ -8,13 +8,10 @@ namespace tatara::capture {
 namespace {
 
 struct SlotObject {
-  PyObject_HEAD
-  int slot;
+  PyObject_HEAD int slot;
 };
 
-PyObject* slot_repr(PyObject* self) {
-  return PyUnicode_FromFormat("%%%d", reinterpret_cast<SlotObject*>(self)->slot);
-}
+PyObject* slot_repr(PyObject* self) { return PyUnicode_FromFormat("%%%d", reinterpret_cast<SlotObject*>(self)->slot); }
 
 PyTypeObject* slot_type() {
   static PyTypeObject* type = [] {

@@ -14,8 +14,8 @@
 namespace tatara::capture {
 
 struct TapeSlot {
-  Ref object;      ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
-  Ref meta;        ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
+  Ref object;  ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
+  Ref meta;    ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
   Ref device;
   Ref dtype, sizes, strides;  ///< as the host inferred them
   bool input = false;

@@ -18,8 +18,8 @@ enum class TorchKind : uint8_t {
   kGrad,         ///< .grad, .grad_fn: None on a placeholder, real on others
   kPassthrough,  ///< no tensor is read: state queries and switches
   kToCpu,
-  kPython,       ///< a Python function: traced through
-  kBreak,        ///< needs the values: item(), numpy(), ...
+  kPython,  ///< a Python function: traced through
+  kBreak,   ///< needs the values: item(), numpy(), ...
 };
 
 struct TorchFunction {

@@ -43,10 +43,10 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 
 /// Operators whose result is a tuple also when it holds one tensor.
 bool returns_tuple(const std::string& name) {
-  static const std::unordered_set<std::string> names = {"split",        "chunk",   "unbind",         "tensor_split",
-                                                        "split_with_sizes", "meshgrid", "broadcast_tensors",
-                                                        "hsplit",       "vsplit",  "dsplit",         "unsafe_split",
-                                                        "unsafe_chunk", "atleast_1d", "atleast_2d", "atleast_3d"};
+  static const std::unordered_set<std::string> names = {
+      "split",     "chunk",  "unbind", "tensor_split", "split_with_sizes", "meshgrid",   "broadcast_tensors",
+      "hsplit",    "vsplit", "dsplit", "unsafe_split", "unsafe_chunk",     "atleast_1d", "atleast_2d",
+      "atleast_3d"};
   return names.contains(name) && name.rfind("atleast", 0) != 0;
 }
 
@@ -68,8 +68,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
   switch (fn.kind) {
-    case TorchKind::kPassthrough:
-      return PyObject_Call(func, args, kwargs);
+    case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
@@ -82,8 +81,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       }
       return result;
     }
-    case TorchKind::kDevice:
-      return answer_device(fn, func, args, kwargs);
+    case TorchKind::kDevice: return answer_device(fn, func, args, kwargs);
     case TorchKind::kGrad: {
       PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
@@ -95,8 +93,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     }
     case TorchKind::kToCpu:
     case TorchKind::kMetadata:
-    case TorchKind::kRecord:
-      break;
+    case TorchKind::kRecord: break;
   }
   return record(fn, func, args, kwargs);
 }
@@ -162,7 +159,8 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     tape_args = map_structure(args, to_tape);
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
-  if (training) return give_up("training graphs are not supported yet (" + fn.name + " of a tensor that requires grad)", true);
+  if (training)
+    return give_up("training graphs are not supported yet (" + fn.name + " of a tensor that requires grad)", true);
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
     const Ref kind = attr(device.get(), "type");
@@ -196,12 +194,14 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const bool text_device = given != nullptr && PyUnicode_Check(given) != 0;
     if (text_device || (fn.factory && tensors == 0 && (given == nullptr || given == Py_None))) {
       if (text_device) {
-        device_argument = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type), given, nullptr));
+        device_argument =
+            Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type), given, nullptr));
       }
       if (!meta_kwargs) meta_kwargs = Ref::steal(PyDict_New());
       PyDict_SetItem(meta_kwargs.get(), api_.device_key.get(), api_.meta_device.get());
     }
-    if (fn.name == "to" && PyTuple_GET_SIZE(meta_args.get()) > 1 && PyUnicode_Check(PyTuple_GET_ITEM(meta_args.get(), 1))) {
+    if (fn.name == "to" && PyTuple_GET_SIZE(meta_args.get()) > 1 &&
+        PyUnicode_Check(PyTuple_GET_ITEM(meta_args.get(), 1))) {
       device_argument = Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type),
                                                                 PyTuple_GET_ITEM(meta_args.get(), 1), nullptr));
       Ref changed = Ref::steal(PySequence_List(meta_args.get()));

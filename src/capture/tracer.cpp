@@ -180,9 +180,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject*) {
 FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   if (bypass_ > 0) return FrameAction::kRun;
   switch (state_) {
-    case State::kOff:
-      set_mode(false);
-      return FrameAction::kRun;
+    case State::kOff: set_mode(false); return FrameAction::kRun;
     case State::kTracing:
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
@@ -192,13 +190,9 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
       }
       snapshot(f);
       return FrameAction::kRun;
-    case State::kResuming:
-      state_ = State::kConcrete;
-      return FrameAction::kRun;
+    case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
     case State::kBroken:
-    case State::kConcrete:
-      set_mode(false);
-      return at_boundary(f);
+    case State::kConcrete: set_mode(false); return at_boundary(f);
   }
   return FrameAction::kRun;
 }
@@ -246,8 +240,8 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   }
   bool ok = entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made);
   if (ok && entry.set_grad) {
-    const Ref done = Ref::steal(
-        PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+    const Ref done =
+        Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
   set_mode(mode_was_on);
@@ -366,7 +360,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   // Only what was found in older objects counts as older: a list of unknown origin is built anew.
   const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
-                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); }, [this](PyObject* o) { return born(o); }};
+                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
+                          [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
@@ -408,7 +403,8 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   // Only what was found in older objects counts as older: a list of unknown origin is built anew.
   const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
-                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); }, [this](PyObject* o) { return born(o); }};
+                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
+                          [this](PyObject* o) { return born(o); }};
   RecipeBuilder builder(entry->recipe, world, api_);
   if (t.open_context_vars == 0 && builder.want(result)) {
     entry->end = Entry::End::kReturn;

@@ -80,7 +80,7 @@ class Tracer final : public VmObserver {
 
  private:
   enum class State : uint8_t {
-    kOff,       // the program runs as it would without us
+    kOff,  // the program runs as it would without us
     kTracing,
     kBroken,    // a break happened in the present instruction of the root frame, which goes on for real
     kResuming,  // an entry restored the frame; the next instruction is to run for real
@@ -120,8 +120,8 @@ class Tracer final : public VmObserver {
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
   enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
-  Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs, const Ref& device,
-                           Ref& result);
+  Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
+                           const Ref& device, Ref& result);
   void finish_node(TapeNode& node, bool fresh);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);

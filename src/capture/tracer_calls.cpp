@@ -11,25 +11,57 @@ namespace {
 using Names = std::unordered_set<std::string_view>;
 
 const Names& impure_builtins() {
-  static const Names names = {"print", "input", "open", "exec", "eval", "compile", "__import__", "breakpoint", "delattr"};
+  static const Names names = {"print",   "input",      "open",       "exec",   "eval",
+                              "compile", "__import__", "breakpoint", "delattr"};
   return names;
 }
 
 /// Modules in C whose functions have no effect besides their result (or run Python code that the VM sees).
 const Names& pure_modules() {
-  static const Names names = {"builtins", "math", "cmath", "_operator", "operator", "_functools", "functools", "itertools",
-                              "_collections", "collections", "_abc", "_weakref", "_struct", "_bisect", "_heapq", "_sre",
-                              "_stat", "copyreg", "_typing", "typing", "sys", "_thread", "_contextvars", "_string",
-                              "unicodedata", "_json", "_ast", "gc", "_imp", "_warnings_filters", "numpy.dtype"};
+  static const Names names = {"builtins",   "math",      "cmath",        "_operator",    "operator",
+                              "_functools", "functools", "itertools",    "_collections", "collections",
+                              "_abc",       "_weakref",  "_struct",      "_bisect",      "_heapq",
+                              "_sre",       "_stat",     "copyreg",      "_typing",      "typing",
+                              "sys",        "_thread",   "_contextvars", "_string",      "unicodedata",
+                              "_json",      "_ast",      "gc",           "_imp",         "_warnings_filters",
+                              "numpy.dtype"};
   return names;
 }
 
 const Names& mutator_names() {
-  static const Names names = {"append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update",
-                              "setdefault", "popitem", "add", "discard", "move_to_end", "appendleft", "popleft",
-                              "extendleft", "rotate", "__setitem__", "__delitem__", "__iadd__", "__ior__", "__setattr__",
-                              "__delattr__", "__init__", "intersection_update", "difference_update",
-                              "symmetric_difference_update", "__isub__", "__iand__", "__ixor__", "__imul__", "__setstate__"};
+  static const Names names = {"append",
+                              "extend",
+                              "insert",
+                              "remove",
+                              "pop",
+                              "clear",
+                              "sort",
+                              "reverse",
+                              "update",
+                              "setdefault",
+                              "popitem",
+                              "add",
+                              "discard",
+                              "move_to_end",
+                              "appendleft",
+                              "popleft",
+                              "extendleft",
+                              "rotate",
+                              "__setitem__",
+                              "__delitem__",
+                              "__iadd__",
+                              "__ior__",
+                              "__setattr__",
+                              "__delattr__",
+                              "__init__",
+                              "intersection_update",
+                              "difference_update",
+                              "symmetric_difference_update",
+                              "__isub__",
+                              "__iand__",
+                              "__ixor__",
+                              "__imul__",
+                              "__setstate__"};
   return names;
 }
 
@@ -40,15 +72,64 @@ bool is_container_type(PyTypeObject* type) {
 
 /// C types whose methods never change anything.
 bool is_immutable_type(PyTypeObject* type) {
-  static const Names names = {"str", "int", "float", "bool", "bytes", "complex", "tuple", "frozenset", "range", "slice",
-                              "type", "object", "mappingproxy", "re.Pattern", "re.Match", "code", "function", "method",
-                              "property", "dict_keys", "dict_values", "dict_items", "odict_keys", "odict_values",
-                              "odict_items", "NoneType", "super", "module", "builtin_function_or_method", "ellipsis",
-                              "method_descriptor", "wrapper_descriptor", "getset_descriptor", "generator", "coroutine",
-                              "functools.partial", "types.GenericAlias", "types.UnionType", "torch.dtype", "torch.device",
-                              "torch.Size", "torch.finfo", "torch.iinfo", "weakref.ReferenceType", "staticmethod",
-                              "classmethod", "cell", "Context", "ContextVar", "BaseException", "_thread.RLock",
-                              "_thread.lock", "weakref", "_contextvars.ContextVar", "_contextvars.Context", "Token", "type_params", "member_descriptor"};
+  static const Names names = {"str",
+                              "int",
+                              "float",
+                              "bool",
+                              "bytes",
+                              "complex",
+                              "tuple",
+                              "frozenset",
+                              "range",
+                              "slice",
+                              "type",
+                              "object",
+                              "mappingproxy",
+                              "re.Pattern",
+                              "re.Match",
+                              "code",
+                              "function",
+                              "method",
+                              "property",
+                              "dict_keys",
+                              "dict_values",
+                              "dict_items",
+                              "odict_keys",
+                              "odict_values",
+                              "odict_items",
+                              "NoneType",
+                              "super",
+                              "module",
+                              "builtin_function_or_method",
+                              "ellipsis",
+                              "method_descriptor",
+                              "wrapper_descriptor",
+                              "getset_descriptor",
+                              "generator",
+                              "coroutine",
+                              "functools.partial",
+                              "types.GenericAlias",
+                              "types.UnionType",
+                              "torch.dtype",
+                              "torch.device",
+                              "torch.Size",
+                              "torch.finfo",
+                              "torch.iinfo",
+                              "weakref.ReferenceType",
+                              "staticmethod",
+                              "classmethod",
+                              "cell",
+                              "Context",
+                              "ContextVar",
+                              "BaseException",
+                              "_thread.RLock",
+                              "_thread.lock",
+                              "weakref",
+                              "_contextvars.ContextVar",
+                              "_contextvars.Context",
+                              "Token",
+                              "type_params",
+                              "member_descriptor"};
   if (names.contains(type->tp_name)) return true;
   return PyType_IsSubtype(type, &PyTuple_Type) != 0 || PyType_IsSubtype(type, &PyType_Type) != 0 ||
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
@@ -58,14 +139,15 @@ bool is_torch_name(std::string_view module) { return module.substr(0, 5) == "tor
 
 bool impure_torch(std::string_view name) {
   if (name == "_set_grad_enabled" || name == "set_grad_enabled") return false;
-  return name.substr(0, 4) == "set_" || name.substr(0, 5) == "_set_" || name.find("autocast") != std::string_view::npos ||
-         name.find("seed") != std::string_view::npos || name.find("set_state") != std::string_view::npos ||
-         name.substr(0, 6) == "_push_" || name.substr(0, 5) == "_pop_" || name == "_swap_tensor_impl";
+  return name.substr(0, 4) == "set_" || name.substr(0, 5) == "_set_" ||
+         name.find("autocast") != std::string_view::npos || name.find("seed") != std::string_view::npos ||
+         name.find("set_state") != std::string_view::npos || name.substr(0, 6) == "_push_" ||
+         name.substr(0, 5) == "_pop_" || name == "_swap_tensor_impl";
 }
 
 bool is_impure_torch_switch(std::string_view name) {
-  return impure_torch(name) && name.substr(0, 3) != "is_" && name.substr(0, 3) != "get" && name.substr(0, 4) != "_is_" &&
-         name.substr(0, 4) != "_get";
+  return impure_torch(name) && name.substr(0, 3) != "is_" && name.substr(0, 3) != "get" &&
+         name.substr(0, 4) != "_is_" && name.substr(0, 4) != "_get";
 }
 
 }  // namespace
@@ -85,7 +167,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       const std::string_view name = type->tp_name;
       if (name.substr(0, 4) == "_io." || name == "numpy.ndarray") return {Kind::kBreak, nullptr, std::string(name)};
     }
-    if (type == api_.tensor_type || type == api_.parameter_type || PyType_IsSubtype(const_cast<PyTypeObject*>(type), api_.base_type) != 0) {
+    if (type == api_.tensor_type || type == api_.parameter_type ||
+        PyType_IsSubtype(const_cast<PyTypeObject*>(type), api_.base_type) != 0) {
       return {Kind::kBreak, nullptr, std::string("constructor ") + type->tp_name};
     }
     return {Kind::kPure, nullptr, {}};
@@ -145,7 +228,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   plan.name = name;
   if (owner_type != nullptr) {
     if (PyType_IsSubtype(owner_type, api_.base_type) != 0) return {Kind::kTorch, nullptr, name};
-    if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0) return {Kind::kBreak, nullptr, "Generator." + name};
+    if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0)
+      return {Kind::kBreak, nullptr, "Generator." + name};
     if (is_torch_name(owner_type->tp_name) && !is_immutable_type(owner_type)) {
       if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, name};
       return {Kind::kTorch, nullptr, name};
@@ -157,8 +241,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     }
     if (mutator_names().contains(name) && target != nullptr && !PyType_Check(target)) {
       if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
-      const bool mutable_base = is_container_type(owner_type) || owner_type == &PyBaseObject_Type ||
-                                !is_immutable_type(owner_type);
+      const bool mutable_base =
+          is_container_type(owner_type) || owner_type == &PyBaseObject_Type || !is_immutable_type(owner_type);
       if (mutable_base) return {Kind::kMutator, target, name};
     }
     if (is_container_type(owner_type) || is_immutable_type(owner_type)) return {Kind::kPure, target, name};
@@ -188,17 +272,15 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   const CallPlan plan = plan_call(callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
-    case Kind::kTorch:
-      return not_handled();
-    case Kind::kFalse:
-      return Py_NewRef(Py_False);
+    case Kind::kTorch: return not_handled();
+    case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute:
       if (nargs >= 2 && PyUnicode_Check(args[1])) watch_lookup(args[0], args[1]);
       return not_handled();
     case Kind::kMutator: {
       // super().__init__() and the like on the object that is being made.
-      if (plan.target != nullptr && !born(plan.target) && plan.name == "__init__" && trace_->index_of(plan.target) < 0 &&
-          std::strcmp(PyUnicode_AsUTF8(f.code()->co_name), "__init__") == 0) {
+      if (plan.target != nullptr && !born(plan.target) && plan.name == "__init__" &&
+          trace_->index_of(plan.target) < 0 && std::strcmp(PyUnicode_AsUTF8(f.code()->co_name), "__init__") == 0) {
         mark_born(plan.target);
       }
       bool broken = false;
@@ -210,10 +292,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       }
       return not_handled();
     }
-    case Kind::kBreak:
-      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
-    case Kind::kPure:
-      break;
+    case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    case Kind::kPure: break;
   }
   if (plan.target != nullptr) watch_container(plan.target);
   for (Py_ssize_t i = 0; i < nargs; ++i) watch_container(args[i]);
@@ -242,10 +322,8 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
   const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
   switch (plan.kind) {
     case Kind::kEnter:
-    case Kind::kTorch:
-      return not_handled();
-    case Kind::kFalse:
-      return Py_NewRef(Py_False);
+    case Kind::kTorch: return not_handled();
+    case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute:
       if (items.size() >= 2 && PyUnicode_Check(items[1])) watch_lookup(items[0], items[1]);
       return not_handled();
@@ -254,10 +332,8 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
       if (plan.target != nullptr && !mutating(plan.target, (plan.name + " on").c_str(), broken)) return nullptr;
       return not_handled();
     }
-    case Kind::kBreak:
-      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
-    case Kind::kPure:
-      break;
+    case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    case Kind::kPure: break;
   }
   if (!PyTuple_CheckExact(args)) return not_handled();
   for (PyObject* item : items) watch_container(item);

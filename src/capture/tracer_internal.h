@@ -29,7 +29,7 @@ struct Tracer::Trace {
   size_t snap_nodes = 0;
   bool snap_grad = false;
   int open_context_vars = 0;  // set and not reset: a later run would lack them
-  bool mutated = false;  // something made in the trace changed since then
+  bool mutated = false;       // something made in the trace changed since then
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);

@@ -46,8 +46,8 @@ class Frame {
   bool is_generator() const;      ///< generator, coroutine or async generator
   PyObject* generator() const;    ///< its object, or nullptr
 
-  int local_count() const;      ///< size of localsplus: locals, cells, free variables
-  PyObject** locals() const;    ///< localsplus itself; owned references, nullptr when unbound
+  int local_count() const;    ///< size of localsplus: locals, cells, free variables
+  PyObject** locals() const;  ///< localsplus itself; owned references, nullptr when unbound
   PyObject* local(int i) const { return locals()[i]; }
   void set_local(int i, PyObject* value);  ///< takes its own reference; nullptr unbinds
 
@@ -71,12 +71,12 @@ class Frame {
 
   PyThreadState* tstate = nullptr;
   _PyInterpreterFrame* raw = nullptr;
-  VmObserver* observer = nullptr;   ///< whom this frame's operations are shown; may be reset by the observer
-  bool root = false;                ///< before_instruction is called for this frame; set by on_frame_enter
-  bool resumed = false;             ///< entered again after a yield, or in the middle
-  bool throwing = false;            ///< entered with an exception thrown in (gen.throw)
-  void* user = nullptr;             ///< the observer's own data for this frame
-  PyObject* result = nullptr;       ///< for FrameAction::kReturn
+  VmObserver* observer = nullptr;  ///< whom this frame's operations are shown; may be reset by the observer
+  bool root = false;               ///< before_instruction is called for this frame; set by on_frame_enter
+  bool resumed = false;            ///< entered again after a yield, or in the middle
+  bool throwing = false;           ///< entered with an exception thrown in (gen.throw)
+  void* user = nullptr;            ///< the observer's own data for this frame
+  PyObject* result = nullptr;      ///< for FrameAction::kReturn
 
   // The VM's own registers: index in code units of the instruction and of its first prefix, and the stack pointer.
   int start = 0;
@@ -107,13 +107,19 @@ class VmObserver {
 
   // Reads ------------------------------------------------------------------------------------------------------
   /// LOAD_GLOBAL, LOAD_NAME, LOAD_BUILD_CLASS, ...: `value` was found in `dict` (globals, builtins or locals mapping).
-  virtual PyObject* read_name(Frame&, PyObject* /*name*/, PyObject* /*dict*/, PyObject* /*value*/) { return not_handled(); }
+  virtual PyObject* read_name(Frame&, PyObject* /*name*/, PyObject* /*dict*/, PyObject* /*value*/) {
+    return not_handled();
+  }
   /// LOAD_DEREF, LOAD_CLASSDEREF: `value` is in the cell at localsplus[index].
   virtual PyObject* read_cell(Frame&, int /*index*/, PyObject* /*cell*/, PyObject* /*value*/) { return not_handled(); }
   /// LOAD_ATTR, LOAD_METHOD. With `method` the value will be called next; a handled result is called as it is.
-  virtual PyObject* read_attr(Frame&, PyObject* /*owner*/, PyObject* /*name*/, bool /*method*/) { return not_handled(); }
-  virtual PyObject* read_super_attr(Frame&, PyObject* /*super*/, PyObject* /*cls*/, PyObject* /*self*/, PyObject* /*name*/,
-                                    bool /*method*/) { return not_handled(); }
+  virtual PyObject* read_attr(Frame&, PyObject* /*owner*/, PyObject* /*name*/, bool /*method*/) {
+    return not_handled();
+  }
+  virtual PyObject* read_super_attr(Frame&, PyObject* /*super*/, PyObject* /*cls*/, PyObject* /*self*/,
+                                    PyObject* /*name*/, bool /*method*/) {
+    return not_handled();
+  }
   /// BINARY_SUBSCR and BINARY_SLICE (then `key` is the slice object).
   virtual PyObject* read_subscr(Frame&, PyObject* /*container*/, PyObject* /*key*/) { return not_handled(); }
   virtual PyObject* get_iter(Frame&, PyObject* /*iterable*/) { return not_handled(); }
@@ -122,37 +128,51 @@ class VmObserver {
   /// SEND (yield from, await): PYGEN_RETURN, PYGEN_ERROR (-1) or PYGEN_NEXT as PyIter_Send, or kNotHandled.
   virtual int send(Frame&, PyObject* /*receiver*/, PyObject* /*value*/, PyObject** /*result*/) { return kNotHandled; }
   /// UNPACK_SEQUENCE (after = -1) and UNPACK_EX: fills out[0, before + (after >= 0 ? 1 + after : 0)) with new references.
-  virtual int unpack(Frame&, PyObject* /*sequence*/, int /*before*/, int /*after*/, PyObject** /*out*/) { return kNotHandled; }
-  virtual PyObject* contains(Frame&, PyObject* /*container*/, PyObject* /*item*/, bool /*invert*/) { return not_handled(); }
+  virtual int unpack(Frame&, PyObject* /*sequence*/, int /*before*/, int /*after*/, PyObject** /*out*/) {
+    return kNotHandled;
+  }
+  virtual PyObject* contains(Frame&, PyObject* /*container*/, PyObject* /*item*/, bool /*invert*/) {
+    return not_handled();
+  }
   /// `op` is Py_LT ... Py_GE.
   virtual PyObject* compare(Frame&, int /*op*/, PyObject* /*left*/, PyObject* /*right*/) { return not_handled(); }
   virtual PyObject* is_op(Frame&, PyObject* /*left*/, PyObject* /*right*/, bool /*invert*/) { return not_handled(); }
   /// Conditional jumps and TO_BOOL: 0 or 1. Not called for True, False and None.
   virtual int truth(Frame&, PyObject* /*value*/) { return kNotHandled; }
-  virtual PyObject* import_name(Frame&, PyObject* /*name*/, PyObject* /*fromlist*/, PyObject* /*level*/) { return not_handled(); }
+  virtual PyObject* import_name(Frame&, PyObject* /*name*/, PyObject* /*fromlist*/, PyObject* /*level*/) {
+    return not_handled();
+  }
   virtual PyObject* import_from(Frame&, PyObject* /*module*/, PyObject* /*name*/) { return not_handled(); }
   /// MATCH_MAPPING, MATCH_SEQUENCE: 0 or 1.
   virtual int match_kind(Frame&, PyObject* /*subject*/, bool /*mapping*/) { return kNotHandled; }
   /// MATCH_KEYS, MATCH_CLASS: a tuple, or None when there is no match.
   virtual PyObject* match_keys(Frame&, PyObject* /*subject*/, PyObject* /*keys*/) { return not_handled(); }
   virtual PyObject* match_class(Frame&, PyObject* /*subject*/, PyObject* /*type*/, Py_ssize_t /*positional*/,
-                                PyObject* /*names*/) { return not_handled(); }
+                                PyObject* /*names*/) {
+    return not_handled();
+  }
   virtual PyObject* get_len(Frame&, PyObject* /*object*/) { return not_handled(); }
 
   // Calls ------------------------------------------------------------------------------------------------------
   /// Every CALL-like opcode, `with` entry and exit. Vectorcall convention; args[-1] may be overwritten while calling
   /// only when nargsf has PY_VECTORCALL_ARGUMENTS_OFFSET.
   virtual PyObject* call(Frame&, PyObject* /*callable*/, PyObject* const* /*args*/, size_t /*nargsf*/,
-                         PyObject* /*kwnames*/) { return not_handled(); }
+                         PyObject* /*kwnames*/) {
+    return not_handled();
+  }
   /// CALL_FUNCTION_EX: `args` any iterable as the program wrote it, `kwargs` a dict or nullptr.
-  virtual PyObject* call_ex(Frame&, PyObject* /*callable*/, PyObject* /*args*/, PyObject* /*kwargs*/) { return not_handled(); }
+  virtual PyObject* call_ex(Frame&, PyObject* /*callable*/, PyObject* /*args*/, PyObject* /*kwargs*/) {
+    return not_handled();
+  }
 
   // Operators --------------------------------------------------------------------------------------------------
   virtual PyObject* unary_op(Frame&, UnaryOp, PyObject* /*value*/) { return not_handled(); }
   /// `op` is NB_ADD ... NB_INPLACE_XOR (opcode.h).
   virtual PyObject* binary_op(Frame&, int /*op*/, PyObject* /*left*/, PyObject* /*right*/) { return not_handled(); }
   /// `conversion` is 0, 's', 'r' or 'a'; `spec` may be nullptr.
-  virtual PyObject* format_value(Frame&, PyObject* /*value*/, int /*conversion*/, PyObject* /*spec*/) { return not_handled(); }
+  virtual PyObject* format_value(Frame&, PyObject* /*value*/, int /*conversion*/, PyObject* /*spec*/) {
+    return not_handled();
+  }
   /// CONVERT_VALUE of 3.13 (`!s`, `!r`, `!a` alone; formatting follows as its own instruction).
   virtual PyObject* convert_value(Frame&, PyObject* /*value*/, int /*conversion*/) { return not_handled(); }
   virtual PyObject* build_string(Frame&, PyObject* const* /*pieces*/, Py_ssize_t /*count*/) { return not_handled(); }
@@ -162,7 +182,9 @@ class VmObserver {
   // Writes -----------------------------------------------------------------------------------------------------
   // A null `value` deletes.
   virtual int write_attr(Frame&, PyObject* /*owner*/, PyObject* /*name*/, PyObject* /*value*/) { return kNotHandled; }
-  virtual int write_subscr(Frame&, PyObject* /*container*/, PyObject* /*key*/, PyObject* /*value*/) { return kNotHandled; }
+  virtual int write_subscr(Frame&, PyObject* /*container*/, PyObject* /*key*/, PyObject* /*value*/) {
+    return kNotHandled;
+  }
   virtual int write_name(Frame&, NameScope, PyObject* /*name*/, PyObject* /*value*/) { return kNotHandled; }
   virtual int write_cell(Frame&, int /*index*/, PyObject* /*cell*/, PyObject* /*value*/) { return kNotHandled; }
   virtual int list_append(Frame&, PyObject* /*list*/, PyObject* /*value*/) { return kNotHandled; }
@@ -172,14 +194,16 @@ class VmObserver {
   virtual int set_update(Frame&, PyObject* /*set*/, PyObject* /*iterable*/) { return kNotHandled; }
   virtual int dict_update(Frame&, PyObject* /*dict*/, PyObject* /*mapping*/) { return kNotHandled; }
   /// DICT_MERGE: keyword arguments `**mapping` for a call of `callable`; repeated keys are an error.
-  virtual int dict_merge(Frame&, PyObject* /*dict*/, PyObject* /*mapping*/, PyObject* /*callable*/) { return kNotHandled; }
+  virtual int dict_merge(Frame&, PyObject* /*dict*/, PyObject* /*mapping*/, PyObject* /*callable*/) {
+    return kNotHandled;
+  }
 };
 
 /// One per thread. With a null observer the VM runs purely concretely.
 struct VmContext {
   VmObserver* observer = nullptr;
-  std::uint64_t frames = 0;        ///< frames executed by the VM
-  std::uint64_t instructions = 0;  ///< instructions executed by the VM
+  std::uint64_t frames = 0;           ///< frames executed by the VM
+  std::uint64_t instructions = 0;     ///< instructions executed by the VM
   const char* stack_limit = nullptr;  ///< the VM's own: lowest C stack address at which it enters a frame
 };
 VmContext& vm_context();

@@ -194,13 +194,13 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
     }
     next += 1 + kCacheSizes[static_cast<std::size_t>(opcode)];
     switch (opcode) {
-#include "capture/vm_ops_stack.inc"
-#include "capture/vm_ops_names.inc"
-#include "capture/vm_ops_values.inc"
-#include "capture/vm_ops_build.inc"
-#include "capture/vm_ops_control.inc"
-#include "capture/vm_ops_calls.inc"
 #include "capture/vm_ops_async.inc"
+#include "capture/vm_ops_build.inc"
+#include "capture/vm_ops_calls.inc"
+#include "capture/vm_ops_control.inc"
+#include "capture/vm_ops_names.inc"
+#include "capture/vm_ops_stack.inc"
+#include "capture/vm_ops_values.inc"
       default:
         // Nothing the compiler makes: CPython's evaluator raises the error for it.
         goto hand_back;
@@ -342,7 +342,8 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
       plain_code(code) == nullptr) {
     return eval_default(tstate, raw, throwflag);
   }
-  if (context.stack_limit == nullptr) [[unlikely]] context.stack_limit = find_stack_limit();
+  if (context.stack_limit == nullptr) [[unlikely]]
+    context.stack_limit = find_stack_limit();
   const char* const here = static_cast<const char*>(__builtin_frame_address(0));
   if (here < context.stack_limit) [[unlikely]] {
     if (throwflag == 0) PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded");
@@ -366,8 +367,7 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
   if (frame.observer != nullptr) {
     switch (frame.observer->on_frame_enter(frame)) {
       case FrameAction::kRun:
-      case FrameAction::kReload:
-        break;
+      case FrameAction::kReload: break;
       case FrameAction::kHandBack:
         frame.observer = nullptr;
         return leave_through_default(frame, frame.start, throwflag);
@@ -380,9 +380,7 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
         }
         return leave_with_result(frame, result, true);
       }
-      case FrameAction::kRaise:
-        throwflag = 1;
-        break;
+      case FrameAction::kRaise: throwflag = 1; break;
     }
   }
   return run(frame, context, throwflag);

@@ -46,7 +46,8 @@ int handle_pending(PyThreadState* tstate) {
   if (Py_MakePendingCalls() != 0) return -1;
 #else
   if (_PyEval_MakePendingCalls(tstate) != 0) return -1;
-  if (__atomic_load_n(&ceval.gc_scheduled._value, __ATOMIC_RELAXED) != 0 && run_scheduled_collection(tstate) != 0) return -1;
+  if (__atomic_load_n(&ceval.gc_scheduled._value, __ATOMIC_RELAXED) != 0 && run_scheduled_collection(tstate) != 0)
+    return -1;
 #endif
   if (__atomic_load_n(&ceval.gil_drop_request._value, __ATOMIC_RELAXED) != 0) {
     PyThreadState* saved = PyEval_SaveThread();
@@ -305,19 +306,32 @@ PyObject* power(PyObject* left, PyObject* right) { return PyNumber_Power(left, r
 PyObject* inplace_power(PyObject* left, PyObject* right) { return PyNumber_InPlacePower(left, right, Py_None); }
 
 constexpr binaryfunc kBinaryOperators[] = {
-    PyNumber_Add,           PyNumber_And,
-    PyNumber_FloorDivide,   PyNumber_Lshift,
-    PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder,     PyNumber_Or,
-    power,                  PyNumber_Rshift,
-    PyNumber_Subtract,      PyNumber_TrueDivide,
-    PyNumber_Xor,           PyNumber_InPlaceAdd,
-    PyNumber_InPlaceAnd,    PyNumber_InPlaceFloorDivide,
-    PyNumber_InPlaceLshift, PyNumber_InPlaceMatrixMultiply,
-    PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder,
-    PyNumber_InPlaceOr,     inplace_power,
-    PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract,
-    PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor,
+    PyNumber_Add,
+    PyNumber_And,
+    PyNumber_FloorDivide,
+    PyNumber_Lshift,
+    PyNumber_MatrixMultiply,
+    PyNumber_Multiply,
+    PyNumber_Remainder,
+    PyNumber_Or,
+    power,
+    PyNumber_Rshift,
+    PyNumber_Subtract,
+    PyNumber_TrueDivide,
+    PyNumber_Xor,
+    PyNumber_InPlaceAdd,
+    PyNumber_InPlaceAnd,
+    PyNumber_InPlaceFloorDivide,
+    PyNumber_InPlaceLshift,
+    PyNumber_InPlaceMatrixMultiply,
+    PyNumber_InPlaceMultiply,
+    PyNumber_InPlaceRemainder,
+    PyNumber_InPlaceOr,
+    inplace_power,
+    PyNumber_InPlaceRshift,
+    PyNumber_InPlaceSubtract,
+    PyNumber_InPlaceTrueDivide,
+    PyNumber_InPlaceXor,
 };
 static_assert(NB_ADD == 0 && NB_POWER == 8 && NB_INPLACE_ADD == 13 && NB_INPLACE_XOR == 25);
 
@@ -327,14 +341,10 @@ PyObject* binary_op(int op, PyObject* left, PyObject* right) { return kBinaryOpe
 
 PyObject* convert_value(PyObject* value, int conversion) {
   switch (conversion) {
-    case 1:
-      return PyObject_Str(value);
-    case 2:
-      return PyObject_Repr(value);
-    case 3:
-      return PyObject_ASCII(value);
-    default:
-      return Py_NewRef(value);
+    case 1: return PyObject_Str(value);
+    case 2: return PyObject_Repr(value);
+    case 3: return PyObject_ASCII(value);
+    default: return Py_NewRef(value);
   }
 }
 
@@ -391,7 +401,8 @@ int unpack_iterable(PyObject* iterable, int before, int after, PyObject** out) {
   }
   PyObject* iterator = PyObject_GetIter(iterable);
   if (iterator == nullptr) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable)) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr &&
+        !PySequence_Check(iterable)) {
       PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(iterable)->tp_name);
     }
     return -1;
@@ -424,7 +435,8 @@ int unpack_iterable(PyObject* iterable, int before, int after, PyObject** out) {
 int list_extend(PyObject* list, PyObject* iterable) {
   PyObject* none = _PyList_Extend(reinterpret_cast<PyListObject*>(list), iterable);
   if (none == nullptr) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable)) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr &&
+        !PySequence_Check(iterable)) {
       PyErr_Clear();
       PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
     }
@@ -450,7 +462,8 @@ void format_keywords_error(PyObject* callable, PyObject* mapping) {
     PyErr_Clear();
     PyObject* text = _PyObject_FunctionStr(callable);
     if (text == nullptr) return;
-    PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", text, Py_TYPE(mapping)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", text,
+                 Py_TYPE(mapping)->tp_name);
     Py_DECREF(text);
   } else if (PyErr_ExceptionMatches(PyExc_KeyError)) {
     PyObject* error = take_exception(nullptr);
@@ -485,7 +498,8 @@ PyObject* call_ex(PyObject* callable, PyObject* args, PyObject* kwargs) {
     if (Py_TYPE(args)->tp_iter == nullptr && !PySequence_Check(args)) {
       PyObject* text = _PyObject_FunctionStr(callable);
       if (text != nullptr) {
-        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", text, Py_TYPE(args)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", text,
+                     Py_TYPE(args)->tp_name);
         Py_DECREF(text);
       }
       return nullptr;

@@ -83,7 +83,9 @@ inline constexpr int kNextBias = VM_PY313 ? 0 : 1;
 inline int frame_next(_PyInterpreterFrame* raw) { return frame_index(raw) + kNextBias; }
 inline void set_frame_next(_PyInterpreterFrame* raw, int index) { set_frame_index(raw, index - kNextBias); }
 
-inline PyObject** frame_stack_base(_PyInterpreterFrame* raw) { return raw->localsplus + frame_code(raw)->co_nlocalsplus; }
+inline PyObject** frame_stack_base(_PyInterpreterFrame* raw) {
+  return raw->localsplus + frame_code(raw)->co_nlocalsplus;
+}
 
 /// co_code without specialised or instrumented instructions, cached by the code object itself; nullptr on error.
 inline const std::uint16_t* plain_code(PyCodeObject* code) {

@@ -83,7 +83,8 @@ PyCodeObject* make_code(const char* source, int start, const std::string& code, 
   if (borrowed_name == nullptr) borrowed_name = PyUnicode_InternFromString(kBorrowedName);
   PyObject* module = borrowed_name == nullptr ? nullptr : Py_CompileString(source, kBorrowedName, start);
   if (module == nullptr) return nullptr;
-  PyObject* body = start == Py_eval_input ? PyTuple_GET_ITEM(reinterpret_cast<PyCodeObject*>(module)->co_consts, 0) : module;
+  PyObject* body =
+      start == Py_eval_input ? PyTuple_GET_ITEM(reinterpret_cast<PyCodeObject*>(module)->co_consts, 0) : module;
   PyObject* changes = Py_BuildValue("{s:y#,s:i,s:O}", "co_code", code.data(), static_cast<Py_ssize_t>(code.size()),
                                     "co_stacksize", 8, "co_name", borrowed_name);
   PyObject* result = nullptr;
@@ -240,16 +241,11 @@ PyObject* match_class(_PyInterpreterFrame* raw, PyObject* subject, PyObject* typ
 #if VM_PY312
 PyObject* intrinsic_1(PyThreadState*, _PyInterpreterFrame* raw, int which, PyObject* value) {
   switch (which) {
-    case INTRINSIC_PRINT:
-      return print_expr(value);
-    case INTRINSIC_IMPORT_STAR:
-      return import_star(raw, value) < 0 ? nullptr : Py_NewRef(Py_None);
-    case INTRINSIC_STOPITERATION_ERROR:
-      return stop_iteration_error(frame_code(raw), value);
-    case INTRINSIC_LIST_TO_TUPLE:
-      return PyList_AsTuple(value);
-    default:
-      return borrow_instruction(raw, CALL_INTRINSIC_1, which, &value, 1, 1);
+    case INTRINSIC_PRINT: return print_expr(value);
+    case INTRINSIC_IMPORT_STAR: return import_star(raw, value) < 0 ? nullptr : Py_NewRef(Py_None);
+    case INTRINSIC_STOPITERATION_ERROR: return stop_iteration_error(frame_code(raw), value);
+    case INTRINSIC_LIST_TO_TUPLE: return PyList_AsTuple(value);
+    default: return borrow_instruction(raw, CALL_INTRINSIC_1, which, &value, 1, 1);
   }
 }
 

@@ -11,14 +11,23 @@ using namespace loops;
 std::string llvm_type(DType dtype) {
   switch (dtype) {
     case DType::kBool: return "i1";
-    case DType::kUInt8: case DType::kInt8: case DType::kFloat8E4M3FN: case DType::kFloat8E5M2: return "i8";
-    case DType::kUInt16: case DType::kInt16: case DType::kBFloat16: return "i16";
-    case DType::kUInt32: case DType::kInt32: return "i32";
-    case DType::kUInt64: case DType::kInt64: return "i64";
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2: return "i8";
+    case DType::kUInt16:
+    case DType::kInt16:
+    case DType::kBFloat16: return "i16";
+    case DType::kUInt32:
+    case DType::kInt32: return "i32";
+    case DType::kUInt64:
+    case DType::kInt64: return "i64";
     case DType::kFloat16: return "half";
     case DType::kFloat32: return "float";
     case DType::kFloat64: return "double";
-    case DType::kComplex32: case DType::kComplex64: case DType::kComplex128: break;
+    case DType::kComplex32:
+    case DType::kComplex64:
+    case DType::kComplex128: break;
   }
   throw Unsupported("complex kernels are not generated yet");
 }
@@ -108,9 +117,15 @@ std::string Emitter::index_expr(Expr e, bool vec) {
       const char* test = e.kind() == ExprKind::kMin ? "slt" : "sgt";
       return select(assign(std::string("icmp ") + test + " " + type + " " + a + ", " + b), type, a, b, vec);
     }
-    case ExprKind::kConst: case ExprKind::kSymbol: case ExprKind::kEq: case ExprKind::kNe: case ExprKind::kLt:
-    case ExprKind::kLe: case ExprKind::kAnd: case ExprKind::kOr: case ExprKind::kNot:
-      break;
+    case ExprKind::kConst:
+    case ExprKind::kSymbol:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot: break;
   }
   throw InternalError("a condition as an index: " + e.str());
 }
@@ -155,7 +170,8 @@ std::string Emitter::lane_mask(ScalarId mask) {
 
 namespace {
 std::string mangled(int lanes, const std::string& type) {
-  static const std::unordered_map<std::string, std::string> kShort = {{"half", "f16"}, {"float", "f32"}, {"double", "f64"}};
+  static const std::unordered_map<std::string, std::string> kShort = {
+      {"half", "f16"}, {"float", "f32"}, {"double", "f64"}};
   const auto found = kShort.find(type);
   return "v" + std::to_string(lanes) + (found == kShort.end() ? type : found->second);
 }
@@ -186,7 +202,8 @@ std::string Emitter::vector_load(const Load& load, const std::string& mask) {
     } else {
       const std::string name = "@llvm.masked.load." + mangled(lanes_, element) + ".p0";
       declare("declare " + type + " " + name + "(ptr, " + vec_type("i1") + ", " + type + ")");
-      value = call(name, type, "ptr " + align + " " + at + ", " + vec_type("i1") + " " + lanes + ", " + type + " zeroinitializer");
+      value = call(name, type,
+                   "ptr " + align + " " + at + ", " + vec_type("i1") + " " + lanes + ", " + type + " zeroinitializer");
     }
     if (!reversal.empty()) value = assign("shufflevector " + type + " " + value + ", " + type + " poison, " + reversal);
     return value;
@@ -197,8 +214,9 @@ std::string Emitter::vector_load(const Load& load, const std::string& mask) {
   const std::string name = "@llvm.masked.gather." + mangled(lanes_, element) + ".v" + std::to_string(lanes_) + "p0";
   declare("declare " + type + " " + name + "(" + vec_type("ptr") + ", " + vec_type("i1") + ", " + type + ")");
   const std::string lanes = mask.empty() ? splat("i1", "true") : mask;
-  return call(name, type, vec_type("ptr") + " " + align + " " + pointers + ", " + vec_type("i1") + " " + lanes + ", " + type +
-                              " zeroinitializer");
+  return call(name, type,
+              vec_type("ptr") + " " + align + " " + pointers + ", " + vec_type("i1") + " " + lanes + ", " + type +
+                  " zeroinitializer");
 }
 
 void Emitter::statement(const Load& load) {
@@ -217,7 +235,8 @@ void Emitter::statement(const Load& load) {
   }
   const auto plain = [&] {
     const std::string at = address(load.buffer, index(load.index));
-    return from_memory(type, assign("load " + element + ", ptr " + at + ", align " + std::to_string(dtype_size(type))), false);
+    return from_memory(type, assign("load " + element + ", ptr " + at + ", align " + std::to_string(dtype_size(type))),
+                       false);
   };
   if (!masked) {
     set(load.dst, {plain(), false});
@@ -233,10 +252,13 @@ void Emitter::statement(const Load& load) {
   line("br label %" + done);
   start_block(done);
   // `other` is uniform when the mask is: nothing here varies over lanes.
-  const Reg other = load.other == kNoScalar ? Reg{is_floating(type) ? "0.0" : type == DType::kBool ? "false" : "0", false}
+  const Reg other = load.other == kNoScalar ? Reg{is_floating(type)      ? "0.0"
+                                                  : type == DType::kBool ? "false"
+                                                                         : "0",
+                                                  false}
                                             : reg(load.other);
-  const std::string merged = assign("phi " + llvm_type(type) + " [ " + value + ", %" + last + " ], [ " + other.text + ", %" +
-                                    before + " ]");
+  const std::string merged =
+      assign("phi " + llvm_type(type) + " [ " + value + ", %" + last + " ], [ " + other.text + ", %" + before + " ]");
   set(load.dst, {merged, false});
 }
 
@@ -259,7 +281,8 @@ void Emitter::statement(const Store& store) {
       } else {
         const std::string name = "@llvm.masked.store." + mangled(lanes_, element) + ".p0";
         declare("declare void " + name + "(" + whole + ", ptr, " + vec_type("i1") + ")");
-        line("call void " + name + "(" + whole + " " + value + ", ptr " + align + " " + at + ", " + vec_type("i1") + " " + mask + ")");
+        line("call void " + name + "(" + whole + " " + value + ", ptr " + align + " " + at + ", " + vec_type("i1") +
+             " " + mask + ")");
       }
       return;
     }
@@ -269,8 +292,8 @@ void Emitter::statement(const Store& store) {
     const std::string name = "@llvm.masked.scatter." + mangled(lanes_, element) + ".v" + std::to_string(lanes_) + "p0";
     declare("declare void " + name + "(" + whole + ", " + vec_type("ptr") + ", " + vec_type("i1") + ")");
     const std::string lanes = mask.empty() ? splat("i1", "true") : mask;
-    line("call void " + name + "(" + whole + " " + value + ", " + vec_type("ptr") + " " + align + " " + pointers + ", " +
-         vec_type("i1") + " " + lanes + ")");
+    line("call void " + name + "(" + whole + " " + value + ", " + vec_type("ptr") + " " + align + " " + pointers +
+         ", " + vec_type("i1") + " " + lanes + ")");
     return;
   }
   const auto plain = [&] {
@@ -279,7 +302,8 @@ void Emitter::statement(const Store& store) {
     if (store.mode != StoreMode::kSet) {
       if (store.atomic) throw Unsupported("atomic stores");
       const std::string old = from_memory(type, assign("load " + element + ", ptr " + at + ", " + align), false);
-      static constexpr Combine kCombines[] = {Combine::kNone, Combine::kAdd, Combine::kMul, Combine::kMin, Combine::kMax};
+      static constexpr Combine kCombines[] = {Combine::kNone, Combine::kAdd, Combine::kMul, Combine::kMin,
+                                              Combine::kMax};
       // Half types accumulate through float32.
       const DType wide = compute_dtype(type);
       const Reg a = cast(type, wide, {old, false});
@@ -372,9 +396,10 @@ void Emitter::block(const Block& b) {
 }
 
 std::string Emitter::run() {
-  std::string head = "define dso_local i32 @" + symbol_ +
-                     "(ptr noalias readonly %buffers, ptr noalias readonly %sizes, ptr readonly %scalars, i64 %begin, i64 %end, "
-                     "ptr noalias %fault) #0 {\nentry:\n";
+  std::string head =
+      "define dso_local i32 @" + symbol_ +
+      "(ptr noalias readonly %buffers, ptr noalias readonly %sizes, ptr readonly %scalars, i64 %begin, i64 %end, "
+      "ptr noalias %fault) #0 {\nentry:\n";
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const std::string slot = assign("getelementptr ptr, ptr %buffers, i64 " + std::to_string(i));
     bases_.push_back(assign("load ptr, ptr " + slot));
@@ -396,7 +421,8 @@ std::string Emitter::run() {
   std::vector<std::string> sorted(declarations_.begin(), declarations_.end());
   std::sort(sorted.begin(), sorted.end());
   for (const std::string& declaration : sorted) text += declaration + "\n";
-  std::string attributes = "attributes #0 = { nounwind \"prefer-vector-width\"=\"" + std::to_string(target_.vector_bytes() * 8) + "\" }\n";
+  std::string attributes =
+      "attributes #0 = { nounwind \"prefer-vector-width\"=\"" + std::to_string(target_.vector_bytes() * 8) + "\" }\n";
   return text + attributes + "!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n";
 }
 

@@ -67,7 +67,8 @@ class Emitter {
   template <typename Body>
   void counted(const std::string& begin, const std::string& end, const std::string& step,
                const std::vector<std::string>& types, std::vector<std::string>& carried, Body&& body);
-  void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask, std::vector<std::string>& carried);
+  void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask,
+                   std::vector<std::string>& carried);
   std::string identity(loops::Combine combine, DType dtype) const;
   std::string combine(loops::Combine combine, DType dtype, const Reg& a, const Reg& b, bool vec);
   void reduce_lanes(const loops::For& loop, std::vector<std::string>& carried);

@@ -35,7 +35,8 @@ void Emitter::counted(const std::string& begin, const std::string& end, const st
   start_block(head);
   line(counter + " = phi i64 [ " + begin + ", %" + before + " ], [ " + advanced + ", %" + last + " ]");
   for (size_t i = 0; i < types.size(); ++i) {
-    line(phis[i] + " = phi " + types[i] + " [ " + carried[i] + ", %" + before + " ], [ " + next[i] + ", %" + last + " ]");
+    line(phis[i] + " = phi " + types[i] + " [ " + carried[i] + ", %" + before + " ], [ " + next[i] + ", %" + last +
+         " ]");
   }
   const std::string more = assign("icmp slt i64 " + counter + ", " + end);
   line("br i1 " + more + ", label %" + inside + ", label %" + done);
@@ -131,7 +132,8 @@ std::string Emitter::identity(Combine combine, DType dtype) const {
   switch (combine) {
     case Combine::kAdd: return floating ? float_bits(-0.0, dtype) : (dtype == DType::kBool ? "false" : "0");
     case Combine::kMul: return floating ? float_bits(1.0, dtype) : (dtype == DType::kBool ? "true" : "1");
-    case Combine::kOr: case Combine::kXor: return dtype == DType::kBool ? "false" : "0";
+    case Combine::kOr:
+    case Combine::kXor: return dtype == DType::kBool ? "false" : "0";
     case Combine::kAnd: return all_ones;
     case Combine::kMin:
     case Combine::kMax: {
@@ -143,7 +145,8 @@ std::string Emitter::identity(Combine combine, DType dtype) const {
       const int64_t top = static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
       return std::to_string(largest ? top : -top - 1);
     }
-    case Combine::kNone: case Combine::kCustom: break;
+    case Combine::kNone:
+    case Combine::kCustom: break;
   }
   throw InternalError("a sequential value carried by a vector loop in " + kernel_.name);
 }
@@ -159,13 +162,15 @@ std::string Emitter::combine(Combine how, DType dtype, const Reg& a, const Reg& 
     case Combine::kAnd: s.op = ScalarOp::kAnd; break;
     case Combine::kOr: s.op = ScalarOp::kOr; break;
     case Combine::kXor: s.op = ScalarOp::kXor; break;
-    case Combine::kNone: case Combine::kCustom: throw InternalError("no simple combine function");
+    case Combine::kNone:
+    case Combine::kCustom: throw InternalError("no simple combine function");
   }
   const Reg operands[] = {a, b};
   return arithmetic(s, operands, vec).text;
 }
 
-void Emitter::vector_pass(const For& loop, const std::string& base, const std::string& mask, std::vector<std::string>& carried) {
+void Emitter::vector_pass(const For& loop, const std::string& base, const std::string& mask,
+                          std::vector<std::string>& carried) {
   symbols_[loop.var] = {base, false};
   vector_mask_ = mask;
   for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, {carried[i], true});
@@ -187,8 +192,8 @@ void Emitter::reduce_lanes(const For& loop, std::vector<std::string>& carried) {
     std::vector<std::string> moved;
     for (size_t i = 0; i < loop.carried.size(); ++i) {
       const std::string type = vec_type(llvm_type(loop.carried[i].dtype));
-      moved.push_back(assign("shufflevector " + type + " " + carried[i] + ", " + type + " poison, " + vec_type("i32") + " <" +
-                             shift + ">"));
+      moved.push_back(assign("shufflevector " + type + " " + carried[i] + ", " + type + " poison, " + vec_type("i32") +
+                             " <" + shift + ">"));
     }
     if (loop.combine_fn != nullptr) {
       const CombineFn& fn = *loop.combine_fn;
@@ -238,11 +243,11 @@ void Emitter::vector(const For& loop) {
   };
   const bool known = loop.extent.is_const();
   const int64_t count = known ? loop.extent.const_value() : 0;
-  std::string whole = known ? std::to_string(count / lanes * lanes) : binary("and", "i64", extent, std::to_string(-lanes));
+  std::string whole =
+      known ? std::to_string(count / lanes * lanes) : binary("and", "i64", extent, std::to_string(-lanes));
   if (!known || count >= lanes) {
-    counted("0", whole, step, types, carried, [&](const std::string& base, std::vector<std::string>& values) {
-      pass(base, "", values);
-    });
+    counted("0", whole, step, types, carried,
+            [&](const std::string& base, std::vector<std::string>& values) { pass(base, "", values); });
   }
   if (!known || count % lanes != 0) {
     // The rest under a mask, skipped when there is none.
@@ -264,12 +269,14 @@ void Emitter::vector(const For& loop) {
     line("br label %" + done);
     start_block(done);
     for (size_t i = 0; i < carried.size(); ++i) {
-      carried[i] = assign("phi " + types[i] + " [ " + tail[i] + ", %" + last + " ], [ " + carried[i] + ", %" + entered_from + " ]");
+      carried[i] = assign("phi " + types[i] + " [ " + tail[i] + ", %" + last + " ], [ " + carried[i] + ", %" +
+                          entered_from + " ]");
     }
   }
   reduce_lanes(loop, carried);
   std::vector<std::string> first;
-  for (size_t i = 0; i < carried.size(); ++i) first.push_back(assign("extractelement " + types[i] + " " + carried[i] + ", i64 0"));
+  for (size_t i = 0; i < carried.size(); ++i)
+    first.push_back(assign("extractelement " + types[i] + " " + carried[i] + ", i64 0"));
   lanes_ = 1;
   vector_var_ = Expr();
   for (size_t i = 0; i < loop.carried.size(); ++i) {

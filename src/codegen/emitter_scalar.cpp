@@ -32,8 +32,8 @@ std::string Emitter::call(const std::string& name, const std::string& result, co
   return assign("call " + result + " " + name + "(" + args + ")");
 }
 
-std::string Emitter::select(const std::string& condition, const std::string& type, const std::string& a, const std::string& b,
-                            bool vec) {
+std::string Emitter::select(const std::string& condition, const std::string& type, const std::string& a,
+                            const std::string& b, bool vec) {
   return assign("select " + type_of("i1", vec) + " " + condition + ", " + type + " " + a + ", " + type + " " + b);
 }
 
@@ -69,10 +69,12 @@ std::string Emitter::per_lane(const std::string& function, DType dtype, std::spa
   for (int lane = 0; lane < lanes_; ++lane) {
     std::string args;
     for (size_t i = 0; i < v.size(); ++i) {
-      args += (i > 0 ? ", " : "") + type + " " + assign("extractelement " + vec_type(type) + " " + vectors[i] + ", i64 " + std::to_string(lane));
+      args += (i > 0 ? ", " : "") + type + " " +
+              assign("extractelement " + vec_type(type) + " " + vectors[i] + ", i64 " + std::to_string(lane));
     }
     const std::string one = call("@" + function, type, args);
-    result = assign("insertelement " + vec_type(type) + " " + result + ", " + type + " " + one + ", i64 " + std::to_string(lane));
+    result = assign("insertelement " + vec_type(type) + " " + result + ", " + type + " " + one + ", i64 " +
+                    std::to_string(lane));
   }
   return result;
 }
@@ -96,7 +98,8 @@ Reg Emitter::cast(DType from, DType to, const Reg& x) {
   if (is_complex(from) || is_complex(to)) throw Unsupported("complex kernels are not generated yet");
   const bool vec = x.vec;
   const auto convert = [&](const char* op, const std::string& text, DType a, DType b) {
-    return assign(std::string(op) + " " + type_of(llvm_type(a), vec) + " " + text + " to " + type_of(llvm_type(b), vec));
+    return assign(std::string(op) + " " + type_of(llvm_type(a), vec) + " " + text + " to " +
+                  type_of(llvm_type(b), vec));
   };
   if (from == DType::kBFloat16) {
     const std::string wide = assign("zext " + type_of("i16", vec) + " " + x.text + " to " + type_of("i32", vec));
@@ -123,10 +126,15 @@ Reg Emitter::cast(DType from, DType to, const Reg& x) {
   const std::string type = type_of(llvm_type(from), vec);
   if (to == DType::kBool) {
     const char* test = floating_in_llvm(from) ? "fcmp une " : "icmp ne ";
-    return {assign(test + type + " " + x.text + ", " + (vec ? "zeroinitializer" : floating_in_llvm(from) ? "0.0" : "0")), vec};
+    return {assign(test + type + " " + x.text + ", " +
+                   (vec                      ? "zeroinitializer"
+                    : floating_in_llvm(from) ? "0.0"
+                                             : "0")),
+            vec};
   }
   if (floating_in_llvm(from) && floating_in_llvm(to)) {
-    if (from == DType::kFloat64 && to == DType::kFloat16) return cast(DType::kFloat32, to, cast(from, DType::kFloat32, x));
+    if (from == DType::kFloat64 && to == DType::kFloat16)
+      return cast(DType::kFloat32, to, cast(from, DType::kFloat32, x));
     return {convert(dtype_size(from) < dtype_size(to) ? "fpext" : "fptrunc", x.text, from, to), vec};
   }
   if (floating_in_llvm(from)) {
@@ -204,7 +212,9 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
   const std::string type = type_of(t, vec);
   std::vector<std::string> x;
   for (const Reg& r : v) x.push_back(vec ? as_vec(t, r) : r.text);
-  const auto two = [&](const char* f, const char* i) -> Reg { return {binary(floating ? f : i, type, x[0], x[1]), vec}; };
+  const auto two = [&](const char* f, const char* i) -> Reg {
+    return {binary(floating ? f : i, type, x[0], x[1]), vec};
+  };
   const auto zero = [&] { return std::string(vec ? "zeroinitializer" : floating ? "0.0" : "0"); };
   const auto one_of = [&](const char* name, std::span<const std::string> args) -> Reg {
     return {intrinsic(name, in, vec, args), vec};
@@ -271,7 +281,8 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
 }
 
 Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
-  if (!floating_in_llvm(dtype)) throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
+  if (!floating_in_llvm(dtype))
+    throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
   if (dtype == DType::kFloat32 && v.size() == 1) {
     const std::string x = vec ? as_vec("float", v[0]) : v[0].text;
     if (op == Op::kExp) return {exp_f32(x, vec), vec};
@@ -285,7 +296,8 @@ Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
     const std::string minus = assign("fneg " + type + " " + (vec ? as_vec(llvm_type(dtype), v[0]) : v[0].text));
     const Reg operand[] = {{minus, vec}};
     const std::string one = vec ? splat(llvm_type(dtype), float_bits(1.0, dtype)) : float_bits(1.0, dtype);
-    const std::string sum = binary("fadd", type, one, per_lane(dtype == DType::kFloat32 ? "expf" : "exp", dtype, operand, vec));
+    const std::string sum =
+        binary("fadd", type, one, per_lane(dtype == DType::kFloat32 ? "expf" : "exp", dtype, operand, vec));
     return {binary("fdiv", type, one, sum), vec};
   }
   const char* name = nullptr;

@@ -32,9 +32,7 @@ std::string Emitter::exp_f32(const std::string& x, bool vec) {
   static constexpr std::array<double, 5> kP = {0.499999996, 0.166665772, 0.0416668537, 0.00836316213, 0.001390129};
   const std::string f = type_of("float", vec);
   const std::string i = type_of("i32", vec);
-  const auto ic = [&](int value) {
-    return vec ? "splat (i32 " + std::to_string(value) + ")" : std::to_string(value);
-  };
+  const auto ic = [&](int value) { return vec ? "splat (i32 " + std::to_string(value) + ")" : std::to_string(value); };
   // Outside of this range the result is 0 or infinity anyway; NaN passes through both bounds.
   const std::string low_args[] = {x, fconst(-104.5, vec)};
   const std::string low = intrinsic("maximum", DType::kFloat32, vec, low_args);
@@ -65,9 +63,7 @@ std::string Emitter::log_f32(const std::string& x, bool vec) {
                                                0.142100075, -0.129896398, 0.126552369, -0.0797224867};
   const std::string f = type_of("float", vec);
   const std::string i = type_of("i32", vec);
-  const auto ic = [&](int value) {
-    return vec ? "splat (i32 " + std::to_string(value) + ")" : std::to_string(value);
-  };
+  const auto ic = [&](int value) { return vec ? "splat (i32 " + std::to_string(value) + ")" : std::to_string(value); };
   // Subnormals are scaled up by 2^23 first.
   const std::string tiny = assign("fcmp olt " + f + " " + x + ", " + fconst(1.17549435e-38, vec));
   const std::string normal = select(tiny, f, binary("fmul", f, x, fconst(8388608.0, vec)), x, vec);
@@ -116,8 +112,9 @@ std::string Emitter::tanh_f32(const std::string& x, bool vec) {
 std::string Emitter::erf_f32(const std::string& x, bool vec) {
   static constexpr std::array<double, 7> kNear = {0.12837917,    -0.37612635,     0.11283715,    -0.0268605084,
                                                   0.00520385912, -0.000817563887, 8.51310232e-05};
-  static constexpr std::array<double, 10> kFar = {0.00030264794, -1.13017645,    -0.631892974,    -0.110055122,   0.0264370935,
-                                                  -0.00478107544, 0.000607015716, -4.85997652e-05, 1.96713903e-06, -1.76648714e-08};
+  static constexpr std::array<double, 10> kFar = {0.00030264794,  -1.13017645,    -0.631892974,   -0.110055122,
+                                                  0.0264370935,   -0.00478107544, 0.000607015716, -4.85997652e-05,
+                                                  1.96713903e-06, -1.76648714e-08};
   const std::string f = type_of("float", vec);
   const std::string one_arg[] = {x};
   const std::string magnitude = intrinsic("fabs", DType::kFloat32, vec, one_arg);

@@ -31,7 +31,8 @@ class StageClock {
       std::string stage;
       std::chrono::steady_clock::time_point start;
       ~Stop() {
-        times.push_back({std::move(stage), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+        times.push_back(
+            {std::move(stage), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
       }
     } const stop{times_, std::move(stage), start};
     return fn();

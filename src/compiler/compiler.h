@@ -24,8 +24,8 @@ struct StageTime {
 
 struct CompileResult {
   std::shared_ptr<Executable> executable;
-  std::string graph_text;      // as captured
-  std::string lowered_text;    // after decomposition and rewriting
+  std::string graph_text;    // as captured
+  std::string lowered_text;  // after decomposition and rewriting
   std::vector<ScheduleNote> notes;
   std::vector<StageTime> times;
   int kernels_compiled = 0;

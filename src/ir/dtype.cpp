@@ -56,9 +56,7 @@ bool is_complex(DType dtype) { return info(dtype).family == Family::kComplex; }
 bool is_integral(DType dtype) {
   return info(dtype).family == Family::kUnsigned || info(dtype).family == Family::kSigned;
 }
-bool is_signed(DType dtype) {
-  return info(dtype).family != Family::kBool && info(dtype).family != Family::kUnsigned;
-}
+bool is_signed(DType dtype) { return info(dtype).family != Family::kBool && info(dtype).family != Family::kUnsigned; }
 bool is_low_precision(DType dtype) { return is_floating(dtype) && dtype_size(dtype) < 4; }
 
 DType real_dtype(DType dtype) {

@@ -54,7 +54,8 @@ std::string double_text(double value) {
 std::string TensorType::str() const {
   std::string text(dtype_name(dtype));
   text += "[" + joined(sizes);
-  if (!sizes.empty() && strides != contiguous_strides(sizes.front().context(), sizes)) text += "; strides " + joined(strides);
+  if (!sizes.empty() && strides != contiguous_strides(sizes.front().context(), sizes))
+    text += "; strides " + joined(strides);
   text += "]";
   if (device.kind != DeviceKind::kCpu) text += "@" + device.str();
   if (is_wrapped_number) text += "#";

@@ -106,7 +106,7 @@ struct InputWrite {
 struct OutputAlias {
   enum class Kind : uint8_t { kFresh, kInput, kOutput };
   Kind kind = Kind::kFresh;
-  int index = -1;      // input or output number
+  int index = -1;       // input or output number
   Expr storage_offset;  // elements, relative to the start of the base tensor's storage view; invalid: 0
 };
 

@@ -28,42 +28,101 @@ inline constexpr ScalarId kNoScalar = -1;
 // eager rounds. Transcendentals accept f32, f64 (and complex where noted).
 enum class ScalarOp : uint8_t {
   // leaves
-  kConst,      // attr constant
-  kIndex,      // attr index expression as an i64 (or other integer/float dtype) value
+  kConst,  // attr constant
+  kIndex,  // attr index expression as an i64 (or other integer/float dtype) value
   // arithmetic (any numeric dtype; complex too for add..div, neg)
-  kAdd, kSub, kMul,
-  kDiv,        // true division, floating or complex
-  kFloorDiv, kTruncDiv,  // integers and floating (Python floor; C truncation). Integer division by zero: result
-                         // unspecified but no trap (eager raises; lowering leaves such cases to the host)
-  kMod,        // Python's sign rule (torch.remainder)
-  kFmod,       // C's sign rule
-  kNeg, kAbs,  // abs of complex gives its real dtype
-  kMin, kMax,  // NaN propagates (torch.minimum/maximum)
-  kFmin, kFmax,  // NaN is ignored
-  kFma,        // a*b+c, one rounding
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,  // true division, floating or complex
+  kFloorDiv,
+  kTruncDiv,  // integers and floating (Python floor; C truncation). Integer division by zero: result
+              // unspecified but no trap (eager raises; lowering leaves such cases to the host)
+  kMod,       // Python's sign rule (torch.remainder)
+  kFmod,      // C's sign rule
+  kNeg,
+  kAbs,  // abs of complex gives its real dtype
+  kMin,
+  kMax,  // NaN propagates (torch.minimum/maximum)
+  kFmin,
+  kFmax,  // NaN is ignored
+  kFma,   // a*b+c, one rounding
   // bit operators: integers and bool
-  kAnd, kOr, kXor, kNot, kShl,
-  kShr,        // arithmetic for signed, logical for unsigned
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kShl,
+  kShr,  // arithmetic for signed, logical for unsigned
   // comparisons and selection
-  kEq, kNe, kLt, kLe, kGt, kGe,
-  kSelect,     // cond ? a : b, no evaluation short cut
-  kIsNan, kIsInf,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kSelect,  // cond ? a : b, no evaluation short cut
+  kIsNan,
+  kIsInf,
   kSignbit,
   // conversions: attr dtype is the result type. Floating to integer truncates, out of range is unspecified (as in C);
   // to bool is != 0; real to complex has zero imaginary part; complex to real takes the real part.
   kCast,
-  kBitcast,    // same size
+  kBitcast,  // same size
   // rounding
-  kFloor, kCeil, kTrunc,
-  kRound,      // half to even
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRound,  // half to even
   // roots and transcendentals
-  kSqrt, kRsqrt, kReciprocal, kExp, kExp2, kExpm1, kLog, kLog2, kLog10, kLog1p, kSin, kCos, kTan, kAsin, kAcos, kAtan,
-  kAtan2, kSinh, kCosh, kTanh, kAsinh, kAcosh, kAtanh, kErf, kErfc, kErfinv, kLgamma, kDigamma, kPow, kHypot,
-  kCopysign, kNextafter, kLdexp, kFrexpMantissa, kFrexpExponent, kSigmoid,
-  kI0, kI0e, kI1, kI1e, kNdtri, kLogNdtr,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kAtan2,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kErfc,
+  kErfinv,
+  kLgamma,
+  kDigamma,
+  kPow,
+  kHypot,
+  kCopysign,
+  kNextafter,
+  kLdexp,
+  kFrexpMantissa,
+  kFrexpExponent,
+  kSigmoid,
+  kI0,
+  kI0e,
+  kI1,
+  kI1e,
+  kNdtri,
+  kLogNdtr,
   // complex
-  kComplex,    // (re, im)
-  kReal, kImag, kConj, kAngle,
+  kComplex,  // (re, im)
+  kReal,
+  kImag,
+  kConj,
+  kAngle,
   // random: Philox 4x32-10 (Salmon et al., SC'11): (seed lo/hi as i64, offset i64) -> u32 lane given by attr
   kPhilox,
 };
@@ -73,11 +132,11 @@ struct Scalar {
   DType dtype;
   std::vector<ScalarId> operands;
   // attributes (which one counts depends on op)
-  double const_re = 0;      // kConst of floating/complex dtype
+  double const_re = 0;  // kConst of floating/complex dtype
   double const_im = 0;
-  int64_t const_int = 0;    // kConst of integer/bool dtype
-  Expr index;               // kIndex
-  int lane = 0;             // kPhilox
+  int64_t const_int = 0;  // kConst of integer/bool dtype
+  Expr index;             // kIndex
+  int lane = 0;           // kPhilox
 };
 
 enum class ArgKind : uint8_t { kInput, kOutput, kInOut, kScratch };
@@ -108,7 +167,10 @@ struct Load {
 
 enum class StoreMode : uint8_t {
   kSet,
-  kAdd, kMul, kMin, kMax,  // read-modify-write; atomic when `atomic` (several iterations may hit one element)
+  kAdd,
+  kMul,
+  kMin,
+  kMax,  // read-modify-write; atomic when `atomic` (several iterations may hit one element)
 };
 
 struct Store {
@@ -147,7 +209,7 @@ enum class Combine : uint8_t { kNone, kAdd, kMul, kMin, kMax, kAnd, kOr, kXor, k
 /// `next` the value at its end; after the loop `result` is the final value.
 struct Carried {
   DType dtype;
-  ScalarId init;    // defined outside of the loop
+  ScalarId init;  // defined outside of the loop
   ScalarId arg;
   ScalarId next;
   ScalarId result;
@@ -188,12 +250,12 @@ struct Kernel {
   std::string name;  // says what it fuses: "mul_tanh_add"; the symbol name of the code is made from it and a hash
   std::shared_ptr<ExprContext> ctx;
   std::vector<BufferArg> buffers;
-  std::vector<Expr> sizes;            // size symbols passed as i64 arguments, in order
-  std::vector<DType> scalar_args;     // run-time scalars (f64/i64/bool), passed by value array
+  std::vector<Expr> sizes;         // size symbols passed as i64 arguments, in order
+  std::vector<DType> scalar_args;  // run-time scalars (f64/i64/bool), passed by value array
   std::vector<ScalarId> scalar_arg_ids;
-  Block body;                         // parallel loops outermost
-  std::vector<DType> scalar_types;    // dtype of every ScalarId
-  bool strict_float = true;           // no contraction/reassociation beyond what Combine allows
+  Block body;                       // parallel loops outermost
+  std::vector<DType> scalar_types;  // dtype of every ScalarId
+  bool strict_float = true;         // no contraction/reassociation beyond what Combine allows
 
   ScalarId new_scalar(DType dtype) {
     scalar_types.push_back(dtype);

@@ -107,9 +107,7 @@ ScalarId leaky_relu(const Calc& c, ScalarId x, const Params& p) {
   return c.select(c.cmp(ScalarOp::kGt, x, c.c(0)), x, c.mul(x, c.c(p[0])));
 }
 
-ScalarId rrelu(const Calc& c, ScalarId x, const Params& p) {
-  return leaky_relu(c, x, {(p[0] + p[1]) / 2});
-}
+ScalarId rrelu(const Calc& c, ScalarId x, const Params& p) { return leaky_relu(c, x, {(p[0] + p[1]) / 2}); }
 
 ScalarId softplus(const Calc& c, ScalarId x, const Params& p) {
   const ScalarId scaled = c.mul(x, c.c(p[0]));
@@ -129,8 +127,7 @@ ScalarId softshrink(const Calc& c, ScalarId x, const Params& p) {
 }
 
 ScalarId hardshrink(const Calc& c, ScalarId x, const Params& p) {
-  const ScalarId inside =
-      logical_and(c.b, c.cmp(ScalarOp::kGe, x, c.c(-p[0])), c.cmp(ScalarOp::kLe, x, c.c(p[0])));
+  const ScalarId inside = logical_and(c.b, c.cmp(ScalarOp::kGe, x, c.c(-p[0])), c.cmp(ScalarOp::kLe, x, c.c(p[0])));
   return c.select(inside, c.c(0), x);
 }
 
@@ -231,24 +228,26 @@ void register_activation(OpRegistry& r) {
                  "torch._C._nn.gelu_"},
                 unary_meta(false, false), nullptr, [](LowerContext& ctx) {
                   const std::string form = Args(ctx).str(1);
-                  if (form != "none" && form != "tanh") throw InvalidArgument("approximate argument must be either none or tanh.");
+                  if (form != "none" && form != "tanh")
+                    throw InvalidArgument("approximate argument must be either none or tanh.");
                   apply(form == "tanh" ? gelu_tanh : gelu_erf)(ctx);
                 }));
-  OpDef random = make_op({"rrelu", OpKind::kPointwise,
-                          "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, "
-                          "Generator? generator=None) -> Tensor",
-                          "torch.rrelu", "torch.rrelu_"},
-                         [](MetaContext& m) {
-                           if (m.boolean(3)) throw Unsupported("rrelu in training draws random numbers");
-                           return unary_meta(false, true)(m);
-                         },
-                         nullptr, apply(rrelu));
+  OpDef random = make_op(
+      {"rrelu", OpKind::kPointwise,
+       "(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, "
+       "Generator? generator=None) -> Tensor",
+       "torch.rrelu", "torch.rrelu_"},
+      [](MetaContext& m) {
+        if (m.boolean(3)) throw Unsupported("rrelu in training draws random numbers");
+        return unary_meta(false, true)(m);
+      },
+      nullptr, apply(rrelu));
   r.add(std::move(random));
   r.add(make_op({"glu", OpKind::kComposite, "(Tensor self, int dim=-1) -> Tensor", "torch._C._nn.glu"}, nullptr,
                 decompose_glu));
-  r.add(make_op({"prelu", OpKind::kComposite, "(Tensor self, Tensor weight) -> Tensor",
-                 "torch.prelu torch.Tensor.prelu"},
-                prelu_meta, decompose_prelu));
+  r.add(
+      make_op({"prelu", OpKind::kComposite, "(Tensor self, Tensor weight) -> Tensor", "torch.prelu torch.Tensor.prelu"},
+              prelu_meta, decompose_prelu));
 }
 
 }  // namespace tatara

@@ -12,15 +12,30 @@ bool is_int_list(ArgType type) { return type == ArgType::kIntList || type == Arg
 
 bool is_optional(ArgType type) {
   switch (type) {
-    case ArgType::kOptionalTensor: case ArgType::kOptionalScalar: case ArgType::kOptionalInt:
-    case ArgType::kOptionalFloat: case ArgType::kOptionalBool: case ArgType::kOptionalIntList:
-    case ArgType::kOptionalString: case ArgType::kDType: case ArgType::kDevice: case ArgType::kMemoryFormat:
-    case ArgType::kLayout: case ArgType::kGenerator:
-      return true;
-    case ArgType::kTensor: case ArgType::kTensorList: case ArgType::kOptionalTensorList: case ArgType::kScalar:
-    case ArgType::kTensorOrScalar: case ArgType::kInt: case ArgType::kFloat: case ArgType::kBool:
-    case ArgType::kIntList: case ArgType::kFloatList: case ArgType::kBoolList: case ArgType::kString:
-      return false;
+    case ArgType::kOptionalTensor:
+    case ArgType::kOptionalScalar:
+    case ArgType::kOptionalInt:
+    case ArgType::kOptionalFloat:
+    case ArgType::kOptionalBool:
+    case ArgType::kOptionalIntList:
+    case ArgType::kOptionalString:
+    case ArgType::kDType:
+    case ArgType::kDevice:
+    case ArgType::kMemoryFormat:
+    case ArgType::kLayout:
+    case ArgType::kGenerator: return true;
+    case ArgType::kTensor:
+    case ArgType::kTensorList:
+    case ArgType::kOptionalTensorList:
+    case ArgType::kScalar:
+    case ArgType::kTensorOrScalar:
+    case ArgType::kInt:
+    case ArgType::kFloat:
+    case ArgType::kBool:
+    case ArgType::kIntList:
+    case ArgType::kFloatList:
+    case ArgType::kBoolList:
+    case ArgType::kString: return false;
   }
   return false;
 }
@@ -31,25 +46,32 @@ bool is_number(ArgKind kind) {
 
 /// Whether an argument of this kind may stand where the schema wants `spec`.
 bool accepts(const ArgSpec& spec, ArgKind kind) {
-  if (kind == ArgKind::kNone) return is_optional(spec.type) || (spec.has_default && std::holds_alternative<NoneArg>(spec.default_value));
+  if (kind == ArgKind::kNone)
+    return is_optional(spec.type) || (spec.has_default && std::holds_alternative<NoneArg>(spec.default_value));
   switch (spec.type) {
-    case ArgType::kTensor: case ArgType::kOptionalTensor: return kind == ArgKind::kTensor;
-    case ArgType::kTensorList: case ArgType::kOptionalTensorList:
-      return kind == ArgKind::kTensorList || kind == ArgKind::kEmptyList;
-    case ArgType::kScalar: case ArgType::kOptionalScalar: return is_number(kind);
+    case ArgType::kTensor:
+    case ArgType::kOptionalTensor: return kind == ArgKind::kTensor;
+    case ArgType::kTensorList:
+    case ArgType::kOptionalTensorList: return kind == ArgKind::kTensorList || kind == ArgKind::kEmptyList;
+    case ArgType::kScalar:
+    case ArgType::kOptionalScalar: return is_number(kind);
     case ArgType::kTensorOrScalar: return kind == ArgKind::kTensor || is_number(kind);
-    case ArgType::kInt: case ArgType::kOptionalInt: return kind == ArgKind::kInt || kind == ArgKind::kBool;
-    case ArgType::kFloat: case ArgType::kOptionalFloat:
-      return kind == ArgKind::kFloat || kind == ArgKind::kInt || kind == ArgKind::kBool;
-    case ArgType::kBool: case ArgType::kOptionalBool: return kind == ArgKind::kBool || kind == ArgKind::kInt;
-    case ArgType::kIntList: case ArgType::kOptionalIntList:
+    case ArgType::kInt:
+    case ArgType::kOptionalInt: return kind == ArgKind::kInt || kind == ArgKind::kBool;
+    case ArgType::kFloat:
+    case ArgType::kOptionalFloat: return kind == ArgKind::kFloat || kind == ArgKind::kInt || kind == ArgKind::kBool;
+    case ArgType::kBool:
+    case ArgType::kOptionalBool: return kind == ArgKind::kBool || kind == ArgKind::kInt;
+    case ArgType::kIntList:
+    case ArgType::kOptionalIntList:
       return kind == ArgKind::kIntList || kind == ArgKind::kEmptyList || (kind == ArgKind::kInt && spec.list_size > 0);
     case ArgType::kFloatList:
       return kind == ArgKind::kFloatList || kind == ArgKind::kIntList || kind == ArgKind::kEmptyList;
     case ArgType::kBoolList: return kind == ArgKind::kBoolList || kind == ArgKind::kEmptyList;
     case ArgType::kDType: return kind == ArgKind::kDType;
     case ArgType::kDevice: return kind == ArgKind::kDevice || kind == ArgKind::kString;
-    case ArgType::kString: case ArgType::kOptionalString: return kind == ArgKind::kString;
+    case ArgType::kString:
+    case ArgType::kOptionalString: return kind == ArgKind::kString;
     case ArgType::kMemoryFormat: return kind == ArgKind::kMemoryFormat;
     case ArgType::kLayout: return kind == ArgKind::kLayout;
     case ArgType::kGenerator: return kind == ArgKind::kGenerator;
@@ -60,26 +82,33 @@ bool accepts(const ArgSpec& spec, ArgKind kind) {
 Arg convert(ExprContext& ctx, const ArgSpec& spec, ArgKind kind, ArgSource& source, size_t item) {
   if (kind == ArgKind::kNone) return NoneArg{};
   switch (spec.type) {
-    case ArgType::kTensor: case ArgType::kOptionalTensor: return TensorArg{source.tensor(item)};
-    case ArgType::kTensorList: case ArgType::kOptionalTensorList:
+    case ArgType::kTensor:
+    case ArgType::kOptionalTensor: return TensorArg{source.tensor(item)};
+    case ArgType::kTensorList:
+    case ArgType::kOptionalTensorList:
       return TensorList{kind == ArgKind::kEmptyList ? std::vector<ValueId>() : source.tensors(item)};
     case ArgType::kTensorOrScalar:
       if (kind == ArgKind::kTensor) return TensorArg{source.tensor(item)};
       return source.scalar(item);
-    case ArgType::kScalar: case ArgType::kOptionalScalar: case ArgType::kInt: case ArgType::kOptionalInt:
-      return source.scalar(item);
-    case ArgType::kFloat: case ArgType::kOptionalFloat: {
+    case ArgType::kScalar:
+    case ArgType::kOptionalScalar:
+    case ArgType::kInt:
+    case ArgType::kOptionalInt: return source.scalar(item);
+    case ArgType::kFloat:
+    case ArgType::kOptionalFloat: {
       const Scalar value = source.scalar(item);
       if (const auto* n = std::get_if<int64_t>(&value)) return Scalar(static_cast<double>(*n));
       if (const auto* b = std::get_if<bool>(&value)) return Scalar(*b ? 1.0 : 0.0);
       return value;
     }
-    case ArgType::kBool: case ArgType::kOptionalBool: {
+    case ArgType::kBool:
+    case ArgType::kOptionalBool: {
       const Scalar value = source.scalar(item);
       if (const auto* n = std::get_if<int64_t>(&value)) return Scalar(*n != 0);
       return value;
     }
-    case ArgType::kIntList: case ArgType::kOptionalIntList: {
+    case ArgType::kIntList:
+    case ArgType::kOptionalIntList: {
       if (kind == ArgKind::kEmptyList) return SymInts{};
       std::vector<Expr> values = source.ints(item);
       if (kind == ArgKind::kInt) values.resize(static_cast<size_t>(std::max(spec.list_size, 1)), values.front());
@@ -89,8 +118,10 @@ Arg convert(ExprContext& ctx, const ArgSpec& spec, ArgKind kind, ArgSource& sour
     case ArgType::kBoolList: return kind == ArgKind::kEmptyList ? std::vector<bool>() : source.bools(item);
     case ArgType::kDType: return source.dtype(item);
     case ArgType::kDevice: return source.device(item);
-    case ArgType::kString: case ArgType::kOptionalString: case ArgType::kMemoryFormat: case ArgType::kLayout:
-      return source.string(item);
+    case ArgType::kString:
+    case ArgType::kOptionalString:
+    case ArgType::kMemoryFormat:
+    case ArgType::kLayout: return source.string(item);
     case ArgType::kGenerator: throw Unsupported("a generator as argument runs in eager");
   }
   (void)ctx;
@@ -101,8 +132,14 @@ Arg convert(ExprContext& ctx, const ArgSpec& spec, ArgKind kind, ArgSource& sour
 bool names_match(std::string_view schema_name, std::string_view keyword) {
   if (schema_name == keyword) return true;
   constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOther = {{
-      {"self", "input"}, {"self", "x"}, {"self", "x1"}, {"other", "x2"}, {"dim", "axis"}, {"keepdim", "keepdims"},
-      {"size", "shape"}, {"unbiased", "correction_flag"},
+      {"self", "input"},
+      {"self", "x"},
+      {"self", "x1"},
+      {"other", "x2"},
+      {"dim", "axis"},
+      {"keepdim", "keepdims"},
+      {"size", "shape"},
+      {"unbiased", "correction_flag"},
   }};
   return std::find(kOther.begin(), kOther.end(), std::pair(schema_name, keyword)) != kOther.end();
 }

@@ -14,7 +14,7 @@ enum class ArgKind : uint8_t {
   kNone,
   kTensor,
   kBool,
-  kInt,      // symbolic ones too
+  kInt,  // symbolic ones too
   kFloat,
   kComplex,
   kString,
@@ -26,7 +26,7 @@ enum class ArgKind : uint8_t {
   kEmptyList,
   kTensorList,  // of tensors and None
   kIntList,
-  kFloatList,   // of numbers, at least one a float
+  kFloatList,  // of numbers, at least one a float
   kBoolList,
   kOther,
 };
@@ -45,7 +45,7 @@ class ArgSource {
   virtual std::vector<Expr> ints(size_t item) = 0;        // kIntList, kBoolList, kInt
   virtual std::vector<double> floats(size_t item) = 0;
   virtual std::vector<bool> bools(size_t item) = 0;
-  virtual std::string string(size_t item) = 0;            // kString, kMemoryFormat, kLayout
+  virtual std::string string(size_t item) = 0;  // kString, kMemoryFormat, kLayout
   virtual DType dtype(size_t item) = 0;
   virtual Device device(size_t item) = 0;
 };

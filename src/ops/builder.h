@@ -34,7 +34,7 @@ class GraphBuilder {
 
   // Short forms used by decompositions and rules.
   ValueId constant(double value, DType dtype, Device device = {});  // zero-dim full
-  ValueId cast(ValueId x, DType dtype);                              // no node when it is that dtype already
+  ValueId cast(ValueId x, DType dtype);                             // no node when it is that dtype already
   ValueId unary(std::string_view name, ValueId x) { return op(name, {TensorArg{x}}); }
   ValueId binary(std::string_view name, ValueId a, ValueId b) { return op(name, {TensorArg{a}, TensorArg{b}}); }
   ValueId binary(std::string_view name, ValueId a, Scalar b) { return op(name, {TensorArg{a}, b}); }

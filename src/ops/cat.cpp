@@ -92,7 +92,8 @@ Values decompose_stack(GraphBuilder& b, std::span<const Arg> arguments) {
   if (tensors.empty()) throw InvalidArgument("stack expects a non-empty TensorList");
   const TensorType first = b.type(tensors[0]);
   for (ValueId v : tensors) {
-    if (!same_sizes(b.ctx(), first.sizes, b.type(v).sizes)) throw InvalidArgument("stack expects each tensor to be equal size");
+    if (!same_sizes(b.ctx(), first.sizes, b.type(v).sizes))
+      throw InvalidArgument("stack expects each tensor to be equal size");
   }
   const int64_t dim = wrap_dim(args.integer(1), first.dim() + 1);
   TensorList list;
@@ -344,12 +345,13 @@ void register_cat(OpRegistry& r) {
   r.add(make_op({"vstack", composite, list, "torch.vstack torch.row_stack"}, nullptr, stack_kind(Stack::kVertical)));
   r.add(make_op({"dstack", composite, list, "torch.dstack"}, nullptr, stack_kind(Stack::kDepth)));
   r.add(make_op({"column_stack", composite, list, "torch.column_stack"}, nullptr, stack_kind(Stack::kColumn)));
-  r.add(make_op({"repeat", OpKind::kIndexing, "(Tensor self, SymInt[1] repeats) -> Tensor", "torch.Tensor.repeat"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const TensorType& self = m.tensor(0);
-                  return {contiguous_type(m.ctx(), self.dtype, self.device, repeated_sizes(m.ctx(), self, m.ints(1)))};
-                },
-                nullptr, lower_repeat));
+  r.add(make_op(
+      {"repeat", OpKind::kIndexing, "(Tensor self, SymInt[1] repeats) -> Tensor", "torch.Tensor.repeat"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const TensorType& self = m.tensor(0);
+        return {contiguous_type(m.ctx(), self.dtype, self.device, repeated_sizes(m.ctx(), self, m.ints(1)))};
+      },
+      nullptr, lower_repeat));
   r.add(make_op({"tile", composite, "(Tensor self, SymInt[1] dims) -> Tensor", "torch.tile torch.Tensor.tile"}, nullptr,
                 decompose_tile));
   r.add(make_op({"repeat_interleave.self_int", composite,
@@ -362,21 +364,21 @@ void register_cat(OpRegistry& r) {
                 flip_dims({1})));
   r.add(make_op({"flipud", composite, "(Tensor self) -> Tensor", "torch.flipud torch.Tensor.flipud"}, nullptr,
                 flip_dims({0})));
-  r.add(make_op({"rot90", composite, "(Tensor self, int k=1, int[2] dims=[0,1]) -> Tensor",
-                 "torch.rot90 torch.Tensor.rot90"},
-                nullptr, decompose_rot90));
-  r.add(make_op({"roll", composite, "(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-                 "torch.roll torch.Tensor.roll"},
-                nullptr, decompose_roll));
+  r.add(make_op(
+      {"rot90", composite, "(Tensor self, int k=1, int[2] dims=[0,1]) -> Tensor", "torch.rot90 torch.Tensor.rot90"},
+      nullptr, decompose_rot90));
+  r.add(make_op(
+      {"roll", composite, "(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", "torch.roll torch.Tensor.roll"},
+      nullptr, decompose_roll));
   const char* triangle_schema = "(Tensor self, SymInt diagonal=0) -> Tensor";
   r.add(make_op({"tril", OpKind::kPointwise, triangle_schema, "torch.tril torch.Tensor.tril", "torch.Tensor.tril_"},
                 triangle_meta, nullptr, triangle(true)));
   r.add(make_op({"triu", OpKind::kPointwise, triangle_schema, "torch.triu torch.Tensor.triu", "torch.Tensor.triu_"},
                 triangle_meta, nullptr, triangle(false)));
-  r.add(make_op({"diff", composite,
-                 "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-                 "torch.diff torch.Tensor.diff"},
-                nullptr, decompose_diff));
+  r.add(make_op(
+      {"diff", composite, "(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+       "torch.diff torch.Tensor.diff"},
+      nullptr, decompose_diff));
 }
 
 }  // namespace tatara

@@ -30,7 +30,8 @@ std::vector<TensorType> convolution_meta(MetaContext& m) {
   for (size_t d = 2; d < x.sizes.size(); ++d) {
     const Expr span = at(dilation, d - 2) * (w.sizes[d] - 1);
     if (transposed) {
-      sizes.push_back((x.sizes[d] - 1) * at(stride, d - 2) - at(padding, d - 2) * 2 + span + at(output_padding, d - 2) + 1);
+      sizes.push_back((x.sizes[d] - 1) * at(stride, d - 2) - at(padding, d - 2) * 2 + span + at(output_padding, d - 2) +
+                      1);
     } else {
       sizes.push_back(ctx.floordiv(x.sizes[d] + at(padding, d - 2) * 2 - span - 1, at(stride, d - 2)) + 1);
     }
@@ -42,7 +43,8 @@ std::vector<TensorType> convolution_meta(MetaContext& m) {
   bool empty = false;
   for (Expr size : sizes) empty = empty || size.is_const(0);
   if (empty || (x.dtype == DType::kFloat64 && x.dim() == 5)) return {type};
-  const bool last = suggested_layout(ctx, x) == Layout::kChannelsLast || suggested_layout(ctx, w) == Layout::kChannelsLast;
+  const bool last =
+      suggested_layout(ctx, x) == Layout::kChannelsLast || suggested_layout(ctx, w) == Layout::kChannelsLast;
   if (last) type.strides = layout_strides(ctx, sizes, Layout::kChannelsLast);
   return {type};
 }
@@ -56,9 +58,9 @@ Values convolve(GraphBuilder& b, const Args& args, std::vector<Expr> padding, bo
   const bool batched = b.type(x).dim() == spatial + 2;
   if (!batched && b.type(x).dim() != spatial + 1) throw InvalidArgument("convolution: input of the wrong rank");
   if (!batched) x = b.unsqueeze(x, 0);
-  const ValueId y = b.op("convolution", {TensorArg{x}, args[1], args[2], args[3], exprs_arg(std::move(padding)),
-                                         std::move(dilation), bool_arg(transposed), exprs_arg(std::move(output_padding)),
-                                         std::move(groups)});
+  const ValueId y =
+      b.op("convolution", {TensorArg{x}, args[1], args[2], args[3], exprs_arg(std::move(padding)), std::move(dilation),
+                           bool_arg(transposed), exprs_arg(std::move(output_padding)), std::move(groups)});
   return {batched ? y : b.squeeze(y, 0)};
 }
 
@@ -149,7 +151,8 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
     throw InvalidArgument("Expected query, key, and value to have the same dtype");
   }
   if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
-  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2) throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+    throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
   if (m.number(4) != 0.0) throw Unsupported("attention with dropout draws random numbers");
   if (q.device.kind != DeviceKind::kCpu) throw Unsupported("attention on this device runs in eager");
   if (takes_flash(m)) {
@@ -188,25 +191,31 @@ void register_conv_attention(OpRegistry& r) {
   };
   static constexpr Row kRows[] = {
       {1, "conv1d",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding=\"valid\", SymInt[1] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
        "conv_transpose1d",
        "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, "
        "SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"},
       {2, "conv2d",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding=\"valid\", SymInt[2] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
        "conv_transpose2d",
        "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, "
        "SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"},
       {3, "conv3d",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
-       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] dilation=1, "
+       "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding=\"valid\", SymInt[3] "
+       "dilation=1, "
        "SymInt groups=1) -> Tensor",
        "conv_transpose3d",
        "(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, "

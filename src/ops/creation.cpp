@@ -19,7 +19,8 @@ DType dtype_of(const Scalar& value, DType default_dtype) {
 
 /// The options that every factory takes: dtype at `first`, then layout, device, pin_memory, requires_grad.
 constexpr const char* kOptions =
-    ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False";
+    ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool "
+    "requires_grad=False";
 
 std::string factory(const std::string& head) { return "(" + head + kOptions + ") -> Tensor"; }
 
@@ -48,17 +49,18 @@ void add_sized(OpRegistry& r, const char* name, const char* names, Fill fill) {
   const bool has_value = fill == Fill::kArgument;
   const size_t first = has_value ? 2 : 1;
   std::string schema = factory(has_value ? "SymInt[] size, Scalar fill_value" : "SymInt[] size");
-  r.add(make_op({name, OpKind::kCreation, schema.c_str(), names},
-                [first, has_value](MetaContext& m) -> std::vector<TensorType> {
-                  check_options(m, first);
-                  TensorType type;
-                  type.dtype = m.dtype(first).value_or(has_value ? dtype_of(m.scalar(1), m.default_dtype()) : m.default_dtype());
-                  type.device = device_of(m, first + 2);
-                  type.sizes = m.ints(0);
-                  type.strides = contiguous_strides(m.ctx(), type.sizes);
-                  return {type};
-                },
-                nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 1)); }));
+  r.add(make_op(
+      {name, OpKind::kCreation, schema.c_str(), names},
+      [first, has_value](MetaContext& m) -> std::vector<TensorType> {
+        check_options(m, first);
+        TensorType type;
+        type.dtype = m.dtype(first).value_or(has_value ? dtype_of(m.scalar(1), m.default_dtype()) : m.default_dtype());
+        type.device = device_of(m, first + 2);
+        type.sizes = m.ints(0);
+        type.strides = contiguous_strides(m.ctx(), type.sizes);
+        return {type};
+      },
+      nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 1)); }));
 }
 
 void add_like(OpRegistry& r, const char* name, const char* names, Fill fill) {
@@ -66,42 +68,45 @@ void add_like(OpRegistry& r, const char* name, const char* names, Fill fill) {
   const size_t first = has_value ? 2 : 1;
   std::string schema = factory(has_value ? "Tensor self, Scalar fill_value" : "Tensor self");
   schema.insert(schema.find(") ->"), ", MemoryFormat? memory_format=None");
-  r.add(make_op({name, OpKind::kCreation, schema.c_str(), names},
-                [first](MetaContext& m) -> std::vector<TensorType> {
-                  check_options(m, first);
-                  TensorType type = m.tensor(0);
-                  type.is_wrapped_number = false;
-                  type.dtype = m.dtype(first).value_or(type.dtype);
-                  type.device = device_of(m, first + 2, type.device);
-                  const std::string format = m.is_none(first + 5) ? "preserve_format" : m.string(first + 5);
-                  if (format == "contiguous_format") {
-                    type.strides = contiguous_strides(m.ctx(), type.sizes);
-                  } else if (format == "preserve_format") {
-                    const TensorType* one[] = {&m.tensor(0)};
-                    if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, one);
-                  } else {
-                    type.strides = layout_strides(m.ctx(), type.sizes, Layout::kChannelsLast);
-                  }
-                  return {type};
-                },
-                nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 1)); }));
+  r.add(make_op(
+      {name, OpKind::kCreation, schema.c_str(), names},
+      [first](MetaContext& m) -> std::vector<TensorType> {
+        check_options(m, first);
+        TensorType type = m.tensor(0);
+        type.is_wrapped_number = false;
+        type.dtype = m.dtype(first).value_or(type.dtype);
+        type.device = device_of(m, first + 2, type.device);
+        const std::string format = m.is_none(first + 5) ? "preserve_format" : m.string(first + 5);
+        if (format == "contiguous_format") {
+          type.strides = contiguous_strides(m.ctx(), type.sizes);
+        } else if (format == "preserve_format") {
+          const TensorType* one[] = {&m.tensor(0)};
+          if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, one);
+        } else {
+          type.strides = layout_strides(m.ctx(), type.sizes, Layout::kChannelsLast);
+        }
+        return {type};
+      },
+      nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 1)); }));
 }
 
 void add_new(OpRegistry& r, const char* name, const char* names, Fill fill) {
   const bool has_value = fill == Fill::kArgument;
   const size_t first = has_value ? 3 : 2;
-  std::string schema = factory(has_value ? "Tensor self, SymInt[] size, Scalar fill_value" : "Tensor self, SymInt[] size");
-  r.add(make_op({name, OpKind::kCreation, schema.c_str(), names},
-                [first](MetaContext& m) -> std::vector<TensorType> {
-                  check_options(m, first);
-                  TensorType type;
-                  type.dtype = m.dtype(first).value_or(m.tensor(0).dtype);
-                  type.device = device_of(m, first + 2, m.tensor(0).device);
-                  type.sizes = m.ints(1);
-                  type.strides = contiguous_strides(m.ctx(), type.sizes);
-                  return {type};
-                },
-                nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 2)); }));
+  std::string schema =
+      factory(has_value ? "Tensor self, SymInt[] size, Scalar fill_value" : "Tensor self, SymInt[] size");
+  r.add(make_op(
+      {name, OpKind::kCreation, schema.c_str(), names},
+      [first](MetaContext& m) -> std::vector<TensorType> {
+        check_options(m, first);
+        TensorType type;
+        type.dtype = m.dtype(first).value_or(m.tensor(0).dtype);
+        type.device = device_of(m, first + 2, m.tensor(0).device);
+        type.sizes = m.ints(1);
+        type.strides = contiguous_strides(m.ctx(), type.sizes);
+        return {type};
+      },
+      nullptr, [fill](LowerContext& ctx) { ctx.pointwise(0, constant_element(ctx, fill, 2)); }));
 }
 
 // ---- arange ------------------------------------------------------------------------------------------------------------
@@ -136,7 +141,8 @@ std::vector<TensorType> arange_meta(MetaContext& m) {
   if (floating && !is_floating(type.dtype)) throw Unsupported("arange of integers from floating bounds runs in eager");
   if (floating) {
     const double count = std::ceil((as_double(end) - as_double(start)) / as_double(step));
-    if (!(count >= 0) || as_double(step) == 0) throw InvalidArgument("upper bound and lower bound inconsistent with step sign");
+    if (!(count >= 0) || as_double(step) == 0)
+      throw InvalidArgument("upper bound and lower bound inconsistent with step sign");
     type.sizes = {c.constant(static_cast<int64_t>(count))};
   } else {
     const Expr by = as_expr(c, step);
@@ -183,39 +189,41 @@ OpDef chooser(const char* name, std::string schema, const char* names, ChooseFn 
 
 void add_arange(OpRegistry& r) {
   const auto pass = [](MetaContext& m, Arg start, Arg end, Arg step, size_t first) -> Choice {
-    return {"arange.step", {std::move(start), std::move(end), std::move(step), m.arg(first), m.arg(first + 1),
-                            m.arg(first + 2), m.arg(first + 3), m.arg(first + 4)}};
+    return {"arange.step",
+            {std::move(start), std::move(end), std::move(step), m.arg(first), m.arg(first + 1), m.arg(first + 2),
+             m.arg(first + 3), m.arg(first + 4)}};
   };
-  r.add(chooser("arange", factory("Scalar end"), "torch.arange", [pass](MetaContext& m) {
-    return pass(m, Scalar(int64_t{0}), m.arg(0), Scalar(int64_t{1}), 1);
-  }));
-  r.add(chooser("arange.start", factory("Scalar start, Scalar end"), "torch.arange", [pass](MetaContext& m) {
-    return pass(m, m.arg(0), m.arg(1), Scalar(int64_t{1}), 2);
-  }));
+  r.add(chooser("arange", factory("Scalar end"), "torch.arange",
+                [pass](MetaContext& m) { return pass(m, Scalar(int64_t{0}), m.arg(0), Scalar(int64_t{1}), 1); }));
+  r.add(chooser("arange.start", factory("Scalar start, Scalar end"), "torch.arange",
+                [pass](MetaContext& m) { return pass(m, m.arg(0), m.arg(1), Scalar(int64_t{1}), 2); }));
   const std::string schema = factory("Scalar start, Scalar end, Scalar step=1");
-  r.add(make_op({"arange.step", OpKind::kCreation, schema.c_str(), "torch.arange"}, arange_meta, nullptr, arange_lower));
+  r.add(
+      make_op({"arange.step", OpKind::kCreation, schema.c_str(), "torch.arange"}, arange_meta, nullptr, arange_lower));
 }
 
 void add_eye(OpRegistry& r) {
   const std::string schema = factory("SymInt n, SymInt m");
-  r.add(make_op({"eye.m", OpKind::kCreation, schema.c_str(), "torch.eye"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  check_options(m, 2);
-                  TensorType type;
-                  type.dtype = m.dtype(2).value_or(m.default_dtype());
-                  type.device = device_of(m, 4);
-                  type.sizes = {m.ints(0).front(), m.ints(1).front()};
-                  type.strides = contiguous_strides(m.ctx(), type.sizes);
-                  return {type};
-                },
-                nullptr, [](LowerContext& ctx) {
-                  const DType dtype = compute_dtype(ctx.result().dtype);
-                  ctx.pointwise(0, [dtype](LoopBuilder& b, std::span<const Expr> indices) {
-                    const ScalarId row = b.index_value(indices[0], DType::kInt64);
-                    const ScalarId column = b.index_value(indices[1], DType::kInt64);
-                    return b.cast(b.compare(Op::kEq, row, column), dtype);
-                  });
-                }));
+  r.add(make_op(
+      {"eye.m", OpKind::kCreation, schema.c_str(), "torch.eye"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        check_options(m, 2);
+        TensorType type;
+        type.dtype = m.dtype(2).value_or(m.default_dtype());
+        type.device = device_of(m, 4);
+        type.sizes = {m.ints(0).front(), m.ints(1).front()};
+        type.strides = contiguous_strides(m.ctx(), type.sizes);
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        const DType dtype = compute_dtype(ctx.result().dtype);
+        ctx.pointwise(0, [dtype](LoopBuilder& b, std::span<const Expr> indices) {
+          const ScalarId row = b.index_value(indices[0], DType::kInt64);
+          const ScalarId column = b.index_value(indices[1], DType::kInt64);
+          return b.cast(b.compare(Op::kEq, row, column), dtype);
+        });
+      }));
   r.add(chooser("eye", factory("SymInt n"), "torch.eye", [](MetaContext& m) -> Choice {
     return {"eye.m", {m.arg(0), m.arg(0), m.arg(1), m.arg(2), m.arg(3), m.arg(4), m.arg(5)}};
   }));

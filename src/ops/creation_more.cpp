@@ -9,9 +9,12 @@ using namespace ops;
 using Op = ScalarOp;
 
 constexpr const char* kOptions =
-    ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool requires_grad=False";
+    ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool "
+    "requires_grad=False";
 
-std::string factory(const std::string& head, const char* more = "") { return "(" + head + kOptions + more + ") -> Tensor"; }
+std::string factory(const std::string& head, const char* more = "") {
+  return "(" + head + kOptions + more + ") -> Tensor";
+}
 
 /// The options dtype, layout, device, pin_memory, requires_grad from argument `first` on; refuses what is not plain.
 Device plain_device(MetaContext& m, size_t first, Device fallback = {}) {
@@ -116,7 +119,8 @@ void register_creation_more(OpRegistry& r) {
                 full_strided_meta, nullptr, [](LowerContext& c) {
                   const Scalar value = Args(c).scalar(2);
                   const DType dtype = compute_dtype(c.result().dtype);
-                  c.pointwise(0, [value, dtype](LoopBuilder& b, std::span<const Expr>) { return number_as(b, value, dtype); });
+                  c.pointwise(
+                      0, [value, dtype](LoopBuilder& b, std::span<const Expr>) { return number_as(b, value, dtype); });
                 }));
   const char* format = ", MemoryFormat? memory_format=None";
   add_choice(r, "empty", factory("SymInt[] size", format), "torch.empty", [](MetaContext& m) {
@@ -142,7 +146,8 @@ void register_creation_more(OpRegistry& r) {
     return full({}, m.scalar(0), m.dtype(1).value_or(number_dtype(m, m.scalar(0))), device);
   });
   const std::string schema = factory("Scalar start, Scalar end, int steps");
-  r.add(make_op({"linspace", OpKind::kCreation, schema.c_str(), "torch.linspace"}, linspace_meta, nullptr, lower_linspace));
+  r.add(make_op({"linspace", OpKind::kCreation, schema.c_str(), "torch.linspace"}, linspace_meta, nullptr,
+                lower_linspace));
 }
 
 }  // namespace tatara

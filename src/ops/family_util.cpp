@@ -106,8 +106,8 @@ Arg ints_arg(ExprContext& ctx, const std::vector<int64_t>& values) {
 int64_t wrap_dim(int64_t dim, int64_t rank) {
   const int64_t n = std::max<int64_t>(rank, 1);
   if (dim < -n || dim >= n) {
-    throw InvalidArgument(str_cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1,
-                                  "], but got ", dim, ")"));
+    throw InvalidArgument(
+        str_cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", dim, ")"));
   }
   return dim < 0 ? dim + n : dim;
 }

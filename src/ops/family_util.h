@@ -20,13 +20,13 @@ namespace tatara::ops {
 /// kind, Unsupported on what is symbolic where only a number will do.
 class Args {
  public:
-  Args(GraphBuilder& builder, std::span<const Arg> args)
-      : ctx_(builder.ctx()), graph_(&builder.graph()), args_(args) {}
+  Args(GraphBuilder& builder, std::span<const Arg> args) : ctx_(builder.ctx()), graph_(&builder.graph()), args_(args) {}
   /// Of a node that is being lowered.
   explicit Args(const LowerContext& lower) : ctx_(lower.ctx()), graph_(&lower.graph()), args_(lower.node().args) {}
   /// While types are inferred: everything but `type` and `rank`.
   explicit Args(const MetaContext& meta)
-      : ctx_(meta.ctx()), args_(meta.num_args() == 0 ? std::span<const Arg>() : std::span(&meta.arg(0), meta.num_args())) {}
+      : ctx_(meta.ctx()),
+        args_(meta.num_args() == 0 ? std::span<const Arg>() : std::span(&meta.arg(0), meta.num_args())) {}
 
   size_t size() const { return args_.size(); }
   const Arg& operator[](size_t i) const { return args_[i]; }
@@ -96,7 +96,9 @@ struct Calc {
   LoopBuilder& b;
   DType t;
 
-  ScalarId c(double value) const { return is_integral(t) || t == DType::kBool ? b.constant_int(static_cast<int64_t>(value), t) : b.constant(value, t); }
+  ScalarId c(double value) const {
+    return is_integral(t) || t == DType::kBool ? b.constant_int(static_cast<int64_t>(value), t) : b.constant(value, t);
+  }
   ScalarId un(ScalarOp op, ScalarId x) const;
   ScalarId bin(ScalarOp op, ScalarId x, ScalarId y) const;
   ScalarId cmp(ScalarOp op, ScalarId x, ScalarId y) const;

@@ -54,7 +54,8 @@ ValueId invert(GraphBuilder& b, const OpDef& op, const std::vector<Arg>& args, V
   if (name == "expand") {
     if (b.type(value).numel(b.ctx()) == type.numel(b.ctx())) return b.reshape(value, type.sizes);
     throw InvalidArgument(
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please "
         "clone() the tensor before performing the operation.");
   }
   if (name == "real_part") return b.binary("from_parts", value, b.unary("imag_part", base));
@@ -62,7 +63,9 @@ ValueId invert(GraphBuilder& b, const OpDef& op, const std::vector<Arg>& args, V
   if (name == "view_as_complex") return b.unary("view_as_real", value);
   if (name == "view_as_real") {
     const int64_t last = b.type(value).dim() - 1;
-    const auto part = [&](int64_t i) { return b.op("select", {TensorArg{value}, ops::int_arg(last), ops::int_arg(i)}); };
+    const auto part = [&](int64_t i) {
+      return b.op("select", {TensorArg{value}, ops::int_arg(last), ops::int_arg(i)});
+    };
     return b.binary("from_parts", part(0), part(1));
   }
   throw Unsupported(str_cat("a write through a view by ", name));
@@ -106,7 +109,8 @@ TensorRef Functionalizer::fresh(ValueId value) {
 }
 
 TensorRef Functionalizer::aliased_input(TensorRef base, const TensorType& type, Expr storage_offset) {
-  const TensorType whole = builder_.type(storages_[static_cast<size_t>(aliases_[static_cast<size_t>(base)].storage)].base);
+  const TensorType whole =
+      builder_.type(storages_[static_cast<size_t>(aliases_[static_cast<size_t>(base)].storage)].base);
   ExprContext& ctx = builder_.ctx();
   const Expr offset = storage_offset.valid() ? storage_offset : ctx.constant(0);
   if (whole.dtype != type.dtype || !aliases_[static_cast<size_t>(base)].chain.empty()) return -1;
@@ -116,7 +120,8 @@ TensorRef Functionalizer::aliased_input(TensorRef base, const TensorType& type, 
     }
     const auto below = [&](Expr a, Expr b) { return ctx.guard(ctx.lt(a, b)); };
     if (below(offset, ctx.constant(0))) return -1;
-    return view(base, get("as_strided"), {TensorArg{base}, SymInts{type.sizes}, SymInts{type.strides}, ops::expr_arg(offset)});
+    return view(base, get("as_strided"),
+                {TensorArg{base}, SymInts{type.sizes}, SymInts{type.strides}, ops::expr_arg(offset)});
   } catch (const Unsupported&) {
     return -1;
   }
@@ -172,7 +177,8 @@ TensorRef Functionalizer::alias_of(TensorRef base, ValueId operand, ValueId valu
 std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> args) {
   if (op.name == "as_strided") {
     // Counts from the start of the storage, whatever view it is called on.
-    const TensorRef whole = storages_[static_cast<size_t>(aliases_[static_cast<size_t>(ref_of(args[0]))].storage)].first;
+    const TensorRef whole =
+        storages_[static_cast<size_t>(aliases_[static_cast<size_t>(ref_of(args[0]))].storage)].first;
     const bool view_of_it = whole != ref_of(args[0]);
     if (view_of_it && ops::Args(builder_, args).none(3)) throw Unsupported("as_strided of a view without an offset");
     return {view(whole, op, std::move(args))};
@@ -198,7 +204,8 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
       const ValueId operand = std::get<TensorArg>(choice.args[0]).value;
       for (size_t i = 0; i < args.size(); ++i) {
         const auto* tensor = std::get_if<TensorArg>(&values[i]);
-        if (tensor != nullptr && tensor->value == operand) return {view(ref_of(args[i]), *chosen, std::move(choice.args))};
+        if (tensor != nullptr && tensor->value == operand)
+          return {view(ref_of(args[i]), *chosen, std::move(choice.args))};
       }
     }
     return {fresh(builder_.call(*chosen, std::move(choice.args)).front())};
@@ -229,12 +236,12 @@ void Functionalizer::write_cast(TensorRef tensor, ValueId value) {
   const TensorType target = type(tensor);
   const TensorType source = builder_.type(value);
   if (!ops::same_sizes(builder_.ctx(), target.sizes, source.sizes)) {
-    throw InvalidArgument(str_cat("output with shape [", str_join(target.sizes), "] doesn't match the broadcast shape [",
-                                  str_join(source.sizes), "]"));
+    throw InvalidArgument(str_cat("output with shape [", str_join(target.sizes),
+                                  "] doesn't match the broadcast shape [", str_join(source.sizes), "]"));
   }
   if (!storable(source.dtype, target.dtype)) {
-    throw InvalidArgument(str_cat("result type ", dtype_name(source.dtype), " can't be cast to the desired output type ",
-                                  dtype_name(target.dtype)));
+    throw InvalidArgument(str_cat("result type ", dtype_name(source.dtype),
+                                  " can't be cast to the desired output type ", dtype_name(target.dtype)));
   }
   write(tensor, builder_.cast(value, target.dtype));
 }
@@ -373,8 +380,8 @@ void Functionalizer::finish(std::span<const TensorRef> tensors) {
   std::vector<ValueId> taken;
   for (GraphOutput& output : outputs) {
     if (output.alias.kind != OutputAlias::Kind::kFresh) continue;
-    const bool shared = graph.value(output.value).producer < 0 ||
-                        std::find(taken.begin(), taken.end(), output.value) != taken.end();
+    const bool shared =
+        graph.value(output.value).producer < 0 || std::find(taken.begin(), taken.end(), output.value) != taken.end();
     if (shared) {
       output.value = builder_.op("relayout", {TensorArg{output.value}, SymInts{graph.type(output.value).strides}});
     }

@@ -48,7 +48,8 @@ AdvancedIndex analyse_index(ExprContext& ctx, const TensorType& self, std::span<
     const TensorType* index = indices[d];
     if (index == nullptr) continue;
     if (is_mask(index->dtype)) throw Unsupported("an index that is a mask: the size of the result depends on data");
-    if (!is_integral(index->dtype)) throw InvalidArgument("tensors used as indices must be long, int, byte or bool tensors");
+    if (!is_integral(index->dtype))
+      throw InvalidArgument("tensors used as indices must be long, int, byte or bool tensors");
     a.operand_of_dim[d] = count++;
     if (first < 0) first = static_cast<int64_t>(d);
     last = static_cast<int64_t>(d);
@@ -383,7 +384,8 @@ Scalar reduction_identity(const std::string& reduce, DType dtype) {
   if (reduce == "prod") return Scalar(int64_t{1});
   if (reduce != "amax" && reduce != "amin") return Scalar(int64_t{0});
   const bool top = reduce == "amin";
-  if (is_floating(dtype)) return Scalar(top ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
+  if (is_floating(dtype))
+    return Scalar(top ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
   const int bits = 8 * dtype_size(dtype);
   if (!is_signed(dtype)) return Scalar(top ? (bits == 64 ? int64_t{-1} : (int64_t{1} << bits) - 1) : int64_t{0});
   const int64_t largest = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
@@ -407,14 +409,14 @@ Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments)
     base = b.op("scatter.value", {TensorArg{base}, arguments[1], arguments[2], identity});
   }
   const char* kind = reduce == "mean" ? "sum" : reduce.c_str();
-  ValueId result = b.op("scatter_reduce", {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind),
-                                           bool_arg(true)});
+  ValueId result = b.op("scatter_reduce",
+                        {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind), bool_arg(true)});
   if (reduce == "mean") {
     const ValueId one = b.constant(1, self.dtype, self.device);
     const ValueId zero = b.constant(0, self.dtype, self.device);
     ValueId count = b.expand(include_self ? one : zero, self.sizes);
-    count = b.op("scatter_add", {TensorArg{count}, arguments[1], arguments[2],
-                                 TensorArg{b.expand(one, args.type(2).sizes)}});
+    count = b.op("scatter_add",
+                 {TensorArg{count}, arguments[1], arguments[2], TensorArg{b.expand(one, args.type(2).sizes)}});
     if (!include_self) count = b.op("clamp_min", {TensorArg{count}, Scalar(int64_t{1})});
     result = b.binary("div", result, count);
   }
@@ -509,9 +511,10 @@ void lower_index_add(LowerContext& ctx) {
 void lower_index_fill(LowerContext& ctx) {
   const Args args(ctx);
   if (args.is_tensor(3)) {
-    lower_index_write(ctx, StoreMode::kSet, [=, to = compute_dtype(ctx.result().dtype)](LoopBuilder& b, std::span<const Expr>) {
-      return b.cast(b.load(2, {}), to);
-    });
+    lower_index_write(ctx, StoreMode::kSet,
+                      [=, to = compute_dtype(ctx.result().dtype)](LoopBuilder& b, std::span<const Expr>) {
+                        return b.cast(b.load(2, {}), to);
+                      });
     return;
   }
   lower_index_write(ctx, StoreMode::kSet,
@@ -554,7 +557,8 @@ Values decompose_take_along_dim(GraphBuilder& b, std::span<const Arg> arguments)
   }
   const TensorType ts = b.type(self);
   const TensorType ti = b.type(index);
-  if (ts.dim() != ti.dim()) throw InvalidArgument("torch.take_along_dim(): input and indices should have the same number of dimensions");
+  if (ts.dim() != ti.dim())
+    throw InvalidArgument("torch.take_along_dim(): input and indices should have the same number of dimensions");
   const int64_t dim = args.dim(2, ts.dim());
   std::vector<Expr> self_sizes = ts.sizes;
   std::vector<Expr> index_sizes = ti.sizes;
@@ -568,7 +572,8 @@ Values decompose_take_along_dim(GraphBuilder& b, std::span<const Arg> arguments)
   const Expr size = ts.sizes[static_cast<size_t>(dim)];
   const ValueId from_end = b.binary("add", index, std::get<Scalar>(expr_arg(size)));
   index = b.where(b.binary("lt", index, Scalar(int64_t{0})), from_end, index);
-  return {b.op("gather", {TensorArg{b.expand(self, self_sizes)}, int_arg(dim), TensorArg{b.expand(index, index_sizes)}})};
+  return {
+      b.op("gather", {TensorArg{b.expand(self, self_sizes)}, int_arg(dim), TensorArg{b.expand(index, index_sizes)}})};
 }
 
 std::vector<TensorType> embedding_meta(MetaContext& m) {
@@ -607,12 +612,13 @@ void lower_masked_fill(LowerContext& ctx) {
   const DType dtype = compute_dtype(ctx.result().dtype);
   const bool by_tensor = args.is_tensor(2);
   const Scalar value = by_tensor ? Scalar(int64_t{0}) : args.scalar(2);
-  ctx.pointwise(0, [=, self = ctx.operand(0).sizes, mask = ctx.operand(1).sizes](LoopBuilder& b, std::span<const Expr> out) {
-    const ScalarId chosen = b.load(1, broadcast_indices(b.ctx(), out, mask));
-    const ScalarId x = b.load(0, broadcast_indices(b.ctx(), out, self));
-    const ScalarId fill = by_tensor ? b.cast(b.load(2, {}), dtype) : scalar_constant(b, value, dtype);
-    return Calc{b, dtype}.select(chosen, fill, x);
-  });
+  ctx.pointwise(
+      0, [=, self = ctx.operand(0).sizes, mask = ctx.operand(1).sizes](LoopBuilder& b, std::span<const Expr> out) {
+        const ScalarId chosen = b.load(1, broadcast_indices(b.ctx(), out, mask));
+        const ScalarId x = b.load(0, broadcast_indices(b.ctx(), out, self));
+        const ScalarId fill = by_tensor ? b.cast(b.load(2, {}), dtype) : scalar_constant(b, value, dtype);
+        return Calc{b, dtype}.select(chosen, fill, x);
+      });
 }
 
 Values decompose_one_hot(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -625,7 +631,8 @@ Values decompose_one_hot(GraphBuilder& b, std::span<const Arg> arguments) {
   sizes.push_back(b.ctx().constant(classes));
   const ValueId base = b.expand(b.constant(0, DType::kInt64, b.type(self).device), sizes);
   const int64_t rank = b.type(self).dim();
-  return {b.op("scatter.value", {TensorArg{base}, int_arg(rank), TensorArg{b.unsqueeze(self, rank)}, Scalar(int64_t{1})})};
+  return {
+      b.op("scatter.value", {TensorArg{base}, int_arg(rank), TensorArg{b.unsqueeze(self, rank)}, Scalar(int64_t{1})})};
 }
 
 MetaFn refuse(const char* reason) {

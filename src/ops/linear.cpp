@@ -324,7 +324,8 @@ ValueId sum_product(GraphBuilder& b, ValueId left, ValueId right, const std::vec
   const std::vector<int64_t> left_order = chain({&both, &only_left, &sum_dims, &only_right});
   const std::vector<int64_t> right_order = chain({&both, &sum_dims, &only_right, &only_left});
   std::vector<int64_t> out_order(static_cast<size_t>(rank));
-  for (size_t i = 0; i < left_order.size(); ++i) out_order[static_cast<size_t>(left_order[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < left_order.size(); ++i)
+    out_order[static_cast<size_t>(left_order[i])] = static_cast<int64_t>(i);
   const ValueId l3 = b.reshape(b.permute(left, left_order), {n_both, n_left, n_sum});
   const ValueId r3 = b.reshape(b.permute(right, right_order), {n_both, n_sum, n_right});
   return b.permute(b.reshape(b.binary("bmm", l3, r3), out_sizes), out_order);
@@ -441,7 +442,8 @@ Values decompose_einsum(GraphBuilder& b, std::span<const Arg> arguments) {
     const int64_t dots = std::count(labels.begin(), labels.end(), '.');
     int64_t dot = 0;
     for (size_t d = 0; d < labels.size(); ++d) {
-      const int64_t to = labels[d] == '.' ? ellipsis_at + ellipsis - dots + dot++ : position[static_cast<size_t>(labels[d])];
+      const int64_t to =
+          labels[d] == '.' ? ellipsis_at + ellipsis - dots + dot++ : position[static_cast<size_t>(labels[d])];
       source[static_cast<size_t>(to)] = static_cast<int64_t>(d);
     }
     std::vector<int64_t> order;
@@ -522,15 +524,16 @@ void register_linear(OpRegistry& r) {
   const char* baddbmm = "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
   r.add(host({"baddbmm", kind, baddbmm, "torch.baddbmm torch.Tensor.baddbmm", "torch.Tensor.baddbmm_"}, added_meta(3),
              "out", added_decompose("bmm")));
-  OpDef matmul_def = make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
-                              "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul numpy.matmul"},
-                             nullptr, decompose_matmul);
+  OpDef matmul_def =
+      make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
+               "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul numpy.matmul"},
+              nullptr, decompose_matmul);
   r.add(std::move(matmul_def));
   r.add(make_op({"rmatmul", composite, "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.__rmatmul__"}, nullptr,
                 decompose_rmatmul));
-  r.add(make_op({"linear", composite, "(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-                 "torch._C._nn.linear"},
-                linear_meta, decompose_linear));
+  r.add(make_op(
+      {"linear", composite, "(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", "torch._C._nn.linear"},
+      linear_meta, decompose_linear));
   r.add(make_op({"outer", composite, "(Tensor self, Tensor vec2) -> Tensor",
                  "torch.outer torch.Tensor.outer torch.ger torch.Tensor.ger"},
                 nullptr, decompose_outer));

@@ -189,8 +189,7 @@ ValueId smoothed_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId wei
   if (!classes.is_const()) throw Unsupported("label smoothing over a symbolic number of classes");
   const ValueId input = log_probabilities(b, self, dim);
   const ValueId plain = nll(b, input, target, weight, reduction, ignore_index);
-  const ValueId weighted =
-      weight == kNoValue ? input : b.binary("mul", input, class_shape(b, weight, type.dim(), dim));
+  const ValueId weighted = weight == kNoValue ? input : b.binary("mul", input, class_shape(b, weight, type.dim(), dim));
   ValueId smooth = b.unary("neg", b.reduce("sum", weighted, {dim}, false));
   const ValueId valid = b.binary("ne", target, Scalar(ignore_index));
   smooth = b.where(valid, smooth, b.constant(0, type.dtype, type.device));

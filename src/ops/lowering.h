@@ -51,8 +51,8 @@ using ElementFn = std::function<ScalarId(LoopBuilder&, std::span<const Expr> ind
 
 /// A reduction or scan of k values with an associative combine function.
 struct ReductionDef {
-  std::vector<int64_t> dims;   // reduced (or scanned: exactly one) dimensions of the input
-  std::vector<DType> dtypes;   // of the k accumulators
+  std::vector<int64_t> dims;            // reduced (or scanned: exactly one) dimensions of the input
+  std::vector<DType> dtypes;            // of the k accumulators
   std::vector<loops::Combine> combine;  // simple kinds per value, or all kCustom
   std::function<std::vector<ScalarId>(LoopBuilder&)> init;
   /// Contribution of one input element, at full input indices: k values.
@@ -60,7 +60,8 @@ struct ReductionDef {
   /// Combines partial results a, b (k values each); needed for kCustom.
   std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> a, std::span<const ScalarId> b)> merge;
   /// Outputs from the final accumulators (identity if null): one scalar per output of the operator.
-  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> out_indices)> finish;
+  std::function<std::vector<ScalarId>(LoopBuilder&, std::span<const ScalarId> acc, std::span<const Expr> out_indices)>
+      finish;
 };
 
 /// output[dest_index(i)] (op)= value(i) over an iteration space, starting from a copy of operand `base`.

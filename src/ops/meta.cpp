@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/op_def.h"
 #include "ops/family_util.h"
+#include "ops/op_def.h"
 #include "support/error.h"
 
 namespace tatara {

@@ -17,7 +17,8 @@ TensorType in_layout_of(MetaContext& m, const TensorType& self, std::vector<Expr
 }
 
 Expr divided(ExprContext& ctx, Expr size, int64_t by) {
-  if (!is_zero(ctx, ctx.mod(size, ctx.constant(by)))) throw InvalidArgument(str_cat("size ", size.str(), " is not divisible by ", by));
+  if (!is_zero(ctx, ctx.mod(size, ctx.constant(by))))
+    throw InvalidArgument(str_cat("size ", size.str(), " is not divisible by ", by));
   return ctx.floordiv(size, ctx.constant(by));
 }
 
@@ -162,28 +163,28 @@ void register_misc_nn(OpRegistry& r) {
   const auto composite = OpKind::kComposite;
   r.add(make_op({"pixel_shuffle", composite, "(Tensor self, int upscale_factor) -> Tensor", "torch.pixel_shuffle"},
                 shuffle_meta(false), shuffle(false)));
-  r.add(make_op({"pixel_unshuffle", composite, "(Tensor self, int downscale_factor) -> Tensor",
-                 "torch.pixel_unshuffle"},
-                shuffle_meta(true), shuffle(true)));
+  r.add(
+      make_op({"pixel_unshuffle", composite, "(Tensor self, int downscale_factor) -> Tensor", "torch.pixel_unshuffle"},
+              shuffle_meta(true), shuffle(true)));
   r.add(make_op({"channel_shuffle", composite, "(Tensor self, SymInt groups) -> Tensor",
                  "torch.channel_shuffle torch.native_channel_shuffle"},
                 channel_shuffle_meta, decompose_channel_shuffle));
   r.add(make_op({"cosine_similarity", composite, "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
                  "torch.cosine_similarity"},
                 nullptr, decompose_cosine_similarity));
-  r.add(make_op({"pairwise_distance", composite,
-                 "(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
-                 "torch.pairwise_distance"},
-                nullptr, decompose_pairwise_distance));
+  r.add(make_op(
+      {"pairwise_distance", composite,
+       "(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", "torch.pairwise_distance"},
+      nullptr, decompose_pairwise_distance));
   const char* schema = "(Tensor input, float p, bool train) -> Tensor";
   r.add(make_op({"dropout", composite, schema, "torch.dropout", "torch.dropout_"}, nullptr, decompose_dropout));
   r.add(make_op({"alpha_dropout", composite, schema, "torch.alpha_dropout", "torch.alpha_dropout_"}, nullptr,
                 decompose_eval_dropout));
   r.add(make_op({"feature_dropout", composite, schema, "torch.feature_dropout", "torch.feature_dropout_"}, nullptr,
                 decompose_eval_dropout));
-  r.add(make_op({"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout",
-                 "torch.feature_alpha_dropout_"},
-                nullptr, decompose_eval_dropout));
+  r.add(make_op(
+      {"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout", "torch.feature_alpha_dropout_"},
+      nullptr, decompose_eval_dropout));
 }
 
 }  // namespace tatara

@@ -210,8 +210,8 @@ std::vector<TensorType> group_norm_meta(MetaContext& m) {
 
 Values decompose_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  return {normalize_groups(b, args, b.ctx().constant(args.integer(1)), args.tensor(2), args.tensor(3),
-                           args.number(4))[0]};
+  return {
+      normalize_groups(b, args, b.ctx().constant(args.integer(1)), args.tensor(2), args.tensor(3), args.number(4))[0]};
 }
 
 std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
@@ -220,15 +220,15 @@ std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
   require_float(m, input.dtype);
   TensorType type = contiguous_type(m.ctx(), input.dtype, input.device, input.sizes);
   type.strides = layout_strides(m.ctx(), input.sizes, suggested_layout(m.ctx(), input));
-  const TensorType stat = contiguous_type(m.ctx(), stat_dtype(m, 1, 2), input.device,
-                                          {input.sizes[0], m.ctx().constant(m.integer(6))});
+  const TensorType stat =
+      contiguous_type(m.ctx(), stat_dtype(m, 1, 2), input.device, {input.sizes[0], m.ctx().constant(m.integer(6))});
   return {type, stat, stat};
 }
 
 Values decompose_native_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  const Values v = normalize_groups(b, args, b.ctx().constant(args.integer(6)), args.tensor(1), args.tensor(2),
-                                    args.number(7));
+  const Values v =
+      normalize_groups(b, args, b.ctx().constant(args.integer(6)), args.tensor(1), args.tensor(2), args.number(7));
   const std::vector<Expr> sizes{args.type(0).sizes[0], b.ctx().constant(args.integer(6))};
   DType stat = args.type(0).dtype;
   for (size_t i : {size_t{1}, size_t{2}}) {
@@ -392,7 +392,9 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
   if (!args.none(kRunningMean)) {
     const std::vector<Expr> flat{input.sizes[0], input.sizes[1]};
     const double momentum = momentum_of(args);
-    const auto over_batch = [&](ValueId v) { return b.reshape(mean_over(b, b.reshape(v, flat), {0}), {input.sizes[1]}); };
+    const auto over_batch = [&](ValueId v) {
+      return b.reshape(mean_over(b, b.reshape(v, flat), {0}), {input.sizes[1]});
+    };
     const ValueId var = unbiased(b, s.var, count_of(b, x, dims));
     results.push_back(updated(b, args.tensor(kRunningMean), over_batch(s.mean), momentum));
     results.push_back(updated(b, args.tensor(kRunningVar), over_batch(var), momentum));
@@ -414,20 +416,21 @@ void register_norm(OpRegistry& r) {
                  "(Tensor, Tensor, Tensor)",
                  "torch.native_layer_norm"},
                 layer_norm_meta(true), layer_norm_decompose(true)));
-  r.add(make_op({"rms_norm", composite,
-                 "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-                 "torch.rms_norm"},
-                nullptr, decompose_rms_norm));
+  r.add(make_op(
+      {"rms_norm", composite,
+       "(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", "torch.rms_norm"},
+      nullptr, decompose_rms_norm));
   r.add(make_op({"group_norm", composite,
                  "(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
                  "bool cudnn_enabled=True) -> Tensor",
                  "torch.group_norm"},
                 group_norm_meta, decompose_group_norm));
-  r.add(make_op({"native_group_norm", composite,
-                 "(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> "
-                 "(Tensor, Tensor, Tensor)",
-                 "torch.native_group_norm"},
-                native_group_norm_meta, decompose_native_group_norm));
+  r.add(
+      make_op({"native_group_norm", composite,
+               "(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> "
+               "(Tensor, Tensor, Tensor)",
+               "torch.native_group_norm"},
+              native_group_norm_meta, decompose_native_group_norm));
   r.add(make_op({"batch_norm", composite,
                  "(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
                  "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",

@@ -16,17 +16,17 @@
 
 namespace tatara {
 
-class GraphBuilder;   // ops/builder.h
-class MetaContext;    // ops/meta.h
-class LowerContext;   // ops/lowering.h
+class GraphBuilder;  // ops/builder.h
+class MetaContext;   // ops/meta.h
+class LowerContext;  // ops/lowering.h
 
 enum class OpKind : uint8_t {
   kPointwise,  // one scalar expression per output element, operands broadcast
   kView,       // output element = input element at another index; aliases operand 0 in eager
   kReduction,
   kScan,
-  kCreation,   // no tensor operand is read
-  kIndexing,   // gather, index, index_select, embedding, scatter, ...
+  kCreation,  // no tensor operand is read
+  kIndexing,  // gather, index, index_select, embedding, scatter, ...
   kRandom,
   kComposite,  // always decomposed before lowering
   kHost,       // runs by its host kernel (matrix products, convolutions, sort, ...)
@@ -35,29 +35,46 @@ enum class OpKind : uint8_t {
 // ---- Schemas ---------------------------------------------------------------------------------------------------------
 
 enum class ArgType : uint8_t {
-  kTensor, kOptionalTensor, kTensorList, kOptionalTensorList,
-  kScalar, kOptionalScalar,   // Python number
-  kTensorOrScalar,            // "Operand": a tensor or a Python number (operands of pointwise operators)
-  kInt, kOptionalInt, kFloat, kOptionalFloat, kBool, kOptionalBool,
-  kIntList, kOptionalIntList,  // SymInts; an int is taken as a list when list_size says so
-  kFloatList, kBoolList,
-  kDType, kDevice, kString, kOptionalString, kMemoryFormat, kLayout, kGenerator,
+  kTensor,
+  kOptionalTensor,
+  kTensorList,
+  kOptionalTensorList,
+  kScalar,
+  kOptionalScalar,  // Python number
+  kTensorOrScalar,  // "Operand": a tensor or a Python number (operands of pointwise operators)
+  kInt,
+  kOptionalInt,
+  kFloat,
+  kOptionalFloat,
+  kBool,
+  kOptionalBool,
+  kIntList,
+  kOptionalIntList,  // SymInts; an int is taken as a list when list_size says so
+  kFloatList,
+  kBoolList,
+  kDType,
+  kDevice,
+  kString,
+  kOptionalString,
+  kMemoryFormat,
+  kLayout,
+  kGenerator,
 };
 
 struct ArgSpec {
   std::string name;
   ArgType type = ArgType::kTensor;
-  int list_size = 0;             // "int[2]": a single int is broadcast
+  int list_size = 0;  // "int[2]": a single int is broadcast
   bool keyword_only = false;
   bool has_default = false;
   Arg default_value = NoneArg{};
-  int alias = -1;                // alias set letter (a = 0, ...)
-  bool written = false;          // "Tensor(a!)"
+  int alias = -1;        // alias set letter (a = 0, ...)
+  bool written = false;  // "Tensor(a!)"
 };
 
 struct OpSchema {
   std::vector<ArgSpec> args;
-  int num_outputs = 1;           // -1: a list of tensors whose length depends on arguments
+  int num_outputs = 1;            // -1: a list of tensors whose length depends on arguments
   std::vector<int> output_alias;  // alias set of each output, -1: fresh
 };
 
@@ -82,10 +99,10 @@ struct Choice {
 using ChooseFn = std::function<Choice(MetaContext&)>;
 
 struct OpDef {
-  std::string name;      // unique in the registry: "add", "max.dim", "conv2d"
+  std::string name;  // unique in the registry: "add", "max.dim", "conv2d"
   OpKind kind = OpKind::kComposite;
   std::string schema_text;
-  OpSchema schema;       // parsed at registration
+  OpSchema schema;  // parsed at registration
   /// Python callables that mean this operator, space separated: "torch.add torch.Tensor.add torch.Tensor.__add__".
   /// A method form takes self first. In-place forms ("torch.Tensor.add_") are listed in `inplace_names`: they compute the
   /// operator, cast to self's dtype, check that the shape is self's, and write it to self. NumPy names: "numpy.add".
@@ -101,7 +118,7 @@ struct OpDef {
   /// The host operator "aten::mm" with overload ("" or "out", ...), for host calls; empty: the same name without overload
   std::string host_name;
   std::string host_overload;
-  bool has_out = true;    // accepts out=: computed, then written to out
+  bool has_out = true;  // accepts out=: computed, then written to out
   bool nondeterministic = false;
 };
 

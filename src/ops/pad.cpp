@@ -19,7 +19,8 @@ struct Amounts {
 };
 
 Amounts amounts(ExprContext& ctx, const std::vector<Expr>& list, size_t rank) {
-  if (list.size() % 2 != 0 || list.size() > 2 * rank) throw InvalidArgument("Length of pad must be even and fit the input");
+  if (list.size() % 2 != 0 || list.size() > 2 * rank)
+    throw InvalidArgument("Length of pad must be even and fit the input");
   Amounts a{std::vector<Expr>(rank, ctx.constant(0)), std::vector<Expr>(rank, ctx.constant(0))};
   for (size_t i = 0; i < list.size() / 2; ++i) {
     a.before[rank - 1 - i] = list[2 * i];
@@ -32,7 +33,8 @@ std::vector<Expr> padded_sizes(ExprContext& ctx, const TensorType& self, const A
   std::vector<Expr> sizes = self.sizes;
   for (size_t d = 0; d < sizes.size(); ++d) {
     sizes[d] = ctx.add(ctx.add(sizes[d], a.before[d]), a.after[d]);
-    if (sizes[d].is_const() && sizes[d].const_value() < 0) throw InvalidArgument("The input size resulted in a negative output size");
+    if (sizes[d].is_const() && sizes[d].const_value() < 0)
+      throw InvalidArgument("The input size resulted in a negative output size");
   }
   return sizes;
 }
@@ -45,8 +47,8 @@ std::vector<TensorType> constant_meta(MetaContext& m) {
   ExprContext& ctx = m.ctx();
   const TensorType& self = m.tensor(0);
   const auto list = m.ints(1);
-  TensorType type = contiguous_type(ctx, self.dtype, self.device,
-                                    padded_sizes(ctx, self, amounts(ctx, list, self.sizes.size())));
+  TensorType type =
+      contiguous_type(ctx, self.dtype, self.device, padded_sizes(ctx, self, amounts(ctx, list, self.sizes.size())));
   if (grows(list)) {
     type.strides = layout_strides(ctx, type.sizes, suggested_layout(ctx, self));
   } else {
@@ -142,7 +144,8 @@ Values decompose_pad(GraphBuilder& b, std::span<const Arg> arguments) {
     return {b.op("constant_pad_nd", {arguments[0], arguments[1], args.none(3) ? Arg(Scalar(0.0)) : arguments[3]})};
   }
   const char* name = mode == "reflect" ? "_pad_reflect" : mode == "replicate" ? "_pad_replicate" : "_pad_circular";
-  if (mode != "reflect" && mode != "replicate" && mode != "circular") throw InvalidArgument("Unrecognised padding mode");
+  if (mode != "reflect" && mode != "replicate" && mode != "circular")
+    throw InvalidArgument("Unrecognised padding mode");
   return {b.op(name, {arguments[0], arguments[1]})};
 }
 
@@ -151,9 +154,9 @@ Values decompose_pad(GraphBuilder& b, std::span<const Arg> arguments) {
 void register_pad(OpRegistry& r) {
   const auto kind = OpKind::kIndexing;
   const char* schema = "(Tensor self, SymInt[] pad) -> Tensor";
-  r.add(make_op({"constant_pad_nd", kind, "(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
-                 "torch.constant_pad_nd"},
-                constant_meta, nullptr, lower_constant));
+  r.add(make_op(
+      {"constant_pad_nd", kind, "(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", "torch.constant_pad_nd"},
+      constant_meta, nullptr, lower_constant));
   r.add(make_op({"pad", OpKind::kComposite,
                  "(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", "torch._C._nn.pad"},
                 nullptr, decompose_pad));

@@ -83,8 +83,8 @@ MetaFn row_meta(const Row& row) {
     const size_t both[] = {0, 1};
     const DType common = m.result_type(both);
     refuse(row.name, row.refuse, common);
-    const bool integer_division =
-        row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod || row.op == Op::kShl || row.op == Op::kShr;
+    const bool integer_division = row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod ||
+                                  row.op == Op::kShl || row.op == Op::kShr;
     // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
     // computed here, the rest by the host (choose_integer).
     if (integer_division && !is_floating(common) && !harmless(m, row.op, common)) {
@@ -121,15 +121,17 @@ MetaFn sum_meta(Sum form) {
     const size_t both[] = {0, 1};
     const DType dtype = m.result_type(both);
     if (form != Sum::kAdd && dtype == DType::kBool) {
-      throw InvalidArgument("Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-                            "`logical_xor()` operator instead.");
+      throw InvalidArgument(
+          "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+          "`logical_xor()` operator instead.");
     }
     const auto is_bool = [&](size_t i) {
       return m.is_tensor(i) ? m.tensor(i).dtype == DType::kBool : std::holds_alternative<bool>(m.scalar(i));
     };
     if (form != Sum::kAdd && (is_bool(0) || is_bool(1))) {
-      throw InvalidArgument("Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
-                            "a mask, use the `~` or `logical_not()` operator instead.");
+      throw InvalidArgument(
+          "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+          "a mask, use the `~` or `logical_not()` operator instead.");
     }
     const Scalar alpha = m.scalar(2);
     if (!is_floating(dtype) && !is_complex(dtype) && std::holds_alternative<double>(alpha)) {
@@ -149,6 +151,12 @@ bool is_one(const Scalar& s) {
   return false;
 }
 
+bool is_zero_number(const Scalar& s) {
+  if (const auto* n = std::get_if<int64_t>(&s)) return *n == 0;
+  if (const auto* flag = std::get_if<bool>(&s)) return !*flag;
+  return false;
+}
+
 LowerFn sum_lower(Sum form) {
   return [form](LowerContext& ctx) {
     const DType dtype = compute_dtype(ctx.result().dtype);
@@ -158,7 +166,7 @@ LowerFn sum_lower(Sum form) {
       ScalarId y = operand_at(ctx, b, 1, dtype, indices);
       if (form == Sum::kRsub) std::swap(x, y);
       if (dtype == DType::kBool) {
-        const ScalarId scaled = is_one(alpha) ? y : b.constant_int(0, dtype);
+        const ScalarId scaled = is_zero_number(alpha) ? b.constant_int(0, dtype) : y;
         return b.apply2(Op::kOr, x, scaled);
       }
       const bool scaled = !is_one(alpha);
@@ -222,7 +230,8 @@ MetaFn pow_meta() {
     const size_t both[] = {0, 1};
     const DType dtype = m.result_type(both);
     if (!is_floating(dtype) && !is_complex(dtype)) {
-      const bool small = !m.is_tensor(1) && std::holds_alternative<int64_t>(m.scalar(1)) && m.integer(1) >= 1 && m.integer(1) <= 3;
+      const bool small =
+          !m.is_tensor(1) && std::holds_alternative<int64_t>(m.scalar(1)) && m.integer(1) >= 1 && m.integer(1) <= 3;
       if (!small || dtype == DType::kBool) throw Unsupported("pow of integers runs by the host");
     }
     return {pointwise_type(m, both, dtype)};
@@ -266,9 +275,9 @@ ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v
 
 void register_pointwise_binary(OpRegistry& r) {
   for (const Row& row : kRows) {
-    OpDef def = make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
-                        row_meta(row), nullptr,
-                        pointwise_lower({0, 1}, row.promotion, row_body(row)));
+    OpDef def =
+        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
+                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
     def.reflected_names = row.reflected;
     r.add(std::move(def));
   }
@@ -282,26 +291,27 @@ void register_pointwise_binary(OpRegistry& r) {
                  "torch.sub torch.subtract torch.Tensor.sub torch.Tensor.subtract torch.Tensor.__sub__",
                  "torch.Tensor.sub_ torch.Tensor.subtract_ torch.Tensor.__isub__"},
                 sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
-  r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub), nullptr,
-                sum_lower(Sum::kRsub)));
+  r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
+                nullptr, sum_lower(Sum::kRsub)));
   r.add(make_op({"pow", OpKind::kPointwise, kSchema, "torch.pow torch.Tensor.pow torch.Tensor.__pow__",
                  "torch.Tensor.pow_ torch.Tensor.__ipow__"},
                 pow_meta(), nullptr, pow_lower()));
-  OpDef rdiv = make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
-                       pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
-                       pointwise_lower({1, 0}, Promotion::kIntToFloat,
-                                       [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
-                                         return b.apply2(Op::kDiv, v[0], v[1]);
-                                       }));
+  OpDef rdiv =
+      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
+              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
+              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
+                return b.apply2(Op::kDiv, v[0], v[1]);
+              }));
   r.add(std::move(rdiv));
-  OpDef rpow = make_op({"rpow", OpKind::kPointwise, kSchema, "torch.Tensor.__rpow__"},
-                       [](MetaContext& m) -> std::vector<TensorType> {
-                         const size_t both[] = {0, 1};
-                         const DType dtype = m.result_type(both);
-                         if (!is_floating(dtype) && !is_complex(dtype)) throw Unsupported("pow of integers runs by the host");
-                         return {pointwise_type(m, both, dtype)};
-                       },
-                       nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
+  OpDef rpow = make_op(
+      {"rpow", OpKind::kPointwise, kSchema, "torch.Tensor.__rpow__"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (!is_floating(dtype) && !is_complex(dtype)) throw Unsupported("pow of integers runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
   r.add(std::move(rpow));
   const struct {
     const char* name;
@@ -317,51 +327,57 @@ void register_pointwise_binary(OpRegistry& r) {
     r.add(make_op({row.name, OpKind::kPointwise, kTensors, row.names, row.inplace},
                   pointwise_meta({0, 1}, Promotion::kBool), nullptr, logical_lower(row.logic)));
   }
-  r.add(make_op({"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy", "torch.Tensor.xlogy_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t both[] = {0, 1};
-                  const DType dtype = promoted(m, both, Promotion::kIntToFloat);
-                  if (is_complex(dtype)) throw InvalidArgument("\"xlogy_cpu\" not implemented for complex types");
-                  return {pointwise_type(m, both, dtype)};
-                },
-                nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
-  r.add(make_op({"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t both[] = {0, 1};
-                  const DType dtype = m.result_type(both);
-                  if (!is_floating(dtype)) throw Unsupported("logaddexp of other types than floats runs by the host");
-                  return {pointwise_type(m, both, dtype)};
-                },
-                nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
-  r.add(make_op({"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t both[] = {0, 1};
-                  const DType dtype = m.result_type(both);
-                  if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
-                  if (m.tensor(0).dtype != m.tensor(1).dtype) {
-                    throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
-                  }
-                  return {pointwise_type(m, both, dtype)};
-                },
-                nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
-  r.add(make_op({"div.mode", OpKind::kPointwise, "(Operand self, Operand other, *, str? rounding_mode) -> Tensor",
-                 "torch.div torch.divide torch.Tensor.div torch.Tensor.divide", "torch.Tensor.div_ torch.Tensor.divide_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t both[] = {0, 1};
-                  const DType dtype = m.result_type(both);
-                  if (m.is_none(2)) return {pointwise_type(m, both, promoted(m, both, Promotion::kIntToFloat))};
-                  if (!is_floating(dtype)) throw Unsupported("rounded division of integers runs by the host");
-                  return {pointwise_type(m, both, dtype)};
-                },
-                nullptr, [](LowerContext& ctx) {
-                  const DType dtype = compute_dtype(ctx.result().dtype);
-                  const auto* mode = std::get_if<std::string>(&ctx.node().args[2]);
-                  ctx.pointwise(0, [&ctx, dtype, mode](LoopBuilder& b, std::span<const Expr> indices) {
-                    const ScalarId v[] = {operand_at(ctx, b, 0, dtype, indices), operand_at(ctx, b, 1, dtype, indices)};
-                    if (mode == nullptr) return b.apply(Op::kDiv, dtype, v);
-                    return round_quotient(b, dtype, v, *mode == "floor");
-                  });
-                }));
+  r.add(make_op(
+      {"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy",
+       "torch.Tensor.xlogy_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = promoted(m, both, Promotion::kIntToFloat);
+        if (is_complex(dtype)) throw InvalidArgument("\"xlogy_cpu\" not implemented for complex types");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
+  r.add(make_op(
+      {"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (!is_floating(dtype)) throw Unsupported("logaddexp of other types than floats runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
+  r.add(make_op(
+      {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
+        if (m.tensor(0).dtype != m.tensor(1).dtype) {
+          throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
+        }
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
+  r.add(make_op(
+      {"div.mode", OpKind::kPointwise, "(Operand self, Operand other, *, str? rounding_mode) -> Tensor",
+       "torch.div torch.divide torch.Tensor.div torch.Tensor.divide", "torch.Tensor.div_ torch.Tensor.divide_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (m.is_none(2)) return {pointwise_type(m, both, promoted(m, both, Promotion::kIntToFloat))};
+        if (!is_floating(dtype)) throw Unsupported("rounded division of integers runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        const DType dtype = compute_dtype(ctx.result().dtype);
+        const auto* mode = std::get_if<std::string>(&ctx.node().args[2]);
+        ctx.pointwise(0, [&ctx, dtype, mode](LoopBuilder& b, std::span<const Expr> indices) {
+          const ScalarId v[] = {operand_at(ctx, b, 0, dtype, indices), operand_at(ctx, b, 1, dtype, indices)};
+          if (mode == nullptr) return b.apply(Op::kDiv, dtype, v);
+          return round_quotient(b, dtype, v, *mode == "floor");
+        });
+      }));
 }
 
 }  // namespace tatara

@@ -84,7 +84,8 @@ MetaFn addc_meta(bool division) {
     const size_t all[] = {0, 1, 2};
     const DType dtype = m.result_type(all);
     if (dtype == DType::kBool) throw InvalidArgument("\"addcmul_cpu_out\" not implemented for 'Bool'");
-    if (division && !is_floating(dtype) && !is_complex(dtype)) throw InvalidArgument("addcdiv of integers is not supported");
+    if (division && !is_floating(dtype) && !is_complex(dtype))
+      throw InvalidArgument("addcdiv of integers is not supported");
     return {pointwise_type(m, all, dtype)};
   };
 }
@@ -164,7 +165,8 @@ OpDef chooser(const char* name, const char* schema, const char* names, ChooseFn 
 }
 
 void register_conversions(OpRegistry& r) {
-  r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(), nullptr, copy_lower));
+  r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(), nullptr,
+                copy_lower));
   r.add(make_op({"clone", OpKind::kPointwise, "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  "torch.clone torch.Tensor.clone"},
                 clone_meta(1), nullptr, copy_lower));
@@ -176,23 +178,24 @@ void register_conversions(OpRegistry& r) {
                 }));
   r.add(chooser("to.dtype", "(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor",
                 "torch.Tensor.to", to_dtype(1, std::nullopt, 3)));
-  r.add(chooser("to.device",
-                "(Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor",
-                "torch.Tensor.to", [](MetaContext& m) -> Choice {
-                  if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
-                    throw Unsupported("a copy to another device runs in eager");
-                  }
-                  return to_dtype(2, std::nullopt, 4)(m);
-                }));
+  r.add(chooser(
+      "to.device",
+      "(Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor",
+      "torch.Tensor.to", [](MetaContext& m) -> Choice {
+        if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
+          throw Unsupported("a copy to another device runs in eager");
+        }
+        return to_dtype(2, std::nullopt, 4)(m);
+      }));
   r.add(chooser("to.other", "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False) -> Tensor",
                 "torch.Tensor.to", [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 3)(m); }));
   r.add(chooser("type_as", "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.type_as",
                 [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 0)(m); }));
   const std::pair<const char*, DType> names[] = {
-      {"bool", DType::kBool}, {"byte", DType::kUInt8}, {"char", DType::kInt8}, {"short", DType::kInt16},
-      {"int", DType::kInt32}, {"long", DType::kInt64}, {"half", DType::kFloat16}, {"bfloat16", DType::kBFloat16},
-      {"float", DType::kFloat32}, {"double", DType::kFloat64}, {"cfloat", DType::kComplex64},
-      {"cdouble", DType::kComplex128},
+      {"bool", DType::kBool},      {"byte", DType::kUInt8},        {"char", DType::kInt8},
+      {"short", DType::kInt16},    {"int", DType::kInt32},         {"long", DType::kInt64},
+      {"half", DType::kFloat16},   {"bfloat16", DType::kBFloat16}, {"float", DType::kFloat32},
+      {"double", DType::kFloat64}, {"cfloat", DType::kComplex64},  {"cdouble", DType::kComplex128},
   };
   for (const auto& [name, dtype] : names) {
     const std::string full = std::string("to_") + name;
@@ -204,16 +207,18 @@ void register_conversions(OpRegistry& r) {
 }  // namespace
 
 void register_pointwise_misc(OpRegistry& r) {
-  r.add(make_op({"where", OpKind::kPointwise, "(Tensor condition, Operand self, Operand other) -> Tensor", "torch.where"},
-                where_meta(), nullptr, where_lower));
-  OpDef method = make_op({"where.method", OpKind::kComposite, "(Operand self, Tensor condition, Operand other) -> Tensor",
-                          "torch.Tensor.where"},
+  r.add(
+      make_op({"where", OpKind::kPointwise, "(Tensor condition, Operand self, Operand other) -> Tensor", "torch.where"},
+              where_meta(), nullptr, where_lower));
+  OpDef method = make_op({"where.method", OpKind::kComposite,
+                          "(Operand self, Tensor condition, Operand other) -> Tensor", "torch.Tensor.where"},
                          nullptr);
   method.choose = [](MetaContext& m) -> Choice { return {"where", {m.arg(1), m.arg(0), m.arg(2)}}; };
   r.add(std::move(method));
-  r.add(make_op({"clamp", OpKind::kPointwise, "(Tensor self, Operand min=None, Operand max=None) -> Tensor",
-                 "torch.clamp torch.clip torch.Tensor.clamp torch.Tensor.clip", "torch.Tensor.clamp_ torch.Tensor.clip_"},
-                clamp_meta(Bound::kBoth), nullptr, clamp_lower(Bound::kBoth)));
+  r.add(
+      make_op({"clamp", OpKind::kPointwise, "(Tensor self, Operand min=None, Operand max=None) -> Tensor",
+               "torch.clamp torch.clip torch.Tensor.clamp torch.Tensor.clip", "torch.Tensor.clamp_ torch.Tensor.clip_"},
+              clamp_meta(Bound::kBoth), nullptr, clamp_lower(Bound::kBoth)));
   r.add(make_op({"clamp_min", OpKind::kPointwise, "(Tensor self, Operand min) -> Tensor",
                  "torch.clamp_min torch.Tensor.clamp_min", "torch.Tensor.clamp_min_"},
                 clamp_meta(Bound::kMin), nullptr, clamp_lower(Bound::kMin)));
@@ -225,41 +230,48 @@ void register_pointwise_misc(OpRegistry& r) {
                 addc_meta(false), nullptr, addc_lower(Op::kMul)));
   r.add(make_op({"addcdiv", OpKind::kPointwise, addc, "torch.addcdiv torch.Tensor.addcdiv", "torch.Tensor.addcdiv_"},
                 addc_meta(true), nullptr, addc_lower(Op::kDiv)));
-  r.add(make_op({"lerp", OpKind::kPointwise, "(Tensor self, Tensor end, Operand weight) -> Tensor",
-                 "torch.lerp torch.Tensor.lerp", "torch.Tensor.lerp_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t all[] = {0, 1, 2};
-                  const size_t ends[] = {0, 1};
-                  const DType dtype = m.tensor(0).dtype;
-                  if (!is_floating(dtype) || m.result_type(ends) != dtype) throw Unsupported("lerp of these types");
-                  return {pointwise_type(m, m.is_tensor(2) ? std::span<const size_t>(all) : std::span<const size_t>(ends), dtype)};
-                },
-                nullptr, lerp_lower));
+  r.add(make_op(
+      {"lerp", OpKind::kPointwise, "(Tensor self, Tensor end, Operand weight) -> Tensor",
+       "torch.lerp torch.Tensor.lerp", "torch.Tensor.lerp_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t all[] = {0, 1, 2};
+        const size_t ends[] = {0, 1};
+        const DType dtype = m.tensor(0).dtype;
+        if (!is_floating(dtype) || m.result_type(ends) != dtype) throw Unsupported("lerp of these types");
+        return {
+            pointwise_type(m, m.is_tensor(2) ? std::span<const size_t>(all) : std::span<const size_t>(ends), dtype)};
+      },
+      nullptr, lerp_lower));
   // In-place only: the value that self becomes.
-  r.add(make_op({"copy", OpKind::kPointwise, "(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", "",
-                 "torch.Tensor.copy_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  TensorType type = m.tensor(0);
-                  const std::vector<Expr>* shapes[] = {&type.sizes, &m.tensor(1).sizes};
-                  if (m.broadcast(shapes) != type.sizes) throw InvalidArgument("copy_ does not broadcast its destination");
-                  return {type};
-                },
-                nullptr, [](LowerContext& ctx) {
-                  ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
-                    return operand_at(ctx, b, 1, compute_dtype(ctx.operand(1).dtype), indices);
-                  });
-                }));
+  r.add(make_op(
+      {"copy", OpKind::kPointwise, "(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", "",
+       "torch.Tensor.copy_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        TensorType type = m.tensor(0);
+        const std::vector<Expr>* shapes[] = {&type.sizes, &m.tensor(1).sizes};
+        if (m.broadcast(shapes) != type.sizes) throw InvalidArgument("copy_ does not broadcast its destination");
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
+          return operand_at(ctx, b, 1, compute_dtype(ctx.operand(1).dtype), indices);
+        });
+      }));
   const auto fill_meta = [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; };
-  r.add(make_op({"fill", OpKind::kPointwise, "(Tensor self, Operand value) -> Tensor", "torch.fill", "torch.Tensor.fill_ torch.fill_"},
+  r.add(make_op({"fill", OpKind::kPointwise, "(Tensor self, Operand value) -> Tensor", "torch.fill",
+                 "torch.Tensor.fill_ torch.fill_"},
                 fill_meta, nullptr, [](LowerContext& ctx) {
                   ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
                     return operand_at(ctx, b, 1, compute_dtype(ctx.result().dtype), indices);
                   });
                 }));
-  r.add(make_op({"zero", OpKind::kPointwise, "(Tensor self) -> Tensor", "", "torch.Tensor.zero_ torch.zero_"}, fill_meta, nullptr,
-                [](LowerContext& ctx) {
+  r.add(make_op({"zero", OpKind::kPointwise, "(Tensor self) -> Tensor", "", "torch.Tensor.zero_ torch.zero_"},
+                fill_meta, nullptr, [](LowerContext& ctx) {
                   const DType dtype = compute_dtype(ctx.result().dtype);
-                  ctx.pointwise(0, [dtype](LoopBuilder& b, std::span<const Expr>) { return number_as(b, Scalar(int64_t{0}), dtype); });
+                  ctx.pointwise(0, [dtype](LoopBuilder& b, std::span<const Expr>) {
+                    return number_as(b, Scalar(int64_t{0}), dtype);
+                  });
                 }));
   register_conversions(r);
 }

@@ -140,9 +140,11 @@ void lower_isclose(LowerContext& ctx) {
     const ScalarId x = operand_at(ctx, b, 0, t, at);
     const ScalarId y = operand_at(ctx, b, 1, t, at);
     ScalarId close = b.compare(Op::kEq, x, y);
-    if (equal_nan) close = b.apply2(Op::kOr, close, b.apply2(Op::kAnd, b.apply1(Op::kIsNan, x), b.apply1(Op::kIsNan, y)));
+    if (equal_nan)
+      close = b.apply2(Op::kOr, close, b.apply2(Op::kAnd, b.apply1(Op::kIsNan, x), b.apply1(Op::kIsNan, y)));
     const ScalarId error = b.apply1(Op::kAbs, b.apply2(Op::kSub, x, y));
-    const ScalarId bound = b.apply2(Op::kAdd, number(b, atol, t), b.apply1(Op::kAbs, b.apply2(Op::kMul, number(b, rtol, t), y)));
+    const ScalarId bound =
+        b.apply2(Op::kAdd, number(b, atol, t), b.apply1(Op::kAbs, b.apply2(Op::kMul, number(b, rtol, t), y)));
     const ScalarId finite = b.apply1(Op::kNot, b.apply1(Op::kIsInf, error));
     return b.apply2(Op::kOr, close, b.apply2(Op::kAnd, finite, b.compare(Op::kLe, error, bound)));
   });
@@ -157,7 +159,8 @@ ChooseFn exchanged(const char* op, std::optional<const char*> mode = std::nullop
   };
 }
 
-void add_choice(OpRegistry& r, const char* name, const char* schema, const char* names, const char* inplace, ChooseFn choose) {
+void add_choice(OpRegistry& r, const char* name, const char* schema, const char* names, const char* inplace,
+                ChooseFn choose) {
   OpDef def = make_op({name, OpKind::kComposite, schema, names, inplace}, nullptr);
   def.choose = std::move(choose);
   r.add(std::move(def));
@@ -176,14 +179,16 @@ void register_pointwise_more(OpRegistry& r) {
   r.add(make_op({"round.decimals", OpKind::kPointwise, "(Tensor self, *, int decimals) -> Tensor",
                  "torch.round torch.special.round torch.Tensor.round", "torch.Tensor.round_"},
                 floating_meta({0}, Promotion::kSame), nullptr, lower_round_decimals));
-  r.add(make_op({"isreal", OpKind::kPointwise, "(Tensor self) -> Tensor", "torch.isreal torch.Tensor.isreal"}, isreal_meta,
-                nullptr, [](LowerContext& ctx) {
-                  ctx.pointwise(0, [](LoopBuilder& b, std::span<const Expr>) { return b.constant_int(1, DType::kBool); });
+  r.add(make_op({"isreal", OpKind::kPointwise, "(Tensor self) -> Tensor", "torch.isreal torch.Tensor.isreal"},
+                isreal_meta, nullptr, [](LowerContext& ctx) {
+                  ctx.pointwise(0,
+                                [](LoopBuilder& b, std::span<const Expr>) { return b.constant_int(1, DType::kBool); });
                 }));
   const char* tensors = "(Tensor self, Tensor other) -> Tensor";
   const char* operands = "(Operand self, Operand other) -> Tensor";
   r.add(make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2"},
-                floating_meta({0, 1}, Promotion::kSame), nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
+                floating_meta({0, 1}, Promotion::kSame), nullptr,
+                pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
   r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
                 float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));

@@ -44,9 +44,7 @@ ScalarId sign(LoopBuilder& b, DType t, ScalarId x) {
   return b.apply2(Op::kSub, up, down);
 }
 
-ScalarId square(LoopBuilder& b, DType t, ScalarId x) {
-  return t == DType::kBool ? x : b.apply2(Op::kMul, x, x);
-}
+ScalarId square(LoopBuilder& b, DType t, ScalarId x) { return t == DType::kBool ? x : b.apply2(Op::kMul, x, x); }
 
 ScalarId finite(LoopBuilder& b, DType t, ScalarId x) {
   if (!is_floating(t)) return b.constant_int(1, DType::kBool);
@@ -207,40 +205,44 @@ void register_pointwise_unary(OpRegistry& r) {
   };
   same_tensor("positive", "torch.positive torch.Tensor.positive torch.Tensor.__pos__", nullptr);
   same_tensor("conj_physical", "torch.conj_physical torch.Tensor.conj_physical", "conj_complex");
-  r.add(make_op({"conj_complex", OpKind::kPointwise, "(Tensor self) -> Tensor", ""},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t self[] = {0};
-                  TensorType type = pointwise_type(m, self, m.tensor(0).dtype);
-                  if (is_dense(m.ctx(), m.tensor(0))) type.strides = m.tensor(0).strides;
-                  return {type};
-                },
-                nullptr, [](LowerContext& ctx) {
-                  ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
-                    const DType t = compute_dtype(ctx.operand(0).dtype);
-                    return conjugate(b, t, operand_at(ctx, b, 0, t, indices));
-                  });
-                }));
+  r.add(make_op(
+      {"conj_complex", OpKind::kPointwise, "(Tensor self) -> Tensor", ""},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t self[] = {0};
+        TensorType type = pointwise_type(m, self, m.tensor(0).dtype);
+        if (is_dense(m.ctx(), m.tensor(0))) type.strides = m.tensor(0).strides;
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        ctx.pointwise(0, [&ctx](LoopBuilder& b, std::span<const Expr> indices) {
+          const DType t = compute_dtype(ctx.operand(0).dtype);
+          return conjugate(b, t, operand_at(ctx, b, 0, t, indices));
+        });
+      }));
   for (const Row& row : kRows) {
-    r.add(make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace}, row_meta(row), nullptr,
-                  row_lower(row)));
+    r.add(make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace}, row_meta(row),
+                  nullptr, row_lower(row)));
   }
-  r.add(make_op({"abs", OpKind::kPointwise, "(Tensor self) -> Tensor",
-                 "torch.abs torch.absolute torch.Tensor.abs torch.Tensor.absolute torch.Tensor.__abs__",
-                 "torch.Tensor.abs_ torch.Tensor.absolute_"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const size_t self[] = {0};
-                  if (m.tensor(0).dtype == DType::kBool) throw InvalidArgument("abs of bool is not implemented");
-                  TensorType type = pointwise_type(m, self, real_dtype(m.tensor(0).dtype));
-                  const TensorType* resized[] = {&m.tensor(0), nullptr};
-                  if (is_complex(m.tensor(0).dtype)) type.strides = m.iterator_strides(type.sizes, resized);
-                  return {type};
-                },
-                nullptr, [](LowerContext& ctx) {
-                  const DType dtype = compute_dtype(ctx.operand(0).dtype);
-                  ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
-                    return absolute(b, dtype, operand_at(ctx, b, 0, dtype, indices));
-                  });
-                }));
+  r.add(make_op(
+      {"abs", OpKind::kPointwise, "(Tensor self) -> Tensor",
+       "torch.abs torch.absolute torch.Tensor.abs torch.Tensor.absolute torch.Tensor.__abs__",
+       "torch.Tensor.abs_ torch.Tensor.absolute_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t self[] = {0};
+        if (m.tensor(0).dtype == DType::kBool) throw InvalidArgument("abs of bool is not implemented");
+        TensorType type = pointwise_type(m, self, real_dtype(m.tensor(0).dtype));
+        const TensorType* resized[] = {&m.tensor(0), nullptr};
+        if (is_complex(m.tensor(0).dtype)) type.strides = m.iterator_strides(type.sizes, resized);
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        const DType dtype = compute_dtype(ctx.operand(0).dtype);
+        ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+          return absolute(b, dtype, operand_at(ctx, b, 0, dtype, indices));
+        });
+      }));
 }
 
 }  // namespace tatara

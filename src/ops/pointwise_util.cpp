@@ -106,8 +106,8 @@ DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, P
 LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
   return [operands = std::move(operands), promotion, body = std::move(body)](LowerContext& ctx) {
     // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree.
-    const DType dtype = promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion)
-                                                      : compute_dtype(ctx.result().dtype);
+    const DType dtype =
+        promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion) : compute_dtype(ctx.result().dtype);
     ctx.pointwise(0, [&ctx, operands, dtype, body](LoopBuilder& b, std::span<const Expr> indices) {
       std::vector<ScalarId> scalars;
       for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));

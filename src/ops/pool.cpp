@@ -132,7 +132,8 @@ MetaFn max_meta(size_t spatial, bool indices) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     ExprContext& ctx = m.ctx();
     const TensorType& self = m.tensor(0);
-    if (is_complex(self.dtype) || self.dtype == DType::kBool) throw InvalidArgument("max_pool: not implemented for this dtype");
+    if (is_complex(self.dtype) || self.dtype == DType::kBool)
+      throw InvalidArgument("max_pool: not implemented for this dtype");
     const Window w = read_window(Args(m), spatial, 4, 5);
     check_taps(w);
     std::vector<Expr> sizes = pooled_sizes(ctx, self, spatial, w);
@@ -198,11 +199,11 @@ LowerFn lower_max(size_t spatial, bool indices) {
   return [=](LowerContext& ctx) {
     const TensorType self = ctx.operand(0);
     const Window w = read_window(Args(ctx), spatial, 4, 5);
-    ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
-      return window_max(b, out, self, w, false).first;
-    });
+    ctx.pointwise(0,
+                  [=](LoopBuilder& b, std::span<const Expr> out) { return window_max(b, out, self, w, false).first; });
     if (!indices) return;
-    ctx.pointwise(1, [=](LoopBuilder& b, std::span<const Expr> out) { return window_max(b, out, self, w, true).second; });
+    ctx.pointwise(1,
+                  [=](LoopBuilder& b, std::span<const Expr> out) { return window_max(b, out, self, w, true).second; });
   };
 }
 
@@ -422,7 +423,8 @@ void register_pool(OpRegistry& r) {
         kMaxIndexPython[i], max_meta(spatial, true), nullptr, lower_max(spatial, true));
     add(str_cat("avg_pool", spatial, "d"), kind, kAvgSchemas[i], kAvgPython[i], avg_meta(spatial), nullptr,
         lower_avg(spatial));
-    add(str_cat("adaptive_avg_pool", spatial, "d"), kind,
+    add(
+        str_cat("adaptive_avg_pool", spatial, "d"), kind,
         str_cat("(Tensor self, SymInt[", spatial, "] output_size) -> Tensor"), kAdaptivePython[i],
         adaptive_meta(spatial),
         [spatial](GraphBuilder& b, std::span<const Arg> args) { return decompose_adaptive(b, args, spatial); },

@@ -73,7 +73,10 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     const GraphOutput& output = graph.outputs()[i];
     out += (i > 0 ? ", " : "") + value_name(output.value);
     if (output.alias.kind == OutputAlias::Kind::kInput) out += " alias of input " + std::to_string(output.alias.index);
-    if (output.alias.kind == OutputAlias::Kind::kOutput) out += " alias of output " + std::to_string(output.alias.index);
+    if (output.alias.kind == OutputAlias::Kind::kOutput)
+      out += " alias of output " + std::to_string(output.alias.index);
+    const Expr offset = output.alias.storage_offset;
+    if (offset.valid() && !offset.is_const(0)) out += " at " + offset.str();
   }
   return out + ")\n}\n";
 }

@@ -40,7 +40,6 @@ MetaFn like_meta(int dtype_arg) {
   };
 }
 
-
 std::vector<TensorType> contiguous_like_meta(MetaContext& m) {
   const TensorType& self = m.tensor(0);
   return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
@@ -80,8 +79,8 @@ void register_random(OpRegistry& r) {
   add("randint_like", "", "(Tensor self, SymInt high" + same, "torch.randint_like", like_meta(2));
   add("randint_like.low_dtype", "low_dtype", "(Tensor self, SymInt low, SymInt high" + same, "torch.randint_like",
       like_meta(3));
-  add("bernoulli", "", "(Tensor self, *, Generator? generator=None) -> Tensor", "torch.bernoulli torch.Tensor.bernoulli",
-      like_meta(-1));
+  add("bernoulli", "", "(Tensor self, *, Generator? generator=None) -> Tensor",
+      "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
       "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
 }

@@ -454,7 +454,8 @@ MetaFn norm_meta(NormArgs at) {
     require_float(m, dtype);
     const auto dims = at.dim < 0 ? wrap_dims({}, self.dim()) : arg_dims(m, static_cast<size_t>(at.dim), self.dim());
     const bool keepdim = at.keepdim >= 0 && m.boolean(static_cast<size_t>(at.keepdim));
-    return {contiguous_type(m.ctx(), real_dtype(dtype), self.device, reduced_sizes(m.ctx(), self.sizes, dims, keepdim))};
+    return {
+        contiguous_type(m.ctx(), real_dtype(dtype), self.device, reduced_sizes(m.ctx(), self.sizes, dims, keepdim))};
   };
 }
 
@@ -490,20 +491,18 @@ DecomposeFn whole(const char* name) {
 }
 
 DecomposeFn rename_binary(const char* name) {
-  return [name](GraphBuilder& b, std::span<const Arg> args) -> Values {
-    return {b.op(name, {args[0], args[1]})};
-  };
+  return [name](GraphBuilder& b, std::span<const Arg> args) -> Values { return {b.op(name, {args[0], args[1]})}; };
 }
 
 void register_extremes(OpRegistry& r) {
   const auto reduction = OpKind::kReduction;
   const auto composite = OpKind::kComposite;
-  r.add(make_op({"amax", reduction, "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-                 "torch.amax torch.Tensor.amax"},
-                reduce_meta(Result::kSame, true, true), nullptr, [](LowerContext& c) { lower_extreme(c, true); }));
-  r.add(make_op({"amin", reduction, "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-                 "torch.amin torch.Tensor.amin"},
-                reduce_meta(Result::kSame, true, true), nullptr, [](LowerContext& c) { lower_extreme(c, false); }));
+  r.add(make_op(
+      {"amax", reduction, "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", "torch.amax torch.Tensor.amax"},
+      reduce_meta(Result::kSame, true, true), nullptr, [](LowerContext& c) { lower_extreme(c, true); }));
+  r.add(make_op(
+      {"amin", reduction, "(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", "torch.amin torch.Tensor.amin"},
+      reduce_meta(Result::kSame, true, true), nullptr, [](LowerContext& c) { lower_extreme(c, false); }));
   r.add(make_op({"max", composite, "(Tensor self) -> Tensor", "torch.max torch.Tensor.max"}, whole_meta(),
                 whole("amax")));
   r.add(make_op({"min", composite, "(Tensor self) -> Tensor", "torch.min torch.Tensor.min"}, whole_meta(),
@@ -524,15 +523,15 @@ void register_extremes(OpRegistry& r) {
   r.add(make_op({"argmin", reduction, arg_schema, "torch.argmin torch.Tensor.argmin"},
                 reduce_meta(Result::kInt64, true, true), nullptr,
                 [](LowerContext& c) { lower_arg_extreme(c, false, false); }));
-  r.add(make_op({"aminmax", reduction,
-                 "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-                 "torch.aminmax torch.Tensor.aminmax"},
-                [](MetaContext& m) {
-                  auto types = reduce_meta(Result::kSame, true, true)(m);
-                  types.push_back(types[0]);
-                  return types;
-                },
-                nullptr, lower_aminmax));
+  r.add(make_op(
+      {"aminmax", reduction, "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+       "torch.aminmax torch.Tensor.aminmax"},
+      [](MetaContext& m) {
+        auto types = reduce_meta(Result::kSame, true, true)(m);
+        types.push_back(types[0]);
+        return types;
+      },
+      nullptr, lower_aminmax));
 }
 
 void register_moments(OpRegistry& r) {
@@ -565,28 +564,29 @@ void register_moments(OpRegistry& r) {
         kByCorrection);
     add("", "(Tensor self, bool unbiased=True)", kWhole);
   }
-  r.add(make_op({"_welford", OpKind::kReduction,
-                 "(Tensor self, int[1]? dim, bool keepdim, Scalar correction) -> (Tensor var, Tensor mean)", ""},
-                [](MetaContext& m) {
-                  auto types = reduce_meta(Result::kSame, true, false)(m);
-                  types.push_back(types[0]);
-                  return types;
-                },
-                nullptr, lower_welford));
+  r.add(make_op(
+      {"_welford", OpKind::kReduction,
+       "(Tensor self, int[1]? dim, bool keepdim, Scalar correction) -> (Tensor var, Tensor mean)", ""},
+      [](MetaContext& m) {
+        auto types = reduce_meta(Result::kSame, true, false)(m);
+        types.push_back(types[0]);
+        return types;
+      },
+      nullptr, lower_welford));
 }
 
 void register_norms(OpRegistry& r) {
   const auto composite = OpKind::kComposite;
-  r.add(make_op({"linalg_vector_norm", composite,
-                 "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                 "torch.linalg.vector_norm"},
-                norm_meta({2, 3, 4}), norm_decompose({2, 3, 4})));
+  r.add(
+      make_op({"linalg_vector_norm", composite,
+               "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+               "torch.linalg.vector_norm"},
+              norm_meta({2, 3, 4}), norm_decompose({2, 3, 4})));
   r.add(make_op({"norm.ScalarOpt_dim_dtype", composite,
                  "(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor",
                  "torch._C._VariableFunctions.norm"},
                 norm_meta({2, 3, 4}), norm_decompose({2, 3, 4})));
-  r.add(make_op({"norm.ScalarOpt_dim", composite,
-                 "(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+  r.add(make_op({"norm.ScalarOpt_dim", composite, "(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
                  "torch._C._VariableFunctions.norm"},
                 norm_meta({2, 3, -1}), norm_decompose({2, 3, -1})));
   r.add(make_op({"norm.ScalarOpt_dtype", composite, "(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
@@ -601,14 +601,13 @@ void register_norms(OpRegistry& r) {
 void register_reduce(OpRegistry& r) {
   const auto reduction = OpKind::kReduction;
   const auto composite = OpKind::kComposite;
-  const char* sum_schema =
-      "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor";
+  const char* sum_schema = "(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor";
   r.add(make_op({"sum", reduction, sum_schema, "torch.sum torch.Tensor.sum"},
                 reduce_meta(Result::kSum, false, false, 3), nullptr, fold(Combine::kAdd, 0)));
-  r.add(make_op({"prod", reduction,
-                 "(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-                 "torch.prod torch.Tensor.prod"},
-                reduce_meta(Result::kSum, false, false, 3), nullptr, fold(Combine::kMul, 1)));
+  r.add(make_op(
+      {"prod", reduction, "(Tensor self, int? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+       "torch.prod torch.Tensor.prod"},
+      reduce_meta(Result::kSum, false, false, 3), nullptr, fold(Combine::kMul, 1)));
   r.add(make_op({"mean", composite, sum_schema, "torch.mean torch.Tensor.mean"},
                 reduce_meta(Result::kFloat, false, false, 3), decompose_mean));
   r.add(make_op({"nansum", composite, sum_schema, "torch.nansum torch.Tensor.nansum"},
@@ -616,34 +615,35 @@ void register_reduce(OpRegistry& r) {
   r.add(make_op({"nanmean", composite, sum_schema, "torch.nanmean torch.Tensor.nanmean"},
                 reduce_meta(Result::kFloat, true, false, 3), decompose_nanmean));
   const char* any_schema = "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor";
-  r.add(make_op({"any", reduction, any_schema, "torch.any torch.Tensor.any"},
-                reduce_meta(Result::kBool, false, false), nullptr, [](LowerContext& c) { lower_any_all(c, false); }));
-  r.add(make_op({"all", reduction, any_schema, "torch.all torch.Tensor.all"},
-                reduce_meta(Result::kBool, false, false), nullptr, [](LowerContext& c) { lower_any_all(c, true); }));
-  r.add(make_op({"logsumexp", composite, "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-                 "torch.logsumexp torch.Tensor.logsumexp torch.special.logsumexp"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const TensorType& self = m.tensor(0);
-                  if (is_complex(self.dtype)) throw Unsupported("logsumexp of complex numbers runs in eager");
-                  const auto dims = arg_dims(m, 1, self.dim());
-                  for (int64_t d : dims) {
-                    if (self.sizes[static_cast<size_t>(d)].is_const(0)) {
-                      throw Unsupported("logsumexp over an empty dimension runs in eager");
-                    }
-                  }
-                  const DType out = is_floating(self.dtype) ? self.dtype : m.default_dtype();
-                  return {contiguous_type(m.ctx(), out, self.device,
-                                          reduced_sizes(m.ctx(), self.sizes, dims, m.boolean(2)))};
-                },
-                decompose_logsumexp));
-  r.add(make_op({"count_nonzero", composite, "(Tensor self, int[1]? dim=None) -> Tensor",
-                 "torch.count_nonzero torch.Tensor.count_nonzero"},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  const TensorType& self = m.tensor(0);
-                  return {contiguous_type(m.ctx(), DType::kInt64, self.device,
-                                          reduced_sizes(m.ctx(), self.sizes, arg_dims(m, 1, self.dim()), false))};
-                },
-                decompose_count_nonzero));
+  r.add(make_op({"any", reduction, any_schema, "torch.any torch.Tensor.any"}, reduce_meta(Result::kBool, false, false),
+                nullptr, [](LowerContext& c) { lower_any_all(c, false); }));
+  r.add(make_op({"all", reduction, any_schema, "torch.all torch.Tensor.all"}, reduce_meta(Result::kBool, false, false),
+                nullptr, [](LowerContext& c) { lower_any_all(c, true); }));
+  r.add(make_op(
+      {"logsumexp", composite, "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+       "torch.logsumexp torch.Tensor.logsumexp torch.special.logsumexp"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const TensorType& self = m.tensor(0);
+        if (is_complex(self.dtype)) throw Unsupported("logsumexp of complex numbers runs in eager");
+        const auto dims = arg_dims(m, 1, self.dim());
+        for (int64_t d : dims) {
+          if (self.sizes[static_cast<size_t>(d)].is_const(0)) {
+            throw Unsupported("logsumexp over an empty dimension runs in eager");
+          }
+        }
+        const DType out = is_floating(self.dtype) ? self.dtype : m.default_dtype();
+        return {contiguous_type(m.ctx(), out, self.device, reduced_sizes(m.ctx(), self.sizes, dims, m.boolean(2)))};
+      },
+      decompose_logsumexp));
+  r.add(make_op(
+      {"count_nonzero", composite, "(Tensor self, int[1]? dim=None) -> Tensor",
+       "torch.count_nonzero torch.Tensor.count_nonzero"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const TensorType& self = m.tensor(0);
+        return {contiguous_type(m.ctx(), DType::kInt64, self.device,
+                                reduced_sizes(m.ctx(), self.sizes, arg_dims(m, 1, self.dim()), false))};
+      },
+      decompose_count_nonzero));
   register_extremes(r);
   register_moments(r);
   register_norms(r);

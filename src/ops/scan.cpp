@@ -48,9 +48,7 @@ void lower_sum(LowerContext& ctx, Combine combine, double identity) {
   DType acc = compute_dtype(ctx.result().dtype);
   if (acc == DType::kBool) acc = DType::kUInt8;
   if (acc == DType::kFloat32 && ctx.result().device.kind == DeviceKind::kCpu) acc = DType::kFloat64;
-  const auto element = [acc](LoopBuilder& b, std::span<const Expr> indices) {
-    return b.cast(b.load(0, indices), acc);
-  };
+  const auto element = [acc](LoopBuilder& b, std::span<const Expr> indices) { return b.cast(b.load(0, indices), acc); };
   if (ctx.operand(0).dim() == 0) {
     ctx.pointwise(0, element);
     return;
@@ -115,9 +113,7 @@ void lower_logcumsumexp(LowerContext& ctx) {
   def.dims = {args.dim(1, args.rank(0))};
   def.dtypes = {acc};
   def.combine = {Combine::kCustom};
-  def.init = [=](LoopBuilder& b) {
-    return std::vector{b.constant(-std::numeric_limits<double>::infinity(), acc)};
-  };
+  def.init = [=](LoopBuilder& b) { return std::vector{b.constant(-std::numeric_limits<double>::infinity(), acc)}; };
   def.element = [=](LoopBuilder& b, std::span<const Expr> indices) {
     return std::vector{b.cast(b.load(0, indices), acc)};
   };

@@ -1,6 +1,6 @@
 // The host's schema language (native_functions.yaml), as far as operators need it.
-#include <charconv>
 #include <cctype>
+#include <charconv>
 
 #include "ops/op_def.h"
 #include "support/error.h"
@@ -51,7 +51,8 @@ class SchemaParser {
   std::string word() {
     skip();
     const size_t start = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
     if (at_ == start) fail("expected a word");
     return std::string(text_.substr(start, at_ - start));
   }
@@ -72,7 +73,8 @@ class SchemaParser {
     if (base == "Tensor" && list) return element_optional ? ArgType::kOptionalTensorList : ArgType::kTensorList;
     if (base == "Tensor") return pick(optional, ArgType::kTensor, ArgType::kOptionalTensor);
     if (base == "Operand") return ArgType::kTensorOrScalar;
-    if ((base == "int" || base == "SymInt") && list) return pick(optional, ArgType::kIntList, ArgType::kOptionalIntList);
+    if ((base == "int" || base == "SymInt") && list)
+      return pick(optional, ArgType::kIntList, ArgType::kOptionalIntList);
     if (base == "int" || base == "SymInt") return pick(optional, ArgType::kInt, ArgType::kOptionalInt);
     if (base == "float" && list) return ArgType::kFloatList;
     if (base == "float") return pick(optional, ArgType::kFloat, ArgType::kOptionalFloat);

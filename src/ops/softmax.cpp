@@ -33,8 +33,7 @@ MetaFn softmax_meta(Third third) {
 DecomposeFn softmax_decompose(Form form, Third third) {
   return [=](GraphBuilder& b, std::span<const Arg> arguments) -> std::vector<ValueId> {
     const Args args(b, arguments);
-    const DType out = softmax_dtype(args.type(0).dtype, third,
-                                    third == Third::kDType ? args.dtype(2) : std::nullopt,
+    const DType out = softmax_dtype(args.type(0).dtype, third, third == Third::kDType ? args.dtype(2) : std::nullopt,
                                     third == Third::kHalfToFloat && args.flag(2));
     const ValueId x = b.cast(b.cast(args.tensor(0), out), compute_dtype(out));
     const std::vector<int64_t> dims = wrap_dims({args.dim(1, args.rank(0))}, args.rank(0));
@@ -44,8 +43,8 @@ DecomposeFn softmax_decompose(Form form, Third third) {
     const ValueId shifted = b.binary("sub", x, b.reduce("amax", x, dims, true));
     const ValueId exponent = b.unary("exp", shifted);
     const ValueId sum = b.reduce("sum", exponent, dims, true);
-    const ValueId result = form == Form::kSoftmax ? b.binary("div", exponent, sum)
-                                                  : b.binary("sub", shifted, b.unary("log", sum));
+    const ValueId result =
+        form == Form::kSoftmax ? b.binary("div", exponent, sum) : b.binary("sub", shifted, b.unary("log", sum));
     return {b.cast(result, out)};
   };
 }

@@ -95,19 +95,20 @@ void register_sort(OpRegistry& r) {
   r.add(host({"argsort.stable", kind, "(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
               "torch.argsort torch.Tensor.argsort"},
              "stable", sort_meta(2, false, true)));
-  r.add(host({"topk", kind,
-              "(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-              "torch.topk torch.Tensor.topk"},
-             "", topk_meta));
-  r.add(host({"kthvalue", kind,
-              "(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-              "torch.kthvalue torch.Tensor.kthvalue"},
-             "", selection_meta(2, 3)));
+  r.add(host(
+      {"topk", kind,
+       "(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
+       "torch.topk torch.Tensor.topk"},
+      "", topk_meta));
+  r.add(host(
+      {"kthvalue", kind, "(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+       "torch.kthvalue torch.Tensor.kthvalue"},
+      "", selection_meta(2, 3)));
   const char* pair = "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)";
   r.add(host({"median", kind, "(Tensor self) -> Tensor", "torch.median torch.Tensor.median"}, "", scalar_meta));
   r.add(host({"median.dim", kind, pair, "torch.median torch.Tensor.median"}, "dim", selection_meta(1, 2)));
-  r.add(host({"nanmedian", kind, "(Tensor self) -> Tensor", "torch.nanmedian torch.Tensor.nanmedian"}, "",
-             scalar_meta));
+  r.add(
+      host({"nanmedian", kind, "(Tensor self) -> Tensor", "torch.nanmedian torch.Tensor.nanmedian"}, "", scalar_meta));
   r.add(host({"nanmedian.dim", kind, pair, "torch.nanmedian torch.Tensor.nanmedian"}, "dim", selection_meta(1, 2)));
   r.add(host({"mode", kind, "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
               "torch.mode torch.Tensor.mode"},

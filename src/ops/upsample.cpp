@@ -48,7 +48,8 @@ Sampling read_sampling(const Args& args, const TensorType& self, size_t spatial,
       s.scale[d] = factors[d];
       const Expr in = self.sizes[d + 2];
       if (!in.is_const()) throw Unsupported("interpolation by a factor of a symbolic size");
-      s.sizes.push_back(in.context().constant(static_cast<int64_t>(static_cast<double>(in.const_value()) * factors[d])));
+      s.sizes.push_back(
+          in.context().constant(static_cast<int64_t>(static_cast<double>(in.const_value()) * factors[d])));
     }
   }
   if (!vec) {
@@ -56,10 +57,12 @@ Sampling read_sampling(const Args& args, const TensorType& self, size_t spatial,
       if (!args.none(scales + d)) s.scale[d] = args.number(scales + d);
     }
   }
-  if (s.sizes.size() != spatial) throw InvalidArgument("interpolate: Must specify exactly one of output_size and scale_factors");
+  if (s.sizes.size() != spatial)
+    throw InvalidArgument("interpolate: Must specify exactly one of output_size and scale_factors");
   for (size_t d = 0; d < spatial; ++d) {
     for (Expr size : {s.sizes[d], self.sizes[d + 2]}) {
-      if (size.is_const() && size.const_value() <= 0) throw InvalidArgument("Input and output sizes should be greater than 0");
+      if (size.is_const() && size.const_value() <= 0)
+        throw InvalidArgument("Input and output sizes should be greater than 0");
     }
   }
   return s;
@@ -175,7 +178,8 @@ void register_upsample(OpRegistry& r) {
       {3, false, "upsample_nearest3d", "torch._C._nn.upsample_nearest3d",
        "float? scales_d=None, float? scales_h=None, float? scales_w=None"},
       {1, true, "upsample_linear1d", "torch._C._nn.upsample_linear1d", "float? scales=None"},
-      {2, true, "upsample_bilinear2d", "torch._C._nn.upsample_bilinear2d", "float? scales_h=None, float? scales_w=None"},
+      {2, true, "upsample_bilinear2d", "torch._C._nn.upsample_bilinear2d",
+       "float? scales_h=None, float? scales_w=None"},
       {3, true, "upsample_trilinear3d", "torch._C._nn.upsample_trilinear3d",
        "float? scales_d=None, float? scales_h=None, float? scales_w=None"},
   };

@@ -40,9 +40,9 @@ ScalarId choose(LoopBuilder& b, DType dtype, std::span<const Expr> at, ScalarId 
   if (mask == loops::kNoScalar) return b.cast(b.load(1, where), dtype);
   const ScalarId base = b.cast(b.load(0, at), dtype);
   const DType loaded = dtype;
-  const ScalarId zero = is_complex(loaded)                                  ? b.constant_complex(0, 0, loaded)
-                        : is_floating(loaded)                               ? b.constant(0, loaded)
-                                                                            : b.constant_int(0, loaded);
+  const ScalarId zero = is_complex(loaded)    ? b.constant_complex(0, 0, loaded)
+                        : is_floating(loaded) ? b.constant(0, loaded)
+                                              : b.constant_int(0, loaded);
   return b.select(mask, b.cast(b.load_masked(1, where, mask, zero), dtype), base);
 }
 
@@ -86,7 +86,8 @@ void lower_diagonal_scatter(LowerContext& c) {
   const auto d2 = static_cast<size_t>(args.dim(4, rank));
   c.pointwise(0, [&ctx = c.ctx(), offset, d1, d2, dtype = element_dtype(c)](LoopBuilder& b, std::span<const Expr> at) {
     const Expr column = ctx.add(at[d1], ctx.constant(offset));
-    const ScalarId mask = b.compare(ScalarOp::kEq, b.index_value(column, DType::kInt64), b.index_value(at[d2], DType::kInt64));
+    const ScalarId mask =
+        b.compare(ScalarOp::kEq, b.index_value(column, DType::kInt64), b.index_value(at[d2], DType::kInt64));
     std::vector<Expr> where;
     for (size_t i = 0; i < at.size(); ++i) {
       if (i != d1 && i != d2) where.push_back(at[i]);
@@ -159,30 +160,32 @@ void register_view_scatter(OpRegistry& r) {
                  "(Tensor self, Tensor src, int dimension, int size, int step) -> Tensor", ""},
                 scatter_meta("unfold"), nullptr, lower_by_map(unfold_map)));
   // The same elements with other strides: a written base keeps its layout.
-  r.add(make_op({"relayout", OpKind::kPointwise, "(Tensor self, SymInt[] stride) -> Tensor", ""},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  TensorType type = m.tensor(0);
-                  type.is_wrapped_number = false;
-                  type.strides = m.ints(1);
-                  return {type};
-                },
-                nullptr, [](LowerContext& c) {
-                  c.pointwise(0, [](LoopBuilder& b, std::span<const Expr> at) { return b.load(0, at); });
-                }));
+  r.add(make_op(
+      {"relayout", OpKind::kPointwise, "(Tensor self, SymInt[] stride) -> Tensor", ""},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        TensorType type = m.tensor(0);
+        type.is_wrapped_number = false;
+        type.strides = m.ints(1);
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& c) { c.pointwise(0, [](LoopBuilder& b, std::span<const Expr> at) { return b.load(0, at); }); }));
   // Complex numbers from parts, without the checks and the host name of torch.complex.
-  r.add(make_op({"from_parts", OpKind::kPointwise, "(Tensor self, Tensor imag) -> Tensor", ""},
-                [](MetaContext& m) -> std::vector<TensorType> {
-                  TensorType type = m.tensor(0);
-                  type.dtype = complex_dtype(type.dtype);
-                  const TensorType* operands[] = {&m.tensor(0), &m.tensor(1)};
-                  type.strides = m.iterator_strides(type.sizes, operands);
-                  return {type};
-                },
-                nullptr, [](LowerContext& c) {
-                  c.pointwise(0, [](LoopBuilder& b, std::span<const Expr> at) {
-                    return b.apply2(ScalarOp::kComplex, b.load(0, at), b.load(1, at));
-                  });
-                }));
+  r.add(make_op(
+      {"from_parts", OpKind::kPointwise, "(Tensor self, Tensor imag) -> Tensor", ""},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        TensorType type = m.tensor(0);
+        type.dtype = complex_dtype(type.dtype);
+        const TensorType* operands[] = {&m.tensor(0), &m.tensor(1)};
+        type.strides = m.iterator_strides(type.sizes, operands);
+        return {type};
+      },
+      nullptr,
+      [](LowerContext& c) {
+        c.pointwise(0, [](LoopBuilder& b, std::span<const Expr> at) {
+          return b.apply2(ScalarOp::kComplex, b.load(0, at), b.load(1, at));
+        });
+      }));
 }
 
 }  // namespace tatara

@@ -8,10 +8,13 @@ namespace tatara::ops {
 namespace {
 
 std::string shape_text(ExprContext& ctx, const std::vector<Expr>& sizes) {
-  return "[" + str_join(sizes, ", ", [&](Expr e) {
-           const auto value = ctx.evaluate_hint(e);
-           return value ? std::to_string(*value) : e.str();
-         }) + "]";
+  return "[" +
+         str_join(sizes, ", ",
+                  [&](Expr e) {
+                    const auto value = ctx.evaluate_hint(e);
+                    return value ? std::to_string(*value) : e.str();
+                  }) +
+         "]";
 }
 
 }  // namespace
@@ -20,8 +23,8 @@ std::vector<Expr> infer_sizes(ExprContext& ctx, std::vector<Expr> sizes, const s
   const Expr numel = product(ctx, old_sizes);
   const std::string asked = shape_text(ctx, sizes);
   const auto refuse = [&] {
-    throw InvalidArgument(str_cat("shape '", asked, "' is invalid for input of size ",
-                                  ctx.evaluate_hint(numel).value_or(0)));
+    throw InvalidArgument(
+        str_cat("shape '", asked, "' is invalid for input of size ", ctx.evaluate_hint(numel).value_or(0)));
   };
   std::optional<size_t> free;
   Expr known = ctx.constant(1);
@@ -48,7 +51,8 @@ std::vector<Expr> infer_sizes(ExprContext& ctx, std::vector<Expr> sizes, const s
   return sizes;
 }
 
-std::optional<std::vector<Expr>> view_strides(ExprContext& ctx, const TensorType& type, const std::vector<Expr>& sizes) {
+std::optional<std::vector<Expr>> view_strides(ExprContext& ctx, const TensorType& type,
+                                              const std::vector<Expr>& sizes) {
   if (type.sizes == sizes) return type.strides;
   if (type.sizes.empty() || type.strides == contiguous_strides(ctx, type.sizes)) return contiguous_strides(ctx, sizes);
   if (std::any_of(type.sizes.begin(), type.sizes.end(), [&](Expr e) { return is_zero(ctx, e); })) {

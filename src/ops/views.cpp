@@ -71,9 +71,10 @@ Choice reshape_to(MetaContext& m, std::vector<Expr> sizes) {
 
 std::vector<int64_t> wrapped_permutation(const std::vector<int64_t>& dims, int64_t rank) {
   if (static_cast<int64_t>(dims.size()) != rank) {
-    throw InvalidArgument(str_cat("permute(sparse_coo): number of dimensions in the tensor input does not match the "
-                                  "length of the desired ordering of dimensions i.e. input.dim() = ",
-                                  rank, " is not equal to len(dims) = ", dims.size()));
+    throw InvalidArgument(
+        str_cat("permute(sparse_coo): number of dimensions in the tensor input does not match the "
+                "length of the desired ordering of dimensions i.e. input.dim() = ",
+                rank, " is not equal to len(dims) = ", dims.size()));
   }
   std::vector<int64_t> result;
   for (const int64_t d : dims) {
@@ -128,13 +129,15 @@ std::vector<TensorType> expand_meta(MetaContext& m) {
   std::vector<Expr> sizes = m.ints(1);
   if (sizes.size() < self.sizes.size()) {
     throw InvalidArgument(str_cat("expand: the number of sizes provided (", sizes.size(),
-                                  ") must be greater or equal to the number of dimensions in the tensor (", self.dim(), ")"));
+                                  ") must be greater or equal to the number of dimensions in the tensor (", self.dim(),
+                                  ")"));
   }
   std::vector<Expr> strides(sizes.size(), m.ctx().constant(0));
   const size_t offset = sizes.size() - self.sizes.size();
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (d < offset) {
-      if (sizes[d].is_const(-1)) throw InvalidArgument("expand: -1 isn't allowed in a leading, non-existing dimension 0");
+      if (sizes[d].is_const(-1))
+        throw InvalidArgument("expand: -1 isn't allowed in a leading, non-existing dimension 0");
       continue;
     }
     const Expr own = self.sizes[d - offset];
@@ -142,8 +145,9 @@ std::vector<TensorType> expand_meta(MetaContext& m) {
     if (sizes[d] == own || (!own.is_const(1) && m.ctx().guard(m.ctx().eq(sizes[d], own)))) {
       strides[d] = self.strides[d - offset];
     } else if (!own.is_const(1)) {
-      throw InvalidArgument(str_cat("The expanded size of the tensor (", sizes[d].str(), ") must match the existing size (",
-                                    own.str(), ") at non-singleton dimension ", d, "."));
+      throw InvalidArgument(str_cat("The expanded size of the tensor (", sizes[d].str(),
+                                    ") must match the existing size (", own.str(), ") at non-singleton dimension ", d,
+                                    "."));
     }
   }
   // Eager counts on from the dimension behind where a leading size is one.
@@ -346,7 +350,9 @@ void unfold_lower(LowerContext& ctx) {
   });
 }
 
-std::vector<TensorType> alias_meta(MetaContext& m) { return {with(m.tensor(0), m.tensor(0).sizes, m.tensor(0).strides)}; }
+std::vector<TensorType> alias_meta(MetaContext& m) {
+  return {with(m.tensor(0), m.tensor(0).sizes, m.tensor(0).strides)};
+}
 void alias_lower(LowerContext& ctx) {
   ctx.view([](std::span<const Expr> out) { return std::vector<Expr>(out.begin(), out.end()); });
 }
@@ -412,19 +418,19 @@ void register_spellings(OpRegistry& r) {
              [](MetaContext& m) { return reshape_to(m, m.tensor(1).sizes); });
   add_choice(r, "view_as", "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.view_as",
              [](MetaContext& m) -> Choice { return {"view", {m.arg(0), SymInts{m.tensor(1).sizes}}}; });
-  add_choice(r, "flatten", "(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor", "torch.flatten torch.Tensor.flatten",
-             flattened);
-  add_choice(r, "ravel", "(Tensor self) -> Tensor", "torch.ravel torch.Tensor.ravel",
-             [](MetaContext& m) -> Choice {
-               const TensorType& self = m.tensor(0);
-               if (self.dim() == 1 && !is_contiguous(m.ctx(), self)) return {"reshape_copy", {m.arg(0), SymInts{self.sizes}}};
-               return reshape_to(m, {m.ctx().constant(-1)});
-             });
-  add_choice(r, "unflatten", "(Tensor self, int dim, SymInt[] sizes) -> Tensor", "torch.unflatten torch.Tensor.unflatten",
-             unflattened);
+  add_choice(r, "flatten", "(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
+             "torch.flatten torch.Tensor.flatten", flattened);
+  add_choice(r, "ravel", "(Tensor self) -> Tensor", "torch.ravel torch.Tensor.ravel", [](MetaContext& m) -> Choice {
+    const TensorType& self = m.tensor(0);
+    if (self.dim() == 1 && !is_contiguous(m.ctx(), self)) return {"reshape_copy", {m.arg(0), SymInts{self.sizes}}};
+    return reshape_to(m, {m.ctx().constant(-1)});
+  });
+  add_choice(r, "unflatten", "(Tensor self, int dim, SymInt[] sizes) -> Tensor",
+             "torch.unflatten torch.Tensor.unflatten", unflattened);
   const char* two = "(Tensor self, int dim0, int dim1) -> Tensor";
   add_choice(r, "transpose", two,
-             "torch.transpose torch.swapdims torch.swapaxes torch.Tensor.transpose torch.Tensor.swapdims torch.Tensor.swapaxes",
+             "torch.transpose torch.swapdims torch.swapaxes torch.Tensor.transpose torch.Tensor.swapdims "
+             "torch.Tensor.swapaxes",
              [](MetaContext& m) { return transposed(m, m.integer(1), m.integer(2)); });
   add_choice(r, "t", "(Tensor self) -> Tensor", "torch.t torch.Tensor.t", [](MetaContext& m) -> Choice {
     if (m.tensor(0).dim() > 2) throw InvalidArgument("t() expects a tensor with <= 2 dimensions");
@@ -435,35 +441,37 @@ void register_spellings(OpRegistry& r) {
     std::reverse(dims.begin(), dims.end());
     return permuted(m, dims);
   });
-  add_choice(r, "mT", "(Tensor self) -> Tensor", "torch.Tensor.mT.__get__ torch.adjoint",
-             [](MetaContext& m) {
-               if (m.tensor(0).dim() < 2) throw InvalidArgument("tensor.mT is only supported on matrices or batches of matrices.");
-               if (is_complex(m.tensor(0).dtype) && m.op().name != "mT") throw Unsupported("adjoint of complex");
-               return transposed(m, -2, -1);
-             });
+  add_choice(r, "mT", "(Tensor self) -> Tensor", "torch.Tensor.mT.__get__ torch.adjoint", [](MetaContext& m) {
+    if (m.tensor(0).dim() < 2) throw InvalidArgument("tensor.mT is only supported on matrices or batches of matrices.");
+    if (is_complex(m.tensor(0).dtype) && m.op().name != "mT") throw Unsupported("adjoint of complex");
+    return transposed(m, -2, -1);
+  });
   add_choice(r, "movedim", "(Tensor self, int[1] source, int[1] destination) -> Tensor",
              "torch.movedim torch.moveaxis torch.Tensor.movedim torch.Tensor.moveaxis", moved);
   add_choice(r, "expand_as", "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.expand_as",
              [](MetaContext& m) -> Choice { return {"expand", {m.arg(0), SymInts{m.tensor(1).sizes}}}; });
-  add_choice(r, "broadcast_to", "(Tensor self, SymInt[] size) -> Tensor", "torch.broadcast_to torch.Tensor.broadcast_to",
+  add_choice(r, "broadcast_to", "(Tensor self, SymInt[] size) -> Tensor",
+             "torch.broadcast_to torch.Tensor.broadcast_to",
              [](MetaContext& m) -> Choice { return {"expand", {m.arg(0), m.arg(1)}}; });
-  add_choice(r, "narrow", "(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", "torch.narrow torch.Tensor.narrow",
-             [](MetaContext& m) -> Choice {
+  add_choice(r, "narrow", "(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
+             "torch.narrow torch.Tensor.narrow", [](MetaContext& m) -> Choice {
                ExprContext& c = m.ctx();
                const size_t d = at(m.dim(1, m.tensor(0).dim()));
                const Expr start = m.ints(2).front();
                const Expr length = m.ints(3).front();
                const Expr size = m.tensor(0).sizes[d];
                const Expr from = c.guard(c.lt(start, c.constant(0))) ? c.add(start, size) : start;
-               if (!c.guard(c.le(c.add(from, length), size))) throw InvalidArgument("start + length exceeds dimension size");
+               if (!c.guard(c.le(c.add(from, length), size)))
+                 throw InvalidArgument("start + length exceeds dimension size");
                return {"slice", {m.arg(0), m.arg(1), Scalar(from), Scalar(c.add(from, length)), Scalar(int64_t{1})}};
              });
-  add_choice(r, "real", "(Tensor self) -> Tensor", "torch.real torch.Tensor.real.__get__", [](MetaContext& m) -> Choice {
-    if (is_complex(m.tensor(0).dtype)) return {"real_part", {m.arg(0)}};
-    return {"alias_self", {}};
-  });
-  add_choice(r, "conj", "(Tensor self) -> Tensor", "torch.conj torch.Tensor.conj torch.resolve_conj torch.Tensor.resolve_conj",
+  add_choice(r, "real", "(Tensor self) -> Tensor", "torch.real torch.Tensor.real.__get__",
              [](MetaContext& m) -> Choice {
+               if (is_complex(m.tensor(0).dtype)) return {"real_part", {m.arg(0)}};
+               return {"alias_self", {}};
+             });
+  add_choice(r, "conj", "(Tensor self) -> Tensor",
+             "torch.conj torch.Tensor.conj torch.resolve_conj torch.Tensor.resolve_conj", [](MetaContext& m) -> Choice {
                if (is_complex(m.tensor(0).dtype)) throw Unsupported("lazy conjugation runs in eager");
                return {"alias_self", {}};
              });
@@ -484,7 +492,8 @@ std::vector<ValueId> split_at(GraphBuilder& b, const Args& args, int64_t dim, co
 
 std::vector<Expr> equal_parts(ExprContext& ctx, int64_t total, int64_t length) {
   std::vector<Expr> lengths;
-  for (int64_t start = 0; start < total; start += length) lengths.push_back(ctx.constant(std::min(length, total - start)));
+  for (int64_t start = 0; start < total; start += length)
+    lengths.push_back(ctx.constant(std::min(length, total - start)));
   if (lengths.empty()) lengths.push_back(ctx.constant(0));
   return lengths;
 }
@@ -502,9 +511,10 @@ void register_parts(OpRegistry& r) {
     const Args args(b, arguments);
     const int64_t d = args.dim(2, args.rank(0));
     const std::vector<Expr> lengths = args.exprs(1);
-    if (!same_size(b.ctx(), std::accumulate(lengths.begin(), lengths.end(), b.ctx().constant(0),
-                                            [](Expr x, Expr y) { return x + y; }),
-                   args.type(0).sizes[at(d)])) {
+    if (!same_size(
+            b.ctx(),
+            std::accumulate(lengths.begin(), lengths.end(), b.ctx().constant(0), [](Expr x, Expr y) { return x + y; }),
+            args.type(0).sizes[at(d)])) {
       throw InvalidArgument("split_with_sizes expects split_sizes to sum exactly to the dimension's size");
     }
     return split_at(b, args, d, lengths);
@@ -523,7 +533,8 @@ void register_parts(OpRegistry& r) {
     const int64_t d = args.dim(1, args.rank(0));
     const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
     std::vector<ValueId> parts;
-    for (int64_t i = 0; i < total; ++i) parts.push_back(b.op("select", {TensorArg{args.tensor(0)}, Scalar(d), Scalar(i)}));
+    for (int64_t i = 0; i < total; ++i)
+      parts.push_back(b.op("select", {TensorArg{args.tensor(0)}, Scalar(d), Scalar(i)}));
     return parts;
   };
   const struct {
@@ -532,7 +543,8 @@ void register_parts(OpRegistry& r) {
     const char* names;
     DecomposeFn decompose;
   } rows[] = {
-      {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]", "torch.functional.split torch.Tensor.split torch.split", split},
+      {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]",
+       "torch.functional.split torch.Tensor.split torch.split", split},
       {"split.sizes", "(Tensor(a) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
        "torch.split_with_sizes torch.Tensor.split_with_sizes torch.split torch.Tensor.split", split_sizes},
       {"chunk", "(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]", "torch.chunk torch.Tensor.chunk", chunk},
@@ -550,34 +562,38 @@ void register_views(OpRegistry& r) {
     r.add(make_op({name, OpKind::kView, schema, names}, std::move(meta), nullptr, std::move(lower)));
   };
   view("view", "(Tensor self, SymInt[] size) -> Tensor", "torch.Tensor.view", view_meta, reshape_lower);
-  view("permute", "(Tensor self, int[] dims) -> Tensor", "torch.permute torch.Tensor.permute", permute_meta, permute_lower);
+  view("permute", "(Tensor self, int[] dims) -> Tensor", "torch.permute torch.Tensor.permute", permute_meta,
+       permute_lower);
   view("expand", "(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", "torch.Tensor.expand", expand_meta,
        expand_lower);
-  view("slice", "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", "", slice_meta,
-       slice_lower);
+  view("slice", "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", "",
+       slice_meta, slice_lower);
   view("select", "(Tensor self, int dim, SymInt index) -> Tensor", "torch.select torch.Tensor.select", select_meta,
        select_lower);
   view("unsqueeze", "(Tensor self, int dim) -> Tensor", "torch.unsqueeze torch.Tensor.unsqueeze", unsqueeze_meta,
        unsqueeze_lower);
-  view("squeeze", "(Tensor self) -> Tensor", "torch.squeeze torch.Tensor.squeeze",
-       [](MetaContext& m) { return squeeze_type(m, nullptr); }, [](LowerContext& ctx) { squeeze_lower_with(ctx, nullptr); });
-  view("squeeze.dim", "(Tensor self, int[1] dim) -> Tensor", "torch.squeeze torch.Tensor.squeeze",
-       [](MetaContext& m) {
-         const std::vector<int64_t> dims = dims_of(m, 1);
-         return squeeze_type(m, &dims);
-       },
-       [](LowerContext& ctx) {
-         std::vector<int64_t> dims;
-         for (const Expr e : Args(ctx).exprs(1)) dims.push_back(e.const_value());
-         squeeze_lower_with(ctx, &dims);
-       });
-  view("diagonal", "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", "torch.diagonal torch.Tensor.diagonal",
-       diagonal_meta, diagonal_lower);
+  view(
+      "squeeze", "(Tensor self) -> Tensor", "torch.squeeze torch.Tensor.squeeze",
+      [](MetaContext& m) { return squeeze_type(m, nullptr); },
+      [](LowerContext& ctx) { squeeze_lower_with(ctx, nullptr); });
+  view(
+      "squeeze.dim", "(Tensor self, int[1] dim) -> Tensor", "torch.squeeze torch.Tensor.squeeze",
+      [](MetaContext& m) {
+        const std::vector<int64_t> dims = dims_of(m, 1);
+        return squeeze_type(m, &dims);
+      },
+      [](LowerContext& ctx) {
+        std::vector<int64_t> dims;
+        for (const Expr e : Args(ctx).exprs(1)) dims.push_back(e.const_value());
+        squeeze_lower_with(ctx, &dims);
+      });
+  view("diagonal", "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+       "torch.diagonal torch.Tensor.diagonal", diagonal_meta, diagonal_lower);
   view("unfold", "(Tensor self, int dimension, SymInt size, SymInt step) -> Tensor", "torch.Tensor.unfold", unfold_meta,
        unfold_lower);
   view("alias", "(Tensor self) -> Tensor", "torch.Tensor.detach torch.detach", alias_meta, alias_lower);
-  r.add(make_op({"reshape_copy", OpKind::kPointwise, "(Tensor self, SymInt[] size) -> Tensor", ""}, reshape_copy_meta, nullptr,
-                reshape_copy_lower));
+  r.add(make_op({"reshape_copy", OpKind::kPointwise, "(Tensor self, SymInt[] size) -> Tensor", ""}, reshape_copy_meta,
+                nullptr, reshape_copy_lower));
   register_spellings(r);
   register_parts(r);
 }

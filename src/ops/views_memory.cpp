@@ -95,7 +95,8 @@ std::vector<TensorType> view_as_complex_meta(MetaContext& m) {
     throw InvalidArgument("view_as_complex is only supported for half, float and double tensors");
   }
   if (self.dim() == 0) throw InvalidArgument("Input tensor must have one or more dimensions");
-  if (!same_size(ctx, self.sizes.back(), ctx.constant(2))) throw InvalidArgument("Tensor must have a last dimension of size 2");
+  if (!same_size(ctx, self.sizes.back(), ctx.constant(2)))
+    throw InvalidArgument("Tensor must have a last dimension of size 2");
   if (!is_one(ctx, self.strides.back())) throw InvalidArgument("Tensor must have a last dimension with stride 1");
   TensorType type = view_type(self);
   type.dtype = complex_dtype(self.dtype);
@@ -160,7 +161,8 @@ Choice conjugate_transposed(MetaContext& m) {
   }
   std::vector<int64_t> dims;
   for (int64_t i = 0; i < rank; ++i) dims.push_back(i);
-  if (rank == 1) throw InvalidArgument("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.");
+  if (rank == 1)
+    throw InvalidArgument("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.");
   if (rank >= 2) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
   return {"permute", {m.arg(0), ints_arg(m.ctx(), dims)}};
 }
@@ -182,7 +184,8 @@ void add_choice(OpRegistry& r, const char* name, const char* schema, const char*
 
 void register_views_memory(OpRegistry& r) {
   const char* plain = "(Tensor(a) self) -> Tensor(a)";
-  add_view(r, "as_strided", "(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
+  add_view(r, "as_strided",
+           "(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
            "torch.as_strided torch.Tensor.as_strided", as_strided_meta, lower_as_strided);
   add_view(r, "real_part", plain, "", part_meta, lower_part(ScalarOp::kReal));
   add_view(r, "imag_part", plain, "", part_meta, lower_part(ScalarOp::kImag));
@@ -195,16 +198,17 @@ void register_views_memory(OpRegistry& r) {
     if (m.tensor(0).dim() > 0) return {"alias_self", {}};
     return {"view", {m.arg(0), SymInts{{m.ctx().constant(1)}}}};
   });
-  add_choice(r, "swapaxes", "(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", "torch.swapaxes torch.Tensor.swapaxes",
+  add_choice(r, "swapaxes", "(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+             "torch.swapaxes torch.Tensor.swapaxes",
              [](MetaContext& m) -> Choice { return OpRegistry::global().get("transpose").choose(m); });
-  OpDef sections = make_op({"tensor_split.sections", OpKind::kComposite,
-                            "(Tensor(a) self, int sections, int dim=0) -> Tensor(a)[]",
-                            "torch.tensor_split torch.Tensor.tensor_split"},
-                           nullptr, tensor_split_sections);
-  OpDef indices = make_op({"tensor_split.indices", OpKind::kComposite,
-                           "(Tensor(a) self, int[] indices, int dim=0) -> Tensor(a)[]",
-                           "torch.tensor_split torch.Tensor.tensor_split"},
-                          nullptr, tensor_split_indices);
+  OpDef sections =
+      make_op({"tensor_split.sections", OpKind::kComposite, "(Tensor(a) self, int sections, int dim=0) -> Tensor(a)[]",
+               "torch.tensor_split torch.Tensor.tensor_split"},
+              nullptr, tensor_split_sections);
+  OpDef indices =
+      make_op({"tensor_split.indices", OpKind::kComposite, "(Tensor(a) self, int[] indices, int dim=0) -> Tensor(a)[]",
+               "torch.tensor_split torch.Tensor.tensor_split"},
+              nullptr, tensor_split_indices);
   r.add(std::move(sections));
   r.add(std::move(indices));
 }

@@ -58,8 +58,8 @@ class Arena {
 /// A tensor operand of a host call: its layout under the present sizes, and the host's tensor over it while the memory
 /// stays where it was.
 struct TensorOperand {
-  TensorView view;       // data is refreshed each run
-  int64_t offset = 0;    // bytes
+  TensorView view;     // data is refreshed each run
+  int64_t offset = 0;  // bytes
   BufferId buffer = -1;
   HostTensor tensor;
   void* tensor_data = nullptr;
@@ -114,8 +114,8 @@ struct Executable::Impl {
   HostOps* host;
 
   std::vector<OutputBuffer> output_buffers;
-  std::vector<Layout> buffer_layouts;    // per buffer; offset: kArena bytes
-  std::vector<Layout> output_layouts;    // per output
+  std::vector<Layout> buffer_layouts;  // per buffer; offset: kArena bytes
+  std::vector<Layout> output_layouts;  // per output
   ExprProgram arena_bytes;
   struct StepPrograms {
     // launches
@@ -237,8 +237,7 @@ void Executable::Impl::prepare() {
     output_buffers[slot] = {static_cast<BufferId>(i), buffer.dtype, buffer.device};
   }
   for (const PlanOutput& output : plan.outputs) {
-    output_layouts.push_back(
-        {programs(output.ref.sizes), programs(output.ref.strides), program(output.ref.offset)});
+    output_layouts.push_back({programs(output.ref.sizes), programs(output.ref.strides), program(output.ref.offset)});
   }
   arena_bytes = program(plan.arena_bytes);
   find_bindings();
@@ -353,7 +352,8 @@ std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64
     }
   }
   if (context == nullptr) context = std::make_unique<RunContext>();
-  if (!context->resolved || !std::equal(symbols.begin(), symbols.end(), context->symbols.begin(), context->symbols.end())) {
+  if (!context->resolved ||
+      !std::equal(symbols.begin(), symbols.end(), context->symbols.begin(), context->symbols.end())) {
     resolve(*context, symbols);
   }
   return context;
@@ -362,7 +362,8 @@ std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64
 void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const {
   if (state.iterations <= 0) return;
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
-    state.pointers[i] = static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
+    state.pointers[i] =
+        static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
   }
   LaunchTask task{code[static_cast<size_t>(launch.kernel)].fn, state.pointers.data(), state.sizes.data()};
   if (state.grain >= state.iterations) {
@@ -375,7 +376,8 @@ void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, Ru
     std::string message = "index " + std::to_string(task.fault.value) + " is out of bounds for dimension with size " +
                           std::to_string(task.fault.size);
     const auto site = static_cast<size_t>(task.fault.site);
-    if (site < kernel.fault_sites.size() && !kernel.fault_sites[site].empty()) message += " (" + kernel.fault_sites[site] + ")";
+    if (site < kernel.fault_sites.size() && !kernel.fault_sites[site].empty())
+      message += " (" + kernel.fault_sites[site] + ")";
     throw IndexFault(message);
   }
 }

@@ -84,7 +84,8 @@ HostOps* torch_host_ops(std::string* why_not = nullptr);
 struct TorchPythonHooks {
   std::function<std::string(std::string_view op, std::string_view overload)> schema;
   /// Receives and returns raw AtenTensorHandles: inputs are borrowed, results are owned by the caller.
-  std::function<std::vector<HostTensor>(std::string_view op, std::string_view overload, std::span<const HostValue> args)>
+  std::function<std::vector<HostTensor>(std::string_view op, std::string_view overload,
+                                        std::span<const HostValue> args)>
       call;
 };
 void set_torch_python_hooks(TorchPythonHooks hooks);

@@ -46,11 +46,11 @@ Loaded load_api() {
     loaded.why_not = "cannot open " + found.path;
     return loaded;
   }
-#define TATARA_LOAD_SHIM(name, result, args)                                     \
-  loaded.api.name = reinterpret_cast<result(*) args>(dlsym(library, #name));     \
-  if (loaded.api.name == nullptr) {                                              \
+#define TATARA_LOAD_SHIM(name, result, args)                                       \
+  loaded.api.name = reinterpret_cast<result(*) args>(dlsym(library, #name));       \
+  if (loaded.api.name == nullptr) {                                                \
     loaded.why_not = "this torch lacks " #name " (supported: torch 2.11 to 2.13)"; \
-    return loaded;                                                               \
+    return loaded;                                                                 \
   }
   TATARA_TORCH_SHIMS(TATARA_LOAD_SHIM)
 #undef TATARA_LOAD_SHIM
@@ -82,11 +82,11 @@ const Api* api(std::string* why_not) {
 
 namespace {
 constexpr std::pair<DType, int32_t> kScalarTypes[] = {
-    {DType::kUInt8, 0},       {DType::kInt8, 1},      {DType::kInt16, 2},         {DType::kInt32, 3},
-    {DType::kInt64, 4},       {DType::kFloat16, 5},   {DType::kFloat32, 6},       {DType::kFloat64, 7},
-    {DType::kComplex32, 8},   {DType::kComplex64, 9}, {DType::kComplex128, 10},   {DType::kBool, 11},
-    {DType::kBFloat16, 15},   {DType::kFloat8E5M2, 23}, {DType::kFloat8E4M3FN, 24}, {DType::kUInt16, 27},
-    {DType::kUInt32, 28},     {DType::kUInt64, 29},
+    {DType::kUInt8, 0},     {DType::kInt8, 1},        {DType::kInt16, 2},         {DType::kInt32, 3},
+    {DType::kInt64, 4},     {DType::kFloat16, 5},     {DType::kFloat32, 6},       {DType::kFloat64, 7},
+    {DType::kComplex32, 8}, {DType::kComplex64, 9},   {DType::kComplex128, 10},   {DType::kBool, 11},
+    {DType::kBFloat16, 15}, {DType::kFloat8E5M2, 23}, {DType::kFloat8E4M3FN, 24}, {DType::kUInt16, 27},
+    {DType::kUInt32, 28},   {DType::kUInt64, 29},
 };
 }  // namespace
 
@@ -327,7 +327,8 @@ class DispatchedOp final : public HostOp {
   bool fits(std::span<const HostValue> args) const {
     for (size_t i = 0; i < args.size() && i < schema_.args.size(); ++i) {
       const std::string& base = schema_.args[i].base;
-      if ((base == "Generator" || base == "Layout" || base == "MemoryFormat") && args[i].kind != HostValue::Kind::kNone) {
+      if ((base == "Generator" || base == "Layout" || base == "MemoryFormat") &&
+          args[i].kind != HostValue::Kind::kNone) {
         return false;
       }
     }
@@ -341,21 +342,17 @@ class DispatchedOp final : public HostOp {
 
   StableIValue box_scalar(const BoxedArg& arg, const HostValue& value) const {
     switch (value.kind) {
-      case HostValue::Kind::kTensor:
-        return box(new_reference(api_, value.tensor));
+      case HostValue::Kind::kTensor: return box(new_reference(api_, value.tensor));
       case HostValue::Kind::kInt:
         return arg.base == "float" ? box(static_cast<double>(value.integer)) : box(value.integer);
-      case HostValue::Kind::kBool:
-        return arg.base == "int" ? box(value.integer) : box(value.integer != 0);
-      case HostValue::Kind::kDouble:
-        return box(value.number);
+      case HostValue::Kind::kBool: return arg.base == "int" ? box(value.integer) : box(value.integer != 0);
+      case HostValue::Kind::kDouble: return box(value.number);
       case HostValue::Kind::kString: {
         torch_abi::StringHandle handle = nullptr;
         check(api_, api_.torch_new_string_handle(value.text.data(), value.text.size(), &handle), "making a string");
         return box(handle);
       }
-      case HostValue::Kind::kDType:
-        return box(torch_abi::scalar_type(value.dtype));
+      case HostValue::Kind::kDType: return box(torch_abi::scalar_type(value.dtype));
       case HostValue::Kind::kDevice: {
         const int32_t type = value.device.kind == DeviceKind::kCuda ? api_.aoti_torch_device_type_cuda()
                                                                     : api_.aoti_torch_device_type_cpu();
@@ -365,11 +362,9 @@ class DispatchedOp final : public HostOp {
       case HostValue::Kind::kTensorList:
       case HostValue::Kind::kIntList:
       case HostValue::Kind::kDoubleList:
-      case HostValue::Kind::kBoolList:
-        return box_list(arg, value);
+      case HostValue::Kind::kBoolList: return box_list(arg, value);
       case HostValue::Kind::kNone:
-      case HostValue::Kind::kComplex:
-        break;
+      case HostValue::Kind::kComplex: break;
     }
     throw InternalError("argument of host operator " + op_ + " cannot be passed");
   }
@@ -469,12 +464,12 @@ class TorchHostOps final : public HostOps {
 
   HostTensor wrap(const TensorView& view) override {
     TensorHandle handle = nullptr;
-    const int32_t device = view.device.kind == DeviceKind::kCuda ? api_.aoti_torch_device_type_cuda()
-                                                                 : api_.aoti_torch_device_type_cpu();
+    const int32_t device =
+        view.device.kind == DeviceKind::kCuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
     check(api_,
-          api_.aoti_torch_create_tensor_from_blob(
-              view.data, static_cast<int64_t>(view.sizes.size()), view.sizes.data(), view.strides.data(), 0,
-              torch_abi::scalar_type(view.dtype), device, view.device.index < 0 ? 0 : view.device.index, &handle),
+          api_.aoti_torch_create_tensor_from_blob(view.data, static_cast<int64_t>(view.sizes.size()), view.sizes.data(),
+                                                  view.strides.data(), 0, torch_abi::scalar_type(view.dtype), device,
+                                                  view.device.index < 0 ? 0 : view.device.index, &handle),
           "wrapping memory as a tensor");
     return adopt(api_, handle);
   }

@@ -31,7 +31,8 @@ ScalarOp combine_op(Combine combine) {
 }  // namespace
 
 bool is_custom(const ReductionDef& def) {
-  return std::any_of(def.combine.begin(), def.combine.end(), [](Combine c) { return c == Combine::kCustom || c == Combine::kNone; });
+  return std::any_of(def.combine.begin(), def.combine.end(),
+                     [](Combine c) { return c == Combine::kCustom || c == Combine::kNone; });
 }
 
 std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,
@@ -41,8 +42,7 @@ std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::s
   if (def.merge) return def.merge(builder, a, b);
   std::vector<ScalarId> result;
   for (size_t i = 0; i < def.combine.size(); ++i) {
-    result.push_back(nest.emit(
-        make_scalar(combine_op(def.combine[i]), def.dtypes[i], {a[i], b[i]})));
+    result.push_back(nest.emit(make_scalar(combine_op(def.combine[i]), def.dtypes[i], {a[i], b[i]})));
   }
   return result;
 }
@@ -110,8 +110,10 @@ class GroupEmitter {
       for (const Member& m : group_.members) {
         if (m.stage != stage_) continue;
         if (m.kind == Member::Kind::kStore) {
-          if (m.full) stores.push_back(&m);
-          else store_value(m);
+          if (m.full)
+            stores.push_back(&m);
+          else
+            store_value(m);
         } else {
           (is_custom(node_of(m).reduction_def) ? customs : folds).push_back(&m);
         }
@@ -130,7 +132,8 @@ class GroupEmitter {
     if (!info.root || v == current_) return std::nullopt;
     if (info.unit == unit_) {
       const LoweredNode* node = s_.producer(v);
-      TATARA_CHECK(node != nullptr && node->kind != LoweredNode::Kind::kReduction, "reduction ", s_.name_of(v), " is not at hand");
+      TATARA_CHECK(node != nullptr && node->kind != LoweredNode::Kind::kReduction, "reduction ", s_.name_of(v),
+                   " is not at hand");
       const auto computed = stored_in_.find(v);
       const bool dear = info.cost > 2 || info.loads > 1;
       if (computed == stored_in_.end() || computed->second >= stage_ || !dear) return std::nullopt;
@@ -159,7 +162,11 @@ class GroupEmitter {
       const std::vector<ScalarId> init = node.reduction_def.init(builder);
       for (size_t i = 0; i < init.size(); ++i) {
         identity.push_back(init[i]);
-        carried.push_back({.dtype = node.reduction_def.dtypes[i], .init = init[i], .arg = -1, .next = -1, .result = -1,
+        carried.push_back({.dtype = node.reduction_def.dtypes[i],
+                           .init = init[i],
+                           .arg = -1,
+                           .next = -1,
+                           .result = -1,
                            .combine = node.reduction_def.combine[i]});
       }
     }
@@ -211,7 +218,8 @@ class GroupEmitter {
   }
 
   template <typename Fn>
-  std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now, Fn&& parts_of) {
+  std::vector<ScalarId> fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now,
+                                Fn&& parts_of) {
     std::vector<ScalarId> next;
     size_t at = 0;
     for (const Member* m : folds) {

@@ -39,16 +39,17 @@ class Detacher {
     // Facts about sizes hold here too.
     int loops = 0;
     int lookups = 0;
-    visit(kernel_.body, [&](Expr& e) { e = move(e); },
-          [&](Expr& var, Expr& extent) {
-            const bool is_lookup = s_.ctx.symbol_name(var).starts_with("_x");
-            const std::string name = is_lookup ? str_cat("x", lookups++) : str_cat("i", loops++);
-            const Expr bound = move(extent);
-            rename_[var] = s_.ctx.symbol("~" + name);
-            const Expr symbol = fresh_->loop_symbol(name, bound);
-            back_[fresh_->symbol("~" + name)] = symbol;
-            var = symbol;
-          });
+    visit(
+        kernel_.body, [&](Expr& e) { e = move(e); },
+        [&](Expr& var, Expr& extent) {
+          const bool is_lookup = s_.ctx.symbol_name(var).starts_with("_x");
+          const std::string name = is_lookup ? str_cat("x", lookups++) : str_cat("i", loops++);
+          const Expr bound = move(extent);
+          rename_[var] = s_.ctx.symbol("~" + name);
+          const Expr symbol = fresh_->loop_symbol(name, bound);
+          back_[fresh_->symbol("~" + name)] = symbol;
+          var = symbol;
+        });
     for (loops::BufferArg& arg : kernel_.buffers) arg.numel = move(arg.numel);
     kernel_.ctx = fresh_;
   }

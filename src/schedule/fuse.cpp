@@ -13,8 +13,8 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr size_t kNeighbours = 6;        // groups looked at for sharing loads
-constexpr int64_t kBigRow = 1 << 15;     // elements of a row that one thread should not do alone
+constexpr size_t kNeighbours = 6;     // groups looked at for sharing loads
+constexpr int64_t kBigRow = 1 << 15;  // elements of a row that one thread should not do alone
 constexpr size_t kMaxMembers = 48;
 
 Expr exact_quotient(State& s, Expr a, Expr b) {
@@ -239,9 +239,8 @@ class Former {
     if (unit.kind != Unit::Kind::kGroup) return false;
     std::string why;
     try {
-      const bool shares = std::any_of(alone.reads.begin(), alone.reads.end(), [&](ValueId v) {
-        return unit.reads.contains(v) && s_.graph.type(v).dim() > 0;
-      });
+      const bool shares = std::any_of(alone.reads.begin(), alone.reads.end(),
+                                      [&](ValueId v) { return unit.reads.contains(v) && s_.graph.type(v).dim() > 0; });
       if (!vertical && !shares) return false;
       join_checked(id, unit, member, alone, vertical);
       return true;
@@ -292,12 +291,13 @@ class Former {
 
   /// A long row walked again by the one thread that has its reduction is slower than a second, parallel kernel.
   void check_parallelism(const Group& group, const Member& member, bool becomes_reduction) const {
-    if (s_.options.num_threads <= 1 || !(member.full && member.stage > 0) ) {
+    if (s_.options.num_threads <= 1 || !(member.full && member.stage > 0)) {
       if (!becomes_reduction || s_.options.num_threads <= 1) return;
     }
     int64_t rows = 1;
     int64_t row = 1;
-    for (size_t d = 0; d < group.dims.size(); ++d) (group.reduced[d] ? row : rows) *= std::max<int64_t>(s_.hint(group.dims[d], 64), 1);
+    for (size_t d = 0; d < group.dims.size(); ++d)
+      (group.reduced[d] ? row : rows) *= std::max<int64_t>(s_.hint(group.dims[d], 64), 1);
     if (rows < 2 * s_.options.num_threads && row > kBigRow) throw CannotFuse{"one long row would run on one thread"};
   }
 

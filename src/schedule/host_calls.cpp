@@ -27,7 +27,8 @@ int add_tensor(State& s, HostCall& call, ValueId v) {
 void emit_host_call(State& s, int unit) {
   const Node& node = s.graph.node(s.units[static_cast<size_t>(unit)].node);
   HostCall call;
-  const std::string base = node.op->host_name.empty() ? node.op->name.substr(0, node.op->name.find('.')) : node.op->host_name;
+  const std::string base =
+      node.op->host_name.empty() ? node.op->name.substr(0, node.op->name.find('.')) : node.op->host_name;
   call.op = base.find("::") == std::string::npos ? "aten::" + base : base;
   call.overload = node.op->host_overload;
   call.location = node.location;
@@ -43,7 +44,8 @@ void emit_host_call(State& s, int unit) {
       std::visit(
           [&](const auto& value) {
             using T = std::decay_t<decltype(value)>;
-            if constexpr (!std::is_same_v<T, TensorArg> && !std::is_same_v<T, TensorList>) call.args.emplace_back(value);
+            if constexpr (!std::is_same_v<T, TensorArg> && !std::is_same_v<T, TensorList>)
+              call.args.emplace_back(value);
           },
           arg);
     }

@@ -27,9 +27,7 @@ class LoweredNode final : public LowerContext {
   const Node& node() const override { return node_; }
   const TensorType& operand(int i) const override { return graph_.type(operands[static_cast<size_t>(i)]); }
   int num_operands() const override { return static_cast<int>(operands.size()); }
-  const TensorType& result(int i = 0) const override {
-    return graph_.type(node_.outputs[static_cast<size_t>(i)]);
-  }
+  const TensorType& result(int i = 0) const override { return graph_.type(node_.outputs[static_cast<size_t>(i)]); }
   void pointwise(int output, ElementFn fn) override;
   void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
   void reduction(ReductionDef def) override;
@@ -58,14 +56,14 @@ struct Storage {
 
 struct ValueInfo {
   bool needed = false;
-  bool root = false;     // input, host result, or computed by a member of a group: never inlined across units
-  bool stored = false;   // some other unit, an output or a host call reads it from memory
+  bool root = false;       // input, host result, or computed by a member of a group: never inlined across units
+  bool stored = false;     // some other unit, an output or a host call reads it from memory
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
   int unit = -1;
   int uses = 0;
-  double cost = 0;       // scalar operations per element when inlined
+  double cost = 0;  // scalar operations per element when inlined
   int loads = 0;
-  int depth = 0;         // of the inlined expression
+  int depth = 0;  // of the inlined expression
   std::optional<Storage> storage;
 };
 
@@ -74,18 +72,18 @@ struct Member {
   enum class Kind : uint8_t { kStore, kReduce };
   Kind kind = Kind::kStore;
   NodeId node = -1;
-  ValueId value = kNoValue;   // kStore
-  bool full = true;           // iterates over all dims, else over those that are not reduced
-  std::vector<Expr> sizes;    // of its iteration space (the input of a reduction)
-  int stage = 0;              // number of the inner loop it is computed in
-  std::set<ValueId> reads;    // roots outside of the group and graph inputs
+  ValueId value = kNoValue;  // kStore
+  bool full = true;          // iterates over all dims, else over those that are not reduced
+  std::vector<Expr> sizes;   // of its iteration space (the input of a reduction)
+  int stage = 0;             // number of the inner loop it is computed in
+  std::set<ValueId> reads;   // roots outside of the group and graph inputs
 };
 
 /// Values computed by one kernel over a common iteration space.
 struct Group {
-  std::vector<Expr> dims;      // extents, none of them the constant 1, in logical order
-  std::vector<bool> reduced;   // per dim
-  std::vector<Expr> symbols;   // per dim
+  std::vector<Expr> dims;     // extents, none of them the constant 1, in logical order
+  std::vector<bool> reduced;  // per dim
+  std::vector<Expr> symbols;  // per dim
   bool has_reduction = false;
   std::vector<Member> members;
 };
@@ -98,7 +96,7 @@ struct Unit {
   Group group;
   ValueId value = kNoValue;  // kCopy: into input `input`
   int input = -1;
-  std::set<int> preds;       // transitive
+  std::set<int> preds;  // transitive
   std::set<ValueId> reads;
 };
 

@@ -64,9 +64,7 @@ Expr State::pooled_symbol(Expr extent, size_t n) {
   return pool[n];
 }
 
-void State::note(std::string subject, std::string text) {
-  out.notes.push_back({std::move(subject), std::move(text)});
-}
+void State::note(std::string subject, std::string text) { out.notes.push_back({std::move(subject), std::move(text)}); }
 
 int64_t State::hint(Expr e, int64_t otherwise) const {
   if (e.is_const()) return e.const_value();

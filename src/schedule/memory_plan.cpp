@@ -72,7 +72,8 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
   }
   const int mine = position(s, info.unit);
   for (size_t u = 0; u < s.units.size(); ++u) {
-    if (static_cast<int>(u) != info.unit && s.units[u].reads.contains(input) && position(s, static_cast<int>(u)) >= mine) {
+    if (static_cast<int>(u) != info.unit && s.units[u].reads.contains(input) &&
+        position(s, static_cast<int>(u)) >= mine) {
       return false;
     }
   }

@@ -100,8 +100,14 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   for (const ScalarId x : scalar.operands) d = std::max(d, scalar_depth_[static_cast<size_t>(x)]);
   if (scalar.index.valid()) d = std::max(d, depth_of(scalar.index));
   d = clamp_depth(d);
-  const ScalarKey key{static_cast<int>(scalar.op), static_cast<int>(scalar.dtype), scalar.operands, 0.0, 0.0,
-                      scalar.const_int, scalar.index.node(), scalar.lane};
+  const ScalarKey key{static_cast<int>(scalar.op),
+                      static_cast<int>(scalar.dtype),
+                      scalar.operands,
+                      0.0,
+                      0.0,
+                      scalar.const_int,
+                      scalar.index.node(),
+                      scalar.lane};
   // NaN and signed zero are told apart by their bits.
   ScalarKey full = key;
   if (scalar.op == ScalarOp::kConst) {
@@ -128,9 +134,7 @@ ScalarId NestBuilder::constant_int(int64_t value, DType dtype) {
   return emit(std::move(s));
 }
 
-ScalarId NestBuilder::zero(DType dtype) {
-  return emit(make_scalar(ScalarOp::kConst, dtype));
-}
+ScalarId NestBuilder::zero(DType dtype) { return emit(make_scalar(ScalarOp::kConst, dtype)); }
 
 ScalarId NestBuilder::cast(ScalarId x, DType to) {
   if (dtype(x) == to) return x;
@@ -148,8 +152,10 @@ ScalarId NestBuilder::index_value(Expr index, DType to) {
     loops::Scalar c = make_scalar(ScalarOp::kConst, s.dtype);
     c.const_int = s.index.const_value();
     c.const_re = static_cast<double>(c.const_int);
-    if (is_floating(s.dtype)) c.const_int = 0;
-    else c.const_re = 0;
+    if (is_floating(s.dtype))
+      c.const_int = 0;
+    else
+      c.const_re = 0;
     return cast(emit(std::move(c)), to);
   }
   return cast(emit(std::move(s)), to);
@@ -171,9 +177,7 @@ Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, Sca
   return symbol;
 }
 
-Expr NestBuilder::finalize(Expr e) {
-  return substitution.empty() ? e : state_.ctx.substitute(e, substitution);
-}
+Expr NestBuilder::finalize(Expr e) { return substitution.empty() ? e : state_.ctx.substitute(e, substitution); }
 
 Expr NestBuilder::address_of(const Storage& storage, const std::vector<Expr>& indices) {
   Expr address = storage.offset.valid() ? storage.offset : ctx().constant(0);
@@ -214,7 +218,8 @@ ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<
   const bool shared = kernel_.buffers[static_cast<size_t>(buffer)].kind == loops::ArgKind::kInOut;
   if (mask != kNoScalar) other = other == kNoScalar ? zero(stored) : cast(other, stored);
   int d = depth_of(address);
-  if (mask != kNoScalar) d = std::max({d, scalar_depth_[static_cast<size_t>(mask)], scalar_depth_[static_cast<size_t>(other)]});
+  if (mask != kNoScalar)
+    d = std::max({d, scalar_depth_[static_cast<size_t>(mask)], scalar_depth_[static_cast<size_t>(other)]});
   d = shared ? depth() : clamp_depth(d);
   const LoadKey key{buffer, address.node(), mask, other};
   auto& memo = at(d).loads;
@@ -282,7 +287,8 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
       fused(node->node().op->name);
     }
   }
-  const int d = std::max(scalar_depth_[static_cast<size_t>(result)], mask == kNoScalar ? 0 : scalar_depth_[static_cast<size_t>(mask)]);
+  const int d = std::max(scalar_depth_[static_cast<size_t>(result)],
+                         mask == kNoScalar ? 0 : scalar_depth_[static_cast<size_t>(mask)]);
   at(clamp_depth(d)).evals.emplace(key, result);
   return result;
 }
@@ -323,8 +329,7 @@ ScalarId NodeBuilder::load_masked(int operand, std::span<const Expr> indices, Sc
     both = nest_.emit(make_scalar(ScalarOp::kAnd, DType::kBool, {mask_, mask}));
   }
   const ScalarId x = nest_.eval(node_.operands[static_cast<size_t>(operand)], {indices.begin(), indices.end()}, both);
-  return nest_.emit(
-      make_scalar(ScalarOp::kSelect, nest_.dtype(x), {mask, x, nest_.cast(other, nest_.dtype(x))}));
+  return nest_.emit(make_scalar(ScalarOp::kSelect, nest_.dtype(x), {mask, x, nest_.cast(other, nest_.dtype(x))}));
 }
 
 }  // namespace tatara::sched

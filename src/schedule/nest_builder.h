@@ -79,11 +79,11 @@ class NestBuilder {
   Expr finalize(Expr e);
 
   std::vector<Access> accesses;
-  std::vector<Expr> index_uses;          // index expressions other than addresses, over dims
-  std::vector<BufferId> buffer_ids;      // per kernel buffer
+  std::vector<Expr> index_uses;      // index expressions other than addresses, over dims
+  std::vector<BufferId> buffer_ids;  // per kernel buffer
   std::vector<std::string> fault_sites;
-  std::string location;                  // of the node being lowered
-  std::vector<std::string> fused_ops;    // operators inlined, in order, without repetition
+  std::string location;                // of the node being lowered
+  std::vector<std::string> fused_ops;  // operators inlined, in order, without repetition
   int num_ops = 0;
   void fused(std::string_view op);
 

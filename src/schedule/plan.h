@@ -29,13 +29,13 @@ enum class BufferHome : uint8_t {
 struct PlanBuffer {
   BufferHome home = BufferHome::kArena;
   int index = -1;
-  Expr offset;                      // kArena: bytes, 64-byte aligned
+  Expr offset;  // kArena: bytes, 64-byte aligned
   Expr nbytes;
   DType dtype = DType::kFloat32;
   Device device;
-  std::vector<Expr> sizes;          // layout of the tensor the buffer holds
+  std::vector<Expr> sizes;  // layout of the tensor the buffer holds
   std::vector<Expr> strides;
-  std::vector<uint8_t> constant;    // kConstant
+  std::vector<uint8_t> constant;  // kConstant
 };
 
 /// A view of a buffer as a host operator or an output sees it. Offset in elements.
@@ -44,30 +44,36 @@ struct BufferRef {
   std::vector<Expr> sizes;
   std::vector<Expr> strides;
   Expr offset;
-  DType dtype = DType::kFloat32;    // differs from the buffer's for bit-cast views (complex as real)
+  DType dtype = DType::kFloat32;  // differs from the buffer's for bit-cast views (complex as real)
 };
 
 struct KernelLaunch {
-  int kernel = -1;                  // index into Plan::kernels
+  int kernel = -1;  // index into Plan::kernels
   std::vector<BufferId> buffers;
-  std::vector<Expr> sizes;          // values of the kernel's size symbols
-  std::vector<Expr> buffer_offsets; // elements, added to the base pointers; invalid: 0
-  Expr parallel_iterations;         // size of the collapsed parallel space
-  Expr work;                        // estimated scalar operations, to choose the grain
+  std::vector<Expr> sizes;           // values of the kernel's size symbols
+  std::vector<Expr> buffer_offsets;  // elements, added to the base pointers; invalid: 0
+  Expr parallel_iterations;          // size of the collapsed parallel space
+  Expr work;                         // estimated scalar operations, to choose the grain
 };
 
 /// An operator run by the host. Arguments are the node's, with tensors replaced by BufferRefs.
 struct HostCall {
   std::string op;        // "aten::addmm"
   std::string overload;  // "out"
-  struct TensorSlot { int index; };      // into tensors, -1: None
-  struct TensorListSlot { std::vector<int> indices; };
-  struct OutSlot { int index; };         // out= argument writing tensors[index]
-  using HostArg = std::variant<NoneArg, TensorSlot, TensorListSlot, OutSlot, Scalar, SymInts, DType, Device, std::string,
-                               std::vector<bool>, std::vector<double>>;
-  std::vector<HostArg> args;             // in the order of the host's schema
+  struct TensorSlot {
+    int index;
+  };  // into tensors, -1: None
+  struct TensorListSlot {
+    std::vector<int> indices;
+  };
+  struct OutSlot {
+    int index;
+  };  // out= argument writing tensors[index]
+  using HostArg = std::variant<NoneArg, TensorSlot, TensorListSlot, OutSlot, Scalar, SymInts, DType, Device,
+                               std::string, std::vector<bool>, std::vector<double>>;
+  std::vector<HostArg> args;  // in the order of the host's schema
   std::vector<BufferRef> tensors;
-  std::vector<BufferId> results;         // kHost buffers bound to returned tensors (empty for out= forms)
+  std::vector<BufferId> results;  // kHost buffers bound to returned tensors (empty for out= forms)
   SourceLocation location;
 };
 
@@ -80,30 +86,30 @@ struct PlanInput {
 
 struct PlanOutput {
   BufferRef ref;
-  OutputAlias alias;   // kInput: a view on the input's tensor, nothing allocated
+  OutputAlias alias;  // kInput: a view on the input's tensor, nothing allocated
 };
 
 struct PlanKernel {
   std::string name;
   std::string symbol;
-  std::string loop_text;      // kept for explain()
-  std::string llvm_text;      // empty when it came from the cache
+  std::string loop_text;  // kept for explain()
+  std::string llvm_text;  // empty when it came from the cache
   std::string cache_key;
   std::vector<std::string> fused_ops;
   int64_t bytes_read = 0, bytes_written = 0;  // under the hints
-  std::vector<std::string> fault_sites;        // message per IndexValue site
+  std::vector<std::string> fault_sites;       // message per IndexValue site
 };
 
 /// Product of schedule/; runtime/executable.h adds the code and runs it.
 struct Plan {
   std::shared_ptr<ExprContext> ctx;
-  std::vector<Expr> size_symbols;       // s0, s1, ... in the order of run-time values
+  std::vector<Expr> size_symbols;  // s0, s1, ... in the order of run-time values
   std::vector<PlanInput> inputs;
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
   std::vector<PlanOutput> outputs;
-  std::vector<InputWrite> input_writes; // already carried out by steps; listed for version counters
+  std::vector<InputWrite> input_writes;  // already carried out by steps; listed for version counters
   Expr arena_bytes;
 };
 

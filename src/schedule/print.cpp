@@ -23,7 +23,8 @@ const char* home_name(BufferHome home) {
 }
 
 std::string ref_text(const BufferRef& ref) {
-  std::string text = str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), list(ref.sizes), " strides ", list(ref.strides));
+  std::string text =
+      str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), list(ref.sizes), " strides ", list(ref.strides));
   if (ref.offset.valid() && !ref.offset.is_const(0)) text += " at " + ref.offset.str();
   return text;
 }

@@ -10,9 +10,9 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kCheapOps = 3;     // recomputing this much costs less than a trip to memory
-constexpr int kMaxDepth = 40;       // operators inlined into each other
-constexpr double kMaxOps = 400;     // of one inlined expression
+constexpr double kCheapOps = 3;  // recomputing this much costs less than a trip to memory
+constexpr int kMaxDepth = 40;    // operators inlined into each other
+constexpr double kMaxOps = 400;  // of one inlined expression
 
 void mark_needed(State& s) {
   std::vector<ValueId> work;
@@ -227,7 +227,8 @@ void choose_roots(State& s) {
     const LoweredNode* node = s.nodes[i].get();
     if (node == nullptr) continue;
     for (const ValueId v : node->operands) {
-      uses[static_cast<size_t>(v)] += node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
+      uses[static_cast<size_t>(v)] +=
+          node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
     }
   }
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
@@ -240,9 +241,7 @@ void choose_roots(State& s) {
       case Kind::kScan:
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
         break;
-      case Kind::kScatter:
-        make_root(s, node->node().outputs[0], true);
-        break;
+      case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v);
         for (const ValueId v : node->node().outputs) make_root(s, v, true);

@@ -44,7 +44,8 @@ void describe_outputs(State& s) {
         break;
       }
       case OutputAlias::Kind::kInput:
-        result.ref.buffer = s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(output.alias.index)])].storage->buffer;
+        result.ref.buffer =
+            s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(output.alias.index)])].storage->buffer;
         break;
       case OutputAlias::Kind::kOutput: {
         const PlanOutput& base = plan.outputs[static_cast<size_t>(output.alias.index)];

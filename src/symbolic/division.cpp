@@ -25,6 +25,12 @@ std::optional<Term> Impl::divide_term(Term t, Term by) {
   return Term{t.coef / by.coef, product(left)};
 }
 
+Term Impl::exact_quotient(Term t, Term by) {
+  const auto quotient = divide_term(t, by);
+  TATARA_CHECK(quotient.has_value(), Expr(term_node(by)).str(), " does not divide ", Expr(term_node(t)).str());
+  return *quotient;
+}
+
 /// The largest term that divides both: gcd of the coefficients, common factors.
 Term Impl::term_gcd(Term a, Term b) {
   Term out{safe_gcd(a.coef, b.coef), nullptr};
@@ -274,10 +280,10 @@ NodePtr Impl::floordiv_symbolic(NodePtr a, NodePtr b) {
     Linear top;
     if (rest.constant != 0) top.constant = rest.constant / common.coef;
     for (const Term& term : rest.terms) {
-      const auto q = divide_term(term, common);
-      top.add_term(q->coef, q->base);
+      const Term q = exact_quotient(term, common);
+      top.add_term(q.coef, q.base);
     }
-    return done(Rule::kDivCancelFactor, floordiv(sum(top), term_node(*divide_term(term_of(b), common))));
+    return done(Rule::kDivCancelFactor, floordiv(sum(top), term_node(exact_quotient(term_of(b), common))));
   }
   return intern(ExprKind::kFloorDiv, 0, std::array{a, b});
 }
@@ -314,10 +320,10 @@ NodePtr Impl::mod_symbolic(NodePtr a, NodePtr b) {
     Linear top;
     if (rest.constant != 0) top.constant = rest.constant / common.coef;
     for (const Term& term : rest.terms) {
-      const auto q = divide_term(term, common);
-      top.add_term(q->coef, q->base);
+      const Term q = exact_quotient(term, common);
+      top.add_term(q.coef, q.base);
     }
-    const NodePtr inner = mod(sum(top), term_node(*divide_term(divisor, common)));
+    const NodePtr inner = mod(sum(top), term_node(exact_quotient(divisor, common)));
     return done(Rule::kModFactorFactor, mul(term_node(common), inner));
   }
   return intern(ExprKind::kMod, 0, std::array{a, b});

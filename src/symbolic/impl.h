@@ -57,6 +57,7 @@ struct ExprContext::Impl {
   void split_multiples(NodePtr a, NodePtr b, Linear& quotient, Linear& rest);
   bool split_by_sum(NodePtr a, NodePtr b, Linear& quotient, NodePtr& rest);
   std::optional<Term> divide_term(Term t, Term by);
+  Term exact_quotient(Term t, Term by);
   Term term_gcd(Term a, Term b);
 
   // --- comparisons, logic, min and max (logic.cpp) ---

@@ -177,6 +177,7 @@ NodePtr Impl::eq(NodePtr a, NodePtr b) {
   if (all.terms.empty()) return constant(all.constant == 0 ? 1 : 0);
   int64_t content = 0;
   for (const Term& term : all.terms) content = safe_gcd(content, term.coef);
+  content = std::max<int64_t>(content, 1);
   if (all.constant % content != 0) return fired(Rule::kEqGcd, ExprKind::kEq, a, b, constant(0));
   if (all.terms[0].coef < 0) content = -content;
   if (content != 1) {

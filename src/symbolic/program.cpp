@@ -4,7 +4,7 @@
 namespace tatara {
 namespace {
 
-constexpr size_t kInlineStack = 64;
+constexpr size_t kInlineStack = 32;
 constexpr int64_t kFormat = 0x7461744578707232;  // "tatExpr2"
 
 uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
@@ -70,8 +70,8 @@ void ExprProgram::check() {
 }
 
 std::optional<int64_t> ExprProgram::try_evaluate(std::span<const int64_t> symbol_values) const noexcept {
-  if (symbol_values.size() < num_slots_) return std::nullopt;
-  int64_t fixed[kInlineStack];
+  if (code_.empty() || symbol_values.size() < num_slots_) return std::nullopt;
+  int64_t fixed[kInlineStack] = {};
   std::unique_ptr<int64_t[]> large;  // no expression of a real program needs it
   int64_t* top = fixed;
   if (max_depth_ > kInlineStack) [[unlikely]] {

@@ -162,7 +162,7 @@ NodePtr Impl::split_division(NodePtr e) {
     if (!m) continue;
     multiples.constant = checked_add(multiples.constant, *m);
     const NodePtr top = sum(multiples);
-    const NodePtr bottom = term_node(*divide_term(divisor, g));
+    const NodePtr bottom = term_node(exact_quotient(divisor, g));
     if (e->kind == ExprKind::kFloorDiv) {
       return fired(Rule::kDivSplit, ExprKind::kFloorDiv, a, b, floordiv(top, bottom));
     }

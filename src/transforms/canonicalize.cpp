@@ -15,7 +15,8 @@ ValueId same_as_operand(const Graph& g, const Node& node) {
   const TensorType& out = g.type(node.outputs[0]);
   if (in.dtype != out.dtype || !(in.sizes == out.sizes) || !(in.strides == out.strides)) return kNoValue;
   const std::string& op = node.op->name;
-  const bool repeats = op == "cast" || op == "expand" || op == "reshape" || op == "view" || op == "alias" || op == "detach";
+  const bool repeats =
+      op == "cast" || op == "expand" || op == "reshape" || op == "view" || op == "alias" || op == "detach";
   return repeats ? tensor->value : kNoValue;
 }
 

@@ -89,7 +89,8 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
         same = old.strides == now.strides && old.is_wrapped_number == now.is_wrapped_number && old.dtype == now.dtype;
       }
       if (same) {
-        for (size_t i = 0; i < node.outputs.size(); ++i) copy.set(node.outputs[i], copy.to().node(found->second).outputs[i]);
+        for (size_t i = 0; i < node.outputs.size(); ++i)
+          copy.set(node.outputs[i], copy.to().node(found->second).outputs[i]);
         continue;
       }
       copy.copy(node);

@@ -33,10 +33,12 @@ std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new) {
   Graph& g = copy.to();
   const TensorType& now = g.type(v);
-  if (now.strides == type.strides && now.dtype == type.dtype && now.is_wrapped_number == type.is_wrapped_number) return v;
+  if (now.strides == type.strides && now.dtype == type.dtype && now.is_wrapped_number == type.is_wrapped_number)
+    return v;
   const Node* producer = g.producer(v);
   const bool own = producer != nullptr && static_cast<size_t>(g.value(v).producer) >= first_new &&
-                   producer->op->kind != OpKind::kView && producer->op->kind != OpKind::kHost && now.dtype == type.dtype;
+                   producer->op->kind != OpKind::kView && producer->op->kind != OpKind::kHost &&
+                   now.dtype == type.dtype;
   if (own) {
     g.value(v).type = type;
     return v;

@@ -15,7 +15,8 @@ namespace {
 void check_order(const Graph& graph, std::string_view pass) {
   std::vector<bool> defined(graph.num_values(), false);
   const auto use = [&](ValueId v) {
-    TATARA_CHECK(v >= 0 && static_cast<size_t>(v) < defined.size() && defined[static_cast<size_t>(v)], "pass ", pass, " uses %", v, " before it is defined");
+    TATARA_CHECK(v >= 0 && static_cast<size_t>(v) < defined.size() && defined[static_cast<size_t>(v)], "pass ", pass,
+                 " uses %", v, " before it is defined");
   };
   for (const ValueId v : graph.inputs()) defined[static_cast<size_t>(v)] = true;
   for (const Node& node : graph.nodes()) {
@@ -39,7 +40,8 @@ Graph run_pass(std::string_view name, const Graph& graph, const std::function<Gr
   Graph result = pass(graph);
   check_order(result, name);
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  TATARA_LOG(kPasses, name, ": ", graph.num_nodes(), " -> ", result.num_nodes(), " nodes, ", static_cast<int64_t>(us), " us");
+  TATARA_LOG(kPasses, name, ": ", graph.num_nodes(), " -> ", result.num_nodes(), " nodes, ", static_cast<int64_t>(us),
+             " us");
   return result;
 }
 

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
-
 BACKEND = "eager"
 
 

@@ -95,7 +95,9 @@ case("sum", [B, [0], False, torch.float16], lambda: torch.sum(B, 0, dtype=torch.
 case("mean", [I, [0], False, torch.float32], lambda: torch.mean(I, 0, dtype=torch.float32))
 case("var.correction", [C, [1], 1, False], lambda: torch.var(C, [1]))
 case("nansum", [NAN, [1]], lambda: torch.nansum(NAN, 1))
-case("logsumexp", [torch.full((2, 3), float("-inf")), [1]], lambda: torch.logsumexp(torch.full((2, 3), float("-inf")), 1))
+case(
+    "logsumexp", [torch.full((2, 3), float("-inf")), [1]], lambda: torch.logsumexp(torch.full((2, 3), float("-inf")), 1)
+)
 case("logcumsumexp", [X4, 1], lambda: torch.logcumsumexp(X4, 1))
 case("logcumsumexp", [NAN, 1], lambda: torch.logcumsumexp(NAN, 1))
 for p in (2, 1, 0, 3.5, float("inf"), float("-inf")):
@@ -174,14 +176,22 @@ for x in (X6, X6.contiguous(memory_format=torch.channels_last), X6.double()):
     case("group_norm", [x, 3, w, w, 1e-5], lambda x=x, w=w: F.group_norm(x, 3, w, w))
     case("group_norm", [x, 2, None, None, 1e-5], lambda x=x: F.group_norm(x, 2))
     rm, rv = r(6).to(x.dtype), torch.rand(6).to(x.dtype) + 0.5
-    case("batch_norm", [x, w, w, rm, rv, False, 0.1, 1e-5, True], lambda x=x, w=w, m=rm, v=rv: F.batch_norm(x, m, v, w, w))
+    case(
+        "batch_norm",
+        [x, w, w, rm, rv, False, 0.1, 1e-5, True],
+        lambda x=x, w=w, m=rm, v=rv: F.batch_norm(x, m, v, w, w),
+    )
 
     def trained(x: torch.Tensor, w: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> Any:
         m2, v2 = m.clone(), v.clone()
         return F.batch_norm(x, m2, v2, w, w, training=True), m2, v2
 
     case("batch_norm", [x, w, w, rm, rv, True, 0.1, 1e-5, True], lambda x=x, w=w, m=rm, v=rv: trained(x, w, m, v))
-    case("batch_norm", [x, None, None, None, None, True, 0.1, 1e-5, True], lambda x=x: F.batch_norm(x, None, None, training=True))
+    case(
+        "batch_norm",
+        [x, None, None, None, None, True, 0.1, 1e-5, True],
+        lambda x=x: F.batch_norm(x, None, None, training=True),
+    )
 
     def instance(x: torch.Tensor, w: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> Any:
         m2, v2 = m.clone(), v.clone()
@@ -225,8 +235,16 @@ for red in (0, 1, 2):
             )
         case("nll_loss_nd", [LX, target, w, red, -100], lambda n=name, w=w: F.nll_loss(LX, target, w, reduction=n))
     L4, T4 = r(2, 5, 3), torch.randint(0, 5, (2, 3))
-    case("cross_entropy_loss", [L4, T4, None, red, -100, 0.0], lambda n=name, a=L4, t=T4: F.cross_entropy(a, t, reduction=n))
-    case("cross_entropy_loss", [L4.bfloat16(), T4, None, red, 1, 0.0], lambda n=name, a=L4, t=T4: F.cross_entropy(a.bfloat16(), t, reduction=n, ignore_index=1))
+    case(
+        "cross_entropy_loss",
+        [L4, T4, None, red, -100, 0.0],
+        lambda n=name, a=L4, t=T4: F.cross_entropy(a, t, reduction=n),
+    )
+    case(
+        "cross_entropy_loss",
+        [L4.bfloat16(), T4, None, red, 1, 0.0],
+        lambda n=name, a=L4, t=T4: F.cross_entropy(a.bfloat16(), t, reduction=n, ignore_index=1),
+    )
 
 # -- indexing
 G = r(4, 5, 6)
@@ -256,19 +274,31 @@ case("gather", [G, 0, GI], lambda: G.gather(0, GI))
 case("gather", [S0, 0, torch.tensor(0)], lambda: S0.gather(0, torch.tensor(0)))
 SRC = r(2, 5, 3)
 case("scatter.src", [G, 0, GI[:1], SRC], lambda: G.scatter(0, GI[:1], SRC))
-case("scatter.value", [T, 0, torch.zeros(2, 2, dtype=torch.long), 3.5], lambda: T.scatter(0, torch.zeros(2, 2, dtype=torch.long), 3.5))
+case(
+    "scatter.value",
+    [T, 0, torch.zeros(2, 2, dtype=torch.long), 3.5],
+    lambda: T.scatter(0, torch.zeros(2, 2, dtype=torch.long), 3.5),
+)
 case("scatter_add", [G, 0, GI, SRC], lambda: G.scatter_add(0, GI, SRC))
 case("scatter.reduce", [G, 0, GI, SRC, "multiply"], lambda: G.scatter(0, GI, SRC, reduce="multiply"))
 for red in ("sum", "prod", "amax", "amin", "mean"):
     for inc in (True, False):
-        case("scatter_reduce", [G, 0, GI, SRC, red, inc], lambda a=red, i=inc: G.scatter_reduce(0, GI, SRC, a, include_self=i))
+        case(
+            "scatter_reduce",
+            [G, 0, GI, SRC, red, inc],
+            lambda a=red, i=inc: G.scatter_reduce(0, GI, SRC, a, include_self=i),
+        )
 case("index_select", [T, 1, IU], lambda: T.index_select(1, IU))
 A36 = r(3, 6)
 case("index_add", [T, 0, IU, A36, 2], lambda: T.index_add(0, IU, A36, alpha=2))
 case("index_copy", [T, 0, IU, A36], lambda: T.index_copy(0, IU, A36))
 case("index_fill", [T, 0, IU, 2.0], lambda: T.index_fill(0, IU, 2.0))
 case("take", [T, IDX2], lambda: T.take(IDX2))
-case("take_along_dim", [T, torch.zeros(2, 6, dtype=torch.long), 0], lambda: torch.take_along_dim(T, torch.zeros(2, 6, dtype=torch.long), 0))
+case(
+    "take_along_dim",
+    [T, torch.zeros(2, 6, dtype=torch.long), 0],
+    lambda: torch.take_along_dim(T, torch.zeros(2, 6, dtype=torch.long), 0),
+)
 EI = torch.tensor([[0, 2], [6, 1]])
 case("embedding", [T, EI], lambda: F.embedding(EI, T))
 case("masked_fill", [T, T > 0, float("-inf")], lambda: T.masked_fill(T > 0, float("-inf")))
@@ -312,14 +342,32 @@ for mode in ("reflect", "replicate", "circular"):
     case("pad", [CL3, [1, 1, 1, 0, 1, 1], mode, None], lambda m=mode: F.pad(CL3, (1, 1, 1, 0, 1, 1), mode=m))
 NEG = torch.full((1, 1, 4, 4), float("-inf"))
 for x in (CL, X6, CL.half(), NEG, P3):
-    for k, s, p, d, c in (([2], [], [0], [1], False), ([3], [2], [1], [1], False), ([2, 3], [1, 2], [1, 1], [1, 1], True), ([2], [1], [1], [2], False)):
-        kw = dict(kernel_size=k if len(k) > 1 else k[0], stride=(s if len(s) > 1 else s[0]) if s else None, padding=p if len(p) > 1 else p[0], ceil_mode=c)
+    for k, s, p, d, c in (
+        ([2], [], [0], [1], False),
+        ([3], [2], [1], [1], False),
+        ([2, 3], [1, 2], [1, 1], [1, 1], True),
+        ([2], [1], [1], [2], False),
+    ):
+        kw = dict(
+            kernel_size=k if len(k) > 1 else k[0],
+            stride=(s if len(s) > 1 else s[0]) if s else None,
+            padding=p if len(p) > 1 else p[0],
+            ceil_mode=c,
+        )
         dil = d if len(d) > 1 else d[0]
         case("max_pool2d", [x, k, s, p, d, c], lambda x=x, kw=kw, dil=dil: F.max_pool2d(x, dilation=dil, **kw))
-        case("max_pool2d_with_indices", [x, k, s, p, d, c], lambda x=x, kw=kw, dil=dil: F.max_pool2d(x, dilation=dil, return_indices=True, **kw))
+        case(
+            "max_pool2d_with_indices",
+            [x, k, s, p, d, c],
+            lambda x=x, kw=kw, dil=dil: F.max_pool2d(x, dilation=dil, return_indices=True, **kw),
+        )
         if d == [1] or d == [1, 1]:
             for inc in (True, False):
-                case("avg_pool2d", [x, k, s, p, c, inc, None], lambda x=x, kw=kw, inc=inc: F.avg_pool2d(x, count_include_pad=inc, **kw))
+                case(
+                    "avg_pool2d",
+                    [x, k, s, p, c, inc, None],
+                    lambda x=x, kw=kw, inc=inc: F.avg_pool2d(x, count_include_pad=inc, **kw),
+                )
 for out in ([1], [2], [3], [4, 5]):
     o = out if len(out) > 1 else out[0]
     for x in (CL, X6, P3):
@@ -336,9 +384,17 @@ case("adaptive_avg_pool3d", [CL3, [1]], lambda: F.adaptive_avg_pool3d(CL3, 1))
 for size in ([12, 12], [9, 5], [3, 3]):
     case("upsample_nearest2d.vec", [CL, size, None], lambda s=size: F.interpolate(CL, s))
     for al in (True, False):
-        case("upsample_bilinear2d.vec", [CL, size, al, None], lambda s=size, a=al: F.interpolate(CL, s, mode="bilinear", align_corners=a))
+        case(
+            "upsample_bilinear2d.vec",
+            [CL, size, al, None],
+            lambda s=size, a=al: F.interpolate(CL, s, mode="bilinear", align_corners=a),
+        )
 case("upsample_nearest2d.vec", [X6, None, [2.0, 1.5]], lambda: F.interpolate(X6, scale_factor=(2.0, 1.5)))
-case("upsample_bilinear2d.vec", [X6, None, False, [2.0, 1.5]], lambda: F.interpolate(X6, scale_factor=(2.0, 1.5), mode="bilinear"))
+case(
+    "upsample_bilinear2d.vec",
+    [X6, None, False, [2.0, 1.5]],
+    lambda: F.interpolate(X6, scale_factor=(2.0, 1.5), mode="bilinear"),
+)
 case("upsample_nearest1d.vec", [P3, [7], None], lambda: F.interpolate(P3, 7))
 case("upsample_linear1d.vec", [P3, [7], False, None], lambda: F.interpolate(P3, 7, mode="linear"))
 case("upsample_trilinear3d.vec", [CL3, [3, 4, 5], False, None], lambda: F.interpolate(CL3, (3, 4, 5), mode="trilinear"))
@@ -355,7 +411,20 @@ case("mm", [M, N], lambda: M @ N)
 case("addmm", [W3, M, N, 2, 0.5], lambda: torch.addmm(W3, M, N, beta=2, alpha=0.5))
 BM, BN = r(2, 4, 5), r(2, 5, 3)
 case("baddbmm", [W3, BM, BN, 1, 1], lambda: torch.baddbmm(W3, BM, BN))
-for a, b in ((M, N), (M, W5), (W5, N), (W5, W5), (BM, N), (BM, W5), (W5, BN), (BM, BN), (r(3, 1, 4, 5), BN), (M, BN), (BM.transpose(0, 1), N), (X4, r(5, 2))):
+for a, b in (
+    (M, N),
+    (M, W5),
+    (W5, N),
+    (W5, W5),
+    (BM, N),
+    (BM, W5),
+    (W5, BN),
+    (BM, BN),
+    (r(3, 1, 4, 5), BN),
+    (M, BN),
+    (BM.transpose(0, 1), N),
+    (X4, r(5, 2)),
+):
     case("matmul", [a, b], lambda a=a, b=b: torch.matmul(a, b))
 LW, LB = r(3, 5), r(3)
 for x in (M, BM, X4, W5, P3[:, :5].transpose(1, 2)):
@@ -402,7 +471,9 @@ for x in (CL, X6, CL.double(), CL.bfloat16(), X6[0]):
                 [x, w, None, [stride, stride], [pad, pad], [dil, dil], 1],
                 lambda x=x, w=w, s=stride, p=pad, d=dil: F.conv2d(x, w, None, s, p, d),
             )
-        types("conv2d.padding", [x, w, None, [1, 1], "same", [1, 1], 1], lambda x=x, w=w: F.conv2d(x, w, padding="same"))
+        types(
+            "conv2d.padding", [x, w, None, [1, 1], "same", [1, 1], 1], lambda x=x, w=w: F.conv2d(x, w, padding="same")
+        )
         wt = r(x.shape[-3], 4, 3, 3).to(x.dtype)
         types(
             "conv_transpose2d",
@@ -474,6 +545,8 @@ def test_definition(index: int) -> None:
         assert have.strides == want.stride(), f"strides {have.strides}, eager {want.stride()}"
         if want.dtype in TOLERANCE:
             tol = TOLERANCE[want.dtype]
-            torch.testing.assert_close(have.values, want.detach(), rtol=tol, atol=tol, equal_nan=True, check_stride=False)
+            torch.testing.assert_close(
+                have.values, want.detach(), rtol=tol, atol=tol, equal_nan=True, check_stride=False
+            )
         else:
             assert torch.equal(have.values, want)

@@ -102,8 +102,9 @@ BINARY = """add sub mul div floor_divide remainder fmod maximum minimum fmax fmi
 bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or logical_xor pow xlogy
 logaddexp heaviside logaddexp2 float_power""".split()
 ALPHA = {"add", "sub"}
-TENSORS = set("maximum minimum fmax fmin atan2 hypot nextafter logical_and logical_or logical_xor logaddexp logaddexp2 heaviside"
-              .split())
+TENSORS = set(
+    "maximum minimum fmax fmin atan2 hypot nextafter logical_and logical_or logical_xor logaddexp logaddexp2 heaviside".split()
+)
 TWICE_SMALL = {"bitwise_left_shift", "bitwise_right_shift", "ldexp"}
 
 
@@ -134,8 +135,11 @@ def test_binary(name: str, dtype: torch.dtype) -> None:
             y = y.clone()
             y = torch.where(y < 0, torch.zeros_like(y), y) if not y.dtype.is_complex and y.dtype != torch.bool else y
         check(name, [x, y, *tail], lambda y=y: fn(x, y))
-        check(name, [x.transpose(0, 2), *([y] if not isinstance(y, torch.Tensor) else [x[0, 0, 0]]), *tail],
-              lambda y=y: fn(x.transpose(0, 2), y if not isinstance(y, torch.Tensor) else x[0, 0, 0]))
+        check(
+            name,
+            [x.transpose(0, 2), *([y] if not isinstance(y, torch.Tensor) else [x[0, 0, 0]]), *tail],
+            lambda y=y: fn(x.transpose(0, 2), y if not isinstance(y, torch.Tensor) else x[0, 0, 0]),
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -168,8 +172,12 @@ def test_casts(dtype: torch.dtype) -> None:
         check("cast", [x, to], lambda to=to: x.to(to), native=True)
     for source in layouts(dtype):
         check("clone", [source, None], lambda s=source: s.clone(), native=True)
-        check("clone", [source, "contiguous_format"],
-              lambda s=source: s.clone(memory_format=torch.contiguous_format), native=True)
+        check(
+            "clone",
+            [source, "contiguous_format"],
+            lambda s=source: s.clone(memory_format=torch.contiguous_format),
+            native=True,
+        )
 
 
 VIEWS: list[tuple[str, list[Any], Callable[[torch.Tensor], Any]]] = [
@@ -212,13 +220,22 @@ VIEWS: list[tuple[str, list[Any], Callable[[torch.Tensor], Any]]] = [
     ("view", [[7, 7]], lambda x: x.view(7, 7)),
     ("select", [0, 5], lambda x: x.select(0, 5)),
     ("permute", [[0, 1]], lambda x: x.permute(0, 1)),
-    ("slice_scatter", [torch.ones(2, 3, 2, 5), 2, 1, 3, 1],
-     lambda x: torch.slice_scatter(x, torch.ones(2, 3, 2, 5), 2, 1, 3, 1)),
-    ("slice_scatter", [torch.ones(2, 3, 2, 5), 2, 0, None, 2],
-     lambda x: torch.slice_scatter(x, torch.ones(2, 3, 2, 5), 2, 0, None, 2)),
+    (
+        "slice_scatter",
+        [torch.ones(2, 3, 2, 5), 2, 1, 3, 1],
+        lambda x: torch.slice_scatter(x, torch.ones(2, 3, 2, 5), 2, 1, 3, 1),
+    ),
+    (
+        "slice_scatter",
+        [torch.ones(2, 3, 2, 5), 2, 0, None, 2],
+        lambda x: torch.slice_scatter(x, torch.ones(2, 3, 2, 5), 2, 0, None, 2),
+    ),
     ("select_scatter", [torch.ones(2, 3, 5), 2, -1], lambda x: torch.select_scatter(x, torch.ones(2, 3, 5), 2, -1)),
-    ("diagonal_scatter", [torch.ones(4, 5, 1), 1, 0, 1],
-     lambda x: torch.diagonal_scatter(x, torch.ones(4, 5, 1), 1, 0, 1)),
+    (
+        "diagonal_scatter",
+        [torch.ones(4, 5, 1), 1, 0, 1],
+        lambda x: torch.diagonal_scatter(x, torch.ones(4, 5, 1), 1, 0, 1),
+    ),
 ]
 
 

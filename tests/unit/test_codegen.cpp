@@ -4,11 +4,11 @@
 #include <memory>
 #include <random>
 
+#include "codegen/abi.h"
 #include "codegen/emit_cpu.h"
 #include "loops/kernel.h"
 #include "runtime/jit_loader.h"
 #include "runtime/llvm_provider.h"
-#include "codegen/abi.h"
 #include "support/error.h"
 #include "testing.h"
 
@@ -23,7 +23,10 @@ struct Lab {
   std::shared_ptr<LoadedObject> object;
   std::string text;
 
-  Lab() { kernel.ctx = std::make_shared<ExprContext>(); kernel.name = "test"; }
+  Lab() {
+    kernel.ctx = std::make_shared<ExprContext>();
+    kernel.name = "test";
+  }
   ExprContext& c() { return *kernel.ctx; }
   int buffer(DType dtype, Expr numel, ArgKind kind) {
     kernel.buffers.push_back({"b", dtype, kind, numel});
@@ -97,7 +100,8 @@ double ulps(float got, double exact) {
     if (nearest == 0) return std::fabs(got) / 1.4e-45;
     return std::isinf(got) && (got > 0) == (nearest > 0) ? 0 : 1e9;
   }
-  const double spacing = std::max(1.4e-45, std::fabs(static_cast<double>(std::nextafterf(nearest, INFINITY)) - nearest));
+  const double spacing =
+      std::max(1.4e-45, std::fabs(static_cast<double>(std::nextafterf(nearest, INFINITY)) - nearest));
   return std::fabs(static_cast<double>(got) - exact) / spacing;
 }
 
@@ -107,7 +111,8 @@ void check_function(const char* name, ScalarOp op, double (*exact)(double), doub
   std::uniform_real_distribution<double> uniform(lo, hi);
   std::uniform_real_distribution<double> exponent(-140, 120);
   for (int n = 0; n < 60000; ++n) in.push_back(static_cast<float>(uniform(engine)));
-  for (int n = 0; n < 20000; ++n) in.push_back(static_cast<float>(std::ldexp(uniform(engine) / hi, static_cast<int>(exponent(engine)))));
+  for (int n = 0; n < 20000; ++n)
+    in.push_back(static_cast<float>(std::ldexp(uniform(engine) / hi, static_cast<int>(exponent(engine)))));
   const std::vector<float> out = map_f32(op, in);
   double worst = 0;
   float at = 0;
@@ -147,17 +152,25 @@ TEST(Codegen, SoftmaxRows) {
       const Expr j = c.symbol(var, {0, columns - 1});
       const ScalarId init = lab.constant(body, start, DType::kFloat32);
       For f = lab.loop(j, c.constant(columns), LoopKind::kVector);
-      Carried carried{DType::kFloat32, init, lab.kernel.new_scalar(DType::kFloat32), kNoScalar, lab.kernel.new_scalar(DType::kFloat32), combine};
+      Carried carried{DType::kFloat32,
+                      init,
+                      lab.kernel.new_scalar(DType::kFloat32),
+                      kNoScalar,
+                      lab.kernel.new_scalar(DType::kFloat32),
+                      combine};
       const ScalarId value = element(*f.body, j);
-      carried.next = lab.let(*f.body, combine == Combine::kAdd ? ScalarOp::kAdd : ScalarOp::kMax, DType::kFloat32, {carried.arg, value});
+      carried.next = lab.let(*f.body, combine == Combine::kAdd ? ScalarOp::kAdd : ScalarOp::kMax, DType::kFloat32,
+                             {carried.arg, value});
       f.carried.push_back(carried);
       body.stmts.push_back(std::move(f));
       return carried.result;
     };
     const auto at = [&](Expr j) { return c.add(c.mul(r, c.constant(columns)), j); };
-    const ScalarId top = reduce("j0", Combine::kMax, -INFINITY, [&](Block& b, Expr j) { return lab.load(b, a, at(j)); });
+    const ScalarId top =
+        reduce("j0", Combine::kMax, -INFINITY, [&](Block& b, Expr j) { return lab.load(b, a, at(j)); });
     const auto shifted = [&](Block& b, Expr j) {
-      return lab.let(b, ScalarOp::kExp, DType::kFloat32, {lab.let(b, ScalarOp::kSub, DType::kFloat32, {lab.load(b, a, at(j)), top})});
+      return lab.let(b, ScalarOp::kExp, DType::kFloat32,
+                     {lab.let(b, ScalarOp::kSub, DType::kFloat32, {lab.load(b, a, at(j)), top})});
     };
     const ScalarId sum = reduce("j1", Combine::kAdd, 0, shifted);
     const Expr j = c.symbol("j2", {0, columns - 1});
@@ -181,7 +194,8 @@ TEST(Codegen, SoftmaxRows) {
       const float highest = *std::max_element(x, x + columns);
       for (int64_t k = 0; k < columns; ++k) total += std::exp(static_cast<double>(x[k]) - highest);
       for (int64_t k = 0; k < columns; ++k) {
-        EXPECT_NEAR(out[static_cast<size_t>(row * columns + k)], std::exp(static_cast<double>(x[k]) - highest) / total, 1e-6);
+        EXPECT_NEAR(out[static_cast<size_t>(row * columns + k)], std::exp(static_cast<double>(x[k]) - highest) / total,
+                    1e-6);
       }
     }
     EXPECT_EQ(out[in.size()], 42.0F);  // nothing written past the end
@@ -224,7 +238,8 @@ TEST(Codegen, GatherChecksBounds) {
 TEST(Codegen, HalfTypesRoundToNearestEven) {
   Lab lab;
   ExprContext& c = lab.c();
-  const std::vector<float> in = {1.0F, 1.00390625F, 1.01171875F, -3.3e38F, 1e-40F, NAN, INFINITY, 65504.0F, 65519.0F, 65520.0F, 0.1F};
+  const std::vector<float> in = {1.0F,     1.00390625F, 1.01171875F, -3.3e38F, 1e-40F, NAN,
+                                 INFINITY, 65504.0F,    65519.0F,    65520.0F, 0.1F};
   const auto n = static_cast<int64_t>(in.size());
   const int a = lab.buffer(DType::kFloat32, c.constant(n), ArgKind::kInput);
   const int b16 = lab.buffer(DType::kBFloat16, c.constant(n), ArgKind::kOutput);
@@ -240,7 +255,8 @@ TEST(Codegen, HalfTypesRoundToNearestEven) {
   void* buffers[] = {const_cast<float*>(in.data()), bf.data(), hf.data()};
   KernelFault fault{};
   ASSERT_EQ(lab.compile()(buffers, nullptr, nullptr, 0, 1, &fault), 0);
-  const std::vector<uint16_t> expected_bf = {0x3f80, 0x3f80, 0x3f82, 0xff78, 0x0001, 0x7fc0, 0x7f80, 0x4780, 0x4780, 0x4780, 0x3dcd};
+  const std::vector<uint16_t> expected_bf = {0x3f80, 0x3f80, 0x3f82, 0xff78, 0x0001, 0x7fc0,
+                                             0x7f80, 0x4780, 0x4780, 0x4780, 0x3dcd};
   EXPECT_TRUE(bf == expected_bf);
   EXPECT_EQ(hf[0], 0x3c00);
   EXPECT_EQ(hf[7], 0x7bff);
@@ -258,8 +274,9 @@ TEST(Codegen, PrintsAndVerifies) {
   const ScalarId x = lab.load(*f.body, a, i);
   f.body->stmts.push_back(Store{a, i, x});
   lab.kernel.body.stmts.push_back(std::move(f));
-  EXPECT_EQ(print_kernel(lab.kernel),
-            "kernel test(in b0: f32[8]) {\n  vector i in 8 {\n    %0: f32 = load b0[i]\n    store b0[i] = %0\n  }\n}\n");
+  EXPECT_EQ(
+      print_kernel(lab.kernel),
+      "kernel test(in b0: f32[8]) {\n  vector i in 8 {\n    %0: f32 = load b0[i]\n    store b0[i] = %0\n  }\n}\n");
   lab.kernel.body.stmts.push_back(Store{a, c.constant(0), 5});
   EXPECT_THROW(verify_kernel(lab.kernel), InternalError);
 }

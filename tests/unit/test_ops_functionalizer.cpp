@@ -29,7 +29,8 @@ struct FunctionalizerTest : testing::Test {
   }
   const OpDef& def(std::string_view name) { return OpRegistry::global().get(name); }
   std::vector<Arg> full_args(const OpDef& op, std::vector<Arg> args) {
-    for (size_t i = args.size(); i < op.schema.args.size(); ++i) args.push_back(default_argument(*ctx, op.schema.args[i]));
+    for (size_t i = args.size(); i < op.schema.args.size(); ++i)
+      args.push_back(default_argument(*ctx, op.schema.args[i]));
     return args;
   }
   TensorRef call(std::string_view name, std::vector<Arg> args) {
@@ -130,7 +131,7 @@ TEST_F(FunctionalizerTest, InPlaceRules) {
   const TensorRef x = input({4, 8});
   const TensorRef n = input({4, 8}, DType::kInt64);
   const TensorRef row = input({8});
-  EXPECT_THROW(inplace("div", {TensorArg{n}, i(2)}), InvalidArgument);   // a float result into an integer tensor
+  EXPECT_THROW(inplace("div", {TensorArg{n}, i(2)}), InvalidArgument);  // a float result into an integer tensor
   EXPECT_THROW(inplace("add", {TensorArg{row}, TensorArg{x}}), InvalidArgument);  // the shape would grow
   const TensorRef wide = call("expand", {TensorArg{row}, ints({4, 8})});
   EXPECT_THROW(inplace("add", {TensorArg{wide}, i(1)}), InvalidArgument);

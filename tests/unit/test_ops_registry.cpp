@@ -9,16 +9,19 @@ using namespace tatara;
 TEST(OpRegistry, EveryFamilyRegisters) {
   const OpRegistry& r = OpRegistry::global();
   EXPECT_GT(r.all().size(), 300u);
-  for (const char* name : {"add", "mul", "where", "view", "slice", "full", "cat", "softmax", "mm", "sum", "cast", "clone"}) {
+  for (const char* name :
+       {"add", "mul", "where", "view", "slice", "full", "cat", "softmax", "mm", "sum", "cast", "clone"}) {
     EXPECT_TRUE(r.find(name) != nullptr) << name;
   }
 }
 
 TEST(OpRegistry, EveryOperatorHasAWayToRun) {
   for (const OpDef* op : OpRegistry::global().all()) {
-    const bool runs = op->lower || op->decompose || op->choose || op->kind == OpKind::kHost || op->kind == OpKind::kRandom;
+    const bool runs =
+        op->lower || op->decompose || op->choose || op->kind == OpKind::kHost || op->kind == OpKind::kRandom;
     EXPECT_TRUE(runs) << op->name;
-    EXPECT_TRUE(op->meta || op->decompose || op->choose || op->kind == OpKind::kHost || op->kind == OpKind::kRandom) << op->name;
+    EXPECT_TRUE(op->meta || op->decompose || op->choose || op->kind == OpKind::kHost || op->kind == OpKind::kRandom)
+        << op->name;
   }
 }
 

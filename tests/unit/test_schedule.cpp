@@ -30,7 +30,8 @@ struct Program {
   }
   Schedule schedule(std::vector<ValueId> outputs, int threads = 2) {
     for (const ValueId v : outputs) graph.add_output(v);
-    Graph g = canonicalize(eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
+    Graph g = canonicalize(
+        eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
     ScheduleOptions options;
     options.num_threads = threads;
     Schedule s = schedule_graph(g, options);
@@ -76,7 +77,8 @@ TEST(Schedule, LayerNormSymbolic) {
   const ValueId x = p.symbolic({n, p.ctx->constant(128), p.ctx->constant(768)});
   const ValueId w = p.input({768});
   const ValueId bias = p.input({768});
-  const ValueId y = p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(768)}}, TensorArg{w}, TensorArg{bias}});
+  const ValueId y =
+      p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(768)}}, TensorArg{w}, TensorArg{bias}});
   const Schedule s = p.schedule({y});
   EXPECT_EQ(s.kernels.size(), 1u);
   expect_golden("layer_norm", s);

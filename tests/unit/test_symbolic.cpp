@@ -345,6 +345,8 @@ TEST_F(Symbolic, ProgramsEvaluateAndSurviveEncoding) {
   const int64_t extreme[] = {INT64_MIN, -1};
   EXPECT_EQ(division.evaluate(extreme), INT64_MIN);
   EXPECT_THROW(ExprProgram(ctx.parse("c"), order), InternalError);
+  EXPECT_THROW(ExprProgram().evaluate(zero), InternalError);
+  EXPECT_FALSE(ExprProgram().try_evaluate(zero).has_value());
 }
 
 TEST_F(Symbolic, DamagedProgramsAreRefused) {
