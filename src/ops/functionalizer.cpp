@@ -218,6 +218,16 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
     if (views) ref = alias_of(ref_of(args[0]), std::get<TensorArg>(values[0]).value, result);
     refs.push_back(ref >= 0 ? ref : fresh(result));
   }
+  // What goes beyond the declared outputs are new values of the written arguments, in order (batch_norm in training).
+  if (op.schema.num_outputs >= 0 && refs.size() > static_cast<size_t>(op.schema.num_outputs)) {
+    auto next = static_cast<size_t>(op.schema.num_outputs);
+    for (size_t i = 0; i < op.schema.args.size() && next < refs.size(); ++i) {
+      const auto* tensor = std::get_if<TensorArg>(&args[i]);
+      if (!op.schema.args[i].written || tensor == nullptr || tensor->value == kNoValue) continue;
+      write(tensor->value, results[next++]);
+    }
+    refs.resize(static_cast<size_t>(op.schema.num_outputs));
+  }
   return refs;
 }
 

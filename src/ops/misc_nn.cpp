@@ -176,7 +176,7 @@ void register_misc_nn(OpRegistry& r) {
       {"pairwise_distance", composite,
        "(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", "torch.pairwise_distance"},
       nullptr, decompose_pairwise_distance));
-  const char* schema = "(Tensor input, float p, bool train) -> Tensor";
+  const char* schema = "(Tensor(a) input, float p, bool train) -> Tensor(a)";
   r.add(make_op({"dropout", composite, schema, "torch.dropout", "torch.dropout_"}, nullptr, decompose_dropout));
   r.add(make_op({"alpha_dropout", composite, schema, "torch.alpha_dropout", "torch.alpha_dropout_"}, nullptr,
                 decompose_eval_dropout));

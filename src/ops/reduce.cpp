@@ -283,6 +283,8 @@ Values decompose_mean(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId x = args.tensor(0);
   const DType out = args.dtype(3).value_or(b.type(x).dtype);
   const ValueId wide = b.cast(b.cast(x, out), compute_dtype(out));
+  // Nothing to reduce: a result of its own all the same.
+  if (b.type(x).dim() == 0) return {b.cast(b.op("clone", {TensorArg{wide}}), out)};
   return {b.cast(mean_of(b, wide, args.dims(1, args.rank(0)), args.flag(2)), out)};
 }
 
