@@ -35,7 +35,7 @@ _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
 
 _VIEW: dict[str, Callable[[Tensor, int], Tensor]] = {
     "t": lambda a, _k: a.transpose(0, -1) if a.dim() > 1 else a.view(-1),
-    "select": lambda a, k: a[k % a.shape[0]] if a.dim() > 1 and a.shape[0] else a[:],
+    "select": lambda a, k: a[k % a.shape[0]] if a.dim() > 1 and a.shape[0] else a.view(a.shape),
     "slice": lambda a, k: a[k % 2 :: 1 + k % 2] if a.dim() else a.view(1),
     "unsqueeze": lambda a, k: a.unsqueeze(k % (a.dim() + 1)) if a.dim() < 4 else a,
     "expand": lambda a, _k: a.unsqueeze(0).expand(2, *a.shape) if a.dim() < 3 else a,
