@@ -75,7 +75,7 @@ std::optional<int64_t> ExprProgram::try_evaluate(std::span<const int64_t> symbol
   std::unique_ptr<int64_t[]> large;  // no expression of a real program needs it
   int64_t* top = fixed;
   if (max_depth_ > kInlineStack) [[unlikely]] {
-    large = std::make_unique_for_overwrite<int64_t[]>(max_depth_);
+    large = std::make_unique<int64_t[]>(max_depth_);
     top = large.get();
   }
   for (const Instruction& instruction : code_) {
