@@ -142,15 +142,20 @@ class GroupEmitter {
     return nest_.load(v, *info.storage, indices, mask, loops::kNoScalar);
   }
 
-  void store_value(const Member& m) {
-    const std::vector<Expr> index = *index_map(s_, group_, m.sizes, m.full);
+  ScalarId value_of(const Member& m) {
     current_ = m.value;
-    const ScalarId x = nest_.eval(m.value, index);
+    const ScalarId x = nest_.eval(m.value, *index_map(s_, group_, m.sizes, m.full));
     current_ = kNoValue;
+    return x;
+  }
+
+  void store(const Member& m, ScalarId x) {
     const ValueInfo& info = s_.values[static_cast<size_t>(m.value)];
-    nest_.store(m.value, *info.storage, index, x);
+    nest_.store(m.value, *info.storage, *index_map(s_, group_, m.sizes, m.full), x);
     stored_in_[m.value] = stage_;
   }
+
+  void store_value(const Member& m) { store(m, value_of(m)); }
 
   /// One pass over the reduced dims (or none, where nothing is reduced).
   void walk(const std::vector<const Member*>& folds, const std::vector<const Member*>& stores) {
@@ -191,7 +196,10 @@ class GroupEmitter {
       for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def.dtypes[i]);
       return parts;
     });
-    for (const Member* m : stores) store_value(*m);
+    // All values before the first store: one of them may go into an input that another one reads.
+    std::vector<ScalarId> stored;
+    for (const Member* m : stores) stored.push_back(value_of(*m));
+    for (size_t i = 0; i < stores.size(); ++i) store(*stores[i], stored[i]);
     for (size_t level = plan_.inner.size(); level-- > 0;) {
       std::unique_ptr<loops::CombineFn> fn;
       if (!folds.empty() && is_custom(node_of(*folds[0]).reduction_def)) fn = combine_fn(nest_, node_of(*folds[0]));

@@ -31,8 +31,8 @@ BufferId add_buffer(State& s, BufferHome home, int index, ValueId v, const std::
   return static_cast<BufferId>(s.out.plan.buffers.size()) - 1;
 }
 
-void give(State& s, ValueId v, BufferHome home, int index) {
-  const std::vector<Expr> strides = storage_strides(s, v);
+void give(State& s, ValueId v, BufferHome home, int index, bool exact = false) {
+  const std::vector<Expr> strides = exact ? s.graph.type(v).strides : storage_strides(s, v);
   Storage storage;
   storage.buffer = add_buffer(s, home, index, v, strides);
   storage.strides = strides;
@@ -106,7 +106,11 @@ void plan_outputs(State& s) {
     if (is_host_owned(s, base)) {
       give(s, base, BufferHome::kHost, -1);
     } else {
-      give(s, base, BufferHome::kOutput, slot++);
+      // A value that is the output itself has the output's strides, gaps and all.
+      const TensorType& type = s.graph.type(base);
+      bool exact = base == output.value;
+      for (size_t d = 0; d < type.sizes.size(); ++d) exact = exact && (type.sizes[d].is_const(1) || !type.strides[d].is_const(0));
+      give(s, base, BufferHome::kOutput, slot++, exact);
     }
   }
   std::vector<InputWrite> copies;

@@ -35,7 +35,7 @@ void describe_outputs(State& s) {
         const ValueInfo& info = s.values[static_cast<size_t>(base)];
         TATARA_CHECK(info.storage.has_value(), "output ", s.name_of(output.value), " has no memory");
         result.ref.buffer = info.storage->buffer;
-        if (view && base != output.value) result.ref.strides = view->strides;
+        result.ref.strides = view && base != output.value ? view->strides : info.storage->strides;
         result.ref.offset = view ? view->offset : s.ctx.constant(0);
         const int input = plan.buffers[static_cast<size_t>(result.ref.buffer)].home == BufferHome::kInput
                               ? plan.buffers[static_cast<size_t>(result.ref.buffer)].index

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/builder.h"
 #include "ops/op_def.h"
 #include "support/error.h"
@@ -69,6 +71,34 @@ bool one_round(const Graph& graph, Graph& result) {
   return changed;
 }
 
+/// Fresh outputs own their memory: a decomposition may have handed back its operand, or one value twice.
+Graph own_outputs(const Graph& graph) {
+  GraphCopy copy(graph);
+  for (const Node& node : graph.nodes()) copy.copy(node);
+  Graph result = copy.finish();
+  std::vector<ValueId> taken;
+  for (GraphOutput& output : result.outputs()) {
+    if (output.value == kNoValue || output.alias.kind != OutputAlias::Kind::kFresh) continue;
+    ValueId base = output.value;
+    for (const Node* node = result.producer(base); node != nullptr && node->op->kind == OpKind::kView;) {
+      ValueId operand = kNoValue;
+      for_each_operand(*node, [&](ValueId v) { operand = operand == kNoValue ? v : operand; });
+      if (operand == kNoValue) break;
+      base = operand;
+      node = result.producer(base);
+    }
+    const bool shared = result.producer(base) == nullptr || std::find(taken.begin(), taken.end(), base) != taken.end();
+    if (shared) {
+      GraphBuilder builder(result);
+      const std::vector<Expr> strides = result.type(output.value).strides;
+      output.value = builder.op("relayout", {TensorArg{output.value}, SymInts{strides}});
+      base = output.value;
+    }
+    taken.push_back(base);
+  }
+  return result;
+}
+
 }  // namespace
 
 Graph decompose(const Graph& graph) {
@@ -78,7 +108,7 @@ Graph decompose(const Graph& graph) {
       Graph next(g.ctx_ptr());
       const bool changed = one_round(result, next);
       result = std::move(next);
-      if (!changed) return result;
+      if (!changed) return own_outputs(result);
     }
     throw InternalError("decompositions do not end");
   });
