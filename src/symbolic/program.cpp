@@ -72,11 +72,11 @@ void ExprProgram::check() {
 std::optional<int64_t> ExprProgram::try_evaluate(std::span<const int64_t> symbol_values) const noexcept {
   if (code_.empty() || symbol_values.size() < num_slots_) return std::nullopt;
   int64_t fixed[kInlineStack] = {};
-  std::unique_ptr<int64_t[]> large;  // no expression of a real program needs it
+  std::vector<int64_t> large;  // no expression of a real program needs it
   int64_t* top = fixed;
   if (max_depth_ > kInlineStack) [[unlikely]] {
-    large = std::make_unique<int64_t[]>(max_depth_);
-    top = large.get();
+    large.resize(max_depth_);
+    top = large.data();
   }
   for (const Instruction& instruction : code_) {
     if (instruction.kind == ExprKind::kConst) {
