@@ -97,7 +97,7 @@ def check(op: str, args: list[Any], eager: Callable[[], Any], native: bool = Fal
 
 UNARY = """abs neg sign square floor ceil trunc round frac bitwise_not isnan isinf isfinite isposinf isneginf logical_not
 signbit sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-erf erfc sigmoid deg2rad rad2deg sinc sgn conj_physical logit positive""".split()
+erf erfc angle sigmoid deg2rad rad2deg sinc sgn conj_physical logit positive""".split()
 BINARY = """add sub mul div floor_divide remainder fmod maximum minimum fmax fmin atan2 hypot copysign nextafter bitwise_and
 bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or logical_xor pow xlogy
 logaddexp heaviside logaddexp2 float_power""".split()
@@ -215,6 +215,15 @@ VIEWS: list[tuple[str, list[Any], Callable[[torch.Tensor], Any]]] = [
     ("unbind", [1], lambda x: x.unbind(1)),
     ("tensor_split.sections", [2, 3], lambda x: x.tensor_split(2, 3)),
     ("tensor_split.indices", [[1, 3], 3], lambda x: x.tensor_split([1, 3], 3)),
+    ("hsplit.array", [[1, 2]], lambda x: torch.hsplit(x, [1, 2])),
+    ("vsplit.int", [2], lambda x: torch.vsplit(x, 2)),
+    ("dsplit.int", [3], lambda x: torch.dsplit(x, 3)),
+    ("permute_copy", [[0, 3, 1, 2]], lambda x: torch.permute_copy(x, [0, 3, 1, 2])),
+    ("diagonal_copy", [1, 2, 3], lambda x: torch.diagonal_copy(x, 1, 2, 3)),
+    ("unbind_copy", [1], lambda x: torch.unbind_copy(x, 1)),
+    ("select_copy", [1, 0], lambda x: torch.select_copy(x, 1, 0)),
+    ("diag_embed", [1, 0, 2], lambda x: torch.diag_embed(x, 1, 0, 2)),
+    ("diag_embed", [-2, -2, -1], lambda x: torch.diag_embed(x, -2)),
     ("squeeze", [], lambda x: x.squeeze()),
     ("mT", [], lambda x: x.mT),
     ("view", [[7, 7]], lambda x: x.view(7, 7)),
