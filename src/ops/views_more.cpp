@@ -30,7 +30,8 @@ struct CopyRow {
 
 constexpr CopyRow kCopies[] = {
     {"alias_copy", "alias", "(Tensor self) -> Tensor"},
-    {"as_strided_copy", "as_strided", "(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"},
+    {"as_strided_copy", "as_strided",
+     "(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"},
     {"diagonal_copy", "diagonal", "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"},
     {"expand_copy", "expand", "(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"},
     {"permute_copy", "permute", "(Tensor self, int[] dims) -> Tensor"},
@@ -56,7 +57,8 @@ struct Plane {
 Plane plane_of(const Args& args, int64_t rank) {
   const int64_t row = wrap_dim(args.integer(2), rank);
   const int64_t column = wrap_dim(args.integer(3), rank);
-  if (row == column) throw InvalidArgument(str_cat("diagonal dimensions cannot be identical ", args.integer(2), ", ", args.integer(3)));
+  if (row == column)
+    throw InvalidArgument(str_cat("diagonal dimensions cannot be identical ", args.integer(2), ", ", args.integer(3)));
   return {static_cast<size_t>(row), static_cast<size_t>(column)};
 }
 
@@ -82,7 +84,8 @@ void lower_diag_embed(LowerContext& c) {
   c.pointwise(0, [&c, &ctx = c.ctx(), plane, offset, t](LoopBuilder& b, std::span<const Expr> at) {
     const Expr place = offset >= 0 ? at[plane.row] : at[plane.column];
     const Expr column = ctx.add(at[plane.row], ctx.constant(offset));
-    ScalarId mask = b.compare(Op::kEq, b.index_value(column, DType::kInt64), b.index_value(at[plane.column], DType::kInt64));
+    ScalarId mask =
+        b.compare(Op::kEq, b.index_value(column, DType::kInt64), b.index_value(at[plane.column], DType::kInt64));
     mask = logical_and(b, in_range(b, place, ctx.constant(0), c.operand(0).sizes.back()), mask);
     std::vector<Expr> where;
     for (size_t d = 0; d < at.size(); ++d) {
@@ -110,7 +113,8 @@ DecomposeFn split_axis(const char* name, int64_t axis, int64_t least_rank) {
     const Args args(b, arguments);
     if (args.rank(0) < least_rank) {
       throw InvalidArgument(str_cat("torch.", name, " requires a tensor with at least ", least_rank, " dimension",
-                                    least_rank > 1 ? "s" : "", ", but got a tensor with ", args.rank(0), " dimensions!"));
+                                    least_rank > 1 ? "s" : "", ", but got a tensor with ", args.rank(0),
+                                    " dimensions!"));
     }
     const int64_t dim = args.rank(0) == 1 ? 0 : axis;
     const bool sections = std::holds_alternative<Scalar>(arguments[1]);
@@ -118,11 +122,13 @@ DecomposeFn split_axis(const char* name, int64_t axis, int64_t least_rank) {
       const int64_t size = b.ctx().specialize(args.type(0).sizes[static_cast<size_t>(dim)]);
       const int64_t n = args.integer(1);
       if (n <= 0 || size % n != 0) {
-        throw InvalidArgument(str_cat("torch.", name, " attempted to split along dimension ", dim, ", but the size of the dimension ",
-                                      size, " is not divisible by the split_size ", n, "!"));
+        throw InvalidArgument(str_cat("torch.", name, " attempted to split along dimension ", dim,
+                                      ", but the size of the dimension ", size, " is not divisible by the split_size ",
+                                      n, "!"));
       }
     }
-    return b.op_multi(sections ? "tensor_split.sections" : "tensor_split.indices", {arguments[0], arguments[1], int_arg(dim)});
+    return b.op_multi(sections ? "tensor_split.sections" : "tensor_split.indices",
+                      {arguments[0], arguments[1], int_arg(dim)});
   };
 }
 
@@ -151,16 +157,17 @@ void register_views_more(OpRegistry& r) {
   for (const CopyRow& row : kCopies) {
     const std::string names = std::string("torch.") + row.name;
     const bool hidden = std::string_view(row.name) == "narrow_copy";
-    r.add(make_op({row.name, OpKind::kComposite, row.schema, hidden ? "torch.narrow_copy torch.Tensor.narrow_copy" : names.c_str()},
+    r.add(make_op({row.name, OpKind::kComposite, row.schema,
+                   hidden ? "torch.narrow_copy torch.Tensor.narrow_copy" : names.c_str()},
                   nullptr, copy_of(row.view)));
   }
   r.add(make_op({"diag_embed", OpKind::kPointwise, "(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
                  "torch.diag_embed torch.Tensor.diag_embed"},
                 diag_embed_meta, nullptr, lower_diag_embed));
-  r.add(make_op({"diag", OpKind::kComposite, "(Tensor self, int diagonal=0) -> Tensor", "torch.diag torch.Tensor.diag"}, nullptr,
-                decompose_diag));
-  r.add(make_op({"angle", OpKind::kPointwise, "(Tensor self) -> Tensor", "torch.angle torch.Tensor.angle"}, angle_meta, nullptr,
-                lower_angle));
+  r.add(make_op({"diag", OpKind::kComposite, "(Tensor self, int diagonal=0) -> Tensor", "torch.diag torch.Tensor.diag"},
+                nullptr, decompose_diag));
+  r.add(make_op({"angle", OpKind::kPointwise, "(Tensor self) -> Tensor", "torch.angle torch.Tensor.angle"}, angle_meta,
+                nullptr, lower_angle));
   const struct {
     const char* name;
     int64_t axis;
@@ -170,10 +177,12 @@ void register_views_more(OpRegistry& r) {
     const std::string names = std::string("torch.") + row.name + " torch.Tensor." + row.name;
     const std::string by_number = std::string(row.name) + ".int";
     const std::string by_places = std::string(row.name) + ".array";
-    r.add(make_op({by_number.c_str(), OpKind::kComposite, "(Tensor(a) self, int sections) -> Tensor(a)[]", names.c_str()}, nullptr,
-                  split_axis(row.name, row.axis, row.least)));
-    r.add(make_op({by_places.c_str(), OpKind::kComposite, "(Tensor(a) self, int[] indices) -> Tensor(a)[]", names.c_str()}, nullptr,
-                  split_axis(row.name, row.axis, row.least)));
+    r.add(
+        make_op({by_number.c_str(), OpKind::kComposite, "(Tensor(a) self, int sections) -> Tensor(a)[]", names.c_str()},
+                nullptr, split_axis(row.name, row.axis, row.least)));
+    r.add(make_op(
+        {by_places.c_str(), OpKind::kComposite, "(Tensor(a) self, int[] indices) -> Tensor(a)[]", names.c_str()},
+        nullptr, split_axis(row.name, row.axis, row.least)));
   }
 }
 
