@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 import torch
-from reference import Reference
+from reference import Reference, library
 from torch.testing._internal.common_methods_invocations import op_db
 
 DTYPES = [torch.float32, torch.bool, torch.int64, torch.bfloat16, torch.complex64]
@@ -151,9 +151,8 @@ def bind(schema: list[tuple[str, str, bool, Any]], args: list[Any], kwargs: dict
 
 def table() -> dict[int, list[tuple[str, list[Any], bool]]]:
     import ctypes
-    import os
 
-    lib = ctypes.CDLL(os.environ["TATARA_REFERENCE_LIB"])
+    lib = ctypes.CDLL(library() or "libtatara_reference.so")
     lib.tatara_reference_ops.restype = ctypes.c_char_p
     by_object: dict[int, list[tuple[str, list[Any], bool]]] = {}
     for line in lib.tatara_reference_ops().decode().splitlines():

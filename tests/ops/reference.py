@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,15 @@ DTYPES = {
     torch.complex128: "c128",
 }
 BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def library() -> str | None:
+    """The newest reference evaluator that was built, or what TATARA_REFERENCE_LIB names."""
+    if "TATARA_REFERENCE_LIB" in os.environ:
+        return os.environ["TATARA_REFERENCE_LIB"]
+    build = Path(__file__).parents[2] / "build"
+    found = sorted(build.glob("*/tests/ops/libtatara_reference.so"), key=lambda p: p.stat().st_mtime)
+    return str(found[-1]) if found else None
 
 
 class Result:
@@ -53,7 +63,7 @@ class Result:
 
 class Reference:
     def __init__(self, path: str | None = None) -> None:
-        lib = ctypes.CDLL(path or os.environ["TATARA_REFERENCE_LIB"])
+        lib = ctypes.CDLL(path or library() or "libtatara_reference.so")
         self._run = lib.tatara_reference_run
         self._run.argtypes = [ctypes.c_char_p]
         self._run.restype = ctypes.c_char_p
