@@ -123,5 +123,70 @@ TEST(Schedule, ReshapedResidualJoins) {
   EXPECT_EQ(s.kernels.size(), 1u);
 }
 
+TEST(Schedule, CatOfExpressions) {
+  Program p;
+  const ValueId x = p.input({32, 64});
+  const ValueId y = p.input({32, 16});
+  const ValueId joined = p.b.op("cat", {TensorList{{p.b.unary("exp", x), y}}, Scalar(int64_t{1})});
+  const Schedule s = p.schedule({joined});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("cat", s);
+}
+
+TEST(Schedule, EmbeddingAddLayerNorm) {
+  Program p;
+  const ValueId table = p.input({1000, 64});
+  const ValueId ids = p.input({2, 16}, DType::kInt64);
+  const ValueId position = p.input({16, 64});
+  const ValueId h = p.b.binary("add", p.b.op("embedding", {TensorArg{table}, TensorArg{ids}}), position);
+  const Schedule s = p.schedule({p.b.op("layer_norm", {TensorArg{h}, SymInts{{p.ctx->constant(64)}}})});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("embedding_layer_norm", s);
+}
+
+TEST(Schedule, Rope) {
+  Program p;
+  const ValueId x = p.input({2, 4, 8, 32});
+  const ValueId cos = p.input({8, 32});
+  const ValueId sin = p.input({8, 32});
+  const auto half = [&](int64_t from, int64_t to) {
+    return p.b.slice(x, 3, p.ctx->constant(from), p.ctx->constant(to), p.ctx->constant(1));
+  };
+  const ValueId rotated = p.b.op("cat", {TensorList{{p.b.unary("neg", half(16, 32)), half(0, 16)}}, Scalar(int64_t{-1})});
+  const Schedule s = p.schedule({p.b.binary("add", p.b.binary("mul", x, cos), p.b.binary("mul", rotated, sin))});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("rope", s);
+}
+
+TEST(Schedule, WriteIntoInput) {
+  Program p;
+  const ValueId w = p.input({256});
+  const ValueId g = p.input({256});
+  const ValueId updated = p.b.binary("sub", w, p.b.binary("mul", g, Scalar(0.1)));
+  p.graph.add_input_write(0, updated);
+  const Schedule s = p.schedule({p.b.unary("exp", w)});
+  // The old value is still read beside the write, at the same element.
+  EXPECT_EQ(s.kernels.size(), 1u);
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 0);
+  expect_golden("write_input", s);
+}
+
+TEST(Schedule, HalfRoundsBetweenOperators) {
+  Program p;
+  const ValueId x = p.input({64}, DType::kFloat16);
+  const Schedule s = p.schedule({p.b.binary("add", p.b.binary("mul", x, x), x)});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("half_rounding", s);
+}
+
+TEST(Schedule, ArenaIsUsedAgain) {
+  Program p;
+  ValueId x = p.input({64, 64});
+  const ValueId w = p.input({64, 64});
+  for (int i = 0; i < 6; ++i) x = p.b.unary("relu", p.b.binary("mm", x, w));
+  const Schedule s = p.schedule({x});
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 2 * 64 * 64 * 4);
+}
+
 }  // namespace
 }  // namespace tatara

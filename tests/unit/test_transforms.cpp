@@ -1,0 +1,113 @@
+// Passes over graphs: what they remove, what they must keep.
+#include "ops/builder.h"
+#include "ops/op_def.h"
+#include "support/options.h"
+#include "testing.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+struct Program {
+  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
+  Graph graph{ctx};
+  GraphBuilder b{graph};
+
+  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
+    TensorType type;
+    type.dtype = dtype;
+    for (const int64_t n : sizes) type.sizes.push_back(ctx->constant(n));
+    type.strides = contiguous_strides(*ctx, type.sizes);
+    return graph.add_input(type);
+  }
+};
+
+size_t count(const Graph& graph, std::string_view op) {
+  size_t n = 0;
+  for (const Node& node : graph.nodes()) n += node.op->name == op ? 1 : 0;
+  return n;
+}
+
+TEST(Transforms, DeadCodeGoes) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.b.unary("exp", x);
+  p.graph.add_output(p.b.unary("sin", x));
+  const Graph g = eliminate_dead_code(p.graph);
+  EXPECT_EQ(g.num_nodes(), 1u);
+  EXPECT_EQ(count(g, "sin"), 1u);
+}
+
+TEST(Transforms, RandomNumbersStayDrawn) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.b.op("rand_like", {TensorArg{x}});
+  p.graph.add_output(p.b.unary("sin", x));
+  EXPECT_EQ(count(eliminate_dead_code(p.graph), "rand_like"), 1u);
+}
+
+TEST(Transforms, EqualExpressionsAreOne) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.graph.add_output(p.b.binary("mul", p.b.unary("exp", x), p.b.unary("exp", x)));
+  EXPECT_EQ(count(eliminate_common_subexpressions(p.graph), "exp"), 1u);
+}
+
+TEST(Transforms, EqualExpressionsOfDifferentNumbersStay) {
+  Program p;
+  const ValueId x = p.input({4});
+  const ValueId a = p.b.binary("add", x, Scalar(0.0));
+  const ValueId c = p.b.binary("add", x, Scalar(-0.0));
+  p.graph.add_output(p.b.binary("div", a, c));
+  EXPECT_EQ(count(eliminate_common_subexpressions(p.graph), "add"), 2u);
+}
+
+TEST(Transforms, EqualOutputsStayTwoTensors) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.graph.add_output(p.b.unary("exp", x));
+  p.graph.add_output(p.b.unary("exp", x));
+  const Graph g = eliminate_common_subexpressions(p.graph);
+  EXPECT_EQ(count(g, "exp"), 2u);
+  EXPECT_NE(g.outputs()[0].value, g.outputs()[1].value);
+}
+
+TEST(Transforms, RandomNumbersAreNotShared) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.graph.add_output(p.b.binary("sub", p.b.op("rand_like", {TensorArg{x}}), p.b.op("rand_like", {TensorArg{x}})));
+  EXPECT_EQ(count(eliminate_common_subexpressions(p.graph), "rand_like"), 2u);
+}
+
+TEST(Transforms, SoftmaxDecomposes) {
+  Program p;
+  const ValueId x = p.input({4, 8});
+  p.graph.add_output(p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{1})}));
+  const Graph g = decompose(p.graph);
+  EXPECT_EQ(count(g, "softmax"), 0u);
+  EXPECT_EQ(count(g, "amax"), 1u);
+  EXPECT_EQ(count(g, "sum"), 1u);
+}
+
+TEST(Transforms, DisabledPassDoesNothing) {
+  Program p;
+  const ValueId x = p.input({4});
+  p.b.unary("exp", x);
+  p.graph.add_output(x);
+  set_option(Option::kDisable, std::string("dce"));
+  const size_t nodes = eliminate_dead_code(p.graph).num_nodes();
+  reset_option(Option::kDisable);
+  EXPECT_EQ(nodes, 1u);
+  EXPECT_EQ(eliminate_dead_code(p.graph).num_nodes(), 0u);
+}
+
+TEST(Transforms, OutputOfADecompositionIsNoInput) {
+  Program p;
+  const ValueId x = p.input({0, 3});
+  p.graph.add_output(p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{0})}));
+  const Graph g = decompose(p.graph);
+  EXPECT_TRUE(g.producer(g.outputs()[0].value) != nullptr);
+}
+
+}  // namespace
+}  // namespace tatara
