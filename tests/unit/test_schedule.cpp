@@ -179,6 +179,16 @@ TEST(Schedule, HalfRoundsBetweenOperators) {
   expect_golden("half_rounding", s);
 }
 
+TEST(Schedule, IndexAdd) {
+  Program p;
+  const ValueId x = p.input({100, 64});
+  const ValueId index = p.input({10}, DType::kInt64);
+  const ValueId source = p.input({10, 64});
+  const Schedule s = p.schedule({p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{source}})});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  expect_golden("index_add", s);
+}
+
 TEST(Schedule, ArenaIsUsedAgain) {
   Program p;
   ValueId x = p.input({64, 64});
