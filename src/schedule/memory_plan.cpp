@@ -109,7 +109,8 @@ void plan_outputs(State& s) {
       // A value that is the output itself has the output's strides, gaps and all.
       const TensorType& type = s.graph.type(base);
       bool exact = base == output.value;
-      for (size_t d = 0; d < type.sizes.size(); ++d) exact = exact && (type.sizes[d].is_const(1) || !type.strides[d].is_const(0));
+      for (size_t d = 0; d < type.sizes.size(); ++d)
+        exact = exact && (type.sizes[d].is_const(1) || !type.strides[d].is_const(0));
       give(s, base, BufferHome::kOutput, slot++, exact);
     }
   }

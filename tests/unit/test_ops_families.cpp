@@ -47,8 +47,8 @@ TEST(OpsFamilies, BatchNormInTrainingWritesItsStatistics) {
   const auto mean = input({3}, 1);
   const auto var = input({3}, 2);
   const auto results = fz.apply(OpRegistry::global().get("batch_norm"),
-                                {TensorArg{x}, NoneArg{}, NoneArg{}, TensorArg{mean}, TensorArg{var}, Scalar(true), Scalar(0.1),
-                                 Scalar(1e-5), Scalar(true)});
+                                {TensorArg{x}, NoneArg{}, NoneArg{}, TensorArg{mean}, TensorArg{var}, Scalar(true),
+                                 Scalar(0.1), Scalar(1e-5), Scalar(true)});
   EXPECT_EQ(results.size(), size_t{1});
   EXPECT_EQ(fz.version(mean), int64_t{1});
   EXPECT_EQ(fz.version(var), int64_t{1});

@@ -152,7 +152,8 @@ TEST(Schedule, Rope) {
   const auto half = [&](int64_t from, int64_t to) {
     return p.b.slice(x, 3, p.ctx->constant(from), p.ctx->constant(to), p.ctx->constant(1));
   };
-  const ValueId rotated = p.b.op("cat", {TensorList{{p.b.unary("neg", half(16, 32)), half(0, 16)}}, Scalar(int64_t{-1})});
+  const ValueId rotated =
+      p.b.op("cat", {TensorList{{p.b.unary("neg", half(16, 32)), half(0, 16)}}, Scalar(int64_t{-1})});
   const Schedule s = p.schedule({p.b.binary("add", p.b.binary("mul", x, cos), p.b.binary("mul", rotated, sin))});
   EXPECT_EQ(s.kernels.size(), 1u);
   expect_golden("rope", s);
@@ -184,7 +185,8 @@ TEST(Schedule, IndexAdd) {
   const ValueId x = p.input({100, 64});
   const ValueId index = p.input({10}, DType::kInt64);
   const ValueId source = p.input({10, 64});
-  const Schedule s = p.schedule({p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{source}})});
+  const Schedule s =
+      p.schedule({p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{source}})});
   EXPECT_EQ(s.kernels.size(), 2u);
   expect_golden("index_add", s);
 }
