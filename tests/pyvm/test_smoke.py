@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import fcntl
 import os
 import pathlib
 import shutil
@@ -23,8 +25,16 @@ def _build_dir() -> str:
     if shutil.which("g++") is None:
         pytest.skip("no g++ to build _tatara_vm with, and TATARA_VM_DIR is not set", allow_module_level=True)
     out = os.path.join(tempfile.gettempdir(), f"tatara-pyvm-{sys.version_info[0]}{sys.version_info[1]}-{os.getuid()}")
-    subprocess.run([str(HERE / "build.sh"), sys.executable, out], check=True, stdout=subprocess.DEVNULL)
-    return out
+    # Every worker of pytest-xdist comes here: one builds while the others wait, so nobody loads a half-linked module.
+    with open(out + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run([str(HERE / "build.sh"), sys.executable, out], check=True, stdout=subprocess.DEVNULL)
+        # The linker rewrites the file in place: give each process its own copy to map.
+        mine = tempfile.mkdtemp(prefix="tatara-pyvm-")
+        atexit.register(shutil.rmtree, mine, ignore_errors=True)
+        for built in pathlib.Path(out).glob("_tatara_vm*.so"):
+            shutil.copy(built, mine)
+    return mine
 
 
 sys.path.insert(0, _build_dir())
