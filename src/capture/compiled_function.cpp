@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <unordered_set>
 
@@ -34,6 +36,65 @@ PyObject* call_original(CompiledFunction* c, PyObject* const* args, size_t nargs
   return PyObject_Vectorcall(c->function, args, nargsf, kwnames);
 }
 
+/// Memory of one call, used again by later ones. Calls nest and threads take turns, so there are several; guarded by the
+/// GIL.
+class CallScratch {
+ public:
+  std::vector<PyObject*> roots, objects;
+  std::vector<Ref> env, made;
+
+  class Lease {
+   public:
+    Lease() {
+      if (spare().empty()) {
+        scratch_ = new CallScratch;
+      } else {
+        scratch_ = spare().back();
+        spare().pop_back();
+      }
+    }
+    ~Lease() {
+      scratch_->roots.clear();
+      scratch_->objects.clear();
+      scratch_->env.clear();
+      scratch_->made.clear();
+      spare().push_back(scratch_);
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    CallScratch* operator->() const { return scratch_; }
+
+   private:
+    CallScratch* scratch_;
+  };
+
+ private:
+  static std::vector<CallScratch*>& spare() {
+    static std::vector<CallScratch*> all;
+    return all;
+  }
+};
+
+/// Runs an entry that ends in a return value.
+PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
+  entry.tape->fill_inputs(call->objects, call->env);
+  if (!entry.runner->run(*entry.tape, call->env, api)) return nullptr;
+  const int slot = entry.recipe.single_tensor();
+  Ref result;
+  if (slot >= 0) {
+    result = std::move(call->env[static_cast<size_t>(slot)]);
+  } else {
+    if (!entry.recipe.build(call->env, call->objects, call->made)) return nullptr;
+    result = std::move(call->made[0]);
+  }
+  if (entry.set_grad) {
+    const Ref done =
+        Ref::steal(PyObject_CallOneArg(api.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+    if (!done) return nullptr;
+  }
+  return result.release();
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -49,43 +110,28 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   // Roots: arguments, then what else decides how they are bound.
-  std::vector<PyObject*> roots(args, args + total);
+  CallScratch::Lease call;
+  std::vector<PyObject*>& roots = call->roots;
+  roots.assign(args, args + total);
   auto* function = reinterpret_cast<PyFunctionObject*>(c->function);
   roots.push_back(kwnames);
   roots.push_back(function->func_defaults);
   roots.push_back(function->func_kwdefaults);
   TraceOwner& owner = *c->owner;
-  std::vector<PyObject*> objects;
   std::string failed;
   const bool had_entries = owner.cache.count(code, 0) > 0;
-  Entry* entry = owner.cache.find(code, 0, roots.data(), roots.size(), *api, objects, had_entries ? &failed : nullptr);
+  const std::shared_ptr<Entry> entry =
+      owner.cache.find(code, 0, roots.data(), roots.size(), *api, call->objects, had_entries ? &failed : nullptr);
   if (entry != nullptr) {
     ++stats().guard_hits;
-    const std::shared_ptr<Entry> alive = owner.cache.share(entry);
     if (entry->end == Entry::End::kEager) return call_original(c, args, nargsf, kwnames);
-    if (entry->end == Entry::End::kReturn) {
-      std::vector<Ref> env(entry->tape->slots().size());
-      for (size_t i = 0; i < env.size(); ++i) {
-        const TapeSlot& slot = entry->tape->slots()[i];
-        if (slot.input) {
-          env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
-        }
-      }
-      std::vector<Ref> made;
-      if (!entry->runner->run(*entry->tape, env, *api) || !entry->recipe.build(env, objects, made)) return nullptr;
-      if (entry->set_grad) {
-        const Ref done =
-            Ref::steal(PyObject_CallOneArg(api->set_grad_enabled.get(), entry->grad_at_end ? Py_True : Py_False));
-        if (!done) return nullptr;
-      }
-      return made[0].release();
-    }
+    if (entry->end == Entry::End::kReturn) return run_entry(*entry, call, *api);
   } else if (had_entries) {
     ++stats().recompiles;
     owner.recompiles.push_back(failed);
   }
   Tracer tracer(owner, *api, code);
-  return tracer.run(c->function, args, nargsf, kwnames, std::move(roots), entry, std::move(objects));
+  return tracer.run(c->function, args, nargsf, kwnames, roots, entry.get(), call->objects);
 }
 
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -94,10 +140,17 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   if (c->self == nullptr) return call_compiled(c, args, nargsf, kwnames);
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-  std::vector<PyObject*> with_self(total + 1);
+  constexpr size_t kFew = 8;
+  std::array<PyObject*, kFew> few;
+  std::vector<PyObject*> many;
+  PyObject** with_self = few.data();
+  if (total + 1 > kFew) {
+    many.resize(total + 1);
+    with_self = many.data();
+  }
   with_self[0] = c->self;
-  std::copy(args, args + total, with_self.begin() + 1);
-  return call_compiled(c, with_self.data(), nargs + 1, kwnames);
+  std::copy(args, args + total, with_self + 1);
+  return call_compiled(c, with_self, nargs + 1, kwnames);
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

@@ -4,23 +4,33 @@
 
 namespace tatara::capture {
 
-Entry* EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
-                        std::vector<PyObject*>& objects, std::string* failed) {
+std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                                        std::vector<PyObject*>& objects, std::string* failed) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     // Held: a check may run Python code, and with it another thread that changes the list.
-    const std::shared_ptr<Entry> entry = entries_[i];
+    std::shared_ptr<Entry> entry = entries_[i];
     if (entry->code != code || entry->offset != offset) continue;
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
-    if (!entry->guard.check(roots, count, api, objects, why) || !entry->watches.check(why) ||
-        !entry->state.check(api, why)) {
+    if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, why) ||
+        !entry->watches.check(why)) {
+      continue;
+    }
+    if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {
+      if (why != nullptr) *why = "the type, sizes or strides of a parameter changed";
       continue;
     }
     ++entry->hits;
+    if (i < entries_.size() && entries_[i] == entry) {
+      if (i != 0)
+        std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
+                    entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return entry;
+    }
     const auto at = std::find(entries_.begin(), entries_.end(), entry);
     if (at == entries_.end()) return nullptr;  // reset meanwhile
     std::rotate(entries_.begin(), at, at + 1);
-    return entry.get();
+    return entry;
   }
   return nullptr;
 }

@@ -17,6 +17,8 @@ class GraphRunner {
   virtual ~GraphRunner() = default;
   /// `env` has the inputs filled in; fills the tape's outputs. False with a Python error set.
   virtual bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
+  /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
+  virtual bool pinned_unchanged(TorchApi&) { return true; }
 };
 
 struct BreakInfo {
@@ -55,8 +57,8 @@ class EntryCache {
  public:
   /// The entry at (code, offset) whose guards hold; fills `objects`. Moves it to the front. `failed` tells why the most
   /// recent one did not match.
-  Entry* find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
-              std::vector<PyObject*>& objects, std::string* failed);
+  std::shared_ptr<Entry> find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                              std::vector<PyObject*>& objects, std::string* failed);
   Entry* add(std::unique_ptr<Entry> entry);
   size_t count(PyObject* code, int offset) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }

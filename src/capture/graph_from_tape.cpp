@@ -558,30 +558,6 @@ std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNod
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
-const char* torch_dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "bool";
-    case DType::kUInt8: return "uint8";
-    case DType::kInt8: return "int8";
-    case DType::kUInt16: return "uint16";
-    case DType::kInt16: return "int16";
-    case DType::kUInt32: return "uint32";
-    case DType::kInt32: return "int32";
-    case DType::kUInt64: return "uint64";
-    case DType::kInt64: return "int64";
-    case DType::kFloat16: return "float16";
-    case DType::kBFloat16: return "bfloat16";
-    case DType::kFloat32: return "float32";
-    case DType::kFloat64: return "float64";
-    case DType::kComplex32: return "complex32";
-    case DType::kComplex64: return "complex64";
-    case DType::kComplex128: return "complex128";
-    case DType::kFloat8E4M3FN: return "float8_e4m3fn";
-    case DType::kFloat8E5M2: return "float8_e5m2";
-  }
-  return "float32";
-}
-
 TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api).run(); }
 
 }  // namespace tatara::capture

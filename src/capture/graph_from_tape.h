@@ -43,9 +43,6 @@ class LiveInference {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Name of torch's dtype object: "float32".
-const char* torch_dtype_name(DType dtype);
-
 /// Element type of a torch dtype object; Unsupported for others.
 DType dtype_of(PyObject* dtype);
 Device device_of(PyObject* device);

@@ -499,11 +499,23 @@ GlobalState GlobalState::read(TorchApi& api) {
     if (!answer) PyErr_Clear();
     return answer.get() == Py_True;
   };
-  return {flag(api.is_grad_enabled), flag(api.is_inference), flag(api.is_autocast), flag(api.deterministic),
-          Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()))};
+  GlobalState state;
+  state.grad = flag(api.is_grad_enabled);
+  state.inference = flag(api.is_inference);
+  state.autocast = flag(api.is_autocast);
+  state.deterministic = flag(api.deterministic);
+  state.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
+  const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
+  if (depth) state.modes = PyLong_AsLong(depth.get());
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  if (TorchNative::get().reads_state()) state.native = TorchNative::get().state();
+  return state;
 }
 
 bool GlobalState::check(TorchApi& api, std::string* why) const {
+  const TorchNative& torch = TorchNative::get();
+  if (torch.reads_state() && torch.state() == native) return true;
+  // Other dispatch keys need not mean another behaviour: ask for what counts.
   const GlobalState now = read(api);
   const auto fail = [why](const char* what) {
     if (why != nullptr) *why = what;
@@ -512,6 +524,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.grad != grad) return fail("grad mode changed");
   if (now.inference != inference) return fail("inference mode changed");
   if (now.autocast != autocast) return fail("autocast changed");
+  if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");
   return true;

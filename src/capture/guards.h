@@ -10,6 +10,7 @@
 
 #include "capture/py.h"
 #include "capture/torch_api.h"
+#include "capture/torch_native.h"
 
 namespace tatara::capture {
 
@@ -113,7 +114,9 @@ class Watches {
 /// Interpreter-wide state of torch that changes what operations mean.
 struct GlobalState {
   bool grad = false, inference = false, autocast = false, deterministic = false;
+  long modes = 0;  // torch-function modes of the program
   Ref default_dtype;
+  TorchThreadState native;  // the whole of it, to compare in one go
   static GlobalState read(TorchApi& api);
   bool check(TorchApi& api, std::string* why) const;
 };

@@ -41,6 +41,12 @@ class Recipe {
 
   /// Objects of steps in `wanted()`, in order. Null with a Python error set.
   bool build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const;
+  /// The tape slot of the only result, when that is a tensor; else -1.
+  int single_tensor() const {
+    return wanted_.size() == 1 && steps_[static_cast<size_t>(wanted_[0])].kind == Kind::kTensor
+               ? steps_[static_cast<size_t>(wanted_[0])].index
+               : -1;
+  }
   const std::vector<int>& wanted() const { return wanted_; }
   /// Tape slots that the recipe reads.
   std::vector<int> slots() const;

@@ -182,4 +182,13 @@ std::string Tape::str() const {
   return text + ")\n}\n";
 }
 
+void Tape::fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const {
+  env.resize(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const TapeSlot& slot = slots_[i];
+    if (!slot.input) continue;
+    env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+  }
+}
+
 }  // namespace tatara::capture

@@ -51,6 +51,8 @@ class Tape {
 
   const std::vector<TapeSlot>& slots() const { return slots_; }
   const std::vector<TapeNode>& nodes() const { return nodes_; }
+  /// Puts the inputs where they belong: guarded `objects` by their index, pinned tensors. `env` has one entry per slot.
+  void fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const;
 
   /// Runs every node and puts the results under the placeholders. False with a Python error set.
   bool materialise(TorchApi& api);

@@ -279,6 +279,22 @@ bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
   return true;
 }
 
+bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
+  DlTensor view{};
+  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  out = {static_cast<char*>(view.data) + view.byte_offset,
+         view.shape,
+         view.strides,
+         view.ndim,
+         view.device.type,
+         view.dtype.code,
+         view.dtype.bits};
+  return true;
+}
+
 bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
   DlTensor view{};
   if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {

@@ -44,6 +44,17 @@ struct TensorMeta {
   }
 };
 
+/// The same, borrowed from the tensor.
+struct TensorRef {
+  void* data = nullptr;
+  const int64_t* sizes = nullptr;
+  const int64_t* strides = nullptr;
+  int32_t rank = 0;
+  int32_t device_type = 0;
+  uint8_t code = 0;
+  uint8_t bits = 0;
+};
+
 struct TorchApi {
   Ref torch, core;
   PyTypeObject* tensor_type = nullptr;
@@ -66,6 +77,8 @@ struct TorchApi {
   bool read_meta(PyObject* tensor, TensorMeta& out) const;
   /// Same metadata as `expected`? No allocation.
   bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
+  /// A tensor's memory and layout, borrowed while nothing resizes it. False without an error.
+  bool view(PyObject* tensor, TensorRef& out) const;
   /// A meta tensor with the sizes, strides and dtype of a tensor.
   Ref meta_like(PyObject* tensor) const;
   const TorchFunction& classify(PyObject* func);

@@ -1,5 +1,6 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include "capture/tracer_internal.h"
+#include "runtime/torch_abi.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -319,7 +320,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     }
     fresh = true;
     const Ref sizes = int_tuple(each.sizes), strides = int_tuple(each.strides);
-    const Ref dtype = attr(api_.torch.get(), torch_dtype_name(each.dtype));
+    const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
     const Ref shape = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
     const Ref options = Ref::steal(PyDict_New());
     PyDict_SetItemString(options.get(), "dtype", dtype.get());

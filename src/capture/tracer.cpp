@@ -215,7 +215,8 @@ FrameAction Tracer::at_boundary(Frame& f) {
   }
   PyObject* code = reinterpret_cast<PyObject*>(f.code());
   std::vector<PyObject*> objects;
-  if (Entry* entry = owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
+  if (const std::shared_ptr<Entry> entry =
+          owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
     ++stats().guard_hits;
     return apply(f, *entry, objects);
   }
@@ -232,12 +233,8 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   const bool mode_was_on = mode_on_;
   set_mode(false);
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
-  std::vector<Ref> env(entry.tape->slots().size());
-  for (size_t i = 0; i < env.size(); ++i) {
-    const TapeSlot& slot = entry.tape->slots()[i];
-    if (!slot.input) continue;
-    env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
-  }
+  std::vector<Ref> env;
+  entry.tape->fill_inputs(objects, env);
   bool ok = entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made);
   if (ok && entry.set_grad) {
     const Ref done =

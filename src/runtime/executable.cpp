@@ -111,7 +111,7 @@ void run_chunk(void* data, int64_t begin, int64_t end) {
 struct Executable::Impl {
   Plan plan;
   std::vector<KernelCode> code;
-  HostOps* host;
+  HostOps* host = nullptr;
 
   std::vector<OutputBuffer> output_buffers;
   std::vector<Layout> buffer_layouts;  // per buffer; offset: kArena bytes
@@ -138,8 +138,18 @@ struct Executable::Impl {
   std::vector<Binding> bindings;
   std::vector<Layout> input_layouts;
 
+  std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
+  bool has_host_calls = false;
+
+  // Contexts that no run is using: one without a lock, the rest behind it.
+  mutable std::atomic<RunContext*> spare{nullptr};
   mutable std::mutex pool_mutex;
   mutable std::vector<std::unique_ptr<RunContext>> pool;
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { delete spare.load(); }
 
   ExprProgram program(Expr e, int64_t otherwise = 0) const {
     return ExprProgram(e.valid() ? e : plan.ctx->constant(otherwise), plan.size_symbols);
@@ -160,6 +170,7 @@ struct Executable::Impl {
   void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
   std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
+  void give_back(std::unique_ptr<RunContext> context) const;
 };
 
 namespace {
@@ -206,6 +217,7 @@ void Executable::Impl::prepare_step(const PlanStep& step) {
     prepared.work = program(launch->work, 1);
   } else {
     const auto& call = std::get<HostCall>(step);
+    has_host_calls = true;
     if (host == nullptr) throw Unsupported("operator " + call.op + " needs the host's kernels, which are not there");
     prepared.op = host->find(call.op, call.overload);
     if (prepared.op == nullptr) throw Unsupported("the host has no operator " + call.op + "." + call.overload);
@@ -231,6 +243,7 @@ void Executable::Impl::prepare() {
   }
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
+    if (buffer.home == BufferHome::kInput) from_inputs.emplace_back(i, static_cast<size_t>(buffer.index));
     if (buffer.home != BufferHome::kOutput) continue;
     const auto slot = static_cast<size_t>(buffer.index);
     if (output_buffers.size() <= slot) output_buffers.resize(slot + 1);
@@ -343,8 +356,8 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
 }
 
 std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64_t> symbols) const {
-  std::unique_ptr<RunContext> context;
-  {
+  std::unique_ptr<RunContext> context(spare.exchange(nullptr, std::memory_order_acq_rel));
+  if (context == nullptr) {
     const std::lock_guard lock(pool_mutex);
     if (!pool.empty()) {
       context = std::move(pool.back());
@@ -357,6 +370,16 @@ std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64
     resolve(*context, symbols);
   }
   return context;
+}
+
+void Executable::Impl::give_back(std::unique_ptr<RunContext> context) const {
+  RunContext* expected = nullptr;
+  if (spare.compare_exchange_strong(expected, context.get(), std::memory_order_acq_rel)) {
+    static_cast<void>(context.release());
+    return;
+  }
+  const std::lock_guard lock(pool_mutex);
+  pool.push_back(std::move(context));
 }
 
 void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const {
@@ -435,41 +458,55 @@ Executable::~Executable() = default;
 const Plan& Executable::plan() const { return impl_->plan; }
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
 
-bool Executable::bind_symbols(std::span<const TensorView> inputs, std::vector<int64_t>& symbol_values) const {
-  if (inputs.size() != impl_->plan.inputs.size()) return false;
-  symbol_values.resize(impl_->bindings.size());
-  for (size_t s = 0; s < impl_->bindings.size(); ++s) {
-    const Impl::Binding& binding = impl_->bindings[s];
-    const TensorView& view = inputs[static_cast<size_t>(binding.input)];
-    const std::vector<int64_t>& list = binding.stride ? view.strides : view.sizes;
-    if (static_cast<size_t>(binding.dim) >= list.size()) return false;
-    symbol_values[s] = list[static_cast<size_t>(binding.dim)];
+bool TensorLayout::fits(const InputRef& input) const {
+  if (static_cast<size_t>(input.rank) != sizes.size() || input.strides == nullptr) return false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] != input.sizes[d]) return false;
+    if (strides[d] != input.strides[d] && sizes[d] > 1) return false;
   }
   return true;
 }
 
-void Executable::output_buffer_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
-                                      std::vector<int64_t>& strides) const {
-  const Layout& layout = impl_->buffer_layouts[static_cast<size_t>(impl_->output_buffers[i].buffer)];
-  values_of(layout.sizes, symbol_values, sizes);
-  values_of(layout.strides, symbol_values, strides);
+bool Executable::bind_symbols(std::span<const InputRef> inputs, std::vector<int64_t>& symbol_values) const {
+  if (inputs.size() != impl_->plan.inputs.size()) return false;
+  symbol_values.resize(impl_->bindings.size());
+  for (size_t s = 0; s < impl_->bindings.size(); ++s) {
+    const Impl::Binding& binding = impl_->bindings[s];
+    const InputRef& input = inputs[static_cast<size_t>(binding.input)];
+    if (binding.dim >= input.rank) return false;
+    symbol_values[s] = (binding.stride ? input.strides : input.sizes)[binding.dim];
+  }
+  return true;
 }
 
-void Executable::output_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
-                               std::vector<int64_t>& strides, int64_t& offset) const {
-  const Layout& layout = impl_->output_layouts[i];
-  values_of(layout.sizes, symbol_values, sizes);
-  values_of(layout.strides, symbol_values, strides);
-  offset = value_of(layout.offset, symbol_values);
+void Executable::edge_layouts(std::span<const int64_t> symbol_values, EdgeLayouts& out) const {
+  const auto evaluate = [&](const Layout& layout) {
+    TensorLayout result;
+    values_of(layout.sizes, symbol_values, result.sizes);
+    values_of(layout.strides, symbol_values, result.strides);
+    return result;
+  };
+  out = {};
+  for (const Layout& layout : impl_->input_layouts) out.inputs.push_back(evaluate(layout));
+  for (const OutputBuffer& buffer : impl_->output_buffers) {
+    out.output_buffers.push_back(evaluate(impl_->buffer_layouts[static_cast<size_t>(buffer.buffer)]));
+  }
+  for (const Layout& layout : impl_->output_layouts) {
+    out.outputs.push_back(evaluate(layout));
+    out.outputs.back().offset = value_of(layout.offset, symbol_values);
+  }
+  for (size_t i = 0; i < impl_->steps.size(); ++i) {
+    if (std::holds_alternative<KernelLaunch>(impl_->plan.steps[i]))
+      out.work += value_of(impl_->steps[i].work, symbol_values);
+  }
 }
 
 void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   const Impl& impl = *impl_;
   std::unique_ptr<RunContext> context = impl.take_context(symbol_values);
-  for (size_t i = 0; i < impl.plan.buffers.size(); ++i) {
-    const PlanBuffer& buffer = impl.plan.buffers[i];
-    if (buffer.home == BufferHome::kInput) context->data[i] = io.inputs[static_cast<size_t>(buffer.index)].data;
-    if (buffer.home == BufferHome::kOutput) context->data[i] = io.output_buffers[static_cast<size_t>(buffer.index)];
+  for (const auto& [buffer, input] : impl.from_inputs) context->data[buffer] = io.inputs[input];
+  for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
+    context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
   for (size_t i = 0; i < impl.plan.steps.size(); ++i) {
     if (const auto* launch = std::get_if<KernelLaunch>(&impl.plan.steps[i])) {
@@ -478,16 +515,17 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
       impl.call_host(std::get<HostCall>(impl.plan.steps[i]), impl.steps[i], context->hosts[i], *context);
     }
   }
-  io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
-  for (size_t i = 0; i < impl.plan.outputs.size(); ++i) {
-    const auto buffer = static_cast<size_t>(impl.plan.outputs[i].ref.buffer);
-    if (impl.plan.outputs[i].ref.buffer >= 0 && impl.plan.buffers[buffer].home == BufferHome::kHost) {
-      io.host_outputs[i] = context->owned[buffer];
+  if (impl.has_host_calls) {
+    io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
+    for (size_t i = 0; i < impl.plan.outputs.size(); ++i) {
+      const auto buffer = static_cast<size_t>(impl.plan.outputs[i].ref.buffer);
+      if (impl.plan.outputs[i].ref.buffer >= 0 && impl.plan.buffers[buffer].home == BufferHome::kHost) {
+        io.host_outputs[i] = context->owned[buffer];
+      }
     }
+    std::fill(context->owned.begin(), context->owned.end(), nullptr);
   }
-  std::fill(context->owned.begin(), context->owned.end(), nullptr);
-  const std::lock_guard lock(impl.pool_mutex);
-  impl.pool.push_back(std::move(context));
+  impl.give_back(std::move(context));
 }
 
 }  // namespace tatara

@@ -29,9 +29,33 @@ struct KernelCode {
   std::shared_ptr<void> owner;
 };
 
+/// Memory and layout of an input; sizes and strides belong to the caller.
+struct InputRef {
+  void* data = nullptr;
+  const int64_t* sizes = nullptr;
+  const int64_t* strides = nullptr;
+  int32_t rank = 0;
+};
+
+/// Sizes, strides and offset (elements) of a tensor in its buffer.
+struct TensorLayout {
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+  bool operator==(const TensorLayout&) const = default;
+  /// Same sizes, and same strides where they matter.
+  bool fits(const InputRef& input) const;
+};
+
+/// All layouts of a plan's edges under one set of sizes.
+struct EdgeLayouts {
+  std::vector<TensorLayout> inputs, output_buffers, outputs;
+  int64_t work = 0;  // estimated scalar operations of the kernels
+};
+
 /// What one run reads and writes. Inputs are in the order of the graph's inputs.
 struct RunIo {
-  std::span<const TensorView> inputs;
+  /// One pointer per graph input, to its element (0, ..., 0).
+  std::span<void* const> inputs;
   /// One base pointer per output buffer of the plan (see Executable::output_buffers): filled in by the caller.
   std::span<void* const> output_buffers;
   /// Set by run(): for each PlanOutput that lives in a host call's result, that tensor (null for the others).
@@ -57,14 +81,9 @@ class Executable {
   /// The buffers with home kOutput, in order of their index.
   const std::vector<OutputBuffer>& output_buffers() const;
 
-  /// Values of the size symbols from the inputs' sizes and strides. False when an input contradicts the plan's types.
-  bool bind_symbols(std::span<const TensorView> inputs, std::vector<int64_t>& symbol_values) const;
-  /// Sizes and strides (elements) of output buffer i.
-  void output_buffer_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
-                            std::vector<int64_t>& strides) const;
-  /// Sizes, strides and offset (elements, into its buffer) of plan output i.
-  void output_layout(size_t i, std::span<const int64_t> symbol_values, std::vector<int64_t>& sizes,
-                     std::vector<int64_t>& strides, int64_t& offset) const;
+  /// Values of the size symbols from the inputs' sizes and strides. False when an input's rank contradicts the plan.
+  bool bind_symbols(std::span<const InputRef> inputs, std::vector<int64_t>& symbol_values) const;
+  void edge_layouts(std::span<const int64_t> symbol_values, EdgeLayouts& out) const;
   /// Runs all steps. Needs no GIL. Throws tatara::Error (an index fault names value, size and user line).
   void run(RunIo& io, std::span<const int64_t> symbol_values) const;
 

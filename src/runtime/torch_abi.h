@@ -21,6 +21,7 @@ using StringHandle = StringOpaque*;
 // clang-format off
 #define TATARA_TORCH_SHIMS(X)                                                                                          \
   X(aoti_torch_create_tensor_from_blob, ErrorCode, (void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, TensorHandle*)) \
+  X(aoti_torch_empty_strided, ErrorCode, (int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TensorHandle*)) \
   X(aoti_torch_delete_tensor_object, ErrorCode, (TensorHandle))                                                        \
   X(aoti_torch_new_tensor_handle, ErrorCode, (TensorHandle, TensorHandle*))                                            \
   X(aoti_torch_get_data_ptr, ErrorCode, (TensorHandle, void**))                                                        \
@@ -60,9 +61,14 @@ struct Api {
 /// The interface of the torch loaded in this process; null with the reason when there is none.
 const Api* api(std::string* why_not = nullptr);
 
+/// Handle (dlopen) of a library that torch has loaded, by its file name; null when there is none.
+void* open_library(const char* file_name);
+
 /// c10::ScalarType number of a dtype (torch/headeronly/core/ScalarType.h; the numbers are part of torch's file format).
 int32_t scalar_type(DType dtype);
 /// Inverse; InvalidArgument for types that Tatara does not know.
 DType from_scalar_type(int32_t code);
+/// Name of torch's dtype object: "float32".
+const char* dtype_attribute(DType dtype);
 
 }  // namespace tatara::torch_abi

@@ -15,18 +15,6 @@ namespace tatara {
 namespace torch_abi {
 namespace {
 
-struct LibraryPath {
-  std::string path;
-};
-
-int find_libtorch_cpu(dl_phdr_info* info, size_t, void* data) {
-  if (info->dlpi_name != nullptr && std::strstr(info->dlpi_name, "libtorch_cpu.so") != nullptr) {
-    static_cast<LibraryPath*>(data)->path = info->dlpi_name;
-    return 1;
-  }
-  return 0;
-}
-
 struct Loaded {
   Api api;
   bool ok = false;
@@ -35,15 +23,9 @@ struct Loaded {
 
 Loaded load_api() {
   Loaded loaded;
-  LibraryPath found;
-  dl_iterate_phdr(find_libtorch_cpu, &found);
-  if (found.path.empty()) {
-    loaded.why_not = "torch is not loaded in this process";
-    return loaded;
-  }
-  void* library = dlopen(found.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  void* library = open_library("libtorch_cpu.so");
   if (library == nullptr) {
-    loaded.why_not = "cannot open " + found.path;
+    loaded.why_not = "torch is not loaded in this process";
     return loaded;
   }
 #define TATARA_LOAD_SHIM(name, result, args)                                       \
@@ -63,6 +45,22 @@ Loaded load_api() {
 }
 
 }  // namespace
+
+void* open_library(const char* file_name) {
+  struct Search {
+    const char* wanted;
+    std::string path;
+  } search{file_name, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto* s = static_cast<Search*>(data);
+        if (info->dlpi_name == nullptr || std::strstr(info->dlpi_name, s->wanted) == nullptr) return 0;
+        s->path = info->dlpi_name;
+        return 1;
+      },
+      &search);
+  return search.path.empty() ? nullptr : dlopen(search.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+}
 
 const Api* api(std::string* why_not) {
   // A failed look-up is not remembered: torch may be imported later.
@@ -102,6 +100,30 @@ DType from_scalar_type(int32_t code) {
     if (theirs == code) return ours;
   }
   throw InvalidArgument("the host's dtype number " + std::to_string(code) + " is not supported");
+}
+
+const char* dtype_attribute(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return "bool";
+    case DType::kUInt8: return "uint8";
+    case DType::kInt8: return "int8";
+    case DType::kUInt16: return "uint16";
+    case DType::kInt16: return "int16";
+    case DType::kUInt32: return "uint32";
+    case DType::kInt32: return "int32";
+    case DType::kUInt64: return "uint64";
+    case DType::kInt64: return "int64";
+    case DType::kFloat16: return "float16";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kFloat32: return "float32";
+    case DType::kFloat64: return "float64";
+    case DType::kComplex32: return "complex32";
+    case DType::kComplex64: return "complex64";
+    case DType::kComplex128: return "complex128";
+    case DType::kFloat8E4M3FN: return "float8_e4m3fn";
+    case DType::kFloat8E5M2: return "float8_e5m2";
+  }
+  return "float32";
 }
 
 }  // namespace torch_abi

@@ -1,0 +1,305 @@
+#include "capture/compiled_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/torch_native.h"
+#include "capture/tracer.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+// Scalar operations (about 10 us) below which giving up the GIL and taking it again costs more than it is worth.
+constexpr int64_t kBriefWork = 32768;
+constexpr int32_t kDlpackCpu = 1;
+
+struct DlpackType {
+  uint8_t code, bits;
+};
+
+/// dlpack.h: kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12.
+DlpackType dlpack_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return {6, 8};
+    case DType::kUInt8: return {1, 8};
+    case DType::kInt8: return {0, 8};
+    case DType::kUInt16: return {1, 16};
+    case DType::kInt16: return {0, 16};
+    case DType::kUInt32: return {1, 32};
+    case DType::kInt32: return {0, 32};
+    case DType::kUInt64: return {1, 64};
+    case DType::kInt64: return {0, 64};
+    case DType::kFloat16: return {2, 16};
+    case DType::kBFloat16: return {4, 16};
+    case DType::kFloat32: return {2, 32};
+    case DType::kFloat64: return {2, 64};
+    case DType::kComplex32: return {5, 32};
+    case DType::kComplex64: return {5, 64};
+    case DType::kComplex128: return {5, 128};
+    case DType::kFloat8E4M3FN: return {10, 8};
+    case DType::kFloat8E5M2: return {12, 8};
+  }
+  throw InternalError("dtype without a DLPack code");
+}
+
+/// Sets the Python exception that stands for `error`.
+void set_python_error(const Error& error) {
+  PyErr_SetString(error.kind() == "IndexError" ? PyExc_IndexError : PyExc_RuntimeError, error.what());
+}
+
+Ref int_tuple(const std::vector<int64_t>& values) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
+  }
+  return tuple;
+}
+
+Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
+  const Ref size = int_tuple(layout.sizes), stride = int_tuple(layout.strides);
+  return Ref::steal(
+      PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
+}
+
+}  // namespace
+
+/// Scratch of one run, and what depends on the sizes only. Used again by later runs.
+struct CompiledRunner::Frame {
+  bool resolved = false;
+  std::vector<int64_t> symbols;  // what the layouts are for
+  std::vector<int64_t> wanted;   // of this run
+  EdgeLayouts layouts;
+  std::vector<int> whole;  // per output: the output buffer that it is, or -1
+  std::vector<InputRef> inputs;
+  std::vector<void*> input_data, buffer_data;
+  std::vector<Ref> buffers;
+  std::vector<HostTensor> host_outputs;
+};
+
+CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
+    : executable_(std::move(executable)), outputs_(std::move(made.outputs)), constants_(std::move(made.constants)) {
+  const Plan& plan = executable_->plan();
+  for (size_t i = 0; i < made.inputs.size(); ++i) {
+    Input input;
+    input.slot = made.inputs[i];
+    if (input.slot < 0) {
+      input.pinned = constants_[static_cast<size_t>(-1 - input.slot)].get();
+    } else if (const TapeSlot& slot = tape.slots()[static_cast<size_t>(input.slot)]; slot.guard_index < 0) {
+      input.pinned = slot.object.get();
+    }
+    const TensorType& type = plan.inputs[i].type;
+    if (type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on another device than the CPU");
+    const DlpackType dl = dlpack_type(type.dtype);
+    input.code = dl.code;
+    input.bits = dl.bits;
+    input.device_type = kDlpackCpu;
+    inputs_.push_back(input);
+  }
+  for (const OutputBuffer& buffer : executable_->output_buffers()) {
+    buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
+  }
+  mutates_ = !plan.input_writes.empty();
+  for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
+}
+
+CompiledRunner::~CompiledRunner() = default;
+
+PyObject* CompiledRunner::input(const std::vector<Ref>& env, size_t i) const {
+  return inputs_[i].pinned != nullptr ? inputs_[i].pinned : env[static_cast<size_t>(inputs_[i].slot)].get();
+}
+
+bool CompiledRunner::import_input(size_t i, PyObject* tensor, const TorchApi& api, InputRef& out) const {
+  TensorRef ref;
+  const Input& expected = inputs_[i];
+  if (tensor == nullptr || !api.view(tensor, ref) || ref.code != expected.code || ref.bits != expected.bits ||
+      ref.device_type != expected.device_type) {
+    return false;
+  }
+  out = {ref.data, ref.sizes, ref.strides, ref.rank};
+  return true;
+}
+
+bool CompiledRunner::pinned_unchanged(TorchApi& api) {
+  pinned_.clear();
+  const Frame* known = !frames_.empty() && frames_.back()->resolved ? frames_.back().get() : nullptr;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].pinned == nullptr) continue;
+    InputRef ref;
+    // The layouts of pinned tensors hold no symbols, so those of any run will do.
+    if (!import_input(i, inputs_[i].pinned, api, ref) || (known != nullptr && !known->layouts.inputs[i].fits(ref))) {
+      pinned_.clear();
+      return false;
+    }
+    pinned_.push_back(ref);
+  }
+  return true;
+}
+
+std::unique_ptr<CompiledRunner::Frame> CompiledRunner::take_frame() {
+  if (frames_.empty()) {
+    auto frame = std::make_unique<Frame>();
+    frame->inputs.resize(inputs_.size());
+    frame->input_data.resize(inputs_.size());
+    frame->buffers.resize(buffer_types_.size());
+    frame->buffer_data.resize(buffer_types_.size());
+    return frame;
+  }
+  std::unique_ptr<Frame> frame = std::move(frames_.back());
+  frames_.pop_back();
+  return frame;
+}
+
+/// Memory and layout of every input. False when one is not as compiled for.
+bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame) {
+  size_t next_pinned = 0;
+  const bool seen = !pinned_.empty();
+  bool good = true;
+  for (size_t i = 0; good && i < inputs_.size(); ++i) {
+    if (inputs_[i].pinned != nullptr && seen) {
+      frame.inputs[i] = pinned_[next_pinned++];
+    } else {
+      good = import_input(i, input(env, i), api, frame.inputs[i]);
+    }
+  }
+  pinned_.clear();
+  if (!good || !executable_->bind_symbols(frame.inputs, frame.wanted)) return false;
+  if (!frame.resolved || frame.wanted != frame.symbols) resolve(frame);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!frame.layouts.inputs[i].fits(frame.inputs[i])) return false;
+    frame.input_data[i] = frame.inputs[i].data;
+  }
+  return true;
+}
+
+void CompiledRunner::resolve(Frame& frame) const {
+  const Plan& plan = executable_->plan();
+  executable_->edge_layouts(frame.wanted, frame.layouts);
+  frame.symbols = frame.wanted;
+  frame.whole.assign(outputs_.size(), -1);
+  std::vector<bool> used(buffer_types_.size());
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
+    if (buffer.home != BufferHome::kOutput) continue;
+    const auto b = static_cast<size_t>(buffer.index);
+    if (used[b] || !(frame.layouts.outputs[i] == frame.layouts.output_buffers[b])) continue;
+    used[b] = true;
+    frame.whole[i] = buffer.index;
+  }
+  frame.resolved = true;
+}
+
+bool CompiledRunner::allocate(Frame& frame) const {
+  for (size_t i = 0; i < buffer_types_.size(); ++i) {
+    const TensorLayout& layout = frame.layouts.output_buffers[i];
+    frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], &frame.buffer_data[i]);
+    if (!frame.buffers[i]) return false;
+  }
+  return true;
+}
+
+namespace {
+
+/// Whether the memory of two inputs overlaps.
+bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
+  std::vector<std::pair<const char*, const char*>> ranges;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    int64_t last = 0;
+    bool empty = false;
+    for (int32_t d = 0; d < inputs[i].rank; ++d) {
+      empty = empty || inputs[i].sizes[d] == 0;
+      last += (inputs[i].sizes[d] - 1) * inputs[i].strides[d];
+    }
+    if (empty) continue;
+    const auto* begin = static_cast<const char*>(inputs[i].data);
+    ranges.emplace_back(begin, begin + (last + 1) * dtype_size(plan.inputs[i].type.dtype));
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first < ranges[i - 1].second) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+  std::unique_ptr<Frame> frame = take_frame();
+  try {
+    if (!import_all(env, api, *frame) || (mutates_ && overlapping(frame->inputs, executable_->plan()))) {
+      return tape.run(env, api);
+    }
+    const bool done = run_plan(env, env, api, *frame);
+    for (Ref& buffer : frame->buffers) buffer = Ref();
+    if (done) frames_.push_back(std::move(frame));
+    return done;
+  } catch (const Error& error) {
+    // Eager's own error, or its result: nothing outside was touched.
+    if (!mutates_ && PyErr_Occurred() == nullptr) return tape.run(env, api);
+    if (PyErr_Occurred() == nullptr) set_python_error(error);
+    return false;
+  }
+}
+
+bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
+  if (!allocate(frame)) return false;
+  RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs)};
+  if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
+    executable_->run(io, frame.symbols);
+  } else {
+    struct Unlocked {
+      PyThreadState* state = PyEval_SaveThread();
+      ~Unlocked() { PyEval_RestoreThread(state); }
+    } const unlocked;
+    executable_->run(io, frame.symbols);
+  }
+  frame.host_outputs = std::move(io.host_outputs);
+  stats().kernels_launched += kernels_;
+  stats().host_calls += host_calls_;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    Ref result =
+        frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, api, frame);
+    if (!result) return false;
+    env[static_cast<size_t>(outputs_[i])] = std::move(result);
+  }
+  for (HostTensor& tensor : frame.host_outputs) tensor = nullptr;
+  return true;
+}
+
+/// An output that is not simply a buffer of its own.
+Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const {
+  const Plan& plan = executable_->plan();
+  const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
+  const TensorLayout& layout = frame.layouts.outputs[i];
+  switch (buffer.home) {
+    case BufferHome::kOutput:
+      return as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset);
+    case BufferHome::kInput: {
+      PyObject* base = input(env, static_cast<size_t>(buffer.index));
+      const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
+      if (!start) return {};
+      return as_strided(base, layout, layout.offset + PyLong_AsLongLong(start.get()));
+    }
+    case BufferHome::kHost: {
+      const torch_abi::Api* abi = torch_abi::api();
+      torch_abi::TensorHandle handle = nullptr;
+      if (abi->aoti_torch_new_tensor_handle(static_cast<torch_abi::TensorHandle>(frame.host_outputs[i].get()),
+                                            &handle) != 0) {
+        throw InternalError("a host result cannot be kept");
+      }
+      Ref result = TorchNative::get().wrap(handle);
+      TensorRef ref;
+      if (!result) return {};
+      if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
+      if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
+        return as_strided(result.get(), layout, layout.offset);
+      }
+      return result;
+    }
+    case BufferHome::kArena:
+    case BufferHome::kConstant: break;
+  }
+  throw InternalError("an output in the plan's own memory");
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,51 @@
+// Runs a compiled graph on the host's tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "capture/entry_cache.h"
+#include "capture/graph_from_tape.h"
+#include "runtime/executable.h"
+
+namespace tatara::capture {
+
+class CompiledRunner final : public GraphRunner {
+ public:
+  CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape);
+  ~CompiledRunner() override;
+
+  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
+  bool pinned_unchanged(TorchApi& api) override;
+
+ private:
+  struct Input {
+    int slot = -1;               // tape slot, or -1 - k: constants_[k]
+    PyObject* pinned = nullptr;  // borrowed from the tape or constants_; null: comes with the call
+    uint8_t code = 0, bits = 0;
+    int32_t device_type = 0;
+  };
+  struct Frame;
+
+  PyObject* input(const std::vector<Ref>& env, size_t i) const;
+  bool import_input(size_t i, PyObject* tensor, const TorchApi& api, InputRef& out) const;
+  bool import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame);
+  void resolve(Frame& frame) const;
+  bool allocate(Frame& frame) const;
+  bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
+  Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
+  std::unique_ptr<Frame> take_frame();
+
+  std::shared_ptr<Executable> executable_;
+  std::vector<Input> inputs_;
+  std::vector<int> outputs_;
+  std::vector<Ref> constants_;
+  std::vector<int32_t> buffer_types_;           // the host's dtype numbers
+  std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
+  std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run
+  bool mutates_ = false;
+  uint64_t kernels_ = 0, host_calls_ = 0;
+};
+
+}  // namespace tatara::capture

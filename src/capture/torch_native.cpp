@@ -1,0 +1,96 @@
+#include "capture/torch_native.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr const char* kDispatchKeys = "_ZN3c104impl26raw_local_dispatch_key_setE";
+
+template <typename Fn>
+void load(void* library, Fn& fn, const char* name) {
+  fn = reinterpret_cast<Fn>(dlsym(library, name));
+}
+
+/// The two words of this thread's dispatch keys. A thread-local variable of libc10, so looked up once a thread.
+const uint64_t* dispatch_keys(void* library) {
+  thread_local const uint64_t* keys = nullptr;
+  if (keys == nullptr) keys = static_cast<const uint64_t*>(dlsym(library, kDispatchKeys));
+  return keys;
+}
+
+}  // namespace
+
+const TorchNative& TorchNative::get() {
+  static const auto* native = new TorchNative;  // holds Python objects: never destroyed
+  return *native;
+}
+
+TorchNative::TorchNative() : abi_(torch_abi::api()) {
+  library_ = torch_abi::open_library("libtorch_python.so");
+  if (library_ != nullptr) {
+    load(library_, grad_enabled_, "_ZN3c108GradMode10is_enabledEv");
+    load(library_, inference_enabled_, "_ZN3c1013InferenceMode10is_enabledEv");
+    load(library_, default_dtype_, "_ZN3c1031get_default_dtype_as_scalartypeEv");
+    load(library_, mode_count_, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    load(library_, context_, "_ZN2at13globalContextEv");
+    load(library_, deterministic_, "_ZNK2at7Context23deterministicAlgorithmsEv");
+    reads_state_ = grad_enabled_ != nullptr && inference_enabled_ != nullptr && default_dtype_ != nullptr &&
+                   mode_count_ != nullptr && context_ != nullptr && deterministic_ != nullptr &&
+                   dispatch_keys(library_) != nullptr;
+    for (const char* name : {"_Z16THPVariable_WrapON2at10TensorBaseE", "_Z16THPVariable_WrapN2at10TensorBaseE",
+                             "_Z16THPVariable_WrapRKN2at10TensorBaseE"}) {
+      if (wrap_ == nullptr) load(library_, wrap_, name);
+    }
+  }
+  const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+  const Ref core = torch ? attr_or_null(torch.get(), "_C") : Ref();
+  const Ref aoti = core ? attr_or_null(core.get(), "_aoti") : Ref();
+  if (aoti) steal_ = attr_or_null(aoti.get(), "alloc_tensor_by_stealing_from_void_ptr");
+  PyErr_Clear();
+}
+
+TorchThreadState TorchNative::state() const {
+  TorchThreadState state;
+  const uint64_t* keys = dispatch_keys(library_);
+  state.included = keys[0];
+  state.excluded = keys[1];
+  state.modes = mode_count_();
+  state.grad = grad_enabled_();
+  state.inference = inference_enabled_();
+  state.deterministic = deterministic_(context_());
+  state.default_dtype = default_dtype_();
+  return state;
+}
+
+Ref TorchNative::wrap(torch_abi::TensorHandle handle) const {
+  if (wrap_ != nullptr) {
+    Ref object = Ref::steal(wrap_(handle));
+    abi_->aoti_torch_delete_tensor_object(handle);
+    return object;
+  }
+  const Ref capsule = Ref::steal(PyCapsule_New(handle, nullptr, nullptr));
+  return capsule ? Ref::steal(PyObject_CallOneArg(steal_.get(), capsule.get())) : Ref();
+}
+
+Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
+                       void** data) const {
+  torch_abi::TensorHandle handle = nullptr;
+  static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
+  if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type, cpu,
+                                     0, &handle) != 0) {
+    const char* what = abi_->torch_exception_get_what_without_backtrace != nullptr
+                           ? abi_->torch_exception_get_what_without_backtrace()
+                           : nullptr;
+    PyErr_SetString(PyExc_RuntimeError, what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
+    return {};
+  }
+  abi_->aoti_torch_get_data_ptr(handle, data);
+  return wrap(handle);
+}
+
+}  // namespace tatara::capture

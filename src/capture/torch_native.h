@@ -1,0 +1,54 @@
+// What the host's Python layer does in C++, called without Python: reading its thread state, making tensor objects.
+// These are exported symbols of libtorch that are no part of its C interface, so each is optional: without them the same
+// things are done through Python.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "capture/py.h"
+#include "ir/dtype.h"
+#include "runtime/torch_abi.h"
+
+namespace tatara::capture {
+
+/// The state of the present thread that decides what torch's operations mean. Equal states behave equally; unequal ones may.
+struct TorchThreadState {
+  uint64_t included = 0, excluded = 0;  // dispatch keys: autocast, inference mode, tracing and functional modes
+  int64_t modes = 0;                    // torch-function modes on the stack
+  bool grad = false, inference = false, deterministic = false;
+  int8_t default_dtype = 0;
+  bool operator==(const TorchThreadState&) const = default;
+};
+
+class TorchNative {
+ public:
+  /// The one of this process. Torch must be loaded.
+  static const TorchNative& get();
+
+  bool reads_state() const { return reads_state_; }
+  /// Only when reads_state().
+  TorchThreadState state() const;
+  bool grad_enabled() const { return grad_enabled_(); }
+
+  /// A new, uninitialised CPU tensor and its memory. Null with a Python error set.
+  Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, void** data) const;
+  /// A Python object for the tensor behind `handle`, which is consumed.
+  Ref wrap(torch_abi::TensorHandle handle) const;
+
+ private:
+  TorchNative();
+  const torch_abi::Api* abi_ = nullptr;
+  bool reads_state_ = false;
+  bool (*grad_enabled_)() = nullptr;
+  bool (*inference_enabled_)() = nullptr;
+  int8_t (*default_dtype_)() = nullptr;
+  int64_t (*mode_count_)() = nullptr;
+  void* (*context_)() = nullptr;
+  bool (*deterministic_)(const void*) = nullptr;
+  void* library_ = nullptr;
+  PyObject* (*wrap_)(void*) = nullptr;
+  Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
+};
+
+}  // namespace tatara::capture
