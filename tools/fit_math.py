@@ -1,69 +1,314 @@
-"""Fits the polynomials of src/codegen/math_table.cpp and prints them.
+"""Fits the polynomials of src/codegen/math_*.cpp and writes src/codegen/math_coefficients.h.
 
-Least squares on Chebyshev nodes, reweighted toward the minimax error (C. L. Lawson, 1961). Function values have 40 digits.
-Needs NumPy and mpmath.
+Each polynomial minimises the largest weighted error over its interval: Remez's exchange algorithm (E. Remez, 1934) on a
+dense set of Chebyshev points, in 60 digits. Usage: python tools/fit_math.py [NAME ...] prints those fits, without names
+all of them are written to the header. Needs mpmath.
 """
 
 from __future__ import annotations
 
+import pathlib
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import mpmath
-import numpy as np
+from mpmath import mpf
 
-NODES = 400
-ROUNDS = 60
+mpmath.mp.dps = 60
+HEADER = pathlib.Path(__file__).parent.parent / "src/codegen/math_coefficients.h"
+Function = Callable[[Any], Any]
 
 
-def fit(
-    function: Callable[[Any], Any], low: float, high: float, degree: int, relative: bool
-) -> tuple[list[float], float]:
-    """Coefficients from the constant term up, and the largest (relative) error on the nodes."""
-    x = np.cos((2 * np.arange(NODES) + 1) * np.pi / (2 * NODES))
-    points = (low + high) / 2 + (high - low) / 2 * x
-    values = np.array([float(function(mpmath.mpf(float(p)))) for p in points])
-    scale = 1 / np.abs(values) if relative else np.ones(NODES)
-    basis = np.polynomial.chebyshev.chebvander(x, degree)
-    weights = np.ones(NODES)
-    for _ in range(ROUNDS):
-        row = np.sqrt(weights) * scale
-        coefficients, *_ = np.linalg.lstsq(basis * row[:, None], values * row, rcond=None)
-        error = np.abs((basis @ coefficients - values) * scale)
-        weights *= error + 1e-300
-        weights /= weights.sum()
-    series = np.polynomial.chebyshev.Chebyshev(coefficients, domain=[low, high])
-    return list(series.convert(kind=np.polynomial.Polynomial).coef), float(error.max())
+@dataclass
+class Fit:
+    """P(t) near function(t) for t in [low, high]; errors count weight(t) times."""
+
+    name: str
+    about: str
+    function: Function
+    weight: Function
+    low: Any
+    high: Any
+    degree: int
+    digits: int  # 9 for float32, 17 for float64
+
+
+def remez(fit: Fit) -> tuple[list[Any], Any]:
+    """Coefficients from the constant term up, and the largest weighted error."""
+    count = fit.degree + 2
+    low, high = mpf(fit.low), mpf(fit.high)
+    total = 24 * count
+    # The end points are left out: many of the functions are limits there.
+    points = [
+        (low + high) / 2 - (high - low) / 2 * mpmath.cos((2 * i + 1) * mpmath.pi / (2 * total)) for i in range(total)
+    ]
+    values = [mpf(fit.function(t)) for t in points]
+    weights = [mpf(fit.weight(t)) for t in points]
+    chosen = [int((i + 0.5) * total / count) for i in range(count)]
+    coefficients: list[Any] = []
+    worst = mpf(0)
+    for _ in range(40):
+        matrix = mpmath.matrix(count, count)
+        right = mpmath.matrix(count, 1)
+        for row, at in enumerate(chosen):
+            power = mpf(1)
+            for column in range(count - 1):
+                matrix[row, column] = power
+                power *= points[at]
+            matrix[row, count - 1] = (-1) ** row / weights[at]
+            right[row] = values[at]
+        solution = mpmath.lu_solve(matrix, right)
+        coefficients = [solution[i] for i in range(count - 1)]
+        level = abs(solution[count - 1])
+        errors = [weights[i] * (mpmath.polyval(coefficients[::-1], points[i]) - values[i]) for i in range(total)]
+        worst = max(abs(e) for e in errors)
+        if worst <= level * mpf("1.0001"):
+            break
+        chosen = exchange(errors, count)
+    return coefficients, worst
+
+
+def exchange(errors: list[Any], count: int) -> list[int]:
+    """The largest error of each run of one sign; of too many runs, neighbours with the larger errors stay."""
+    peaks: list[int] = []
+    for i, error in enumerate(errors):
+        if peaks and (errors[peaks[-1]] > 0) == (error > 0):
+            if abs(error) > abs(errors[peaks[-1]]):
+                peaks[-1] = i
+        else:
+            peaks.append(i)
+    while len(peaks) > count:
+        if abs(errors[peaks[0]]) < abs(errors[peaks[-1]]):
+            peaks.pop(0)
+        else:
+            peaks.pop()
+    if len(peaks) < count:
+        raise ArithmeticError("too few changes of sign: the degree is too high for the function")
+    return peaks
+
+
+def one(_t: Any) -> Any:
+    return mpf(1)
+
+
+def rounded(value: Any, digits: int) -> Any:
+    """The float32 or float64 next to value."""
+    bits = 24 if digits == 9 else 53
+    with mpmath.workprec(bits):
+        return +mpf(value)
+
+
+def root(function: Function) -> Function:
+    """Function of sqrt(z), for polynomials in the square."""
+    return lambda z: function(mpmath.sqrt(z))
+
+
+LN2 = mpmath.log(2)
+SQRT_HALF = 1 / mpmath.sqrt(2)
+
+
+def log_fits() -> list[Fit]:
+    low, high = SQRT_HALF - 1, mpmath.sqrt(2) - 1
+    fits = [
+        Fit(
+            "kLogF32",
+            "(log(1+f) - f + f^2/2) / f^3",
+            lambda f: (mpmath.log1p(f) - f + f * f / 2) / f**3,
+            lambda f: f**3 / mpmath.log1p(f),
+            low,
+            high,
+            7,
+            9,
+        ),
+        Fit(
+            "kLog2LowF64",
+            "log2(1+f) / f, for results of float32",
+            lambda f: mpmath.log1p(f) / f / LN2,
+            lambda f: LN2 * f / mpmath.log1p(f),
+            low,
+            high,
+            13,
+            17,
+        ),
+    ]
+    for base, name in ((2, "kLog2F32"), (10, "kLog10F32")):
+        scale = 1 / mpmath.log(base)
+        head = rounded(scale, 9)
+        fits.append(
+            Fit(
+                name,
+                f"log{base}(1+f) / f - float32(1 / ln {base})",
+                lambda f, scale=scale, head=head: mpmath.log1p(f) / f * scale - head,
+                lambda f, scale=scale: f / (mpmath.log1p(f) * scale),
+                low,
+                high,
+                9,
+                9,
+            )
+        )
+    return fits
+
+
+def exp_fits() -> list[Fit]:
+    half = LN2 / 2 * mpf("1.0005")
+    tail = lambda r: (mpmath.expm1(r) - r) / r**2  # noqa: E731
+    return [
+        Fit("kExpF32", "(e^r - 1 - r) / r^2", tail, lambda r: r * r / mpmath.exp(r), -half, half, 4, 9),
+        Fit(
+            "kExpm1F32",
+            "(e^r - 1 - r) / r^2, relative to e^r - 1",
+            tail,
+            lambda r: r * r / mpmath.expm1(r),
+            -half,
+            half,
+            5,
+            9,
+        ),
+        Fit("kExp2F32", "(2^r - 1) / r", lambda r: (2**r - 1) / r, lambda r: r / 2**r, -0.5, 0.5, 5, 9),
+        Fit("kExp2LowF64", "2^r, for results of float32", lambda r: 2**r, lambda r: 2**-r, -0.5, 0.5, 7, 17),
+    ]
+
+
+def trig_fits() -> list[Fit]:
+    top = (mpmath.pi / 4 + mpf("0.02")) ** 2
+    return [
+        Fit(
+            "kSinF32",
+            "(sin r / r - 1) / r^2 over r^2",
+            root(lambda r: (mpmath.sin(r) / r - 1) / r**2),
+            root(lambda r: r**3 / mpmath.sin(r)),
+            0,
+            top,
+            2,
+            9,
+        ),
+        Fit(
+            "kCosF32",
+            "(cos r - 1 + r^2/2) / r^4 over r^2",
+            root(lambda r: (mpmath.cos(r) - 1 + r * r / 2) / r**4),
+            root(lambda r: r**4 / mpmath.cos(r)),
+            0,
+            top,
+            2,
+            9,
+        ),
+        Fit(
+            "kTanF32",
+            "(tan r / r - 1) / r^2 over r^2",
+            root(lambda r: (mpmath.tan(r) / r - 1) / r**2),
+            root(lambda r: r**3 / mpmath.tan(r)),
+            0,
+            top,
+            6,
+            9,
+        ),
+    ]
+
+
+def special_fits() -> list[Fit]:
+    return [
+        Fit(
+            "kTanhF32",
+            "(tanh x / x - 1) / x^2 over x^2",
+            root(lambda x: (mpmath.tanh(x) / x - 1) / x**2),
+            root(lambda x: x**3 / mpmath.tanh(x)),
+            0,
+            0.40,
+            4,
+            9,
+        ),
+        Fit(
+            "kErfNearF32",
+            "erf x / x - 1 over x^2",
+            root(lambda x: mpmath.erf(x) / x - 1),
+            root(lambda x: x / mpmath.erf(x)),
+            0,
+            0.81,
+            6,
+            9,
+        ),
+        Fit(
+            "kErfFarF32", "log(erfc x)", lambda x: mpmath.log(mpmath.erfc(x)), lambda x: mpmath.erfc(x), 0.87, 4.0, 8, 9
+        ),
+    ]
+
+
+def all_fits() -> list[Fit]:
+    return [*exp_fits(), *log_fits(), *trig_fits(), *special_fits()]
+
+
+def show(fit: Fit) -> tuple[str, str]:
+    coefficients, error = remez(fit)
+    texts = [mpmath.nstr(c, fit.digits, strip_zeros=True) for c in coefficients]
+    interval = f"[{mpmath.nstr(mpf(fit.low), 6)}, {mpmath.nstr(mpf(fit.high), 6)}]"
+    return f"{fit.about}, on {interval}; error 2^{mpmath.nstr(mpmath.log(error, 2), 4)}", ", ".join(texts)
+
+
+def two_over_pi(words: int) -> str:
+    """Bits of 2/pi, most significant first, after a word of zeros: an index may start before the binary point."""
+    with mpmath.workprec(32 * words + 64):
+        value = int(mpmath.floor(2 / mpmath.pi * mpf(2) ** (32 * words)))
+    parts = [0] + [(value >> (32 * (words - 1 - i))) & 0xFFFFFFFF for i in range(words)]
+    return ", ".join(f"0x{p:08x}" for p in parts)
+
+
+def parts(value: Any, count: int, bits: int, last_bits: int) -> str:
+    """Value as a sum of numbers of `bits` bits each, the last one of last_bits."""
+    texts = []
+    for i in range(count):
+        with mpmath.workprec(bits if i < count - 1 else last_bits):
+            part = +mpf(value)
+        texts.append(float(part).hex())
+        value -= part
+    return ", ".join(texts)
+
+
+def constants() -> list[str]:
+    """Numbers in parts for Cody-Waite reduction, where a product with all parts but the last must be exact."""
+    rows = [
+        ("kHalfPiF32", mpmath.pi / 2, 3, 24, 24),
+        ("kHalfPiF64", mpmath.pi / 2, 3, 53, 53),
+        ("kHalfPiShort", mpmath.pi / 2, 3, 33, 53),
+        ("kLn2F32", LN2, 2, 15, 24),
+        ("kLn2F64", LN2, 2, 32, 53),
+        ("kLog10Of2F32", mpmath.log10(2), 2, 13, 24),
+    ]
+    return [
+        f"inline constexpr std::array<double, {count}> {name} = {{{parts(value, count, bits, last)}}};"
+        for name, value, count, bits, last in rows
+    ]
 
 
 def main() -> None:
-    mpmath.mp.dps = 40
-    third = mpmath.mpf(1) / 3
-    fits: list[tuple[str, Callable[[Any], Any], float, float, int, bool]] = [
-        ("exp: (e^r - 1 - r) / r^2", lambda r: (mpmath.exp(r) - 1 - r) / r**2, -0.3467, 0.3467, 4, True),
-        (
-            "log: (log1p f - f + f^2/2) / f^3",
-            lambda f: (mpmath.log1p(f) - f + f * f / 2) / f**3,
-            -0.2929,
-            0.4143,
-            7,
-            True,
-        ),
-        (
-            "tanh: (tanh x / x - 1) / x^2 over x^2",
-            lambda y: (mpmath.tanh(mpmath.sqrt(y)) / mpmath.sqrt(y) - 1) / y if y > 1e-20 else -third,
-            0.0,
-            0.40,
-            4,
-            True,
-        ),
-        ("erf: erf x / x over x^2", lambda y: mpmath.erf(mpmath.sqrt(y)) / mpmath.sqrt(y), 0.0, 0.81, 6, True),
-        ("log(erfc x)", lambda x: mpmath.log(mpmath.erfc(x)), 0.85, 4.1, 9, False),
+    names = sys.argv[1:]
+    lines = [
+        "// Written by tools/fit_math.py: do not edit.",
+        "#pragma once",
+        "",
+        "#include <array>",
+        "#include <cstdint>",
+        "",
+        "namespace tatara::codegen {",
+        "",
+        "// clang-format off",
     ]
-    for name, function, low, high, degree, relative in fits:
-        coefficients, error = fit(function, low, high, degree, relative)
-        print(f"{name} on [{low}, {high}], error {error:.2e}")
-        print("  " + ", ".join(f"{c:.9g}" for c in coefficients))
+    for fit in all_fits():
+        if names and fit.name not in names:
+            continue
+        about, values = show(fit)
+        print(f"{fit.name}: {about}", flush=True)
+        lines.append(f"// {about}")
+        lines.append(f"inline constexpr std::array<double, {fit.degree + 1}> {fit.name} = {{{values}}};")
+    lines += ["// Constants in parts, the largest first.", *constants()]
+    lines.append("// Bits of 2/pi after a word of zeros.")
+    lines.append(f"inline constexpr std::array<uint32_t, 45> kTwoOverPi = {{{two_over_pi(44)}}};")
+    lines += ["// clang-format on", "", "}  // namespace tatara::codegen", ""]
+    if names:
+        print("\n".join(line for line in lines if line.startswith("inline")))
+    else:
+        HEADER.write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

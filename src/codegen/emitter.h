@@ -1,5 +1,5 @@
 // Loop IR to LLVM IR text: the emitter's state and its parts (memory and loops in emitter.cpp, scalars in
-// emitter_scalar.cpp, functions in math_table.cpp).
+// emitter_scalar.cpp; elementary functions come from math_table.h).
 #pragma once
 
 #include <span>
@@ -26,8 +26,6 @@ class Emitter {
   std::string run();
 
  private:
-  friend class MathTable;
-
   // -- text --
   std::string fresh() { return "%v" + std::to_string(next_++); }
   std::string label() { return "L" + std::to_string(next_++); }
@@ -98,15 +96,8 @@ class Emitter {
   DType dtype(loops::ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
   void set(loops::ScalarId id, Reg value) { regs_[static_cast<size_t>(id)] = std::move(value); }
 
-  // -- math of float32, inlined --
-  std::string fconst(double value, bool vec) const;
-  std::string poly(const std::string& x, std::span<const double> coefficients, bool vec);
-  std::string exp_f32(const std::string& x, bool vec);
-  std::string log_f32(const std::string& x, bool vec);
-  std::string tanh_f32(const std::string& x, bool vec);
-  std::string erf_f32(const std::string& x, bool vec);
-  std::string sigmoid_f32(const std::string& x, bool vec);
-  std::string fma(const std::string& a, const std::string& b, const std::string& c, bool vec);
+  /// A function of the math table, if it has this one.
+  bool table_function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec, std::string& result);
   std::string select(const std::string& condition, const std::string& type, const std::string& a, const std::string& b,
                      bool vec);
 

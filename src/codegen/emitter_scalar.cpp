@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "codegen/emitter.h"
+#include "codegen/math_table.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -280,17 +281,31 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
   }
 }
 
+bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec, std::string& result) {
+  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, "#0"};
+  const MathForm form = math_form(op, dtype, target);
+  if (form == MathForm::kNone) return false;
+  const std::string type = llvm_type(dtype);
+  MathBuilder builder({&out_, &next_, &current_block_, &declarations_}, target.lanes, target.has_fma);
+  std::vector<Val> args;
+  std::string operands;
+  for (const Reg& r : v) {
+    args.push_back(builder.value(dtype == DType::kFloat32 ? Lane::kF32 : Lane::kF64, vec ? as_vec(type, r) : r.text));
+    operands += (operands.empty() ? "" : ", ") + type_of(type, vec) + " " + args.back().text;
+  }
+  if (form == MathForm::kInline) {
+    result = expand_math(op, builder, args).text;
+  } else {
+    result = call(define_math(op, dtype, target, declarations_), type_of(type, vec), operands);
+  }
+  return true;
+}
+
 Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
   if (!floating_in_llvm(dtype))
     throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
-  if (dtype == DType::kFloat32 && v.size() == 1) {
-    const std::string x = vec ? as_vec("float", v[0]) : v[0].text;
-    if (op == Op::kExp) return {exp_f32(x, vec), vec};
-    if (op == Op::kLog) return {log_f32(x, vec), vec};
-    if (op == Op::kTanh) return {tanh_f32(x, vec), vec};
-    if (op == Op::kErf) return {erf_f32(x, vec), vec};
-    if (op == Op::kSigmoid) return {sigmoid_f32(x, vec), vec};
-  }
+  std::string value;
+  if (table_function(op, dtype, v, vec, value)) return {value, vec};
   if (op == Op::kSigmoid) {
     const std::string type = type_of(llvm_type(dtype), vec);
     const std::string minus = assign("fneg " + type + " " + (vec ? as_vec(llvm_type(dtype), v[0]) : v[0].text));

@@ -1,0 +1,168 @@
+// Elementary functions are written as C++ expressions over Val; each operation prints one LLVM instruction on a scalar or
+// on all lanes of a vector. Only plain instructions and generic intrinsics are used, so one text serves all targets.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace tatara::codegen {
+
+enum class Lane : uint8_t { kI1, kI32, kI64, kF32, kF64 };
+
+class MathBuilder;
+
+/// A register or constant of the function under construction.
+struct Val {
+  MathBuilder* b = nullptr;
+  std::string text;
+  Lane lane = Lane::kF32;
+};
+
+/// Where the text goes: the state that a MathBuilder shares with whoever prints around it.
+struct MathSink {
+  std::string* out;
+  int* next;                                      // number of the next register or label
+  std::string* block;                             // name of the current basic block
+  std::unordered_set<std::string>* declarations;  // lines of the module beside this function
+};
+
+class MathBuilder {
+ public:
+  /// lanes == 0: scalars. Without `has_fma`, fma() is a product and a sum; see two_product for where that matters.
+  MathBuilder(MathSink sink, int lanes, bool has_fma) : sink_(sink), lanes_(lanes), has_fma_(has_fma) {}
+
+  int lanes() const { return lanes_; }
+  bool has_fma() const { return has_fma_; }
+  std::string type(Lane lane) const;
+  /// The same value in every lane; floating values are rounded to the lane's type.
+  Val constant(Lane lane, double value);
+  Val integer(Lane lane, int64_t value);
+  Val value(Lane lane, std::string text) { return {this, std::move(text), lane}; }
+
+  Val binary(const char* op, const Val& x, const Val& y);
+  Val compare(const char* test, const Val& x, const Val& y);
+  Val convert(const char* op, const Val& x, Lane to);
+  Val intrinsic(const char* name, std::span<const Val> args);
+  Val select(const Val& condition, const Val& x, const Val& y);
+  Val negate(const Val& x);
+  Val freeze(const Val& x);
+
+  /// words[index[lane]] of a constant table, for i64 indices inside of it; i32 words.
+  Val lookup(const std::string& table, std::span<const uint32_t> words, const Val& index);
+
+  /// Where `condition` holds, the values of slow(); elsewhere `values`. slow() is jumped over when it holds in no lane; it
+  /// runs on all lanes otherwise and must not trap on the others.
+  std::vector<Val> patch(const Val& condition, std::vector<Val> values, const std::function<std::vector<Val>()>& slow);
+  /// Repeats step while more(state) holds in any lane; step must leave lanes that are finished as they are.
+  std::vector<Val> repeat(std::vector<Val> state, const std::function<Val(const std::vector<Val>&)>& more,
+                          const std::function<std::vector<Val>(const std::vector<Val>&)>& step);
+
+ private:
+  std::string assign(const std::string& text);
+  void line(const std::string& text) { *sink_.out += "  " + text + "\n"; }
+  std::string label() { return "L" + std::to_string((*sink_.next)++); }
+  void start_block(const std::string& name);
+  std::string suffix(Lane lane) const;
+  std::string any(const Val& condition);
+
+  MathSink sink_;
+  int lanes_;
+  bool has_fma_;
+};
+
+// ---- Operators. A number on one side is a constant of the other side's type; integer compares are signed. ----------------
+
+bool is_float(Lane lane);
+/// A constant of x's type.
+Val like(const Val& x, double value);
+
+Val operator+(const Val& x, const Val& y);
+Val operator-(const Val& x, const Val& y);
+Val operator*(const Val& x, const Val& y);
+Val operator/(const Val& x, const Val& y);
+Val operator&(const Val& x, const Val& y);
+Val operator|(const Val& x, const Val& y);
+Val operator^(const Val& x, const Val& y);
+Val operator<(const Val& x, const Val& y);
+Val operator<=(const Val& x, const Val& y);
+Val operator>(const Val& x, const Val& y);
+Val operator>=(const Val& x, const Val& y);
+Val operator==(const Val& x, const Val& y);
+Val operator!=(const Val& x, const Val& y);
+#define TATARA_MATH_MIXED(op)                                                \
+  inline Val operator op(const Val& x, double y) { return x op like(x, y); } \
+  inline Val operator op(double x, const Val& y) { return like(y, x) op y; }
+TATARA_MATH_MIXED(+)
+TATARA_MATH_MIXED(-)
+TATARA_MATH_MIXED(*)
+TATARA_MATH_MIXED(/)
+TATARA_MATH_MIXED(&)
+TATARA_MATH_MIXED(|)
+TATARA_MATH_MIXED(^)
+TATARA_MATH_MIXED(<)
+TATARA_MATH_MIXED(<=)
+TATARA_MATH_MIXED(>)
+TATARA_MATH_MIXED(>=)
+TATARA_MATH_MIXED(==)
+TATARA_MATH_MIXED(!=)
+#undef TATARA_MATH_MIXED
+Val operator-(const Val& x);
+Val operator!(const Val& condition);
+
+Val shl(const Val& x, int bits);
+Val lshr(const Val& x, int bits);
+Val ashr(const Val& x, int bits);
+/// The high half of (x:y) << n, i32.
+Val funnel_left(const Val& x, const Val& y, const Val& n);
+
+Val select(const Val& condition, const Val& x, const Val& y);
+Val select(const Val& condition, const Val& x, double y);
+Val select(const Val& condition, double x, const Val& y);
+Val is_nan(const Val& x);
+
+Val abs(const Val& x);
+Val sqrt(const Val& x);
+Val floor(const Val& x);
+Val trunc(const Val& x);
+Val round_even(const Val& x);
+Val copysign(const Val& magnitude, const Val& sign);
+/// x * y + z, rounded once where the target can.
+Val fma(const Val& x, const Val& y, const Val& z);
+Val fma(const Val& x, const Val& y, double z);
+Val fma(const Val& x, double y, const Val& z);
+Val fma(const Val& x, double y, double z);
+/// The smaller (larger) one; y when x or y is NaN.
+Val least(const Val& x, const Val& y);
+Val largest(const Val& x, const Val& y);
+
+Val to_f64(const Val& x);
+Val to_f32(const Val& x);
+/// From integer to floating lanes of the same size and back (towards zero; what is out of range is some number).
+Val to_float(const Val& x);
+Val to_int(const Val& x);
+Val to_i64(const Val& x);           // sign extension
+Val to_i64_unsigned(const Val& x);  // zero extension
+Val to_i32(const Val& x);
+Val bits(const Val& x);
+Val from_bits(const Val& x);
+
+/// Horner's scheme, coefficients from the constant term up.
+Val poly(const Val& x, std::span<const double> coefficients);
+
+/// An unevaluated sum: |low| is at most half a unit in the last place of high.
+struct Pair {
+  Val high;
+  Val low;
+};
+/// Exact sums: Moller-Knuth's for any order, Dekker's where |x| >= |y| or x is 0 (T. J. Dekker, Numerische Mathematik 18,
+/// 1971).
+Pair two_sum(const Val& x, const Val& y);
+Pair fast_two_sum(const Val& x, const Val& y);
+/// The exact product, barring over- and underflow of its error.
+Pair two_product(const Val& x, const Val& y);
+
+}  // namespace tatara::codegen

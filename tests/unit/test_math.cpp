@@ -1,0 +1,229 @@
+// The elementary functions of the math table against references of higher precision, on arguments spread evenly over all
+// bit patterns and around the places where the methods change. TATARA_MATH_REPORT=1 prints the largest errors.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "codegen/abi.h"
+#include "codegen/emit_cpu.h"
+#include "llvm_for_tests.h"
+#include "loops/kernel.h"
+#include "runtime/jit_loader.h"
+#include "support/error.h"
+#include "testing.h"
+
+namespace tatara {
+namespace {
+
+using namespace loops;
+using Op = ScalarOp;
+
+/// out[i] = op(in[0][i], ...), compiled once and run on any number of elements up to the vectors' size.
+template <typename T>
+std::vector<T> map(Op op, const std::vector<std::vector<T>>& in, const CpuTarget& target = host_cpu_target()) {
+  const DType dtype = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  Kernel kernel;
+  kernel.ctx = std::make_shared<ExprContext>();
+  kernel.name = "math";
+  const auto n = static_cast<int64_t>(in[0].size());
+  const Expr numel = kernel.ctx->constant(n);
+  const Expr i = kernel.ctx->symbol("i", {0, n - 1});
+  For loop;
+  loop.var = i;
+  loop.extent = numel;
+  loop.kind = LoopKind::kVector;
+  loop.body = std::make_unique<Block>();
+  Scalar call;
+  call.op = op;
+  call.dtype = dtype;
+  std::vector<void*> buffers;
+  for (size_t k = 0; k < in.size(); ++k) {
+    kernel.buffers.push_back({"x" + std::to_string(k), dtype, ArgKind::kInput, numel});
+    buffers.push_back(const_cast<T*>(in[k].data()));
+    call.operands.push_back(kernel.new_scalar(dtype));
+    loop.body->stmts.push_back(Load{call.operands.back(), static_cast<int>(k), i});
+  }
+  kernel.buffers.push_back({"y", dtype, ArgKind::kOutput, numel});
+  const ScalarId y = kernel.new_scalar(dtype);
+  loop.body->stmts.push_back(Let{y, call});
+  loop.body->stmts.push_back(Store{static_cast<int>(in.size()), i, y});
+  kernel.body.stmts.push_back(std::move(loop));
+  std::vector<T> out(in[0].size(), T(-777));
+  buffers.push_back(out.data());
+  const std::string text = emit_cpu(kernel, target, "tatara_kernel");
+  if (std::getenv("TATARA_MATH_TEXT") != nullptr) std::puts(text.c_str());
+  const auto cpu_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const double start = cpu_seconds();
+  const CompiledObject code = llvm_for_tests()->compile(text, {});
+  const double seconds = cpu_seconds() - start;
+  if (std::getenv("TATARA_MATH_REPORT") != nullptr) {
+    std::printf("%-12s %s %zu instructions of IR, %.1f ms\n", std::string(scalar_op_name(op)).c_str(),
+                sizeof(T) == 4 ? "f32" : "f64", static_cast<size_t>(std::count(text.begin(), text.end(), '\n')),
+                1e3 * seconds);
+  }
+  const auto object = load_object(code.bytes);
+  KernelFault fault{};
+  EXPECT_EQ(reinterpret_cast<KernelFn>(object->find("tatara_kernel"))(buffers.data(), nullptr, nullptr, 0, 1, &fault),
+            0);
+  return out;
+}
+
+/// Distance of got from exact in units of the last place of the result nearest to exact.
+template <typename T, typename Wide>
+double ulps(T got, Wide exact) {
+  if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e9;
+  if (std::isnan(got)) return 1e9;
+  const T nearest = static_cast<T>(exact);
+  if (got == nearest) return std::signbit(got) == std::signbit(nearest) ? 0 : 1e9;
+  if (std::isinf(nearest)) {
+    // The largest finite number is one unit from infinity.
+    return std::isinf(got) ? 1e9 : got == std::copysign(std::numeric_limits<T>::max(), nearest) ? 1 : 1e9;
+  }
+  if (std::isinf(got)) return std::fabs(nearest) == std::numeric_limits<T>::max() ? 1 : 1e9;
+  const T away = std::nextafter(std::fabs(nearest), T(INFINITY));
+  const Wide spacing = std::isinf(away) ? std::ldexp(Wide(1), sizeof(T) == 4 ? 104 : 971)
+                                        : static_cast<Wide>(away) - static_cast<Wide>(std::fabs(nearest));
+  return static_cast<double>(std::fabs((static_cast<Wide>(got) - exact) / spacing));
+}
+
+template <typename T>
+std::vector<T> special_values() {
+  using L = std::numeric_limits<T>;
+  std::vector<T> values;
+  for (const T v : {T(0),      L::denorm_min(), L::min() / 2, L::min(), L::epsilon(), T(0.25),     T(0.5),
+                    T(1),      T(1.5),          T(2),         T(3),     T(4),         T(5),        T(10),
+                    T(24),     T(31),           T(100),       T(1e5),   T(131072),    T(16777216), T(1e10),
+                    L::max(),  L::infinity(),   T(M_PI_2),    T(M_PI),  T(M_PI_4),    T(M_LN2),    T(88.72284),
+                    T(103.97), T(709.78),       T(745.13)}) {
+    for (const T w : {std::nextafter(v, T(0)), v, std::nextafter(v, L::infinity())}) {
+      values.push_back(w);
+      values.push_back(-w);
+    }
+  }
+  values.push_back(L::quiet_NaN());
+  return values;
+}
+
+/// Arguments with all signs and exponents, and more of them around 1.
+std::vector<float> spread_f32(size_t count) {
+  std::vector<float> values = special_values<float>();
+  const auto stride = static_cast<uint32_t>((uint64_t{1} << 32) / count) | 1U;
+  for (uint64_t pattern = 0; pattern < (uint64_t{1} << 32); pattern += stride)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(pattern)));
+  std::mt19937_64 engine(7);
+  std::uniform_real_distribution<float> unit(-1.0F, 1.0F);
+  for (size_t i = 0; i < count / 4; ++i) {
+    values.push_back(unit(engine));
+    values.push_back(unit(engine) * 16);
+    values.push_back(unit(engine) * 128);
+    values.push_back(unit(engine) * 1e5F);
+  }
+  return values;
+}
+
+struct Worst {
+  double error = 0;
+  size_t at = 0;
+};
+
+template <typename T, typename Wide, typename Exact>
+Worst compare(const std::vector<T>& got, Exact exact) {
+  Worst worst;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double error = ulps<T, Wide>(got[i], exact(i));
+    if (error > worst.error) worst = {error, i};
+  }
+  return worst;
+}
+
+void check_unary(Op op, double (*reference)(double), double limit, size_t count = 1 << 20) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  const std::vector<float> x = spread_f32(count);
+  const std::vector<float> y = map<float>(op, {x});
+  const Worst worst = compare<float, double>(y, [&](size_t i) { return reference(static_cast<double>(x[i])); });
+  if (std::getenv("TATARA_MATH_REPORT") != nullptr)
+    std::printf("%-12s f32 %.3f ulp at %.9g\n", std::string(scalar_op_name(op)).c_str(), worst.error,
+                static_cast<double>(x[worst.at]));
+  EXPECT_LE(worst.error, limit) << scalar_op_name(op) << "(" << x[worst.at] << ") = " << y[worst.at] << ", exact is "
+                                << reference(static_cast<double>(x[worst.at]));
+}
+
+// The float32 function goes through exp(-x), which overflows below -88.7228, in eager too: 0 there, not a subnormal number.
+double sigmoid(double x) { return x < -88.722839 ? 0 : 1 / (1 + std::exp(-x)); }
+
+TEST(Math, ExpF32) { check_unary(Op::kExp, std::exp, 2); }
+TEST(Math, Exp2F32) { check_unary(Op::kExp2, std::exp2, 2); }
+TEST(Math, Expm1F32) { check_unary(Op::kExpm1, std::expm1, 2); }
+TEST(Math, LogF32) { check_unary(Op::kLog, std::log, 2); }
+TEST(Math, Log2F32) { check_unary(Op::kLog2, std::log2, 2); }
+TEST(Math, Log10F32) { check_unary(Op::kLog10, std::log10, 2); }
+TEST(Math, Log1pF32) { check_unary(Op::kLog1p, std::log1p, 2); }
+TEST(Math, TanhF32) { check_unary(Op::kTanh, std::tanh, 2); }
+TEST(Math, ErfF32) { check_unary(Op::kErf, std::erf, 2); }
+TEST(Math, SigmoidF32) { check_unary(Op::kSigmoid, sigmoid, 2.5); }
+TEST(Math, SinF32) { check_unary(Op::kSin, std::sin, 2); }
+TEST(Math, CosF32) { check_unary(Op::kCos, std::cos, 2); }
+TEST(Math, TanF32) { check_unary(Op::kTan, std::tan, 2); }
+
+/// The same functions for narrower vectors, for scalars, and without FMA.
+TEST(Math, OtherTargets) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  struct Case {
+    Op op;
+    double (*reference)(double);
+  };
+  const Case cases[] = {{Op::kExp, std::exp},     {Op::kExpm1, std::expm1}, {Op::kLog, std::log},
+                        {Op::kLog1p, std::log1p}, {Op::kTanh, std::tanh},   {Op::kSin, std::sin},
+                        {Op::kCos, std::cos},     {Op::kTan, std::tan}};
+  const std::vector<float> x = spread_f32(1 << 14);
+  for (const auto& [isa, fma] :
+       {std::pair(VectorIsa::kAvx2, true), std::pair(VectorIsa::kScalar, true), std::pair(VectorIsa::kNeon, false)}) {
+    CpuTarget target = host_cpu_target();
+    target.isa = isa;
+    target.has_fma = fma && target.has_fma;
+    for (const auto& [op, reference] : cases) {
+      const std::vector<float> y = map<float>(op, {x}, target);
+      const Worst worst = compare<float, double>(y, [&](size_t i) { return reference(static_cast<double>(x[i])); });
+      EXPECT_LE(worst.error, 2.2) << scalar_op_name(op) << "(" << x[worst.at] << ") = " << y[worst.at] << ", target "
+                                  << static_cast<int>(isa);
+    }
+  }
+}
+
+TEST(Math, PowF32) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  std::vector<float> x;
+  std::vector<float> y;
+  const std::vector<float> special = special_values<float>();
+  for (const float a : special) {
+    for (const float b : special) {
+      x.push_back(a);
+      y.push_back(b);
+    }
+  }
+  std::mt19937_64 engine(3);
+  std::uniform_real_distribution<double> unit(-1, 1);
+  for (int i = 0; i < 400000; ++i) {
+    // Results of all sizes: y is chosen by the logarithm.
+    const double base = std::exp2(unit(engine) * (i % 2 == 0 ? 140 : 1));
+    x.push_back(static_cast<float>(base));
+    y.push_back(static_cast<float>(unit(engine) * 150 / std::max(0.01, std::fabs(std::log2(base)))));
+  }
+  const std::vector<float> z = map<float>(Op::kPow, {x, y});
+  const Worst worst = compare<float, double>(z, [&](size_t i) { return std::pow(double{x[i]}, double{y[i]}); });
+  EXPECT_LE(worst.error, 2) << "pow(" << x[worst.at] << ", " << y[worst.at] << ") = " << z[worst.at];
+  if (std::getenv("TATARA_MATH_REPORT") != nullptr) std::printf("pow          f32 %.3f ulp\n", worst.error);
+}
+
+}  // namespace
+}  // namespace tatara
