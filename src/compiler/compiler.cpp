@@ -97,7 +97,9 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered);
 
-  Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, options.schedule); });
+  ScheduleOptions schedule_options = options.schedule;
+  if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
+  Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, schedule_options); });
   result.notes = std::move(schedule.notes);
 
   std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result); });

@@ -12,7 +12,7 @@
 namespace tatara {
 
 struct CompileOptions {
-  ScheduleOptions schedule;
+  ScheduleOptions schedule{.num_threads = 0};  // threads: 0 for as many as kernels run on
   bool use_cache = true;
   bool keep_text = true;  // loop and LLVM text for explain()
 };

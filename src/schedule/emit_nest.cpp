@@ -89,10 +89,26 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
 
 namespace {
 
+/// A reduction in two kernels: the first one folds chunks into partial results in memory, the second one combines these.
+enum class Phase : uint8_t { kWhole, kPartial, kFinal };
+
+/// Memory of the partial results: a buffer per reduction and accumulator, over the rows and the chunks.
+struct Partials {
+  LoopSpec chunks;
+  std::map<std::pair<NodeId, size_t>, BufferId> buffers;
+};
+
 class GroupEmitter {
  public:
-  GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan)
-      : s_(s), unit_(unit), group_(s.units[static_cast<size_t>(unit)].group), nest_(nest), plan_(plan) {
+  GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan, Phase phase = Phase::kWhole,
+               Partials* partials = nullptr)
+      : s_(s),
+        unit_(unit),
+        group_(s.units[static_cast<size_t>(unit)].group),
+        nest_(nest),
+        plan_(plan),
+        phase_(phase),
+        partials_(partials) {
     nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
       return read(v, indices, mask);
     };
@@ -110,10 +126,13 @@ class GroupEmitter {
       for (const Member& m : group_.members) {
         if (m.stage != stage_) continue;
         if (m.kind == Member::Kind::kStore) {
-          if (m.full)
-            stores.push_back(&m);
-          else
+          if (m.full) {
+            if (phase_ != Phase::kFinal) stores.push_back(&m);
+          } else if (phase_ != Phase::kPartial) {
             store_value(m);
+          }
+        } else if (phase_ == Phase::kFinal) {
+          gather(m);
         } else {
           (is_custom(node_of(m).reduction_def) ? customs : folds).push_back(&m);
         }
@@ -220,9 +239,72 @@ class GroupEmitter {
     size_t at = 0;
     for (const Member* m : folds) {
       const size_t n = node_of(*m).reduction_def.dtypes.size();
-      finish(*m, std::span(now).subspan(at, n));
+      const auto acc = std::span(now).subspan(at, n);
+      if (phase_ == Phase::kPartial) {
+        deposit(*m, acc);
+      } else {
+        finish(*m, acc);
+      }
       at += n;
     }
+  }
+
+  /// Where a chunk's part of the result lies: rows, then chunks, then the columns of a vector loop.
+  Expr partial_address(std::vector<Expr>& sizes) const {
+    Expr address = s_.ctx.constant(0);
+    const auto add = [&](const LoopSpec& loop) {
+      const Expr extent = loop.bound.valid() ? loop.bound : loop.extent;
+      address = address * extent + loop.var;
+      sizes.push_back(extent);
+    };
+    for (const LoopSpec& loop : plan_.outer) {
+      if (loop.kind == LoopKind::kParallel && !(loop.var == partials_->chunks.var)) add(loop);
+    }
+    add(partials_->chunks);
+    for (const LoopSpec& loop : plan_.outer) {
+      if (loop.kind != LoopKind::kParallel) add(loop);
+    }
+    return s_.simplify(address);
+  }
+
+  void deposit(const Member& m, std::span<const ScalarId> acc) {
+    std::vector<Expr> sizes;
+    const Expr address = partial_address(sizes);
+    nest_.fused(node_of(m).node().op->name);
+    for (size_t i = 0; i < acc.size(); ++i) {
+      const DType dtype = node_of(m).reduction_def.dtypes[i];
+      const auto [found, inserted] = partials_->buffers.try_emplace({m.node, i}, -1);
+      if (inserted) found->second = add_scratch(s_, dtype, sizes);
+      nest_.store_at(found->second, address, nest_.cast(acc[i], dtype));
+    }
+  }
+
+  /// The second kernel's share of a reduction: all chunks combined.
+  void gather(const Member& m) {
+    const LoweredNode& node = node_of(m);
+    NodeBuilder builder(nest_, node, loops::kNoScalar);
+    const std::vector<ScalarId> init = node.reduction_def.init(builder);
+    std::vector<loops::Carried> carried;
+    for (size_t i = 0; i < init.size(); ++i) {
+      carried.push_back({.dtype = node.reduction_def.dtypes[i],
+                         .init = init[i],
+                         .arg = -1,
+                         .next = -1,
+                         .result = -1,
+                         .combine = node.reduction_def.combine[i]});
+    }
+    std::vector<Expr> sizes;
+    const Expr address = partial_address(sizes);
+    nest_.open_loop(partials_->chunks.var, partials_->chunks.extent, LoopKind::kSerial, carried);
+    std::vector<ScalarId> parts;
+    for (size_t i = 0; i < init.size(); ++i) {
+      parts.push_back(nest_.load_at(partials_->buffers.at({m.node, i}), node.reduction_def.dtypes[i], address));
+    }
+    const std::vector<ScalarId> args = nest_.carried_args();
+    const std::vector<ScalarId> next = combine(nest_, node, args, parts);
+    std::unique_ptr<loops::CombineFn> fn;
+    if (is_custom(node.reduction_def)) fn = combine_fn(nest_, node);
+    finish(m, nest_.close_loop(next, std::move(fn)));
   }
 
   template <typename Fn>
@@ -263,10 +345,29 @@ class GroupEmitter {
   const Group& group_;
   NestBuilder& nest_;
   const NestPlan& plan_;
+  const Phase phase_;
+  Partials* const partials_;
   int stage_ = 0;
   ValueId current_ = kNoValue;
   std::map<ValueId, int> stored_in_;
 };
+
+void emit_kernel(State& s, int unit, const NestPlan& plan, Expr elements, Phase phase, Partials* partials) {
+  loops::Kernel kernel;
+  NestBuilder nest(s, kernel);
+  GroupEmitter(s, unit, nest, plan, phase, partials).emit();
+  finish_kernel(s, nest, std::move(kernel), plan, elements);
+}
+
+std::string first_name(State& s, const Group& group) {
+  const Member& m = group.members.front();
+  return s.name_of(m.kind == Member::Kind::kStore ? m.value : s.graph.node(m.node).outputs[0]);
+}
+
+/// Whether all that walks the reduced dims does so once: what is combined later is needed by nobody in the walk.
+bool walks_once(const Group& group) {
+  return std::all_of(group.members.begin(), group.members.end(), [](const Member& m) { return !m.full || m.stage == 0; });
+}
 
 }  // namespace
 
@@ -278,12 +379,22 @@ void emit_group(State& s, int unit) {
   const NestPlan plain = plain_nest(group);
   GroupEmitter(s, unit, dry, plain).emit();
   const NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
-  loops::Kernel kernel;
-  NestBuilder nest(s, kernel);
-  GroupEmitter(s, unit, nest, plan).emit();
   Expr elements = s.ctx.constant(1);
   for (const Expr e : group.dims) elements = elements * e;
-  finish_kernel(s, nest, std::move(kernel), plan, elements);
+  const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
+  if (!chunked) {
+    emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr);
+    return;
+  }
+  s.note(first_name(s, group),
+         str_cat("split into ", chunked->chunks.extent.str(), " chunks: too few rows for the threads"));
+  Partials partials{chunked->chunks, {}};
+  emit_kernel(s, unit, chunked->nest, elements, Phase::kPartial, &partials);
+  Expr rows = chunked->chunks.extent;
+  for (const LoopSpec& loop : plan.outer) rows = rows * loop.extent;
+  NestPlan last = plan;
+  last.inner.clear();
+  emit_kernel(s, unit, last, rows, Phase::kFinal, &partials);
 }
 
 }  // namespace tatara::sched

@@ -279,7 +279,7 @@ class Former {
     if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
     const Trial trial = try_member(s_, *refined, id, member);
     member.stage = trial.stage;
-    check_parallelism(*refined, member, becomes_reduction);
+    check_parallelism(*refined, member);
     member.reads = trial.reads;
     unit.group = std::move(*refined);
     const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
@@ -290,10 +290,8 @@ class Former {
   }
 
   /// A long row walked again by the one thread that has its reduction is slower than a second, parallel kernel.
-  void check_parallelism(const Group& group, const Member& member, bool becomes_reduction) const {
-    if (s_.options.num_threads <= 1 || !(member.full && member.stage > 0)) {
-      if (!becomes_reduction || s_.options.num_threads <= 1) return;
-    }
+  void check_parallelism(const Group& group, const Member& member) const {
+    if (s_.options.num_threads <= 1 || !member.full || member.stage == 0) return;
     int64_t rows = 1;
     int64_t row = 1;
     for (size_t d = 0; d < group.dims.size(); ++d)

@@ -61,8 +61,8 @@ struct ValueInfo {
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
   int unit = -1;
   int uses = 0;
-  double cost = 0;  // scalar operations per element when inlined
-  int loads = 0;
+  double cost = 0;   // scalar operations per element when inlined
+  double loads = 0;  // elements read from memory per element; small operands that are broadcast count as a fraction
   int depth = 0;  // of the inlined expression
   std::optional<Storage> storage;
 };
@@ -170,6 +170,8 @@ void emit_host_call(State& s, int unit);
 
 // ---- memory_plan.cpp ----
 void create_buffers(State& s);
+/// A buffer of the arena that belongs to no value: partial results.
+BufferId add_scratch(State& s, DType dtype, const std::vector<Expr>& sizes);
 void plan_outputs(State& s);
 void plan_arena(State& s);
 

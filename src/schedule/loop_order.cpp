@@ -11,6 +11,8 @@ using loops::LoopKind;
 namespace {
 
 constexpr int64_t kPointwiseChunk = 4096;  // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
+constexpr int64_t kMostChunks = 128;
 constexpr int64_t kColumnChunk = 256;      // columns per parallel iteration of a reduction over rows
 
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
@@ -89,6 +91,17 @@ class Planner {
     }
   }
 
+  /// How much of the kernel's traffic an access is: what stands outside of the reduced loops, or is broadcast, counts little.
+  double traffic(const Access& access) const {
+    double share = 1;
+    for (size_t d = 0; d < group_.dims.size(); ++d) {
+      if (!access.address.contains(group_.symbols[d])) {
+        share /= static_cast<double>(std::max<int64_t>(s_.hint(group_.dims[d], 64), 1));
+      }
+    }
+    return std::max(share, 1e-6) * (access.store ? 2.0 : 1.0);
+  }
+
   /// Each access votes for the dim over which it is contiguous, and against those it would have to gather along.
   int choose_vector(bool vectorise_reduced) {
     int best = -1;
@@ -99,7 +112,7 @@ class Planner {
       double score = 0;
       double total = 0;
       for (const Access& access : accesses_) {
-        const double weight = access.store ? 2.0 : 1.0;
+        const double weight = traffic(access);
         total += weight;
         const Expr c = stride_of(s_.ctx, access.address, symbol);
         if (!c.valid()) continue;
@@ -128,9 +141,9 @@ class Planner {
       plan.substitution[group_.symbols[merged.dims.back()]] = var;
       if (static_cast<int>(m) == vector) continue;
       if (merged.reduced) {
-        plan.inner.push_back({var, merged.extent, LoopKind::kSerial});
+        plan.inner.push_back({var, merged.extent, LoopKind::kSerial, group_.symbols[merged.dims.back()], Expr()});
       } else {
-        plan.outer.push_back({var, merged.extent, LoopKind::kParallel});
+        plan.outer.push_back({var, merged.extent, LoopKind::kParallel, group_.symbols[merged.dims.back()], Expr()});
         rows *= std::max<int64_t>(s_.hint(merged.extent, 64), 1);
       }
     }
@@ -138,7 +151,7 @@ class Planner {
     const Merged& merged = merged_[static_cast<size_t>(vector)];
     const Expr var = s_.pooled_symbol(merged.extent, 100 + static_cast<size_t>(vector));
     if (merged.reduced) {
-      plan.inner.push_back({var, merged.extent, LoopKind::kVector});
+      plan.inner.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
       return plan;
     }
     const int64_t chunk = group_.has_reduction ? kColumnChunk : kPointwiseChunk;
@@ -146,7 +159,7 @@ class Planner {
     if (s_.options.num_threads > 1 && rows < 4 * s_.options.num_threads && extent > chunk) {
       split(plan, merged, chunk);
     } else {
-      plan.outer.push_back({var, merged.extent, LoopKind::kVector});
+      plan.outer.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
     }
     return plan;
   }
@@ -159,8 +172,8 @@ class Planner {
     const bool even = merged.extent.is_const() && merged.extent.const_value() % chunk == 0;
     const Expr extent = even ? size : ctx.min(size, merged.extent - block * size);
     const Expr lane = s_.pooled_symbol(extent, 201);
-    plan.outer.push_back({block, count, LoopKind::kParallel});
-    plan.outer.push_back({lane, extent, LoopKind::kVector});
+    plan.outer.push_back({block, count, LoopKind::kParallel, Expr(), Expr()});
+    plan.outer.push_back({lane, extent, LoopKind::kVector, Expr(), size});
     plan.substitution[group_.symbols[merged.dims.back()]] = block * size + lane;
   }
 
@@ -176,7 +189,7 @@ class Planner {
 NestPlan plain_nest(const Group& group) {
   NestPlan plan;
   for (size_t d = 0; d < group.dims.size(); ++d) {
-    (group.reduced[d] ? plan.inner : plan.outer).push_back({group.symbols[d], group.dims[d], LoopKind::kSerial});
+    (group.reduced[d] ? plan.inner : plan.outer).push_back({group.symbols[d], group.dims[d], LoopKind::kSerial, group.symbols[d], Expr()});
   }
   return plan;
 }
@@ -184,6 +197,48 @@ NestPlan plain_nest(const Group& group) {
 NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced) {
   return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
+}
+
+std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
+  if (s.options.num_threads <= 1 || whole.inner.empty()) return std::nullopt;
+  int64_t pieces = 1;
+  int64_t work = 1;
+  for (const LoopSpec& loop : whole.outer) {
+    const int64_t extent = std::max<int64_t>(s.hint(loop.extent, 64), 1);
+    if (loop.kind == LoopKind::kParallel) pieces *= extent;
+    work *= extent;
+  }
+  int64_t row = 1;
+  for (const LoopSpec& loop : whole.inner) row *= std::max<int64_t>(s.hint(loop.extent, 64), 1);
+  work *= row;
+  const bool balanced = pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
+  if (balanced || work < 2 * kReductionChunk) return std::nullopt;
+  const LoopSpec& loop = whole.inner.front();
+  const int64_t extent = s.hint(loop.extent, 64);
+  // Chunks of the same number of elements whatever the shape, but not so many that combining them costs time.
+  const int64_t wanted = std::clamp<int64_t>(work / kReductionChunk / pieces, 2, kMostChunks);
+  const bool is_vector = loop.kind == LoopKind::kVector;
+  const int64_t unit = is_vector ? 64 : 1;
+  if (extent < 2 * unit) return std::nullopt;
+  const int64_t size = ((extent + wanted - 1) / wanted + unit - 1) / unit * unit;
+  ExprContext& ctx = s.ctx;
+  const Expr length = ctx.constant(size);
+  const Expr count = s.simplify(ctx.ceildiv(loop.extent, length));
+  if (count.is_const(1) || loop.extent.is_const(0)) return std::nullopt;
+  const bool even = loop.extent.is_const() && extent % size == 0;
+  ChunkedNest result{whole, {}};
+  const Expr chunk = s.pooled_symbol(count, 202);
+  const Expr inside = even ? length : ctx.min(length, loop.extent - chunk * length);
+  const Expr at = s.pooled_symbol(inside, 203);
+  result.chunks = {chunk, count, LoopKind::kParallel, Expr(), Expr()};
+  result.nest.inner.front() = {at, inside, loop.kind, Expr(), length};
+  result.nest.substitution[loop.dim] = chunk * length + at;
+  // After the parallel loops, before the vector loop.
+  auto& outer = result.nest.outer;
+  const auto place = std::find_if(outer.begin(), outer.end(),
+                                  [](const LoopSpec& l) { return l.kind != LoopKind::kParallel; });
+  outer.insert(place, result.chunks);
+  return result;
 }
 
 Expr parallel_iterations(State& s, const NestPlan& plan) {

@@ -1,6 +1,7 @@
 // The loops of a kernel: which dims are merged, which one is the vector loop, what runs in parallel.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "schedule/nest_builder.h"
@@ -11,6 +12,8 @@ struct LoopSpec {
   Expr var;
   Expr extent;
   loops::LoopKind kind = loops::LoopKind::kSerial;
+  Expr dim;    // symbol of the group that the loop stands for; invalid for the halves of a split loop
+  Expr bound;  // largest extent, where it varies: the inner half of a split loop
 };
 
 struct NestPlan {
@@ -23,6 +26,13 @@ struct NestPlan {
 NestPlan plain_nest(const Group& group);
 NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
+/// A nest whose outermost reduced loop is cut into chunks that run in parallel; each leaves its part of the result in memory.
+struct ChunkedNest {
+  NestPlan nest;    // the last parallel loop is the one over chunks
+  LoopSpec chunks;  // that loop
+};
+/// Where a reduction has too few rows for the threads and each row is long: the nest cut into chunks. Nullopt: leave it whole.
+std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole);
 /// Product of the parallel loops' extents.
 Expr parallel_iterations(State& s, const NestPlan& plan);
 

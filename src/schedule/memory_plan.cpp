@@ -97,6 +97,18 @@ void create_buffers(State& s) {
   }
 }
 
+BufferId add_scratch(State& s, DType dtype, const std::vector<Expr>& sizes) {
+  PlanBuffer buffer;
+  buffer.dtype = dtype;
+  buffer.sizes = sizes;
+  buffer.strides = contiguous_strides(s.ctx, sizes);
+  Expr count = s.ctx.constant(1);
+  for (const Expr e : sizes) count = count * e;
+  buffer.nbytes = s.simplify(count * s.ctx.constant(dtype_size(dtype)));
+  s.out.plan.buffers.push_back(std::move(buffer));
+  return static_cast<BufferId>(s.out.plan.buffers.size()) - 1;
+}
+
 void plan_outputs(State& s) {
   int slot = 0;
   for (const GraphOutput& output : s.graph.outputs()) {

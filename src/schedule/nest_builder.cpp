@@ -213,8 +213,11 @@ ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
   accesses.push_back({dims_address, false, dtype_size(stored)});
-  const Expr address = finalize(dims_address);
-  const int buffer = buffer_arg(storage.buffer, false);
+  return cast(load_at(storage.buffer, stored, finalize(dims_address), mask, other), compute_dtype(stored));
+}
+
+ScalarId NestBuilder::load_at(BufferId id, DType stored, Expr address, ScalarId mask, ScalarId other) {
+  const int buffer = buffer_arg(id, false);
   const bool shared = kernel_.buffers[static_cast<size_t>(buffer)].kind == loops::ArgKind::kInOut;
   if (mask != kNoScalar) other = other == kNoScalar ? zero(stored) : cast(other, stored);
   int d = depth_of(address);
@@ -223,11 +226,11 @@ ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<
   d = shared ? depth() : clamp_depth(d);
   const LoadKey key{buffer, address.node(), mask, other};
   auto& memo = at(d).loads;
-  if (const auto found = memo.find(key); found != memo.end()) return cast(found->second, compute_dtype(stored));
-  const ScalarId id = define(d, stored);
-  at(d).block.stmts.emplace_back(loops::Load{id, buffer, address, mask, other});
-  memo.emplace(key, id);
-  return cast(id, compute_dtype(stored));
+  if (const auto found = memo.find(key); found != memo.end()) return found->second;
+  const ScalarId result = define(d, stored);
+  at(d).block.stmts.emplace_back(loops::Load{result, buffer, address, mask, other});
+  memo.emplace(key, result);
+  return result;
 }
 
 void NestBuilder::store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
@@ -235,10 +238,13 @@ void NestBuilder::store(ValueId v, const Storage& storage, const std::vector<Exp
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
   accesses.push_back({dims_address, true, dtype_size(stored)});
-  const int buffer = buffer_arg(storage.buffer, true);
+  store_at(storage.buffer, finalize(dims_address), cast(value, stored), mask, mode);
+}
+
+void NestBuilder::store_at(BufferId id, Expr address, ScalarId value, ScalarId mask, loops::StoreMode mode) {
+  const int buffer = buffer_arg(id, true);
   if (mode != loops::StoreMode::kSet) kernel_.buffers[static_cast<size_t>(buffer)].kind = loops::ArgKind::kInOut;
-  const ScalarId x = cast(value, stored);
-  at(depth()).block.stmts.emplace_back(loops::Store{buffer, finalize(dims_address), x, mask, mode, false});
+  at(depth()).block.stmts.emplace_back(loops::Store{buffer, address, value, mask, mode, false});
   for (Scope& scope : scopes_) {
     std::erase_if(scope.loads, [&](const auto& entry) { return std::get<0>(entry.first) == buffer; });
   }

@@ -68,6 +68,11 @@ class NestBuilder {
   ScalarId load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask, ScalarId other);
   void store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
              loops::StoreMode mode = loops::StoreMode::kSet, ScalarId mask = loops::kNoScalar);
+  /// Element `address` (over loop variables) of a buffer, as it is stored.
+  ScalarId load_at(BufferId buffer, DType stored, Expr address, ScalarId mask = loops::kNoScalar,
+                   ScalarId other = loops::kNoScalar);
+  void store_at(BufferId buffer, Expr address, ScalarId value, ScalarId mask = loops::kNoScalar,
+                loops::StoreMode mode = loops::StoreMode::kSet);
   /// Value v at indices, in its compute dtype, rounded as eager rounds.
   ScalarId eval(ValueId v, std::vector<Expr> indices, ScalarId mask = loops::kNoScalar);
   /// `x` as storing it and loading it again would give it.

@@ -11,6 +11,7 @@ namespace tatara::sched {
 namespace {
 
 constexpr double kCheapOps = 3;  // recomputing this much costs less than a trip to memory
+constexpr double kCheapLoads = 1.2;  // reading this many elements again costs less than writing one and reading it
 constexpr int kMaxDepth = 40;    // operators inlined into each other
 constexpr double kMaxOps = 400;  // of one inlined expression
 
@@ -104,18 +105,26 @@ void realise(State& s, ValueId v) {
   make_root(s, view ? view->base : v, true);
 }
 
+double elements_of(State& s, ValueId v) {
+  double count = 1;
+  for (const Expr e : s.graph.type(v).sizes) count *= static_cast<double>(s.hint(e, 64));
+  return count;
+}
+
 void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
     const ValueId v = node.node().outputs[i];
     ValueInfo& info = s.values[static_cast<size_t>(v)];
     const auto inherit = [&](ValueId operand, size_t times) {
       const ValueInfo& from = s.values[static_cast<size_t>(operand)];
+      // What is broadcast stays in the cache: only its share of this value's elements is traffic.
+      const double share = std::min(1.0, elements_of(s, operand) / std::max(elements_of(s, v), 1.0));
       if (from.root) {
-        info.loads += static_cast<int>(times);
+        info.loads += share * static_cast<double>(times);
         return;
       }
       info.cost += from.cost * static_cast<double>(times);
-      info.loads += from.loads * static_cast<int>(times);
+      info.loads += from.loads * share * static_cast<double>(times);
       info.depth = std::max(info.depth, from.depth + 1);
     };
     if (node.kind == LoweredNode::Kind::kView) {
@@ -132,7 +141,7 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
       if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
       inherit(node.operands[k], std::max<size_t>(p.reads[k].size(), 1));
     }
-    const bool dear = info.cost > kCheapOps || info.loads > 1;
+    const bool dear = info.cost > kCheapOps || info.loads > kCheapLoads;
     if ((effective_uses[static_cast<size_t>(v)] > 1 && dear) || info.depth > kMaxDepth || info.cost > kMaxOps) {
       make_root(s, v, false);
     }

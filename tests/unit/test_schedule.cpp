@@ -92,6 +92,54 @@ TEST(Schedule, SumOverRows) {
   expect_golden("sum_rows", s);
 }
 
+TEST(Schedule, SumOfAllIsSplit) {
+  Program p;
+  const ValueId x = p.input({1 << 20});
+  const Schedule s = p.schedule({p.b.unary("sqrt", p.b.reduce("sum", p.b.binary("mul", x, x), {0}, false))});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  expect_golden("sum_all", s);
+}
+
+TEST(Schedule, SumOfFewColumnsIsSplit) {
+  Program p;
+  const ValueId x = p.input({100000, 24});
+  const Schedule s = p.schedule({p.b.reduce("sum", x, {0}, false)});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  expect_golden("sum_few_columns", s);
+}
+
+TEST(Schedule, ArgmaxOfAllIsSplit) {
+  Program p;
+  const ValueId x = p.symbolic({p.ctx->fresh_size_symbol(2000), p.ctx->constant(1000)});
+  const Schedule s = p.schedule({p.b.op("argmax", {TensorArg{x}, NoneArg{}, Scalar(false)})});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  expect_golden("argmax_all", s);
+}
+
+TEST(Schedule, SmallSumStaysWhole) {
+  Program p;
+  const Schedule s = p.schedule({p.b.reduce("sum", p.input({8, 1000}), {0, 1}, false)});
+  EXPECT_EQ(s.kernels.size(), 1u);
+}
+
+TEST(Schedule, SumOfAllOnOneThreadStaysWhole) {
+  Program p;
+  const Schedule s = p.schedule({p.b.reduce("sum", p.input({1 << 20}), {0}, false)}, 1);
+  EXPECT_EQ(s.kernels.size(), 1u);
+}
+
+TEST(Schedule, CrossEntropyStoresNoLogProbabilities) {
+  Program p;
+  const ValueId logits = p.input({64, 8000});
+  const ValueId target = p.input({64, 1}, DType::kInt64);
+  const ValueId logs = p.b.op("log_softmax", {TensorArg{logits}, Scalar(int64_t{-1})});
+  const ValueId picked = p.b.op("gather", {TensorArg{logs}, Scalar(int64_t{1}), TensorArg{target}});
+  const Schedule s = p.schedule({p.b.reduce("sum", picked, {0, 1}, false)});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  EXPECT_LE(s.plan.arena_bytes.const_value(), 2 * 64 * 4);
+  expect_golden("cross_entropy", s);
+}
+
 TEST(Schedule, TransposeAdd) {
   Program p;
   const ValueId x = p.input({64, 96});
