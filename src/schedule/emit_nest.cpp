@@ -366,7 +366,8 @@ std::string first_name(State& s, const Group& group) {
 
 /// Whether all that walks the reduced dims does so once: what is combined later is needed by nobody in the walk.
 bool walks_once(const Group& group) {
-  return std::all_of(group.members.begin(), group.members.end(), [](const Member& m) { return !m.full || m.stage == 0; });
+  return std::all_of(group.members.begin(), group.members.end(),
+                     [](const Member& m) { return !m.full || m.stage == 0; });
 }
 
 }  // namespace

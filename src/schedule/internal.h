@@ -63,7 +63,7 @@ struct ValueInfo {
   int uses = 0;
   double cost = 0;   // scalar operations per element when inlined
   double loads = 0;  // elements read from memory per element; small operands that are broadcast count as a fraction
-  int depth = 0;  // of the inlined expression
+  int depth = 0;     // of the inlined expression
   std::optional<Storage> storage;
 };
 

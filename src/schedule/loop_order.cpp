@@ -10,10 +10,10 @@ using loops::LoopKind;
 
 namespace {
 
-constexpr int64_t kPointwiseChunk = 4096;  // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kPointwiseChunk = 4096;   // elements per parallel iteration of a one-dimensional kernel
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
 constexpr int64_t kMostChunks = 128;
-constexpr int64_t kColumnChunk = 256;      // columns per parallel iteration of a reduction over rows
+constexpr int64_t kColumnChunk = 256;  // columns per parallel iteration of a reduction over rows
 
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
 Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
@@ -189,7 +189,8 @@ class Planner {
 NestPlan plain_nest(const Group& group) {
   NestPlan plan;
   for (size_t d = 0; d < group.dims.size(); ++d) {
-    (group.reduced[d] ? plan.inner : plan.outer).push_back({group.symbols[d], group.dims[d], LoopKind::kSerial, group.symbols[d], Expr()});
+    (group.reduced[d] ? plan.inner : plan.outer)
+        .push_back({group.symbols[d], group.dims[d], LoopKind::kSerial, group.symbols[d], Expr()});
   }
   return plan;
 }
@@ -235,8 +236,8 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   result.nest.substitution[loop.dim] = chunk * length + at;
   // After the parallel loops, before the vector loop.
   auto& outer = result.nest.outer;
-  const auto place = std::find_if(outer.begin(), outer.end(),
-                                  [](const LoopSpec& l) { return l.kind != LoopKind::kParallel; });
+  const auto place =
+      std::find_if(outer.begin(), outer.end(), [](const LoopSpec& l) { return l.kind != LoopKind::kParallel; });
   outer.insert(place, result.chunks);
   return result;
 }

@@ -10,10 +10,10 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kCheapOps = 3;  // recomputing this much costs less than a trip to memory
+constexpr double kCheapOps = 3;      // recomputing this much costs less than a trip to memory
 constexpr double kCheapLoads = 1.2;  // reading this many elements again costs less than writing one and reading it
-constexpr int kMaxDepth = 40;    // operators inlined into each other
-constexpr double kMaxOps = 400;  // of one inlined expression
+constexpr int kMaxDepth = 40;        // operators inlined into each other
+constexpr double kMaxOps = 400;      // of one inlined expression
 
 void mark_needed(State& s) {
   std::vector<ValueId> work;
