@@ -111,6 +111,16 @@ bool Tape::materialise(TorchApi& api) {
   return true;
 }
 
+bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results) {
+  const Ref result = call_node(node, env);
+  if (!result) return false;
+  std::vector<PyObject*> tensors;
+  flatten_result(result.get(), tensors);
+  results.clear();
+  for (PyObject* tensor : tensors) results.push_back(Ref::borrow(tensor));
+  return true;
+}
+
 std::shared_ptr<Tape> Tape::detach(size_t count) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;

@@ -32,7 +32,7 @@ struct TapeNode {
   std::string file;
   std::string function;
   int line = 0;
-  bool mutates = false;  ///< returned one of its operands, or nothing: an in-place operation
+  bool mutates = false;  ///< an in-place operation, or one that may be
 };
 
 class Tape {
@@ -61,6 +61,8 @@ class Tape {
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
+  /// Calls one node; `results` are its tensors in order. False with a Python error set.
+  static bool call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results);
   /// Slots that are wanted after run().
   void set_outputs(std::vector<int> outputs);
   const std::vector<int>& outputs() const { return outputs_; }

@@ -110,6 +110,13 @@ const Names& break_names() {
   return names;
 }
 
+const Names& value_names() {
+  static const Names names = {"item",      "tolist",      "__bool__", "__int__",  "__float__",  "__index__",
+                              "__complex__", "__contains__", "equal",    "allclose", "is_nonzero", "__format__",
+                              "__repr__"};
+  return names;
+}
+
 const Names& metadata_names() {
   static const Names names = {"shape",
                               "dtype",
@@ -330,7 +337,7 @@ const TorchFunction& TorchApi::classify(PyObject* func) {
     self = attr(func, "__self__");
     key = self.get();
     if (name_of(func) != "__get__") {
-      static const TorchFunction setter{TorchKind::kBreak, "a tensor attribute's assignment", false, nullptr};
+      static const TorchFunction setter{TorchKind::kBreak, "a tensor attribute's assignment", false, false, nullptr};
       return setter;
     }
   }
@@ -360,6 +367,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.kind = TorchKind::kMetadata;
   } else if (break_names().contains(name)) {
     result.kind = TorchKind::kBreak;
+    result.reads_values = value_names().contains(name);
   } else {
     result.factory = factory_names().contains(name);
   }

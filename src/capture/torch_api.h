@@ -25,7 +25,8 @@ enum class TorchKind : uint8_t {
 struct TorchFunction {
   TorchKind kind = TorchKind::kRecord;
   std::string name;
-  bool factory = false;  ///< takes device=
+  bool factory = false;       ///< takes device=
+  bool reads_values = false;  ///< kBreak: only because it gives Python data made from the operands' values
   PyObject* key = nullptr;
 };
 

@@ -71,6 +71,10 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
+      if (fn.reads_values) {
+        PyObject* answer = answer_constant(func, args, kwargs);
+        if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
+      }
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
@@ -97,6 +101,25 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kRecord: break;
   }
   return record(fn, func, args, kwargs);
+}
+
+PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  bool known = true;
+  const auto to_slot = [&](PyObject* o) -> Ref {
+    if (!api_.is_tensor(o)) return Ref::borrow(o);
+    const int slot = t.tape.find(o);
+    known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
+    return known ? make_slot_ref(slot) : Ref::borrow(o);
+  };
+  const Ref slots = map_structure(args, to_slot);
+  const Ref options = kwargs != nullptr ? map_structure(kwargs, to_slot) : Ref();
+  if (!known || !slots) return nullptr;
+  const Ref values = t.constants.evaluate(t.tape, slots.get());
+  const Ref keywords = options ? t.constants.evaluate(t.tape, options.get()) : Ref();
+  if (!values || (options && !keywords)) return nullptr;
+  return PyObject_Call(func, values.get(), keywords.get());
 }
 
 PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -274,15 +297,17 @@ bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Re
   node.args = std::move(args);
   node.kwargs = std::move(kwargs);
   node.name = fn.name;
-  finish_node(node, fresh);
+  finish_node(node, fresh, false);
   return true;
 }
 
-void Tracer::finish_node(TapeNode& node, bool fresh) {
+void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   Trace& t = *trace_;
   const std::string& name = node.name;
-  node.mutates = !fresh || (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr) ||
-                 (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_');
+  const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
+  const bool dunder = name == "__setitem__" || name.rfind("__i", 0) == 0;  // __iadd__ and its kin; also __invert__
+  node.mutates = in_place || (dunder && !fresh) || (!fresh && !known) ||
+                 (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
@@ -349,7 +374,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
     node.sequence = true;
   }
-  finish_node(node, fresh);
+  finish_node(node, fresh, true);
   return result ? Inferred::kDone : Inferred::kUnknown;
 }
 

@@ -168,7 +168,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject*) {
     state_ = State::kOff;
     set_mode(false);
     ++bypass_;
-    if (!trace_->tape.materialise(api_)) PyErr_Clear();
+    if (!run_tape()) PyErr_Clear();
     --bypass_;
   }
   (void)how;
@@ -377,7 +377,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   ++stats().breaks;
   owner_.breaks.push_back(why);
   stay_eager_ = stay_eager_ || !can_resume;
-  bool ok = t.tape.materialise(api_);
+  bool ok = run_tape();
   if (ok && owner_.fullgraph && !stay_eager) {
     raise_unsupported(why);
     ok = false;
@@ -388,6 +388,13 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     stay_eager_ = true;
     state_ = State::kOff;
   }
+  return ok;
+}
+
+bool Tracer::run_tape() {
+  const auto start = std::chrono::steady_clock::now();
+  const bool ok = trace_->tape.materialise(api_);
+  trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
 
@@ -415,7 +422,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;
   }
-  if (t.tape.materialise(api_)) install_entry(std::move(entry));
+  if (run_tape()) install_entry(std::move(entry));
   --bypass_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
@@ -428,7 +435,8 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   entry->state = t.state;
   entry->guard = std::move(t.guard);
   entry->watches = std::move(t.watches);
-  entry->capture_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count();
+  entry->capture_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
   if (entry->end != Entry::End::kEager) {
     if (!entry->tape->nodes().empty()) ++stats().graphs;
     if (!attach_runner(*entry, owner_, api_)) return false;

@@ -98,6 +98,8 @@ class Tracer final : public VmObserver {
   void snapshot(Frame& f);
   /// Ends the trace here: the program goes on for real. False with a Python error set.
   bool graph_break(const std::string& reason, bool stay_eager = false);
+  /// Makes every placeholder real. False with a Python error set.
+  bool run_tape();
   void finish_return(Frame& f, PyObject* result);
   void end_trace();
   bool install_entry(std::unique_ptr<Entry> entry);
@@ -122,7 +124,10 @@ class Tracer final : public VmObserver {
   enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
   Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
                            const Ref& device, Ref& result);
-  void finish_node(TapeNode& node, bool fresh);
+  /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.
+  void finish_node(TapeNode& node, bool fresh, bool known);
+  /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
+  PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "capture/constant_tensors.h"
 #include "capture/graph_from_tape.h"
 #include "capture/tracer.h"
 
@@ -12,6 +13,7 @@ struct Tracer::Trace {
   explicit Trace(TorchApi& api) : inference(api) {}
   Tape tape;
   LiveInference inference;
+  ConstantTensors constants;
   ValueGuard guard;
   Watches watches;
   GlobalState state;
@@ -22,6 +24,8 @@ struct Tracer::Trace {
   int start_offset = 0;
   PyObject* root_code = nullptr;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  double run_seconds = 0;  // of the tape's own run, which is the program's work
 
   // The root frame as it was before its present instruction.
   std::vector<Ref> snap_locals, snap_stack;
