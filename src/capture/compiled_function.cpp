@@ -124,7 +124,7 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
       owner.cache.find(code, 0, roots.data(), roots.size(), *api, call->objects, had_entries ? &failed : nullptr);
   if (entry != nullptr) {
     ++stats().guard_hits;
-    if (entry->end == Entry::End::kEager) return call_original(c, args, nargsf, kwnames);
+    if (entry->end == Entry::End::kEager && !entry->callees) return call_original(c, args, nargsf, kwnames);
     if (entry->end == Entry::End::kReturn) return run_entry(*entry, call, *api);
   } else if (had_entries) {
     ++stats().recompiles;

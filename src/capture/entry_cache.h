@@ -44,7 +44,8 @@ struct Entry {
   int local_count = 0;
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
-  BreakInfo why;  // kBreak, kEager
+  bool callees = false;  // kEager: functions called from here may have entries of their own
+  BreakInfo why;         // kBreak, kEager
   uint64_t hits = 0;
   // For reports.
   std::string graph_text, lowered_text, fallback_reason;

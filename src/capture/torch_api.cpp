@@ -259,6 +259,14 @@ bool TorchApi::load() {
   for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
     has_torch_function.push_back(attr(core.get(), name).release());
   }
+  const auto folder_of = [](PyObject* source) {
+    const std::string file = text_of(attr(source, "__file__").get());
+    return file.substr(0, file.rfind('/') + 1);
+  };
+  torch_folder = folder_of(torch.get());
+  const Ref os = Ref::steal(PyImport_ImportModule("os"));
+  if (!os) return false;
+  library_folder = folder_of(os.get());
   const Ref capsule = attr(tensor.get(), "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
@@ -372,6 +380,16 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.factory = factory_names().contains(name);
   }
   return result;
+}
+
+bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
+  const std::string file = text_of(code->co_filename);
+  if (file.rfind("<frozen", 0) == 0) return true;
+  if (file.rfind(api.torch_folder, 0) == 0) {
+    const std::string_view inner = std::string_view(file).substr(api.torch_folder.size());
+    return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
+  }
+  return file.rfind(api.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;
 }
 
 }  // namespace tatara::capture

@@ -66,6 +66,7 @@ struct TorchApi {
   Ref push_mode, pop_mode, mode_stack_len, swap_impl, empty_strided, inference_mode;
   Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as, is_conj, is_neg;
   Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
+  std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
   std::vector<PyObject*> has_torch_function;
 
   bool is_plain_tensor(PyObject* object) const {
@@ -93,5 +94,9 @@ struct TorchApi {
   bool load();
   TorchFunction make(PyObject* func, PyObject* key);
 };
+
+/// Code of Python's standard library and of torch, but for torch's modules and functions of networks: a graph of its own is
+/// of no use there.
+bool is_library_code(const PyCodeObject* code, const TorchApi& api);
 
 }  // namespace tatara::capture

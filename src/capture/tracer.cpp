@@ -118,11 +118,11 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (!entered_ && reinterpret_cast<PyObject*>(f.code()) == code_ && !f.resumed && !f.throwing) {
     entered_ = true;
-    root_ = &f;
     f.root = true;
     frames_.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
     if (!try_begin(f, std::move(roots_))) {
+      ++stats().fallbacks;
       f.root = false;
       f.observer = nullptr;
       frames_.pop_back();
@@ -131,13 +131,48 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     mark_starred(f);
     return FrameAction::kRun;
   }
-  if (!tracing()) {
-    f.observer = nullptr;
-    return FrameAction::kHandBack;
+  if (tracing()) {
+    frames_.push_back(&f);
+    mark_starred(f);
+    return FrameAction::kRun;
   }
-  frames_.push_back(&f);
-  mark_starred(f);
-  return FrameAction::kRun;
+  // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
+  if (state_ == State::kConcrete && !stopped_ && !f.resumed && !f.throwing && may_be_root(f) && holds_tensors(f)) {
+    frames_.push_back(&f);
+    f.root = true;
+    bool made = false;
+    const FrameAction action = start_here(f, made);
+    if (made || action != FrameAction::kRun) return action;
+    f.root = false;
+    frames_.pop_back();
+  }
+  f.observer = nullptr;
+  return FrameAction::kHandBack;
+}
+
+bool Tracer::may_be_root(Frame& f) const {
+  return !f.is_generator() && !is_library_code(f.code(), api_);
+}
+
+bool Tracer::holds_tensors(Frame& f) const {
+  const auto relevant = [this](PyObject* o) { return o != nullptr && (api_.is_tensor(o) || api_.is_module(o)); };
+  for (int i = 0; i < f.local_count(); ++i) {
+    PyObject* local = f.local(i);
+    if (local == nullptr) continue;
+    if (relevant(local)) return true;
+    if (PyTuple_Check(local) || PyList_Check(local)) {
+      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(local); ++k) {
+        if (relevant(PySequence_Fast_GET_ITEM(local, k))) return true;
+      }
+    } else if (PyDict_Check(local)) {
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(local, &at, &key, &value) != 0) {
+        if (relevant(value)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void Tracer::mark_starred(Frame& f) {
@@ -159,22 +194,22 @@ void Tracer::mark_starred(Frame& f) {
   }
 }
 
-void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject*) {
+void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject*) {
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
-  if (&f != root_) return;
-  if (state_ == State::kTracing) {
-    // An exception leaves the compiled function (or the frame was handed back): what was recorded happens now.
-    const ErrorAside aside;
-    state_ = State::kOff;
-    set_mode(false);
-    ++bypass_;
-    if (!run_tape()) PyErr_Clear();
-    --bypass_;
+  if (&f == root_) {
+    root_ = nullptr;
+    if (state_ == State::kTracing) {
+      // An exception leaves the traced function (or the frame was handed back): what was recorded happens now.
+      const ErrorAside aside;
+      state_ = State::kConcrete;
+      set_mode(false);
+      ++bypass_;
+      if (!run_tape()) PyErr_Clear();
+      --bypass_;
+    }
+    end_trace();
   }
-  (void)how;
-  state_ = State::kOff;
-  end_trace();
-  root_ = nullptr;
+  if (frames_.empty()) state_ = State::kOff;
 }
 
 FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
@@ -198,31 +233,40 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
 }
 
 FrameAction Tracer::at_boundary(Frame& f) {
-  if (stay_eager_) {
-    state_ = State::kOff;
+  if (stopped_) {
+    state_ = State::kConcrete;
+    f.root = false;
     return FrameAction::kRun;
   }
-  std::vector<PyObject*> roots;
-  roots.assign(f.locals(), f.locals() + f.local_count());
-  roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
-  for (int i = f.local_count(); i < static_cast<int>(roots.size()); ++i) {
-    PyObject* value = roots[static_cast<size_t>(i)];
+  for (int i = 0; i < f.stack_depth(); ++i) {
+    PyObject* value = f.stack()[i];
     if (value != nullptr && PyExceptionInstance_Check(value)) {
       // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
       state_ = State::kConcrete;
       return FrameAction::kRun;
     }
   }
+  bool made = false;
+  const FrameAction action = start_here(f, made);
+  if (action == FrameAction::kRun && !made) f.root = false;
+  return action;
+}
+
+FrameAction Tracer::start_here(Frame& f, bool& made) {
+  state_ = State::kConcrete;
+  std::vector<PyObject*> roots;
+  roots.assign(f.locals(), f.locals() + f.local_count());
+  roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
   PyObject* code = reinterpret_cast<PyObject*>(f.code());
   std::vector<PyObject*> objects;
   if (const std::shared_ptr<Entry> entry =
           owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
     ++stats().guard_hits;
+    made = entry->end != Entry::End::kEager;
     return apply(f, *entry, objects);
   }
-  if (owner_.cache.count(code, f.offset()) >= kMaxEntriesPerPoint || !try_begin(f, std::move(roots))) {
-    state_ = State::kOff;
-  } else {
+  if (owner_.cache.count(code, f.offset()) < kMaxEntriesPerPoint && try_begin(f, std::move(roots))) {
+    made = true;
     snapshot(f);
   }
   return FrameAction::kRun;
@@ -247,18 +291,15 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
 }
 
 FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects) {
+  state_ = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
-    state_ = State::kOff;
+    f.root = false;
     return FrameAction::kRun;
   }
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> made;
-  if (!run_entry(entry, objects, made)) {
-    state_ = State::kOff;
-    return FrameAction::kRaise;
-  }
+  if (!run_entry(entry, objects, made)) return FrameAction::kRaise;
   if (entry.end == Entry::End::kReturn) {
-    state_ = State::kOff;
     f.result = made[0].release();
     return FrameAction::kReturn;
   }
@@ -290,10 +331,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   }
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   --bypass_;
-  if (!ok) {
-    ++stats().fallbacks;
-    return false;
-  }
+  if (!ok) return false;
+  root_ = &f;
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
@@ -366,6 +405,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
+  entry->callees = !stay_eager;
   entry->break_offset = t.snap_offset;
   entry->local_count = static_cast<int>(t.snap_locals.size());
   entry->set_grad = t.snap_grad != t.state.grad;
@@ -376,7 +416,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
-  stay_eager_ = stay_eager_ || !can_resume;
+  if (!can_resume) root_->root = false;
   bool ok = run_tape();
   if (ok && owner_.fullgraph && !stay_eager) {
     raise_unsupported(why);
@@ -384,9 +424,10 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   }
   if (ok) ok = install_entry(std::move(entry));
   --bypass_;
-  if (!ok) {
-    stay_eager_ = true;
-    state_ = State::kOff;
+  stopped_ = stopped_ || stay_eager || !ok;
+  // Each frame may go on with a graph of its own once the present instruction is done.
+  for (Frame* frame : frames_) {
+    if (frame != root_) frame->root = may_be_root(*frame);
   }
   return ok;
 }
@@ -400,7 +441,7 @@ bool Tracer::run_tape() {
 
 void Tracer::finish_return(Frame&, PyObject* result) {
   Trace& t = *trace_;
-  state_ = State::kOff;
+  state_ = State::kConcrete;
   set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
@@ -418,6 +459,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
     entry->grad_at_end = t.snap_grad;
   } else {
     entry->end = Entry::End::kEager;
+    entry->callees = true;
     entry->why = here("the result holds " + builder.why());
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;

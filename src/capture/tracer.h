@@ -80,19 +80,22 @@ class Tracer final : public VmObserver {
 
  private:
   enum class State : uint8_t {
-    kOff,  // the program runs as it would without us
+    kOff,  // before the compiled function's frame, and after it
     kTracing,
-    kBroken,    // a break happened in the present instruction of the root frame, which goes on for real
+    kBroken,    // a break happened in the present instruction of some frame, which goes on for real
     kResuming,  // an entry restored the frame; the next instruction is to run for real
-    kConcrete,  // that instruction is running
+    kConcrete,  // the program runs for real: frames marked as roots and new ones look for entries
   };
   struct Trace;
   struct CallPlan;
 
   bool tracing() const { return state_ == State::kTracing && bypass_ == 0; }
-  void begin_trace(Frame& f, std::vector<PyObject*> roots);
   bool try_begin(Frame& f, std::vector<PyObject*> roots);
   FrameAction at_boundary(Frame& f);
+  /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
+  FrameAction start_here(Frame& f, bool& made);
+  bool may_be_root(Frame& f) const;
+  bool holds_tensors(Frame& f) const;
   FrameAction apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects);
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
   void snapshot(Frame& f);
@@ -139,8 +142,8 @@ class Tracer final : public VmObserver {
   int bypass_ = 0;
   bool mode_on_ = false;
   bool entered_ = false;
-  bool stay_eager_ = false;
-  Frame* root_ = nullptr;
+  bool stopped_ = false;  // no more traces in this call
+  Frame* root_ = nullptr;  // whose instructions the trace records
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;
   std::vector<PyObject*> roots_;
