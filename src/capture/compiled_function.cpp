@@ -340,7 +340,10 @@ bool is_tracing() {
 }
 
 void reset_all() {
-  for (CompiledFunction* c : all_functions()) reset_owner(*c->owner);
+  // Dropping entries may end the life of other compiled functions.
+  std::vector<Ref> all;
+  for (CompiledFunction* c : all_functions()) all.push_back(Ref::borrow(reinterpret_cast<PyObject*>(c)));
+  for (const Ref& c : all) reset_owner(*cast(c.get())->owner);
   stats() = Stats{};
 }
 

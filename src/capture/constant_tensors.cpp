@@ -28,14 +28,14 @@ void ConstantTensors::advance(const Tape& tape) {
     for_each_slot(node.args.get(), check);
     for_each_slot(node.kwargs.get(), check);
     std::vector<Ref> results;
-    if (constant) constant = Tape::call(node, env_, results) && results.size() == node.outputs.size();
+    if (constant) constant = Tape::call(node, env_, results) && results.size() >= node.outputs.size();
     if (!constant) {
       if (PyErr_Occurred() != nullptr) PyErr_Clear();
       // The write may reach any of them through a view.
       if (node.mutates || node.name.find("batch_norm") != std::string::npos) std::fill(env_.begin(), env_.end(), Ref());
       continue;
     }
-    for (size_t k = 0; k < results.size(); ++k) {
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
       if (node.outputs[k] >= 0) env_[static_cast<size_t>(node.outputs[k])] = results[k];
     }
   }

@@ -63,7 +63,11 @@ class EntryCache {
   Entry* add(std::unique_ptr<Entry> entry);
   size_t count(PyObject* code, int offset) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
-  void clear() { entries_.clear(); }
+  void clear() {
+    // Dropping an entry may run Python code that comes back here.
+    const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
+    entries_.clear();
+  }
   /// Keeps an entry alive while it runs.
   std::shared_ptr<Entry> share(const Entry* entry) const;
 

@@ -111,9 +111,9 @@ const Names& break_names() {
 }
 
 const Names& value_names() {
-  static const Names names = {"item",      "tolist",      "__bool__", "__int__",  "__float__",  "__index__",
-                              "__complex__", "__contains__", "equal",    "allclose", "is_nonzero", "__format__",
-                              "__repr__"};
+  static const Names names = {"item",       "tolist",      "__bool__",     "__int__", "__float__",
+                              "__index__",  "__complex__", "__contains__", "equal",   "allclose",
+                              "is_nonzero", "__format__",  "__repr__"};
   return names;
 }
 

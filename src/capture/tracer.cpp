@@ -75,6 +75,12 @@ Tracer::~Tracer() { g_current = previous_; }
 
 void Tracer::set_mode(bool on) {
   if (on == mode_on_) return;
+  // No collection of cycles while a trace is open: finalizers of whatever else dies then are not part of this program.
+  if (on) {
+    collected_ = PyGC_Disable() != 0;
+  } else if (collected_) {
+    PyGC_Enable();
+  }
   const ErrorAside aside;
   const Ref done = Ref::steal(on ? PyObject_CallOneArg(api_.push_mode.get(), mode_object())
                                  : PyObject_CallNoArgs(api_.pop_mode.get()));
@@ -150,9 +156,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   return FrameAction::kHandBack;
 }
 
-bool Tracer::may_be_root(Frame& f) const {
-  return !f.is_generator() && !is_library_code(f.code(), api_);
-}
+bool Tracer::may_be_root(Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api_); }
 
 bool Tracer::holds_tensors(Frame& f) const {
   const auto relevant = [this](PyObject* o) { return o != nullptr && (api_.is_tensor(o) || api_.is_module(o)); };
@@ -387,6 +391,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   // torch takes off and puts back itself.
   Trace& t = *trace_;
   state_ = State::kBroken;
+  if (collected_) PyGC_Enable();
+  collected_ = false;
   ++bypass_;
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();

@@ -141,8 +141,9 @@ class Tracer final : public VmObserver {
   State state_ = State::kOff;
   int bypass_ = 0;
   bool mode_on_ = false;
+  bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
-  bool stopped_ = false;  // no more traces in this call
+  bool stopped_ = false;   // no more traces in this call
   Frame* root_ = nullptr;  // whose instructions the trace records
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;

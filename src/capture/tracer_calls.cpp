@@ -28,6 +28,13 @@ const Names& pure_modules() {
   return names;
 }
 
+/// Functions of otherwise pure modules that change the interpreter.
+bool switches_something(std::string_view module, std::string_view name) {
+  if (module == "gc") return name != "isenabled" && name.substr(0, 4) != "get_" && name.substr(0, 3) != "is_";
+  return (module == "sys" && name.substr(0, 3) == "set") || name.substr(0, 9) == "start_new" ||
+         name == "interrupt_main";
+}
+
 const Names& mutator_names() {
   static const Names names = {"append",
                               "extend",
@@ -261,7 +268,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (name == "next") return {Kind::kPure, nullptr, name};
     return {Kind::kPure, nullptr, name};
   }
-  if (pure_modules().contains(module)) return {Kind::kPure, nullptr, name};
+  if (pure_modules().contains(module) && !switches_something(module, name)) return {Kind::kPure, nullptr, name};
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }
 

@@ -1,0 +1,164 @@
+"""Graph breaks below the compiled function, branches on constants, and what must stay out of a trace."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import tatara  # noqa: E402
+from tatara._report import report_of  # noqa: E402
+
+X = torch.linspace(-2, 2, 8).reshape(2, 4)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Any:
+    tatara.reset()
+    with torch.no_grad():
+        yield
+    tatara.reset()
+
+
+class Block(torch.nn.Module):
+    def __init__(self, talks: bool) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.talks = talks
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.linear(x))
+        if self.talks:
+            print("mean", float(y.mean()) > 0)
+        return y * 2 + x
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(i == 1) for i in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return x.sin() + 1
+
+
+def test_modules_below_a_break_are_compiled(capsys: Any) -> None:
+    torch.manual_seed(0)
+    net = Net().eval()
+    compiled = tatara.compile(net)
+    for _ in range(5):
+        torch.testing.assert_close(compiled(X), net(X))
+    assert capsys.readouterr().out == "mean True\n" * 10
+    before = tatara.stats()
+    torch.testing.assert_close(compiled(X), net(X))
+    after = tatara.stats()
+    assert after["graphs"] == before["graphs"] and after["breaks"] == before["breaks"]
+    # Three linear layers, each in a plan: none is left to eager.
+    assert after["host_calls"] - before["host_calls"] == 3
+
+
+def test_callees_of_a_function_that_cannot_be_traced() -> None:
+    def inner(x: Any) -> Any:
+        return (x * 2).tanh() + 1
+
+    calls: list[int] = []
+
+    def outer(x: Any) -> Any:
+        calls.append(inner(x).shape[0])
+        return inner(x)
+
+    compiled = tatara.compile(outer)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(X), outer(X))
+    assert len(calls) == 8
+
+
+def test_exception_below_a_break_reaches_its_handler() -> None:
+    def inner(x: Any) -> Any:
+        if x.sum().item() > 100:
+            return x
+        y = x * 2
+        raise ValueError(f"no {y.shape[0]}")
+
+    def outer(x: Any) -> Any:
+        try:
+            return inner(x) + 1
+        except ValueError as error:
+            return x - len(str(error))
+
+    compiled = tatara.compile(outer)
+    for x in (X, X + 100, X, X + 100):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), outer(x))
+
+
+def test_branch_on_a_tensor_without_inputs_is_no_break() -> None:
+    def f(x: Any) -> Any:
+        positions = torch.arange(x.shape[1])[None]
+        gaps = torch.diff(positions, prepend=positions[:, :1] - 1, dim=-1)
+        if (gaps != 1).cumsum(-1)[:, -1].any():
+            return x - 1
+        mask = torch.zeros(4, 4)
+        mask[0, 1] = 2
+        return x + mask.sum().item()
+
+    report = tatara.explain(f)(X)
+    assert len(report.graphs) == 1 and not report.breaks
+    torch.testing.assert_close(tatara.compile(f)(X), f(X))
+
+
+def test_constants_written_with_inputs_are_none() -> None:
+    def f(x: Any) -> Any:
+        total = torch.zeros(4)
+        view = total[:2]
+        view[0] = x.sum()
+        if total.sum() > 0:
+            return x + 1
+        return x - 1
+
+    def g(x: Any) -> Any:
+        noise = torch.rand(3)
+        return x + 1 if noise.sum() > 1.5 else x - 1
+
+    compiled = tatara.compile(f)
+    for x in (X + 1, -X - 1, X + 1):
+        torch.testing.assert_close(compiled(x), f(x))
+    assert report_of(compiled).breaks
+    random = tatara.compile(g)
+    for seed in range(6):
+        torch.manual_seed(seed)
+        expected = g(X)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(random(X), expected)
+
+
+def test_garbage_collection_is_no_part_of_a_trace() -> None:
+    log: list[str] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            log.append("died")
+
+    def f(x: Any) -> Any:
+        for _ in range(50):
+            x = x + [len([[]])][0]
+        return x
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(3):
+            Cycle()
+            report = tatara.explain(f)(X)
+            assert len(report.graphs) == 1 and not report.breaks
+            assert gc.isenabled()
+    finally:
+        gc.set_threshold(*threshold)
+    assert log
