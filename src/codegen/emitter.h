@@ -1,7 +1,8 @@
-// Loop IR to LLVM IR text: the emitter's state and its parts (memory and loops in emitter.cpp, scalars in
-// emitter_scalar.cpp; elementary functions come from math_table.h).
+// Loop IR to LLVM IR text: the emitter's state and its parts (statements and indices in emitter.cpp, then one file each
+// for loops, memory, scalars, conversions, division and complex numbers; elementary functions come from math_table.h).
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,11 +15,16 @@
 
 namespace tatara::codegen {
 
-/// A scalar of the kernel in LLVM: a register or constant, one for each lane when `vec`.
+/// A scalar of the kernel in LLVM: a register or constant, one for each lane when `vec`. Complex scalars have a second
+/// one, their imaginary part.
 struct Reg {
   std::string text;
   bool vec = false;
+  std::string im = {};
 };
+
+/// How an index changes from lane to lane.
+enum class Stride : uint8_t { kUniform, kUnit, kReversed, kStrided, kGather };
 
 class Emitter {
  public:
@@ -45,9 +51,6 @@ class Emitter {
   std::string index(Expr e);         // i64 in lane 0
   std::string index_vector(Expr e);  // i64 per lane
   std::string index_expr(Expr e, bool vec);
-  struct Stride {
-    enum class Kind : uint8_t { kUniform, kUnit, kReversed, kStrided, kGather } kind = Kind::kUniform;
-  };
   Stride stride_of(Expr e) const;
 
   // -- statements --
@@ -60,33 +63,78 @@ class Emitter {
   void statement(const loops::For& loop);
   void parallel(const loops::For& loop);
   void serial(const loops::For& loop, const std::string& begin, const std::string& end);
+  void serial_from(const loops::For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried);
   void vector(const loops::For& loop);
-  /// A counted loop from begin to end by step with carried registers; body() reads `carried` and replaces them.
+  /// A counted loop from begin to end by step with carried registers of the given types; body() reads `carried` and
+  /// replaces them.
   template <typename Body>
   void counted(const std::string& begin, const std::string& end, const std::string& step,
-               const std::vector<std::string>& types, std::vector<std::string>& carried, Body&& body);
-  void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask,
-                   std::vector<std::string>& carried);
-  std::string identity(loops::Combine combine, DType dtype) const;
-  std::string combine(loops::Combine combine, DType dtype, const Reg& a, const Reg& b, bool vec);
-  void reduce_lanes(const loops::For& loop, std::vector<std::string>& carried);
-  int choose_lanes(const loops::For& loop) const;
-  void widest(const loops::Block& block, int& bytes) const;
+               const std::vector<DType>& dtypes, std::vector<Reg>& carried, Body&& body);
+  /// The same in two levels where sums of many numbers would lose accuracy in one: each inner loop starts from 0.
+  template <typename Body>
+  void summed(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step,
+              std::vector<Reg>& carried, Body&& body);
+  void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask, std::vector<Reg>& carried);
+  Reg identity(loops::Combine combine, DType dtype) const;
+  Reg combine(loops::Combine combine, DType dtype, const Reg& a, const Reg& b, bool vec);
+  void reduce_lanes(const loops::For& loop, std::vector<Reg>& carried);
+  struct VectorShape {
+    int lanes = 1;
+    bool masks = false;  // the rest runs under a mask, else one by one
+    bool heavy = false;  // a body too long for two copies
+  };
+  VectorShape vector_shape(const loops::For& loop) const;
+  std::string mask_below(const std::string& left);
+  template <typename Pass>
+  void masked_rest(const loops::For& loop, const std::string& extent, const std::string& whole,
+                   std::vector<Reg>& carried, Pass&& pass);
 
   // -- memory --
-  std::string memory_type(DType dtype) const;
+  std::string memory_type(DType dtype) const;  // of an element, or of a part of a complex one
   std::string address(int buffer, const std::string& index);
+  std::string addresses(int buffer, const std::string& index);
   std::string from_memory(DType dtype, const std::string& text, bool vec);
   std::string to_memory(DType dtype, const std::string& text, bool vec);
   std::string lane_mask(loops::ScalarId mask);  // i1 vector of lanes that count, "" for all
-  std::string vector_load(const loops::Load& load, const std::string& mask);
+  std::string spread_mask(const std::string& mask, int n, int used);
+  Reg vector_load(int buffer, Expr where, const std::string& mask);
+  void vector_store(int buffer, Expr where, const Reg& given, const std::string& mask);
+  int small_step(Expr where, DType dtype) const;
+  std::string masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
+                          const std::string& mask);
+  void masked_store(const std::string& element, int lanes, const std::string& value, const std::string& at,
+                    const std::string& align, const std::string& mask);
+  std::string gather(const std::string& element, const std::string& pointers, const std::string& align,
+                     const std::string& mask);
+  void scatter(const std::string& element, const std::string& value, const std::string& pointers,
+               const std::string& align, const std::string& mask);
+  std::string shuffle(const std::string& element, int lanes, const std::string& a, const std::string& b,
+                      std::span<const int> indices);
+  Reg split_pairs(const std::string& element, const std::string& pairs);
+  std::string join_pairs(const std::string& element, const Reg& value);
+  std::string second_part(const std::string& pointers, DType dtype);
+  Reg plain_load(DType dtype, const std::string& at);
+  void plain_store(DType dtype, const std::string& at, const Reg& value);
+  Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
+  void update_element(const loops::Store& store, const std::string& at, const Reg& value);
+  void when(const std::string& condition, const std::function<void()>& body);
 
   // -- scalars --
   Reg scalar(const loops::Scalar& s);
   Reg constant(const loops::Scalar& s);
+  Reg zero(DType dtype);
   Reg cast(DType from, DType to, const Reg& x);
+  Reg widen_small(DType from, const Reg& x);
+  Reg narrow_small(DType to, const Reg& x);
+  /// One value per lane of a uniform one.
+  Reg widened(DType dtype, const Reg& r);
+  Reg choose(DType dtype, const Reg& condition, const Reg& a, const Reg& b, bool vec);
   Reg arithmetic(const loops::Scalar& s, std::span<const Reg> v, bool vec);
   Reg comparison(const loops::Scalar& s, std::span<const Reg> v, bool vec);
+  Reg integer_division(loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
+  Reg real_division(loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
+  Reg shift(loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
+  std::string number(double value, DType dtype, bool vec) const;  // a constant of a floating or integer type
   Reg function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec);
   std::string binary(const char* op, const std::string& type, const std::string& a, const std::string& b);
   std::string call(const std::string& name, const std::string& result, const std::string& args);
@@ -98,6 +146,15 @@ class Emitter {
 
   /// A function of the math table, if it has this one.
   bool table_function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec, std::string& result);
+
+  // -- complex --
+  Reg complex_cast(DType from, DType to, const Reg& x);
+  Reg complex_arithmetic(const loops::Scalar& s, std::span<const Reg> v, bool vec);
+  Reg complex_comparison(loops::ScalarOp op, DType in, const Reg& a, const Reg& b, bool vec);
+  Reg complex_function(loops::ScalarOp op, DType part, std::span<const Reg> v, bool vec);
+  std::string magnitude(const std::string& re, const std::string& im, DType part, bool vec);
+  Reg quotient(const Reg& x, const Reg& y, DType part, bool vec);
+
   std::string select(const std::string& condition, const std::string& type, const std::string& a, const std::string& b,
                      bool vec);
 
@@ -117,6 +174,7 @@ class Emitter {
   std::unordered_set<std::string> declarations_;
 };
 
+/// Throws InternalError for complex types, which have no single register.
 std::string llvm_type(DType dtype);
 std::string float_bits(double value, DType dtype);
 

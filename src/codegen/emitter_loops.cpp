@@ -9,22 +9,41 @@ namespace tatara::codegen {
 
 using namespace loops;
 
+namespace {
+
+/// Iterations after which a sum starts anew, see Emitter::summed.
+constexpr int64_t kSumBlock = 128;
+
+bool sums_floats(const Carried& c) {
+  return c.combine == Combine::kAdd && (is_floating(c.dtype) || is_complex(c.dtype));
+}
+
+std::vector<DType> carried_types(const For& loop) {
+  std::vector<DType> dtypes;
+  for (const Carried& c : loop.carried) dtypes.push_back(c.dtype);
+  return dtypes;
+}
+
+}  // namespace
+
 template <typename Body>
 void Emitter::counted(const std::string& begin, const std::string& end, const std::string& step,
-                      const std::vector<std::string>& types, std::vector<std::string>& carried, Body&& body) {
+                      const std::vector<DType>& dtypes, std::vector<Reg>& carried, Body&& body) {
   const std::string head = label();
   const std::string inside = label();
   const std::string done = label();
   const std::string before = current_block_;
   line("br label %" + head);
   const std::string counter = fresh();
-  std::vector<std::string> phis;
-  for (size_t i = 0; i < types.size(); ++i) phis.push_back(fresh());
+  std::vector<Reg> phis;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    phis.push_back({fresh(), carried[i].vec, is_complex(dtypes[i]) ? fresh() : std::string()});
+  }
   // The body comes first, since the phis name the values and the block at its end.
   std::string outer;
   outer.swap(out_);
   start_block(inside);
-  std::vector<std::string> next = phis;
+  std::vector<Reg> next = phis;
   body(counter, next);
   const std::string advanced = assign("add nsw i64 " + counter + ", " + step);
   line("br label %" + head);
@@ -34,15 +53,48 @@ void Emitter::counted(const std::string& begin, const std::string& end, const st
   out_.swap(outer);
   start_block(head);
   line(counter + " = phi i64 [ " + begin + ", %" + before + " ], [ " + advanced + ", %" + last + " ]");
-  for (size_t i = 0; i < types.size(); ++i) {
-    line(phis[i] + " = phi " + types[i] + " [ " + carried[i] + ", %" + before + " ], [ " + next[i] + ", %" + last +
-         " ]");
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const std::string type = type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
+    const auto phi = [&](const std::string& name, const std::string& first, const std::string& again) {
+      line(name + " = phi " + type + " [ " + first + ", %" + before + " ], [ " + again + ", %" + last + " ]");
+    };
+    phi(phis[i].text, carried[i].text, next[i].text);
+    if (is_complex(dtypes[i])) phi(phis[i].im, carried[i].im, next[i].im);
   }
   const std::string more = assign("icmp slt i64 " + counter + ", " + end);
   line("br i1 " + more + ", label %" + inside + ", label %" + done);
   out_ += body_text;
   start_block(done);
   carried = phis;
+}
+
+template <typename Body>
+void Emitter::summed(const For& loop, const std::string& begin, const std::string& end, int64_t step,
+                     std::vector<Reg>& carried, Body&& body) {
+  const std::vector<DType> dtypes = carried_types(loop);
+  const bool sums = std::any_of(loop.carried.begin(), loop.carried.end(), sums_floats);
+  const bool few = loop.extent.is_const() && loop.extent.const_value() <= 2 * kSumBlock * step;
+  if (!sums || few || loop.combine_fn != nullptr) {
+    counted(begin, end, std::to_string(step), dtypes, carried, body);
+    return;
+  }
+  const std::string block = std::to_string(kSumBlock * step);
+  counted(begin, end, block, dtypes, carried, [&](const std::string& base, std::vector<Reg>& values) {
+    const std::string after = binary("add nsw", "i64", base, block);
+    const std::string less = assign("icmp slt i64 " + after + ", " + end);
+    const std::string stop = select(less, "i64", after, end, false);
+    std::vector<Reg> inner = values;
+    for (size_t i = 0; i < inner.size(); ++i) {
+      if (!sums_floats(loop.carried[i])) continue;
+      const Reg start = identity(Combine::kAdd, dtypes[i]);
+      inner[i] = values[i].vec ? widened(dtypes[i], start) : start;
+    }
+    counted(base, stop, std::to_string(step), dtypes, inner, body);
+    for (size_t i = 0; i < inner.size(); ++i) {
+      const bool sum = sums_floats(loop.carried[i]);
+      values[i] = sum ? combine(Combine::kAdd, dtypes[i], values[i], inner[i], values[i].vec) : inner[i];
+    }
+  });
 }
 
 void Emitter::statement(const For& loop) {
@@ -62,8 +114,8 @@ void Emitter::parallel(const For& loop) {
     if (inner == nullptr || inner->kind != LoopKind::kParallel) break;
     chain.push_back(inner);
   }
-  std::vector<std::string> none;
-  counted("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<std::string>&) {
+  std::vector<Reg> none;
+  counted("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<Reg>&) {
     std::string rest = flat;
     for (size_t i = chain.size(); i-- > 0;) {
       if (i == 0) {
@@ -79,71 +131,136 @@ void Emitter::parallel(const For& loop) {
 }
 
 void Emitter::serial(const For& loop, const std::string& begin, const std::string& end) {
-  std::vector<std::string> types;
-  std::vector<std::string> carried;
+  std::vector<Reg> carried;
   // Inside a vector loop everything carried is a vector, for its next value may be one.
-  const bool vec = lanes_ > 1;
-  for (const Carried& c : loop.carried) {
-    types.push_back(type_of(llvm_type(c.dtype), vec));
-    carried.push_back(vec ? as_vec(llvm_type(c.dtype), reg(c.init)) : reg(c.init).text);
-  }
-  counted(begin, end, "1", types, carried, [&](const std::string& counter, std::vector<std::string>& values) {
+  for (const Carried& c : loop.carried) carried.push_back(widened(c.dtype, reg(c.init)));
+  serial_from(loop, begin, end, std::move(carried));
+}
+
+void Emitter::serial_from(const For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried) {
+  summed(loop, begin, end, 1, carried, [&](const std::string& counter, std::vector<Reg>& values) {
     symbols_[loop.var] = {counter, false};
-    for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, {values[i], vec});
+    for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, values[i]);
     block(*loop.body);
     for (size_t i = 0; i < loop.carried.size(); ++i) {
       const Carried& c = loop.carried[i];
-      values[i] = vec ? as_vec(llvm_type(c.dtype), reg(c.next)) : reg(c.next).text;
+      values[i] = widened(c.dtype, reg(c.next));
     }
   });
-  for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].result, {carried[i], vec});
+  for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].result, carried[i]);
 }
 
 // ---- The vector loop ---------------------------------------------------------------------------------------------------
 
-void Emitter::widest(const Block& b, int& bytes) const {
-  for (const Stmt& stmt : b.stmts) {
-    if (const auto* let = std::get_if<Let>(&stmt)) {
-      // Index values are usually converted at once; they do not decide the width.
-      if (let->scalar.op != ScalarOp::kIndex) bytes = std::max(bytes, dtype_size(let->scalar.dtype));
-    } else if (const auto* load = std::get_if<Load>(&stmt)) {
-      bytes = std::max(bytes, dtype_size(kernel_.buffers[static_cast<size_t>(load->buffer)].dtype));
-    } else if (const auto* store = std::get_if<Store>(&stmt)) {
-      bytes = std::max(bytes, dtype_size(kernel_.buffers[static_cast<size_t>(store->buffer)].dtype));
-    } else if (const auto* loop = std::get_if<For>(&stmt)) {
-      widest(*loop->body, bytes);
-    } else if (const auto* branch = std::get_if<If>(&stmt)) {
-      widest(*branch->body, bytes);
+namespace {
+
+/// What the lanes of a loop's body cost, in simple instructions of one vector.
+class BodyCost {
+ public:
+  explicit BodyCost(const Kernel& kernel) : kernel_(kernel) {}
+  int bytes = 1;     // of the widest part of a scalar
+  int smallest = 8;  // of the narrowest element in memory
+  int weight = 0;
+  int carried = 0;  // registers carried by inner loops
+
+  void block(const Block& b) {
+    for (const Stmt& stmt : b.stmts) std::visit([&](const auto& s) { add(s); }, stmt);
+  }
+
+ private:
+  static int part_size(DType dtype) { return dtype_size(real_dtype(dtype)); }
+  DType buffer(int b) const { return kernel_.buffers[static_cast<size_t>(b)].dtype; }
+  void memory(DType dtype, Expr index) {
+    bytes = std::max(bytes, part_size(dtype));
+    smallest = std::min(smallest, part_size(dtype));
+    (void)index;
+    weight += is_complex(dtype) ? 3 : 1;
+  }
+  void add(const Let& let) {
+    const Scalar& s = let.scalar;
+    // Index values are usually converted at once; they do not decide the width.
+    if (s.op != ScalarOp::kIndex) bytes = std::max(bytes, part_size(s.dtype));
+    int cost = 1;
+    if (s.op == ScalarOp::kConst) cost = 0;
+    if (s.op == ScalarOp::kDiv || s.op == ScalarOp::kSqrt || s.op == ScalarOp::kReciprocal) cost = 4;
+    if (s.op == ScalarOp::kCast && is_low_precision(s.dtype)) cost = 5;
+    if (s.op >= ScalarOp::kRsqrt && s.op <= ScalarOp::kLogNdtr && s.op != ScalarOp::kCopysign) cost = 20;
+    if (s.op == ScalarOp::kFloorDiv || s.op == ScalarOp::kMod || s.op == ScalarOp::kFmod || s.op == ScalarOp::kTruncDiv)
+      cost = 20;
+    if (s.op == ScalarOp::kPhilox) cost = 60;
+    weight += is_complex(s.dtype) ? 3 * cost : cost;
+  }
+  void add(const Load& load) { memory(buffer(load.buffer), load.index); }
+  void add(const Store& store) {
+    memory(buffer(store.buffer), store.index);
+    if (store.mode != StoreMode::kSet) weight += 20;
+  }
+  void add(const IndexValue&) { weight += 20; }
+  void add(const If& branch) { block(*branch.body); }
+  void add(const For& loop) {
+    carried += static_cast<int>(loop.carried.size());
+    block(*loop.body);
+  }
+
+  const Kernel& kernel_;
+};
+
+}  // namespace
+
+/// Lanes of a vector loop: those of a register, or several registers' where the body is light. Wider ones hide the latency
+/// of carried values behind each other, read longer runs of memory where an inner loop goes from row to row, and leave
+/// splitting into registers to LLVM.
+Emitter::VectorShape Emitter::vector_shape(const For& loop) const {
+  BodyCost cost(kernel_);
+  cost.block(*loop.body);
+  const bool known = loop.extent.is_const();
+  const int64_t extent = known ? loop.extent.const_value() : INT64_MAX;
+  VectorShape shape;
+  if (extent < 2) return shape;
+  const int width = std::max(target_.vector_bytes() / std::clamp(cost.bytes, 4, 8), 1);
+  shape.lanes = width;
+  while (shape.lanes / 2 >= extent) shape.lanes /= 2;
+  shape.masks = target_.isa == VectorIsa::kAvx512 || (target_.isa == VectorIsa::kAvx2 && cost.smallest >= 4);
+  shape.heavy = cost.weight > 60;
+  if (width < 4) return shape;
+  int parts = cost.carried;
+  for (const Carried& c : loop.carried) parts += is_complex(c.dtype) ? 2 : 1;
+  const int registers = target_.isa == VectorIsa::kAvx512 ? 16 : 8;
+  for (const int times : {4, 2}) {
+    const int64_t lanes = int64_t{width} * times;
+    const bool fits = !known || extent % lanes == 0 || extent >= 4 * lanes;
+    if (lanes <= 64 && fits && cost.weight * times <= 40 && parts * times <= registers) {
+      shape.lanes = static_cast<int>(lanes);
+      break;
     }
   }
+  return shape;
 }
 
-int Emitter::choose_lanes(const For& loop) const {
-  int bytes = 1;
-  widest(*loop.body, bytes);
-  const int lanes = target_.vector_bytes() / std::clamp(bytes, 4, 8);
-  if (loop.extent.is_const() && loop.extent.const_value() < 2) return 1;
-  return std::max(lanes, 1);
-}
-
-std::string Emitter::identity(Combine combine, DType dtype) const {
+Reg Emitter::identity(Combine combine, DType dtype) const {
+  if (is_complex(dtype)) {
+    const DType part = real_dtype(dtype);
+    if (combine == Combine::kAdd) return {float_bits(-0.0, part), false, float_bits(-0.0, part)};
+    if (combine == Combine::kMul) return {float_bits(1.0, part), false, float_bits(0.0, part)};
+    throw InternalError("complex numbers have no order, in " + kernel_.name);
+  }
   const bool floating = is_floating(dtype);
-  const std::string all_ones = dtype == DType::kBool ? "true" : "-1";
+  const bool truth = dtype == DType::kBool;
   switch (combine) {
-    case Combine::kAdd: return floating ? float_bits(-0.0, dtype) : (dtype == DType::kBool ? "false" : "0");
-    case Combine::kMul: return floating ? float_bits(1.0, dtype) : (dtype == DType::kBool ? "true" : "1");
+    case Combine::kAdd: return {floating ? float_bits(-0.0, dtype) : (truth ? "false" : "0"), false};
+    case Combine::kMul: return {floating ? float_bits(1.0, dtype) : (truth ? "true" : "1"), false};
     case Combine::kOr:
-    case Combine::kXor: return dtype == DType::kBool ? "false" : "0";
-    case Combine::kAnd: return all_ones;
+    case Combine::kXor: return {truth ? "false" : "0", false};
+    case Combine::kAnd: return {truth ? "true" : "-1", false};
     case Combine::kMin:
     case Combine::kMax: {
       const bool largest = combine == Combine::kMin;
-      if (floating) return float_bits(largest ? INFINITY : -INFINITY, dtype);
-      if (dtype == DType::kBool) return largest ? "true" : "false";
+      if (floating) return {float_bits(largest ? INFINITY : -INFINITY, dtype), false};
+      if (truth) return {largest ? "true" : "false", false};
       const int bits = dtype_size(dtype) * 8;
-      if (!is_signed(dtype)) return largest ? "-1" : "0";
+      if (!is_signed(dtype)) return {largest ? "-1" : "0", false};
       const int64_t top = static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
-      return std::to_string(largest ? top : -top - 1);
+      return {std::to_string(largest ? top : -top - 1), false};
     }
     case Combine::kNone:
     case Combine::kCustom: break;
@@ -151,14 +268,15 @@ std::string Emitter::identity(Combine combine, DType dtype) const {
   throw InternalError("a sequential value carried by a vector loop in " + kernel_.name);
 }
 
-std::string Emitter::combine(Combine how, DType dtype, const Reg& a, const Reg& b, bool vec) {
-  Scalar s;
+Reg Emitter::combine(Combine how, DType dtype, const Reg& a, const Reg& b, bool vec) {
+  Scalar s{};
   s.dtype = dtype;
+  const bool truth = dtype == DType::kBool;
   switch (how) {
-    case Combine::kAdd: s.op = dtype == DType::kBool ? ScalarOp::kOr : ScalarOp::kAdd; break;
-    case Combine::kMul: s.op = dtype == DType::kBool ? ScalarOp::kAnd : ScalarOp::kMul; break;
-    case Combine::kMin: s.op = dtype == DType::kBool ? ScalarOp::kAnd : ScalarOp::kMin; break;
-    case Combine::kMax: s.op = dtype == DType::kBool ? ScalarOp::kOr : ScalarOp::kMax; break;
+    case Combine::kAdd: s.op = truth ? ScalarOp::kOr : ScalarOp::kAdd; break;
+    case Combine::kMul: s.op = truth ? ScalarOp::kAnd : ScalarOp::kMul; break;
+    case Combine::kMin: s.op = truth ? ScalarOp::kAnd : ScalarOp::kMin; break;
+    case Combine::kMax: s.op = truth ? ScalarOp::kOr : ScalarOp::kMax; break;
     case Combine::kAnd: s.op = ScalarOp::kAnd; break;
     case Combine::kOr: s.op = ScalarOp::kOr; break;
     case Combine::kXor: s.op = ScalarOp::kXor; break;
@@ -166,123 +284,157 @@ std::string Emitter::combine(Combine how, DType dtype, const Reg& a, const Reg& 
     case Combine::kCustom: throw InternalError("no simple combine function");
   }
   const Reg operands[] = {a, b};
-  return arithmetic(s, operands, vec).text;
+  return arithmetic(s, operands, vec);
 }
 
 void Emitter::vector_pass(const For& loop, const std::string& base, const std::string& mask,
-                          std::vector<std::string>& carried) {
+                          std::vector<Reg>& carried) {
   symbols_[loop.var] = {base, false};
   vector_mask_ = mask;
-  for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, {carried[i], true});
+  for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, carried[i]);
   block(*loop.body);
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
-    const std::string type = llvm_type(c.dtype);
-    const std::string next = as_vec(type, reg(c.next));
-    carried[i] = mask.empty() ? next : select(mask, vec_type(type), next, carried[i], true);
+    const Reg next = widened(c.dtype, reg(c.next));
+    carried[i] = mask.empty() ? next : choose(c.dtype, {mask, true}, next, carried[i], true);
   }
   vector_mask_.clear();
 }
 
-void Emitter::reduce_lanes(const For& loop, std::vector<std::string>& carried) {
-  // log2(W) steps: the upper half of what is left is combined into the lower one.
-  for (int half = lanes_ / 2; half >= 1; half /= 2) {
-    std::string shift;
-    for (int i = 0; i < lanes_; ++i) shift += (i > 0 ? ", i32 " : "i32 ") + std::to_string((i + half) % lanes_);
-    std::vector<std::string> moved;
-    for (size_t i = 0; i < loop.carried.size(); ++i) {
-      const std::string type = vec_type(llvm_type(loop.carried[i].dtype));
-      moved.push_back(assign("shufflevector " + type + " " + carried[i] + ", " + type + " poison, " + vec_type("i32") +
-                             " <" + shift + ">"));
+/// Halves the lanes until one is left: the upper half is combined into the lower one.
+void Emitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
+  while (lanes_ > 1) {
+    const int all = lanes_;
+    const int half = all / 2;
+    std::vector<int> low;
+    std::vector<int> high;
+    for (int i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(half + i);
     }
-    if (loop.combine_fn != nullptr) {
-      const CombineFn& fn = *loop.combine_fn;
-      for (size_t i = 0; i < loop.carried.size(); ++i) {
-        set(fn.left[i], {carried[i], true});
-        set(fn.right[i], {moved[i], true});
-      }
-      block(*fn.body);
-      for (size_t i = 0; i < loop.carried.size(); ++i) {
-        carried[i] = as_vec(llvm_type(loop.carried[i].dtype), reg(fn.result[i]));
-      }
-    } else {
-      for (size_t i = 0; i < loop.carried.size(); ++i) {
-        const Carried& c = loop.carried[i];
-        carried[i] = combine(c.combine, c.dtype, {carried[i], true}, {moved[i], true}, true);
+    const auto take = [&](const std::string& element, const std::string& v, bool upper) {
+      if (half == 1) return assign("extractelement " + vec_type(element) + " " + v + (upper ? ", i64 1" : ", i64 0"));
+      return shuffle(element, all, v, "poison", upper ? high : low);
+    };
+    std::vector<Reg> left;
+    std::vector<Reg> right;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      const DType dtype = loop.carried[i].dtype;
+      const std::string element = llvm_type(real_dtype(dtype));
+      for (const bool upper : {false, true}) {
+        Reg part{take(element, carried[i].text, upper), half > 1};
+        if (is_complex(dtype)) part.im = take(element, carried[i].im, upper);
+        (upper ? right : left).push_back(part);
       }
     }
+    lanes_ = half;
+    if (loop.combine_fn == nullptr) {
+      for (size_t i = 0; i < carried.size(); ++i) {
+        carried[i] = combine(loop.carried[i].combine, loop.carried[i].dtype, left[i], right[i], half > 1);
+      }
+      continue;
+    }
+    const CombineFn& fn = *loop.combine_fn;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      set(fn.left[i], left[i]);
+      set(fn.right[i], right[i]);
+    }
+    block(*fn.body);
+    for (size_t i = 0; i < carried.size(); ++i) carried[i] = widened(loop.carried[i].dtype, reg(fn.result[i]));
   }
 }
 
+/// Lanes below `left`, which is at most 2^31.
+std::string Emitter::mask_below(const std::string& left) {
+  std::string ids;
+  for (int i = 0; i < lanes_; ++i) ids += (i > 0 ? ", i32 " : "i32 ") + std::to_string(i);
+  const std::string narrow = assign("trunc i64 " + left + " to i32");
+  return assign("icmp sgt " + vec_type("i32") + " " + splat("i32", narrow) + ", <" + ids + ">");
+}
+
 void Emitter::vector(const For& loop) {
-  const int lanes = choose_lanes(loop);
-  if (lanes == 1) {
-    serial(loop, "0", index(loop.extent));
+  const VectorShape shape = vector_shape(loop);
+  const std::string extent = index(loop.extent);
+  if (shape.lanes == 1) {
+    serial(loop, "0", extent);
     return;
   }
-  const std::string extent = index(loop.extent);
+  const int lanes = shape.lanes;
   const bool custom = loop.combine_fn != nullptr;
   std::vector<Reg> inits;
   for (const Carried& c : loop.carried) inits.push_back(reg(c.init));
   lanes_ = lanes;
   vector_var_ = loop.var;
-  std::vector<std::string> types;
-  std::vector<std::string> carried;
+  std::vector<Reg> carried;
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
-    types.push_back(vec_type(llvm_type(c.dtype)));
     // A custom reduction starts from its neutral element in every lane; the simple ones from theirs, the given start is
     // combined at the end.
-    carried.push_back(splat(llvm_type(c.dtype), custom ? inits[i].text : identity(c.combine, c.dtype)));
+    carried.push_back(widened(c.dtype, custom ? inits[i] : identity(c.combine, c.dtype)));
   }
-  const std::string step = std::to_string(lanes);
   const int site = site_;
-  const auto pass = [&](const std::string& base, const std::string& mask, std::vector<std::string>& values) {
-    site_ = site;  // both copies of the body have the same sites
+  const auto pass = [&](const std::string& base, const std::string& mask, std::vector<Reg>& values) {
+    site_ = site;  // all copies of the body have the same sites
     vector_pass(loop, base, mask, values);
   };
   const bool known = loop.extent.is_const();
   const int64_t count = known ? loop.extent.const_value() : 0;
-  std::string whole =
+  const bool even = known && count % lanes == 0;
+  const std::string whole =
       known ? std::to_string(count / lanes * lanes) : binary("and", "i64", extent, std::to_string(-lanes));
-  if (!known || count >= lanes) {
-    counted("0", whole, step, types, carried,
-            [&](const std::string& base, std::vector<std::string>& values) { pass(base, "", values); });
-  }
-  if (!known || count % lanes != 0) {
-    // The rest under a mask, skipped when there is none.
-    const std::string before = current_block_;
-    const std::string then = label();
-    const std::string done = label();
-    const std::string left = binary("sub", "i64", extent, whole);
-    const std::string any = assign("icmp sgt i64 " + left + ", 0");
-    line("br i1 " + any + ", label %" + then + ", label %" + done);
-    const std::string entered_from = current_block_;
-    (void)before;
-    start_block(then);
-    std::string ids;
-    for (int i = 0; i < lanes; ++i) ids += (i > 0 ? ", i64 " : "i64 ") + std::to_string(i);
-    const std::string mask = assign("icmp sgt " + vec_type("i64") + " " + splat("i64", left) + ", <" + ids + ">");
-    std::vector<std::string> tail = carried;
-    pass(whole, mask, tail);
-    const std::string last = current_block_;
-    line("br label %" + done);
-    start_block(done);
-    for (size_t i = 0; i < carried.size(); ++i) {
-      carried[i] = assign("phi " + types[i] + " [ " + tail[i] + ", %" + last + " ], [ " + carried[i] + ", %" +
-                          entered_from + " ]");
+  if (shape.heavy && shape.masks && !even && (!known || count > lanes)) {
+    // One copy of a long body, with a mask that is full but for the last pass.
+    summed(loop, "0", extent, lanes, carried, [&](const std::string& base, std::vector<Reg>& values) {
+      const std::string left = binary("sub", "i64", extent, base);
+      const std::string less = assign("icmp slt i64 " + left + ", " + std::to_string(lanes));
+      pass(base, mask_below(select(less, "i64", left, std::to_string(lanes), false)), values);
+    });
+  } else {
+    if (!known || count >= lanes) {
+      summed(loop, "0", whole, lanes, carried,
+             [&](const std::string& base, std::vector<Reg>& values) { pass(base, "", values); });
     }
+    if (!even && shape.masks) masked_rest(loop, extent, whole, carried, pass);
   }
   reduce_lanes(loop, carried);
-  std::vector<std::string> first;
-  for (size_t i = 0; i < carried.size(); ++i)
-    first.push_back(assign("extractelement " + types[i] + " " + carried[i] + ", i64 0"));
   lanes_ = 1;
   vector_var_ = Expr();
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
-    const std::string value = custom ? first[i] : combine(c.combine, c.dtype, inits[i], {first[i], false}, false);
-    set(c.result, {value, false});
+    set(c.result, custom ? carried[i] : combine(c.combine, c.dtype, inits[i], carried[i], false));
+  }
+  if (even || shape.masks) return;
+  // Without masks in the instruction set the rest goes one by one, from what the lanes gave.
+  site_ = site;
+  std::vector<Reg> rest;
+  for (const Carried& c : loop.carried) rest.push_back(reg(c.result));
+  serial_from(loop, whole, extent, std::move(rest));
+}
+
+/// The elements after the whole passes, under a mask; skipped when there are none.
+template <typename Pass>
+void Emitter::masked_rest(const For& loop, const std::string& extent, const std::string& whole,
+                          std::vector<Reg>& carried, Pass&& pass) {
+  const std::string then = label();
+  const std::string done = label();
+  const std::string left = binary("sub", "i64", extent, whole);
+  const std::string any = assign("icmp sgt i64 " + left + ", 0");
+  const std::string before = current_block_;
+  line("br i1 " + any + ", label %" + then + ", label %" + done);
+  start_block(then);
+  std::vector<Reg> tail = carried;
+  pass(whole, mask_below(left), tail);
+  const std::string last = current_block_;
+  line("br label %" + done);
+  start_block(done);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const DType dtype = loop.carried[i].dtype;
+    const std::string type = vec_type(llvm_type(real_dtype(dtype)));
+    const auto merge = [&](const std::string& a, const std::string& b) {
+      return assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
+    };
+    carried[i].text = merge(tail[i].text, carried[i].text);
+    if (is_complex(dtype)) carried[i].im = merge(tail[i].im, carried[i].im);
   }
 }
 

@@ -13,18 +13,6 @@ namespace tatara::codegen {
 using namespace loops;
 using Op = ScalarOp;
 
-std::string float_bits(double value, DType dtype) {
-  char buffer[32];
-  if (dtype == DType::kFloat16) {
-    // LLVM writes half constants as the double they equal; those that are not exact are not constants here.
-    std::snprintf(buffer, sizeof(buffer), "0x%016llX", static_cast<unsigned long long>(std::bit_cast<uint64_t>(value)));
-    return std::string("fptrunc (double ") + buffer + " to half)";
-  }
-  const double rounded = dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value;
-  std::snprintf(buffer, sizeof(buffer), "0x%016llX", static_cast<unsigned long long>(std::bit_cast<uint64_t>(rounded)));
-  return buffer;
-}
-
 std::string Emitter::binary(const char* op, const std::string& type, const std::string& a, const std::string& b) {
   return assign(std::string(op) + " " + type + " " + a + ", " + b);
 }
@@ -80,85 +68,15 @@ std::string Emitter::per_lane(const std::string& function, DType dtype, std::spa
   return result;
 }
 
-Reg Emitter::constant(const Scalar& s) {
-  if (s.dtype == DType::kBool) return {s.const_int != 0 ? "true" : "false", false};
-  if (s.dtype == DType::kBFloat16) throw Unsupported("bfloat16 constants in a kernel");
-  if (is_floating(s.dtype)) return {float_bits(s.const_re, s.dtype), false};
-  if (is_complex(s.dtype)) throw Unsupported("complex kernels are not generated yet");
-  return {std::to_string(s.const_int), false};
-}
-
 namespace {
 bool floating_in_llvm(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }
 }  // namespace
 
-Reg Emitter::cast(DType from, DType to, const Reg& x) {
-  if (from == to) return x;
-  if (is_complex(from) || is_complex(to)) throw Unsupported("complex kernels are not generated yet");
-  const bool vec = x.vec;
-  const auto convert = [&](const char* op, const std::string& text, DType a, DType b) {
-    return assign(std::string(op) + " " + type_of(llvm_type(a), vec) + " " + text + " to " +
-                  type_of(llvm_type(b), vec));
-  };
-  if (from == DType::kBFloat16) {
-    const std::string wide = assign("zext " + type_of("i16", vec) + " " + x.text + " to " + type_of("i32", vec));
-    const std::string sixteen = vec ? splat("i32", "16") : "16";
-    const std::string bits = binary("shl", type_of("i32", vec), wide, sixteen);
-    const std::string value = assign("bitcast " + type_of("i32", vec) + " " + bits + " to " + type_of("float", vec));
-    return cast(DType::kFloat32, to, {value, vec});
-  }
-  if (to == DType::kBFloat16) {
-    // Round to nearest even on the bits; NaN stays a quiet NaN.
-    const Reg f = cast(from, DType::kFloat32, x);
-    const std::string i32 = type_of("i32", vec);
-    const auto c = [&](const char* text) { return vec ? splat("i32", text) : std::string(text); };
-    const std::string bits = assign("bitcast " + type_of("float", vec) + " " + f.text + " to " + i32);
-    const std::string odd = binary("and", i32, binary("lshr", i32, bits, c("16")), c("1"));
-    const std::string rounded = binary("add", i32, bits, binary("add", i32, odd, c("32767")));
-    const std::string high = binary("lshr", i32, rounded, c("16"));
-    const std::string nan = assign("fcmp uno " + type_of("float", vec) + " " + f.text + ", " + f.text);
-    const std::string chosen = select(nan, i32, c("32704"), high, vec);
-    return {assign("trunc " + i32 + " " + chosen + " to " + type_of("i16", vec)), vec};
-  }
-  if (is_low_precision(from) && !floating_in_llvm(from)) throw Unsupported("float8 kernels are not generated yet");
-  if (is_low_precision(to) && !floating_in_llvm(to)) throw Unsupported("float8 kernels are not generated yet");
-  const std::string type = type_of(llvm_type(from), vec);
-  if (to == DType::kBool) {
-    const char* test = floating_in_llvm(from) ? "fcmp une " : "icmp ne ";
-    return {assign(test + type + " " + x.text + ", " +
-                   (vec                      ? "zeroinitializer"
-                    : floating_in_llvm(from) ? "0.0"
-                                             : "0")),
-            vec};
-  }
-  if (floating_in_llvm(from) && floating_in_llvm(to)) {
-    if (from == DType::kFloat64 && to == DType::kFloat16)
-      return cast(DType::kFloat32, to, cast(from, DType::kFloat32, x));
-    return {convert(dtype_size(from) < dtype_size(to) ? "fpext" : "fptrunc", x.text, from, to), vec};
-  }
-  if (floating_in_llvm(from)) {
-    // Through a signed 64-bit integer and then the low bits, as the host's own conversion does for narrow types.
-    const DType middle = dtype_size(to) < 4 ? DType::kInt32 : to == DType::kUInt32 ? DType::kInt64 : to;
-    std::string value = convert(is_signed(middle) ? "fptosi" : "fptoui", x.text, from, middle);
-    value = assign("freeze " + type_of(llvm_type(middle), vec) + " " + value);
-    if (dtype_size(middle) > dtype_size(to)) value = convert("trunc", value, middle, to);
-    return {value, vec};
-  }
-  if (floating_in_llvm(to)) {
-    const bool sign = from != DType::kBool && is_signed(from);
-    if (to == DType::kFloat16) return cast(DType::kFloat32, to, cast(from, DType::kFloat32, x));
-    return {convert(sign ? "sitofp" : "uitofp", x.text, from, to), vec};
-  }
-  const int a = from == DType::kBool ? 0 : dtype_size(from);
-  if (a == dtype_size(to)) return x;
-  const bool sign = from != DType::kBool && is_signed(from);
-  return {convert(a > dtype_size(to) ? "trunc" : sign ? "sext" : "zext", x.text, from, to), vec};
-}
-
 Reg Emitter::comparison(const Scalar& s, std::span<const Reg> v, bool vec) {
   const DType type = dtype(s.operands[0]);
+  if (is_complex(type)) return complex_comparison(s.op, type, v[0], v[1], vec);
   const bool floating = floating_in_llvm(type);
   const bool sign = type != DType::kBool && is_signed(type);
   const char* test = "";
@@ -196,17 +114,13 @@ Reg Emitter::scalar(const Scalar& s) {
             vec};
   }
   if (s.op >= Op::kEq && s.op <= Op::kGe) return comparison(s, v, vec);
-  if (s.op == Op::kSelect) {
-    const std::string t = llvm_type(s.dtype);
-    if (!vec) return {select(v[0].text, t, v[1].text, v[2].text, false), false};
-    return {select(as_vec("i1", v[0]), vec_type(t), as_vec(t, v[1]), as_vec(t, v[2]), true), true};
-  }
+  if (s.op == Op::kSelect) return choose(s.dtype, v[0], v[1], v[2], vec);
   return arithmetic(s, v, vec);
 }
 
 Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
   const DType in = s.operands.empty() ? s.dtype : dtype(s.operands[0]);
-  if (is_complex(in) || is_complex(s.dtype)) throw Unsupported("complex kernels are not generated yet");
+  if (is_complex(in) || is_complex(s.dtype)) return complex_arithmetic(s, v, vec);
   const bool floating = floating_in_llvm(in);
   const bool sign = in != DType::kBool && is_signed(in);
   const std::string t = llvm_type(in);
@@ -241,14 +155,27 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
       const std::string test = std::string("icmp ") + (sign ? (least ? "slt " : "sgt ") : (least ? "ult " : "ugt "));
       return {select(assign(test + type + " " + x[0] + ", " + x[1]), type, x[0], x[1], vec), vec};
     }
-    case Op::kFmin: return floating ? one_of("minnum", x) : two("", "");
-    case Op::kFmax: return floating ? one_of("maxnum", x) : two("", "");
+    case Op::kFmin:
+    case Op::kFmax: {
+      if (floating) return one_of(s.op == Op::kFmin ? "minnum" : "maxnum", x);
+      Scalar other = s;
+      other.op = s.op == Op::kFmin ? Op::kMin : Op::kMax;
+      return arithmetic(other, v, vec);
+    }
+    case Op::kFloorDiv:
+    case Op::kTruncDiv:
+    case Op::kMod:
+    case Op::kFmod: {
+      const Reg a{x[0], vec};
+      const Reg b{x[1], vec};
+      return floating ? real_division(s.op, in, a, b, vec) : integer_division(s.op, in, a, b, vec);
+    }
     case Op::kFma: return one_of("fma", x);
     case Op::kAnd: return {binary("and", type, x[0], x[1]), vec};
     case Op::kOr: return {binary("or", type, x[0], x[1]), vec};
     case Op::kXor: return {binary("xor", type, x[0], x[1]), vec};
-    case Op::kShl: return {binary("shl", type, x[0], x[1]), vec};
-    case Op::kShr: return {binary(sign ? "ashr" : "lshr", type, x[0], x[1]), vec};
+    case Op::kShl:
+    case Op::kShr: return shift(s.op, in, {x[0], vec}, {x[1], vec}, vec);
     case Op::kNot: {
       const std::string ones = in == DType::kBool ? "true" : "-1";
       return {binary("xor", type, x[0], vec ? splat(t, ones) : ones), vec};

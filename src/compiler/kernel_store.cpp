@@ -13,8 +13,8 @@
 namespace tatara {
 namespace {
 
-// Part of every key: raise it when generated code or the calling convention changes.
-constexpr uint64_t kCodeVersion = 1;
+// Part of every key: a hash of the emitter's sources, made by the build.
+constexpr std::string_view kEmitter = TATARA_EMITTER_HASH;
 
 // One symbol for all kernels: each lives in an object of its own, so that names do not spoil sharing.
 constexpr const char* kSymbol = "tatara_kernel";
@@ -56,7 +56,7 @@ KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& 
   std::string_view body = request.loop_text;
   const size_t name_at = body.find(kernel.name);
   KeyBuilder key;
-  key.add(kCodeVersion).add(llvm_fingerprint()).add(target_options(target).key());
+  key.add(kEmitter).add(llvm_fingerprint()).add(target_options(target).key());
   key.add(static_cast<uint64_t>(target.isa)).add(static_cast<uint64_t>(target.has_fma));
   if (name_at != std::string_view::npos && name_at < body.find('\n')) {
     key.add(body.substr(0, name_at)).add(body.substr(name_at + kernel.name.size()));

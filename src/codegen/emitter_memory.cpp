@@ -1,0 +1,442 @@
+// Loads, stores and lookups. Complex elements lie in memory as (re, im) and live in registers as two vectors.
+#include <algorithm>
+
+#include "codegen/emitter.h"
+#include "support/error.h"
+
+namespace tatara::codegen {
+
+using namespace loops;
+
+namespace {
+
+std::string mangled(int lanes, const std::string& type) {
+  static const std::unordered_map<std::string, std::string> kShort = {
+      {"half", "f16"}, {"float", "f32"}, {"double", "f64"}};
+  const auto found = kShort.find(type);
+  return "v" + std::to_string(lanes) + (found == kShort.end() ? type : found->second);
+}
+
+std::string align_of(DType dtype) { return "align " + std::to_string(dtype_size(real_dtype(dtype))); }
+
+/// first, first + step, ... (n of them)
+std::vector<int> every(int first, int step, int n) {
+  std::vector<int> indices;
+  for (int i = 0; i < n; ++i) indices.push_back(first + i * step);
+  return indices;
+}
+
+Combine combine_of(StoreMode mode) {
+  switch (mode) {
+    case StoreMode::kSet: return Combine::kNone;
+    case StoreMode::kAdd: return Combine::kAdd;
+    case StoreMode::kMul: return Combine::kMul;
+    case StoreMode::kMin: return Combine::kMin;
+    case StoreMode::kMax: return Combine::kMax;
+  }
+  TATARA_UNREACHABLE("store mode ", static_cast<int>(mode));
+}
+
+}  // namespace
+
+std::string Emitter::memory_type(DType dtype) const {
+  return dtype == DType::kBool ? "i8" : llvm_type(real_dtype(dtype));
+}
+
+/// Address of an element, for elements of the buffer's type.
+std::string Emitter::address(int buffer, const std::string& index) {
+  const DType type = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const std::string element =
+      is_complex(type) ? "{ " + memory_type(type) + ", " + memory_type(type) + " }" : memory_type(type);
+  return assign("getelementptr inbounds " + element + ", ptr " + bases_[static_cast<size_t>(buffer)] + ", i64 " +
+                index);
+}
+
+std::string Emitter::addresses(int buffer, const std::string& index) {
+  const DType type = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const std::string element =
+      is_complex(type) ? "{ " + memory_type(type) + ", " + memory_type(type) + " }" : memory_type(type);
+  return assign("getelementptr inbounds " + element + ", ptr " + bases_[static_cast<size_t>(buffer)] + ", " +
+                vec_type("i64") + " " + index);
+}
+
+std::string Emitter::from_memory(DType dtype, const std::string& text, bool vec) {
+  if (dtype != DType::kBool) return text;
+  return assign("icmp ne " + type_of("i8", vec) + " " + text + ", " + (vec ? "zeroinitializer" : "0"));
+}
+
+std::string Emitter::to_memory(DType dtype, const std::string& text, bool vec) {
+  if (dtype != DType::kBool) return text;
+  return assign("zext " + type_of("i1", vec) + " " + text + " to " + type_of("i8", vec));
+}
+
+std::string Emitter::lane_mask(ScalarId mask) {
+  if (mask == kNoScalar) return vector_mask_;
+  const std::string own = as_vec("i1", reg(mask));
+  return vector_mask_.empty() ? own : binary("and", vec_type("i1"), own, vector_mask_);
+}
+
+// ---- Vectors in memory -------------------------------------------------------------------------------------------------
+
+std::string Emitter::shuffle(const std::string& element, int lanes, const std::string& a, const std::string& b,
+                             std::span<const int> indices) {
+  const std::string type = "<" + std::to_string(lanes) + " x " + element + ">";
+  std::string list;
+  for (const int i : indices) list += (list.empty() ? "i32 " : ", i32 ") + std::to_string(i);
+  return assign("shufflevector " + type + " " + a + ", " + type + " " + b + ", <" + std::to_string(indices.size()) +
+                " x i32> <" + list + ">");
+}
+
+std::string Emitter::masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
+                                 const std::string& mask) {
+  const std::string count = std::to_string(lanes);
+  const std::string type = "<" + count + " x " + element + ">";
+  if (mask.empty()) return assign("load " + type + ", ptr " + at + ", " + align);
+  const std::string bits = "<" + count + " x i1>";
+  const std::string name = "@llvm.masked.load." + mangled(lanes, element) + ".p0";
+  declare("declare " + type + " " + name + "(ptr, " + bits + ", " + type + ")");
+  return call(name, type, "ptr " + align + " " + at + ", " + bits + " " + mask + ", " + type + " zeroinitializer");
+}
+
+void Emitter::masked_store(const std::string& element, int lanes, const std::string& value, const std::string& at,
+                           const std::string& align, const std::string& mask) {
+  const std::string count = std::to_string(lanes);
+  const std::string type = "<" + count + " x " + element + ">";
+  if (mask.empty()) {
+    line("store " + type + " " + value + ", ptr " + at + ", " + align);
+    return;
+  }
+  const std::string bits = "<" + count + " x i1>";
+  const std::string name = "@llvm.masked.store." + mangled(lanes, element) + ".p0";
+  declare("declare void " + name + "(" + type + ", ptr, " + bits + ")");
+  line("call void " + name + "(" + type + " " + value + ", ptr " + align + " " + at + ", " + bits + " " + mask + ")");
+}
+
+std::string Emitter::gather(const std::string& element, const std::string& pointers, const std::string& align,
+                            const std::string& mask) {
+  const std::string type = vec_type(element);
+  const std::string name = "@llvm.masked.gather." + mangled(lanes_, element) + ".v" + std::to_string(lanes_) + "p0";
+  declare("declare " + type + " " + name + "(" + vec_type("ptr") + ", " + vec_type("i1") + ", " + type + ")");
+  return call(name, type,
+              vec_type("ptr") + " " + align + " " + pointers + ", " + vec_type("i1") + " " +
+                  (mask.empty() ? "splat (i1 true)" : mask) + ", " + type + " zeroinitializer");
+}
+
+void Emitter::scatter(const std::string& element, const std::string& value, const std::string& pointers,
+                      const std::string& align, const std::string& mask) {
+  const std::string type = vec_type(element);
+  const std::string name = "@llvm.masked.scatter." + mangled(lanes_, element) + ".v" + std::to_string(lanes_) + "p0";
+  declare("declare void " + name + "(" + type + ", " + vec_type("ptr") + ", " + vec_type("i1") + ")");
+  line("call void " + name + "(" + type + " " + value + ", " + vec_type("ptr") + " " + align + " " + pointers + ", " +
+       vec_type("i1") + " " + (mask.empty() ? "splat (i1 true)" : mask) + ")");
+}
+
+/// Mask of `n` memory elements per lane, of which the first `used` count.
+std::string Emitter::spread_mask(const std::string& mask, int n, int used) {
+  std::vector<int> indices;
+  for (int i = 0; i < lanes_; ++i) {
+    for (int k = 0; k < n; ++k) indices.push_back(k < used ? i : lanes_);
+  }
+  return shuffle("i1", lanes_, mask, "zeroinitializer", indices);
+}
+
+Reg Emitter::split_pairs(const std::string& element, const std::string& pairs) {
+  return {shuffle(element, 2 * lanes_, pairs, "poison", every(0, 2, lanes_)), true,
+          shuffle(element, 2 * lanes_, pairs, "poison", every(1, 2, lanes_))};
+}
+
+std::string Emitter::join_pairs(const std::string& element, const Reg& value) {
+  std::vector<int> indices;
+  for (int i = 0; i < lanes_; ++i) {
+    indices.push_back(i);
+    indices.push_back(lanes_ + i);
+  }
+  return shuffle(element, lanes_, value.text, value.im, indices);
+}
+
+std::string Emitter::second_part(const std::string& pointers, DType dtype) {
+  return assign("getelementptr i8, " + vec_type("ptr") + " " + pointers + ", i64 " +
+                std::to_string(dtype_size(real_dtype(dtype))));
+}
+
+Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
+  const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const std::string element = memory_type(dtype);
+  const std::string align = align_of(dtype);
+  const bool pair = is_complex(dtype);
+  const Stride stride = stride_of(where);
+  if (stride == Stride::kUnit || stride == Stride::kReversed) {
+    std::string first = index(where);
+    std::string lanes = mask;
+    const bool reversed = stride == Stride::kReversed;
+    const std::vector<int> backwards = every(lanes_ - 1, -1, lanes_);
+    if (reversed) {
+      first = binary("sub", "i64", first, std::to_string(lanes_ - 1));
+      if (!mask.empty()) lanes = shuffle("i1", lanes_, mask, "poison", backwards);
+    }
+    const std::string at = address(buffer, first);
+    if (!pair) {
+      const std::string value = masked_load(element, lanes_, at, align, lanes);
+      return {reversed ? shuffle(element, lanes_, value, "poison", backwards) : value, true};
+    }
+    if (!lanes.empty()) lanes = spread_mask(lanes, 2, 2);
+    Reg value = split_pairs(element, masked_load(element, 2 * lanes_, at, align, lanes));
+    if (reversed) {
+      value.text = shuffle(element, lanes_, value.text, "poison", backwards);
+      value.im = shuffle(element, lanes_, value.im, "poison", backwards);
+    }
+    return value;
+  }
+  if (const int step = small_step(where, dtype); step > 0) {
+    // Neighbours are read together; nothing past the last element that counts.
+    std::vector<int> all;
+    for (int i = 0; i < step * lanes_; ++i) all.push_back(i <= step * (lanes_ - 1) ? 1 : 0);
+    std::string bits;
+    for (const int on : all) bits += std::string(bits.empty() ? "" : ", ") + (on != 0 ? "i1 true" : "i1 false");
+    const std::string lanes = mask.empty() ? "<" + bits + ">" : spread_mask(mask, step, 1);
+    const std::string value = masked_load(element, step * lanes_, address(buffer, index(where)), align, lanes);
+    return {shuffle(element, step * lanes_, value, "poison", every(0, step, lanes_)), true};
+  }
+  const std::string pointers = addresses(buffer, index_vector(where));
+  if (!pair) return {gather(element, pointers, align, mask), true};
+  if (dtype == DType::kComplex128) {
+    const std::string re = gather(element, pointers, align, mask);
+    return {re, true, gather(element, second_part(pointers, dtype), align, mask)};
+  }
+  const std::string whole = "i" + std::to_string(8 * dtype_size(dtype));
+  const std::string bits = gather(whole, pointers, align, mask);
+  return split_pairs(element, assign("bitcast " + vec_type(whole) + " " + bits + " to <" + std::to_string(2 * lanes_) +
+                                     " x " + element + ">"));
+}
+
+/// The constant distance of lanes where reading all between them beats a gather, else 0.
+int Emitter::small_step(Expr where, DType dtype) const {
+  if (is_complex(dtype) || dtype_size(dtype) < 4 || target_.isa == VectorIsa::kNeon || lanes_ < 4) return 0;
+  if (stride_of(where) != Stride::kStrided) return 0;
+  const Expr step = where.coefficient_of(vector_var_);
+  return step.is_const() && step.const_value() >= 2 && step.const_value() <= 4 ? static_cast<int>(step.const_value())
+                                                                               : 0;
+}
+
+void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::string& mask) {
+  const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const std::string element = memory_type(dtype);
+  const std::string align = align_of(dtype);
+  const bool pair = is_complex(dtype);
+  Reg value = given;
+  value.text = to_memory(dtype, value.text, true);
+  const Stride stride = stride_of(where);
+  if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + kernel_.name);
+  if (stride == Stride::kUnit) {
+    const std::string at = address(buffer, index(where));
+    if (!pair) {
+      masked_store(element, lanes_, value.text, at, align, mask);
+    } else {
+      masked_store(element, 2 * lanes_, join_pairs(element, value), at, align,
+                   mask.empty() ? mask : spread_mask(mask, 2, 2));
+    }
+    return;
+  }
+  const std::string pointers = addresses(buffer, index_vector(where));
+  if (!pair) {
+    scatter(element, value.text, pointers, align, mask);
+  } else if (dtype == DType::kComplex128) {
+    scatter(element, value.text, pointers, align, mask);
+    scatter(element, value.im, second_part(pointers, dtype), align, mask);
+  } else {
+    const std::string whole = "i" + std::to_string(8 * dtype_size(dtype));
+    const std::string bits = assign("bitcast <" + std::to_string(2 * lanes_) + " x " + element + "> " +
+                                    join_pairs(element, value) + " to " + vec_type(whole));
+    scatter(whole, bits, pointers, align, mask);
+  }
+}
+
+// ---- Single elements ---------------------------------------------------------------------------------------------------
+
+Reg Emitter::plain_load(DType dtype, const std::string& at) {
+  const std::string element = memory_type(dtype);
+  const std::string first = assign("load " + element + ", ptr " + at + ", " + align_of(dtype));
+  if (!is_complex(dtype)) return {from_memory(dtype, first, false), false};
+  const std::string next = assign("getelementptr " + element + ", ptr " + at + ", i64 1");
+  return {first, false, assign("load " + element + ", ptr " + next + ", " + align_of(dtype))};
+}
+
+void Emitter::plain_store(DType dtype, const std::string& at, const Reg& value) {
+  const std::string element = memory_type(dtype);
+  line("store " + element + " " + to_memory(dtype, value.text, false) + ", ptr " + at + ", " + align_of(dtype));
+  if (!is_complex(dtype)) return;
+  const std::string next = assign("getelementptr " + element + ", ptr " + at + ", i64 1");
+  line("store " + element + " " + value.im + ", ptr " + next + ", " + align_of(dtype));
+}
+
+/// What the element becomes; half types accumulate through float32.
+Reg Emitter::updated(StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec) {
+  const DType wide = compute_dtype(dtype);
+  return cast(wide, dtype, combine(combine_of(mode), wide, cast(dtype, wide, old), cast(dtype, wide, value), vec));
+}
+
+void Emitter::update_element(const Store& store, const std::string& at, const Reg& value) {
+  const DType dtype = kernel_.buffers[static_cast<size_t>(store.buffer)].dtype;
+  if (!store.atomic || store.mode == StoreMode::kSet) {
+    plain_store(
+        dtype, at,
+        store.mode == StoreMode::kSet ? value : updated(store.mode, dtype, plain_load(dtype, at), value, false));
+    return;
+  }
+  const bool floating = dtype == DType::kFloat32 || dtype == DType::kFloat64;
+  if (!floating && !is_integral(dtype)) throw Unsupported(str_cat("atomic updates of ", dtype_name(dtype)));
+  const char* operation = nullptr;
+  switch (store.mode) {
+    case StoreMode::kAdd: operation = floating ? "fadd" : "add"; break;
+    case StoreMode::kMin: operation = floating ? "fminimum" : is_signed(dtype) ? "min" : "umin"; break;
+    case StoreMode::kMax: operation = floating ? "fmaximum" : is_signed(dtype) ? "max" : "umax"; break;
+    case StoreMode::kSet:
+    case StoreMode::kMul: throw Unsupported("atomic multiplication");
+  }
+  assign(std::string("atomicrmw ") + operation + " ptr " + at + ", " + llvm_type(dtype) + " " + value.text +
+         " monotonic");
+}
+
+// ---- Statements --------------------------------------------------------------------------------------------------------
+
+void Emitter::when(const std::string& condition, const std::function<void()>& body) {
+  const std::string then = label();
+  const std::string done = label();
+  line("br i1 " + condition + ", label %" + then + ", label %" + done);
+  start_block(then);
+  body();
+  line("br label %" + done);
+  start_block(done);
+}
+
+void Emitter::statement(const Load& load) {
+  const DType type = kernel_.buffers[static_cast<size_t>(load.buffer)].dtype;
+  const bool masked = load.mask != kNoScalar;
+  const bool vec = lanes_ > 1 && (varies(load.index) || (masked && reg(load.mask).vec));
+  if (vec) {
+    Reg value = vector_load(load.buffer, load.index, lane_mask(load.mask));
+    value.text = from_memory(type, value.text, true);
+    if (masked && load.other != kNoScalar) value = choose(type, reg(load.mask), value, reg(load.other), true);
+    set(load.dst, value);
+    return;
+  }
+  if (!masked) {
+    set(load.dst, plain_load(type, address(load.buffer, index(load.index))));
+    return;
+  }
+  const std::string then = label();
+  const std::string done = label();
+  const std::string before = current_block_;
+  line("br i1 " + reg(load.mask).text + ", label %" + then + ", label %" + done);
+  start_block(then);
+  const Reg value = plain_load(type, address(load.buffer, index(load.index)));
+  const std::string last = current_block_;
+  line("br label %" + done);
+  start_block(done);
+  // `other` is uniform when the mask is: nothing here varies over lanes.
+  const Reg other = load.other == kNoScalar ? zero(type) : reg(load.other);
+  const std::string part = llvm_type(real_dtype(type));
+  const auto merge = [&](const std::string& a, const std::string& b) {
+    return assign("phi " + part + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
+  };
+  Reg merged{merge(value.text, other.text), false};
+  if (is_complex(type)) merged.im = merge(value.im, other.im);
+  set(load.dst, merged);
+}
+
+void Emitter::statement(const Store& store) {
+  const DType type = kernel_.buffers[static_cast<size_t>(store.buffer)].dtype;
+  if (lanes_ == 1) {
+    const auto body = [&] { update_element(store, address(store.buffer, index(store.index)), reg(store.value)); };
+    if (store.mask == kNoScalar) {
+      body();
+    } else {
+      when(reg(store.mask).text, body);
+    }
+    return;
+  }
+  const Reg value = widened(type, reg(store.value));
+  const std::string mask = lane_mask(store.mask);
+  const bool apart = stride_of(store.index) == Stride::kUnit && !store.atomic;
+  if (store.mode == StoreMode::kSet || apart) {
+    Reg result = value;
+    if (store.mode != StoreMode::kSet) {
+      Reg old = vector_load(store.buffer, store.index, mask);
+      old.text = from_memory(type, old.text, true);
+      result = updated(store.mode, type, old, value, true);
+    }
+    vector_store(store.buffer, store.index, result, mask);
+    return;
+  }
+  // Lanes may meet at one element: one after the other.
+  const std::string where = index_vector(store.index);
+  const auto lane_of = [&](const std::string& element, const std::string& v, int i) {
+    return assign("extractelement " + vec_type(element) + " " + v + ", i64 " + std::to_string(i));
+  };
+  const std::string part = llvm_type(real_dtype(type));
+  for (int i = 0; i < lanes_; ++i) {
+    const auto body = [&] {
+      Reg one{lane_of(part, value.text, i), false};
+      if (is_complex(type)) one.im = lane_of(part, value.im, i);
+      update_element(store, address(store.buffer, lane_of("i64", where, i)), one);
+    };
+    if (mask.empty()) {
+      body();
+    } else {
+      when(lane_of("i1", mask, i), body);
+    }
+  }
+}
+
+void Emitter::statement(const IndexValue& stmt) {
+  const Reg source = cast(dtype(stmt.value), DType::kInt64, reg(stmt.value));
+  const bool vec = source.vec;
+  const std::string type = type_of("i64", vec);
+  const std::string zero = vec ? "zeroinitializer" : "0";
+  std::string value = source.text;
+  const std::string size = vec ? index_vector(stmt.size) : index(stmt.size);
+  const std::string given = value;
+  if (stmt.wrap) {
+    const std::string below = assign("icmp slt " + type + " " + value + ", " + zero);
+    value = select(below, type, binary("add", type, value, size), value, vec);
+  }
+  if (stmt.check) {
+    std::string bad = assign("icmp uge " + type + " " + value + ", " + size);
+    if (vec) {
+      const std::string mask = lane_mask(stmt.mask);
+      if (!mask.empty()) bad = binary("and", vec_type("i1"), bad, mask);
+    } else if (stmt.mask != kNoScalar) {
+      bad = binary("and", "i1", bad, reg(stmt.mask).text);
+    }
+    std::string any = bad;
+    const std::string bits = "i" + std::to_string(lanes_);
+    std::string packed;
+    if (vec) {
+      packed = assign("bitcast " + vec_type("i1") + " " + bad + " to " + bits);
+      any = assign("icmp ne " + bits + " " + packed + ", 0");
+    }
+    const std::string fail = label();
+    const std::string fine = label();
+    line("br i1 " + any + ", label %" + fail + ", label %" + fine + ", !prof !0");
+    start_block(fail);
+    std::string offender = given;
+    if (vec) {
+      declare("declare " + bits + " @llvm.cttz." + bits + "(" + bits + ", i1)");
+      const std::string lane = call("@llvm.cttz." + bits, bits, bits + " " + packed + ", i1 true");
+      const std::string wide = lanes_ < 64 ? assign("zext " + bits + " " + lane + " to i64") : lane;
+      offender = assign("extractelement " + type + " " + given + ", i64 " + wide);
+    }
+    line("store i64 " + offender + ", ptr %fault");
+    const std::string size_at = assign("getelementptr i8, ptr %fault, i64 8");
+    line("store i64 " + index(stmt.size) + ", ptr " + size_at);
+    const std::string site_at = assign("getelementptr i8, ptr %fault, i64 16");
+    line("store i32 " + std::to_string(site_) + ", ptr " + site_at);
+    line("ret i32 1");
+    start_block(fine);
+  }
+  ++site_;
+  // Lanes that do not count may hold anything: keep their addresses inside.
+  symbols_[stmt.symbol] = {value, vec};
+}
+
+}  // namespace tatara::codegen
