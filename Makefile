@@ -79,7 +79,7 @@ bench-calls: build
 	$(PY) bench/calls.py
 
 opinfo: build
-	$(PY) tests/opinfo/sweep.py
+	$(PY) tests/opinfo/sweep.py $(ARGS)
 
 lint: setup
 	$(PY) tools/lint.py

@@ -248,6 +248,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     put(d, "lowered", text(entry.lowered_text));
     put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
     put(d, "fallback", text(entry.fallback_reason));
+    put(d, "problem", text(entry.runner ? entry.runner->problem() : std::string()));
     put(d, "hits", PyLong_FromUnsignedLongLong(entry.hits));
     put(d, "capture_seconds", PyFloat_FromDouble(entry.capture_seconds));
     put(d, "compile_seconds", PyFloat_FromDouble(entry.compile_seconds));

@@ -75,6 +75,7 @@ struct CompiledRunner::Frame {
   std::vector<void*> input_data, buffer_data;
   std::vector<Ref> buffers;
   std::vector<HostTensor> host_outputs;
+  std::vector<bool> host_layout;  // eager's own, other than the plan's
 };
 
 CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
@@ -226,7 +227,12 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
   std::unique_ptr<Frame> frame = take_frame();
   try {
-    if (!import_all(env, api, *frame) || (mutates_ && overlapping(frame->inputs, executable_->plan()))) {
+    if (!import_all(env, api, *frame)) {
+      problem_ = "an input is not as compiled for";
+      return tape.run(env, api);
+    }
+    if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
+      problem_ = "inputs overlap in memory and one of them is written";
       return tape.run(env, api);
     }
     const bool done = run_plan(env, env, api, *frame);
@@ -235,6 +241,7 @@ bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api)
     return done;
   } catch (const Error& error) {
     // Eager's own error, or its result: nothing outside was touched.
+    problem_ = error.what();
     if (!mutates_ && PyErr_Occurred() == nullptr) return tape.run(env, api);
     if (PyErr_Occurred() == nullptr) set_python_error(error);
     return false;
@@ -243,7 +250,7 @@ bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api)
 
 bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
   if (!allocate(frame)) return false;
-  RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs)};
+  RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs), std::move(frame.host_layout)};
   if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
     executable_->run(io, frame.symbols);
   } else {
@@ -254,6 +261,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
     executable_->run(io, frame.symbols);
   }
   frame.host_outputs = std::move(io.host_outputs);
+  frame.host_layout = std::move(io.host_layout);
   stats().kernels_launched += kernels_;
   stats().host_calls += host_calls_;
   for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -291,6 +299,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       TensorRef ref;
       if (!result) return {};
       if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
+      if (frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
         return as_strided(result.get(), layout, layout.offset);
       }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "capture/entry_cache.h"
@@ -18,6 +19,7 @@ class CompiledRunner final : public GraphRunner {
 
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
+  std::string problem() const override { return problem_; }
 
  private:
   struct Input {
@@ -45,6 +47,7 @@ class CompiledRunner final : public GraphRunner {
   std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
   std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
+  std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;
 };
 

@@ -19,6 +19,8 @@ class GraphRunner {
   virtual bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
   /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
   virtual bool pinned_unchanged(TorchApi&) { return true; }
+  /// Why the last run went back to the tape; empty when none did.
+  virtual std::string problem() const { return {}; }
 };
 
 struct BreakInfo {

@@ -297,14 +297,18 @@ class Converter {
     return values;
   }
 
-  void add_input(int slot) {
+  TensorType slot_type(int slot) {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorType type;
     type.dtype = dtype_of(info.dtype.get());
     type.device = device_of(info.device.get());
     type.sizes = exprs(info.sizes.get());
     type.strides = exprs(info.strides.get());
-    const ValueId value = result_.graph.add_input(std::move(type));
+    return type;
+  }
+
+  void add_input(int slot) {
+    const ValueId value = result_.graph.add_input(slot_type(slot));
     refs_[static_cast<size_t>(slot)] = fz_.input(value, static_cast<int>(result_.inputs.size()));
     result_.inputs.push_back(slot);
   }
@@ -349,11 +353,30 @@ class Converter {
       if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
         return {fz_.apply_inplace(*candidate.op, std::move(*args))};
       }
-      if (source.out().empty()) return fz_.apply(*candidate.op, std::move(*args));
+      if (source.out().empty()) {
+        if (typed_by_host(*candidate.op) && !node.outputs.empty()) {
+          return fz_.host_call(*candidate.op, std::move(*args), host_types(node));
+        }
+        return fz_.apply(*candidate.op, std::move(*args));
+      }
       fz_.apply_out(*candidate.op, std::move(*args), source.out());
       return source.out();
     }
     throw Unsupported("no form of " + name + " takes these arguments");
+  }
+
+  /// Operators whose result types only the host knows.
+  static bool typed_by_host(const OpDef& op) { return !op.meta && !op.decompose && !op.choose; }
+
+  std::vector<TensorType> host_types(const TapeNode& node) {
+    std::vector<TensorType> types;
+    for (const int slot : node.outputs) {
+      if (slot < 0 || refs_[static_cast<size_t>(slot)] >= 0) {
+        throw Unsupported(node.name + " gives no tensor of its own in the host");
+      }
+      types.push_back(slot_type(slot));
+    }
+    return types;
   }
 
   void set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs) {

@@ -75,6 +75,8 @@ class Functionalizer {
   /// may return a view (reshape, contiguous, to, split, ...; known by their schema's alias marks), give aliases of their
   /// operand where eager does; everything else gives fresh tensors.
   std::vector<TensorRef> apply(const OpDef& op, std::vector<Arg> args);
+  /// An operator whose result types the host gave; its results are fresh tensors.
+  std::vector<TensorRef> host_call(const OpDef& op, std::vector<Arg> args, std::vector<TensorType> types);
   /// The in-place form: computes the operator, checks shape and dtype as eager does, writes operand 0 and returns it.
   TensorRef apply_inplace(const OpDef& op, std::vector<Arg> args);
   /// The out= form. Unsupported when an out tensor would have to be resized.

@@ -174,6 +174,15 @@ TensorRef Functionalizer::alias_of(TensorRef base, ValueId operand, ValueId valu
   return static_cast<TensorRef>(aliases_.size()) - 1;
 }
 
+std::vector<TensorRef> Functionalizer::host_call(const OpDef& op, std::vector<Arg> args,
+                                                 std::vector<TensorType> types) {
+  std::vector<TensorRef> results;
+  for (const ValueId value : builder_.host_call(op, read_args(std::move(args)), std::move(types))) {
+    results.push_back(fresh(value));
+  }
+  return results;
+}
+
 std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> args) {
   if (op.name == "as_strided") {
     // Counts from the start of the storage, whatever view it is called on.

@@ -86,8 +86,9 @@ struct RunContext {
   std::vector<int64_t> arena_offsets;  // per buffer, kArena only
   std::vector<void*> data;             // per buffer
   std::vector<HostTensor> owned;       // per buffer: results of host calls
-  std::vector<LaunchState> launches;   // per step
-  std::vector<HostState> hosts;        // per step
+  std::vector<HostTensor> original;    // per buffer: as the host laid such a result out, when the plan does otherwise
+  std::vector<LaunchState> launches;  // per step
+  std::vector<HostState> hosts;       // per step
 };
 
 struct LaunchTask {
@@ -168,6 +169,7 @@ struct Executable::Impl {
   void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
                     std::span<const int64_t> symbols) const;
   void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
+  bool whole_output(size_t i, size_t buffer, const RunContext& context) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
   std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
   void give_back(std::unique_ptr<RunContext> context) const;
@@ -327,6 +329,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
   std::byte* arena = context.arena.reserve(static_cast<size_t>(std::max<int64_t>(bytes, 0)));
   context.data.assign(plan.buffers.size(), nullptr);
   context.owned.assign(plan.buffers.size(), nullptr);
+  context.original.assign(plan.buffers.size(), nullptr);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
     if (buffer.home == BufferHome::kArena) context.data[i] = arena + value_of(buffer_layouts[i].offset, symbols);
@@ -405,6 +408,48 @@ void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, Ru
   }
 }
 
+namespace {
+
+/// A copy of `tensor` with the strides that the plan's kernels expect.
+HostTensor relaid(HostOps& host, const HostTensor& tensor, const std::vector<int64_t>& sizes,
+                  const std::vector<int64_t>& strides) {
+  const HostOp* make = host.find("aten::new_empty_strided", "");
+  const HostOp* copy = host.find("aten::copy_", "");
+  if (make == nullptr || copy == nullptr) throw Unsupported("the host has no operators to copy a tensor");
+  const auto tensor_value = [](const HostTensor& t) {
+    HostValue value;
+    value.kind = HostValue::Kind::kTensor;
+    value.tensor = t;
+    return value;
+  };
+  const auto list_value = [](const std::vector<int64_t>& list) {
+    HostValue value;
+    value.kind = HostValue::Kind::kIntList;
+    value.integers = list;
+    return value;
+  };
+  HostValue flag;
+  flag.kind = HostValue::Kind::kBool;
+  const HostValue none;
+  const std::vector<HostValue> layout{
+      tensor_value(tensor), list_value(sizes), list_value(strides), none, none, none, none};
+  const HostTensor result = make->call(layout).at(0);
+  copy->call(std::vector<HostValue>{tensor_value(result), tensor_value(tensor), flag});
+  return result;
+}
+
+}  // namespace
+
+/// Output `i` is the whole buffer as the plan lays it out, no view of it.
+bool Executable::Impl::whole_output(size_t i, size_t buffer, const RunContext& context) const {
+  std::vector<int64_t> sizes, strides, own_sizes, own_strides;
+  values_of(output_layouts[i].sizes, context.symbols, sizes);
+  values_of(output_layouts[i].strides, context.symbols, strides);
+  values_of(buffer_layouts[buffer].sizes, context.symbols, own_sizes);
+  values_of(buffer_layouts[buffer].strides, context.symbols, own_strides);
+  return value_of(output_layouts[i].offset, context.symbols) == 0 && sizes == own_sizes && strides == own_strides;
+}
+
 void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                                  RunContext& context) const {
   for (TensorOperand& operand : state.tensors) {
@@ -440,9 +485,15 @@ void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step,
     values_of(buffer_layouts[index].strides, context.symbols, strides);
     bool same = view.sizes == sizes && view.dtype == plan.buffers[index].dtype;
     for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
-    if (!same) throw InternalError("host operator " + call.op + " returned another layout than was inferred");
+    if (!same) {
+      if (view.sizes != sizes || view.dtype != plan.buffers[index].dtype) {
+        throw InternalError("host operator " + call.op + " returned another type than was inferred");
+      }
+      context.original[index] = results[i];
+      results[i] = relaid(*host, results[i], sizes, strides);
+    }
     context.owned[index] = std::move(results[i]);
-    context.data[index] = view.data;
+    context.data[index] = host->view(context.owned[index]).data;
   }
 }
 
@@ -517,13 +568,17 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   }
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
+    io.host_layout.assign(impl.plan.outputs.size(), false);
     for (size_t i = 0; i < impl.plan.outputs.size(); ++i) {
       const auto buffer = static_cast<size_t>(impl.plan.outputs[i].ref.buffer);
       if (impl.plan.outputs[i].ref.buffer >= 0 && impl.plan.buffers[buffer].home == BufferHome::kHost) {
-        io.host_outputs[i] = context->owned[buffer];
+        const HostTensor& original = context->original[buffer];
+        io.host_layout[i] = original != nullptr && impl.whole_output(i, buffer, *context);
+        io.host_outputs[i] = io.host_layout[i] ? original : context->owned[buffer];
       }
     }
     std::fill(context->owned.begin(), context->owned.end(), nullptr);
+    std::fill(context->original.begin(), context->original.end(), nullptr);
   }
   impl.give_back(std::move(context));
 }

@@ -60,6 +60,8 @@ struct RunIo {
   std::span<void* const> output_buffers;
   /// Set by run(): for each PlanOutput that lives in a host call's result, that tensor (null for the others).
   std::vector<HostTensor> host_outputs;
+  /// Set by run(): the layout of that tensor is eager's own, other than the plan's: it is the result as it is.
+  std::vector<bool> host_layout;
 };
 
 /// Layout of memory that the caller allocates before a run.

@@ -1,0 +1,88 @@
+"""The summary of a sweep, on the terminal and as docs/operators.md."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+STATES = ["native", "host", "tape", "broke", "wrong", "crashed"]
+
+
+def _counts(rows: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    table: dict[str, Counter[str]] = {}
+    for row in rows:
+        table.setdefault(row["dtype"], Counter())[row["state"]] += 1
+        table[row["dtype"]]["samples"] += row["samples"]
+    return table
+
+
+def print_summary(rows: list[dict[str, Any]]) -> int:
+    """Prints one line per dtype; returns the number of rows that are wrong or crashed."""
+    print(f"{'dtype':10}" + "".join(f"{s:>9}" for s in ["entries", "samples", *STATES]))
+    for dtype, counts in _counts(rows).items():
+        entries = sum(counts[s] for s in STATES)
+        print(f"{dtype:10}{entries:9}{counts['samples']:9}" + "".join(f"{counts[s]:9}" for s in STATES))
+    failed = sum(row["state"] in ("wrong", "crashed") for row in rows)
+    print(f"{len(rows) - failed} passed, {failed} failed")
+    return failed
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _why(rows: list[dict[str, Any]]) -> str:
+    """Host operators, reasons of breaks and of uncompiled graphs, failures: the most frequent first."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        if row["wrong"]:
+            found[f"{row['dtype']}: {row['wrong'][0]}"] += 1000000
+        found.update({f"`{name}`": n for name, n in row.get("hosts", {}).items()})
+        found.update(row.get("reasons", {}))
+    text = ", ".join(" ".join(item.split()) for item, _ in found.most_common(4))
+    return text.replace("|", "\\|").replace("<", "&lt;")[:300]
+
+
+def write_page(path: Path, rows: list[dict[str, Any]], entries: int, arguments: list[str]) -> None:
+    """docs/operators.md: what each entry became in each dtype."""
+    counts = _counts(rows)
+    dtypes = list(counts)
+    command = " ".join(["python tests/opinfo/sweep.py", *arguments])
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    lines = [
+        "# Operators",
+        "",
+        f"Made by `{command}` on {now}, torch {torch.__version__}, {_processor()}, {torch.get_num_threads()} threads.",
+        f"The host's own suite (`op_db`, {entries} entries): every sample that was run is compared with eager in its",
+        "exception, values, dtype, shape, strides, aliasing, mutation of inputs and the state of the random generator.",
+        "",
+        "- **native**: all samples ran as compiled kernels without a call of a host kernel;",
+        "- **host**: some sample calls host kernels from its compiled plan;",
+        "- **tape**: some sample was captured, and ran by the host call by call;",
+        "- **broke**: some sample has a graph break or was not captured;",
+        "- **wrong**, **crashed**: defects.",
+        "",
+        "| dtype | entries | samples | " + " | ".join(STATES) + " |",
+        "|---|" + "---:|" * (2 + len(STATES)),
+    ]
+    for dtype, c in counts.items():
+        total = sum(c[s] for s in STATES)
+        lines.append(f"| {dtype} | {total} | {c['samples']} | " + " | ".join(str(c[s]) for s in STATES) + " |")
+    lines += ["", "| entry | " + " | ".join(dtypes) + " | host kernels and reasons |", "|---" * (len(dtypes) + 2) + "|"]
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"], {})[row["dtype"]] = row
+    for name in sorted(by_name):
+        states = [by_name[name][d]["state"] if d in by_name[name] else "" for d in dtypes]
+        lines.append(f"| {name} | " + " | ".join(states) + f" | {_why(list(by_name[name].values()))} |")
+    path.write_text("\n".join(lines) + "\n")
