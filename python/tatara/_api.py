@@ -48,7 +48,7 @@ def compile(
     if torch is not None and isinstance(model, torch.nn.Module):
         from tatara._module import compile_module
 
-        return compile_module(model, backend, fullgraph)
+        return compile_module(model, lambda function, self: _core.CompiledFunction(function, backend, fullgraph, self))
     if isinstance(model, types.MethodType):
         function = _unwrap(model.__func__)
         if isinstance(function, types.FunctionType):

@@ -1,7 +1,14 @@
-"""Compiled modules stay modules: everything but the call is the original's."""
+"""Compiled modules stay modules: an object of a subclass that shares the original's `__dict__`.
+
+So parameters, buffers, submodules, hooks, `train`, `to`, `state_dict`, attribute writes and every method of the class work on
+the original's own state, and methods that call the module (`generate`, say) use the compiled call.
+"""
 
 from __future__ import annotations
 
+import copy
+import functools
+import types
 from typing import Any
 
 import torch
@@ -9,12 +16,6 @@ from torch.nn.modules import module as _module
 
 from tatara import _core
 
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
 _GLOBAL_HOOKS = tuple(
     getattr(_module, name)
     for name in (
@@ -30,20 +31,21 @@ def _original(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-class CompiledModule(torch.nn.Module):  # type: ignore[misc]  # torch is not followed by mypy
-    """A module whose call is compiled. Attributes, parameters, state and pickling are the original's."""
+class CompiledModule:
+    """What compiled modules have in common: `isinstance(x, tatara.CompiledModule)`. Pickles and copies are of the original,
+    which is `x._orig_mod`.
+    """
 
-    def __init__(self, original: torch.nn.Module, forward: Any, call: Any) -> None:
-        self.__dict__["_modules"] = {"_orig_mod": original}
-        self.__dict__["_parameters"] = {}
-        self.__dict__["_buffers"] = {}
-        self.__dict__["_non_persistent_buffers_set"] = set()
-        self.__dict__["_orig_mod"] = original
-        self.__dict__["_compiled_forward"] = forward
-        self.__dict__["_compiled_call"] = call
+    _orig_mod: Any
+    _compiled_forward: Any
+    _compiled_call: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # The original class's own hook is for the classes of its users.
+        pass
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        d = self._orig_mod.__dict__
+        d = self.__dict__
         for hooks in _GLOBAL_HOOKS:
             if hooks:
                 return self._compiled_call(*args, **kwargs)
@@ -51,71 +53,54 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]  # torch is not fol
             return self._compiled_call(*args, **kwargs)
         return self._compiled_forward(*args, **kwargs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_orig_mod"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.__dict__["_orig_mod"], name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self.__dict__["_orig_mod"], name)
-
-    def __dir__(self) -> list[str]:
-        return dir(self.__dict__["_orig_mod"])
-
     def __repr__(self) -> str:
         return f"tatara.compile({self._orig_mod!r})"
-
-    def __len__(self) -> int:
-        return len(self._orig_mod)
-
-    def __iter__(self) -> Any:
-        return iter(self._orig_mod)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._orig_mod[index]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _original, (self._orig_mod,)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        import copy
+    def __copy__(self) -> Any:
+        return copy.copy(self._orig_mod)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(self._orig_mod, memo)
 
-
-def _delegate(name: str) -> Any:
-    def method(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
-        result = getattr(self._orig_mod, name)(*args, **kwargs)
-        return self if result is self._orig_mod else result
-
-    method.__name__ = name
-    return method
+    @classmethod
+    def _tatara_parts(cls) -> list[Any]:
+        return [cls._compiled_forward, cls._compiled_call]
 
 
-for _name in (
-    "state_dict", "load_state_dict", "parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules",
-    "children", "named_children", "train", "eval", "to", "cpu", "cuda", "half", "float", "double", "bfloat16", "apply",
-    "zero_grad",
-    "requires_grad_", "register_buffer", "register_parameter", "register_module", "add_module", "get_submodule",
-    "get_parameter", "get_buffer", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
-    "register_full_backward_pre_hook", "extra_repr", "type", "share_memory", "_apply",
-):  # fmt: skip
-    setattr(CompiledModule, _name, _delegate(_name))
-
-
-def compile_module(module: torch.nn.Module, backend: Any, fullgraph: bool) -> torch.nn.Module:
-    """Compiles a module's forward (and, for modules with hooks, its whole call)."""
+def compile_module(module: Any, make: Any) -> Any:
+    """Compiles a module's forward (and, for modules with hooks, its whole call). `make(function, self)` compiles a
+    function.
+    """
     if isinstance(module, CompiledModule):
         module = module._orig_mod
-    forward = module.forward
-    function = getattr(forward, "__func__", None)
-    if function is None or not hasattr(function, "__code__"):
-        call = _core.CompiledFunction(torch.nn.Module._wrapped_call_impl, backend, fullgraph, module)
-        return CompiledModule(module, call, call)
-    compiled = _core.CompiledFunction(function, backend, fullgraph, module)
-    call = _core.CompiledFunction(torch.nn.Module._wrapped_call_impl, backend, fullgraph, module)
-    return CompiledModule(module, compiled, call)
+    if isinstance(module, torch.jit.ScriptModule):
+        return module  # TorchScript: there is no Python code to compile
+    call = make(torch.nn.Module._wrapped_call_impl, module)
+    bound = module.forward
+    function = getattr(bound, "__func__", None)
+    if isinstance(function, _core.CompiledFunction):
+        function = function._tatara_function
+    forward = make(function, module) if isinstance(function, types.FunctionType) else call
+    own = type(module)
+
+    @functools.wraps(function if function is not None else own.forward)
+    def compiled_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    namespace = {
+        "__module__": own.__module__,
+        "__qualname__": own.__qualname__,
+        "__doc__": own.__doc__,
+        "_orig_mod": module,
+        # Not functions of the class: no self is put before their arguments.
+        "_compiled_forward": staticmethod(forward),
+        "_compiled_call": staticmethod(call),
+        "forward": compiled_forward,
+    }
+    kind: Any = types.new_class(own.__name__, (CompiledModule, own), exec_body=lambda body: body.update(namespace))
+    compiled = object.__new__(kind)
+    compiled.__dict__ = module.__dict__
+    return compiled

@@ -1,19 +1,22 @@
-"""`tatara.explain`: one report of what was captured, why it broke, what was compiled."""
+"""`tatara.explain`: one report of what was captured, why it broke, what was compiled and what each step took."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
+import linecache
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tatara import _api, _core
+from tatara._errors import InvalidArgument
+from tatara._history import Event, History, kernel_history
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Break:
-    """A point where the graph ended and the program went on for real."""
+    """A point where a graph ended and the program went on for real."""
 
     reason: str
     file: str
@@ -23,15 +26,85 @@ class Break:
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line} in {self.function}: {self.reason}"
 
+    def source(self, around: int = 2) -> list[tuple[int, str]]:
+        """Lines of the program about the break, with their numbers; empty when the source is not there."""
+        lines = linecache.getlines(self.file)
+        first, last = max(1, self.line - around), min(len(lines), self.line + around)
+        return [(n, lines[n - 1].rstrip("\n")) for n in range(first, last + 1)]
+
+
+@dataclasses.dataclass
+class Kernel:
+    """One kernel of a graph."""
+
+    name: str
+    graph: int
+    """position of its graph in `Report.graphs`"""
+    operators: list[str]
+    """operators fused into it"""
+    bytes_read: int
+    bytes_written: int
+    loops: str
+    llvm: str
+    """empty when the code came from a cache and nobody asked before"""
+    cache: str
+    """"compiled", "memory" or "disk"; empty when it was compiled before the report was asked for"""
+    microseconds: float | None
+    """of its launches in the measured run"""
+    launches: int
+    nodes: list[int]
+    """nodes of the lowered graph"""
+
+    @property
+    def bytes(self) -> int:
+        """Memory that a launch moves, under the sizes of the first call."""
+        return self.bytes_read + self.bytes_written
+
+    def __str__(self) -> str:
+        took = "" if self.microseconds is None else f", {self.microseconds:.1f} us"
+        return f"{self.name}: {', '.join(self.operators)} ({self.bytes:,} bytes{took})"
+
+
+@dataclasses.dataclass
+class HostCall:
+    """An operator of a graph that the host runs."""
+
+    operator: str
+    graph: int
+    reason: str
+    file: str
+    line: int
+    microseconds: float | None
+
+    def __str__(self) -> str:
+        place = f" at {Path(self.file).name}:{self.line}" if self.file else ""
+        took = "" if self.microseconds is None else f", {self.microseconds:.1f} us"
+        return f"{self.operator}{place}: {self.reason}{took}"
+
 
 @dataclasses.dataclass
 class CapturedGraph:
-    """One captured graph; `str()` is its text."""
+    """One captured graph; `str()` is its text as captured, `lowered` the text that kernels were made from."""
 
+    index: int
     text: str
     lowered: str
     nodes: int
     fallback: str
+    """why the graph runs in eager; empty when it was compiled"""
+    end: str
+    """"return" or "break" """
+    guards: list[str]
+    hits: int
+    capture_seconds: float
+    stages: list[tuple[str, float]]
+    notes: list[tuple[str, str]]
+    """choices of the scheduler: (value, what and why)"""
+    details: dict[str, Any]
+    """the plan as data, for the pictures; empty when nothing was compiled"""
+    run: list[Event]
+    """the quickest of the measured runs, step by step"""
+    compiles: list[Event]
 
     def __str__(self) -> str:
         return self.text
@@ -42,105 +115,156 @@ class Report:
     """What `tatara.explain(fn)(*args)` found. `result` is the call's own result."""
 
     result: Any
+    name: str
     graphs: list[CapturedGraph]
     breaks: list[Break]
-    kernels: list[dict[str, Any]]
-    host_calls: list[dict[str, Any]]
+    kernels: list[Kernel]
+    host_calls: list[HostCall]
     guards: list[str]
     recompiles: list[str]
+    """per recompile: the guard that failed"""
     compile_seconds: dict[str, float]
+    """by stage: capture, rewrite, schedule, code, load"""
     notes: list[str]
+    """what did not fuse and why, and other choices"""
 
     def __str__(self) -> str:
         lines = [
-            f"graphs: {len(self.graphs)}  breaks: {len(self.breaks)}  kernels: {len(self.kernels)}  "
-            f"host calls: {len(self.host_calls)}"
+            f"{self.name}: {len(self.graphs)} graphs, {len(self.breaks)} breaks, {len(self.kernels)} kernels, "
+            f"{len(self.host_calls)} host calls, {len(self.recompiles)} recompiles, {len(self.guards)} guards"
         ]
-        lines += [f"  {stage}: {seconds * 1e3:.1f} ms" for stage, seconds in self.compile_seconds.items()]
-        for i, graph in enumerate(self.graphs):
-            lines.append(f"graph {i}: {graph.nodes} operations")
+        if self.compile_seconds:
+            stages = ", ".join(f"{stage} {seconds * 1e3:.1f}" for stage, seconds in self.compile_seconds.items())
+            lines.append(f"compile time in ms: {stages}")
+        for graph in self.graphs:
+            lines.append(f"graph {graph.index}: {graph.nodes} operations, ends in a {graph.end}")
             if graph.fallback:
                 lines.append(f"  runs in eager: {graph.fallback}")
             lines += ["  " + line for line in graph.text.splitlines()]
         lines += [f"break: {item}" for item in self.breaks]
-        lines += [f"kernel {k.get('name')}: {', '.join(k.get('ops', []))}" for k in self.kernels]
-        lines += [f"host call: {h.get('op')} ({h.get('reason')})" for h in self.host_calls]
+        lines += [f"kernel {item}" for item in self.kernels]
+        lines += [f"host call {item}" for item in self.host_calls]
         lines += [f"recompile: {item}" for item in self.recompiles]
-        lines.append(f"guards: {len(self.guards)}")
+        lines += [f"note: {item}" for item in self.notes]
         return "\n".join(lines)
 
-    def save(self, path: str) -> None:
-        """Writes the report as one HTML page."""
-        Path(path).write_text(_html(self), encoding="utf-8")
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report as one self-contained HTML page."""
+        from tatara._html import save_reports
 
-
-def _section(title: str, items: list[str]) -> str:
-    if not items:
-        return ""
-    rows = "".join(f"<li>{html.escape(item)}</li>" for item in items)
-    return f"<h2>{html.escape(title)} ({len(items)})</h2><ul>{rows}</ul>"
-
-
-def _html(report: Report) -> str:
-    graphs = "".join(
-        f"<details><summary>graph {i}: {g.nodes} operations"
-        f"{' (eager: ' + html.escape(g.fallback) + ')' if g.fallback else ''}</summary>"
-        f"<pre>{html.escape(g.text)}</pre><pre>{html.escape(g.lowered)}</pre></details>"
-        for i, g in enumerate(report.graphs)
-    )
-    kernels = "".join(
-        f"<details><summary>{html.escape(str(k.get('name')))}: {html.escape(', '.join(k.get('ops', [])))}</summary>"
-        f"<pre>{html.escape(str(k.get('loops', '')))}</pre><pre>{html.escape(str(k.get('llvm', '')))}</pre></details>"
-        for k in report.kernels
-    )
-    times = [f"{stage}: {seconds * 1e3:.1f} ms" for stage, seconds in report.compile_seconds.items()]
-    host = [f"{h.get('op')}: {h.get('reason')}" for h in report.host_calls]
-    body = (
-        f"<h1>Tatara report</h1><h2>Graphs ({len(report.graphs)})</h2>{graphs}"
-        + _section("Graph breaks", [str(b) for b in report.breaks])
-        + f"<h2>Kernels ({len(report.kernels)})</h2>{kernels}"
-        + _section("Host calls", host)
-        + _section("Recompiles", report.recompiles)
-        + _section("Guards", report.guards)
-        + _section("Compile time", times)
-        + _section("Notes", report.notes)
-    )
-    style = "body{font:14px sans-serif;margin:2em;max-width:70em}pre{background:#f4f4f4;padding:.6em;overflow:auto}"
-    return f"<!doctype html><meta charset=utf-8><title>Tatara report</title><style>{style}</style>{body}\n"
+        save_reports(path, {self.name: self})
 
 
 def _parts(compiled: Any) -> list[Any]:
-    if hasattr(compiled, "_compiled_forward"):
-        return [compiled._compiled_forward, compiled._compiled_call]
+    if hasattr(type(compiled), "_tatara_parts"):
+        return list(compiled._tatara_parts())
+    compiled = getattr(compiled, "__func__", compiled)
     return [compiled] if isinstance(compiled, _core.CompiledFunction) else []
 
 
-def report_of(compiled: Any, result: Any = None) -> Report:
+def _name_of(compiled: Any) -> str:
+    original = getattr(compiled, "_orig_mod", None)
+    if original is not None:
+        return type(original).__name__
+    return str(getattr(compiled, "__qualname__", None) or type(compiled).__name__)
+
+
+def _microseconds(events: list[Event]) -> float | None:
+    return sum(event.microseconds for event in events) if events else None
+
+
+def _add_graph(report: Report, entry: dict[str, Any], history: History | None) -> None:
+    details = entry.get("details") or {}
+    index = len(report.graphs)
+    events = history.events if history is not None and details else []
+    mine = [event for event in events if event.graph == details["id"]]
+    runs: dict[int, list[Event]] = {}
+    for event in mine:
+        if event.kind in ("launch", "host_call"):
+            runs.setdefault(event.run, []).append(event)
+    run = min(runs.values(), key=lambda steps: sum(step.microseconds for step in steps), default=[])
+    compiles = [event for event in mine if event.kind == "compile"]
+    graph = CapturedGraph(
+        index=index,
+        text=entry["graph"],
+        lowered=entry["lowered"],
+        nodes=entry["nodes"],
+        fallback=entry["fallback"],
+        end=entry["end"],
+        guards=entry["guards"],
+        hits=entry["hits"],
+        capture_seconds=entry["capture_seconds"],
+        stages=details.get("times", []),
+        notes=details.get("notes", []),
+        details=details,
+        run=run,
+        compiles=compiles,
+    )
+    report.graphs.append(graph)
+    steps = details.get("steps", [])
+    for number, kernel in enumerate(details.get("kernels", [])):
+        report.kernels.append(
+            Kernel(
+                name=kernel["name"],
+                graph=index,
+                operators=kernel["ops"],
+                bytes_read=kernel["bytes_read"],
+                bytes_written=kernel["bytes_written"],
+                loops=kernel["loops"],
+                llvm=kernel["llvm"],
+                cache=next((event.cache for event in compiles if event.kernel == number), ""),
+                microseconds=_microseconds([event for event in run if event.kernel == number]),
+                launches=sum(step.get("kernel") == number for step in steps),
+                nodes=kernel["nodes"],
+            )
+        )
+    for number, step in enumerate(steps):
+        if step["kind"] == "host":
+            took = _microseconds([event for event in run if event.step == number])
+            report.host_calls.append(HostCall(step["op"], index, step["reason"], step["file"], step["line"], took))
+    report.notes += [f"{subject}: {text}" for subject, text in graph.notes]
+
+
+def report_of(compiled: Any, result: Any = None, history: History | None = None) -> Report:
     """The report of what a compiled function or module has captured so far."""
-    report = Report(result, [], [], [], [], [], [], {}, [])
+    report = Report(result, _name_of(compiled), [], [], [], [], [], [], {}, [])
     for part in _parts(compiled):
         data = part._report()
         report.breaks += [Break(b["reason"], b["file"], b["line"], b["function"]) for b in data["breaks"]]
         report.recompiles += data["recompiles"]
         for entry in data["entries"]:
             report.guards += entry["guards"]
-            report.compile_seconds["capture"] = report.compile_seconds.get("capture", 0.0) + entry["capture_seconds"]
-            details = entry.get("details") or {}
-            for stage, seconds in details.get("times", []):
+            stages = [("capture", entry["capture_seconds"]), *(entry.get("details") or {}).get("times", [])]
+            for stage, seconds in stages:
                 report.compile_seconds[stage] = report.compile_seconds.get(stage, 0.0) + seconds
-            report.kernels += details.get("kernels", [])
-            report.host_calls += details.get("host_calls", [])
-            report.notes += details.get("notes", [])
             if entry["nodes"]:
-                report.graphs.append(CapturedGraph(entry["graph"], entry["lowered"], entry["nodes"], entry["fallback"]))
+                _add_graph(report, entry, history)
     return report
 
 
 def explain(function: Any, **options: Any) -> Callable[..., Report]:
-    """`explain(fn)(*args)` compiles, runs and reports. An already compiled function is reported as it is."""
-    compiled = function if _parts(function) else _api.compile(function, **options)
+    """`explain(fn)(*args)` compiles, runs and reports. An already compiled function is reported as it is: what it
+    captured before, and this call. Keywords are those of `tatara.compile`.
+
+    New graphs are run a few times more on the same inputs to be measured; the results of these runs are dropped, inputs
+    that they would write to are copied first.
+    """
+    if _parts(function):
+        if options:
+            raise InvalidArgument("the function is compiled already: give the options to tatara.compile")
+        compiled = function
+    else:
+        compiled = _api.compile(function, **options)
+        if not _parts(compiled):
+            raise InvalidArgument(f"nothing to explain: {function!r} is not Python code that Tatara compiles")
 
     def run(*args: Any, **kwargs: Any) -> Report:
-        return report_of(compiled, compiled(*args, **kwargs))
+        with kernel_history() as history:
+            before = _core.set_explaining(2)
+            try:
+                result = compiled(*args, **kwargs)
+            finally:
+                _core.set_explaining(before)
+        return report_of(compiled, result, history)
 
     return run

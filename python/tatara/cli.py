@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib.util
 import platform
-import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -66,71 +63,23 @@ def _cache(clear: bool) -> int:
     return 0
 
 
-def _median_ms(function: Any, rounds: int) -> float:
-    samples = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        samples.append(time.perf_counter() - start)
-    return statistics.median(samples) * 1e3
-
-
-def _demo(html: str, rounds: int) -> int:
-    import torch
-    from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
-
-    import tatara
-    from tatara._report import report_of
-
-    torch.manual_seed(0)
-    ids = torch.randint(0, 1000, (4, 128))
-    models = {
-        "bert (4 layers)": BertModel(BertConfig(num_hidden_layers=4)).eval(),
-        "gpt2 (4 layers)": GPT2LMHeadModel(GPT2Config(n_layer=4)).eval(),
-    }
-    print(
-        "model | compile s | eager ms | tatara ms | ratio | error | eager's error | graphs | breaks | kernels | host calls"
-    )
-    failed = False
-    for name, model in models.items():
-        with torch.no_grad():
-            exact = model.double()(input_ids=ids)[0]
-            model.float()
-            eager = model(input_ids=ids)[0]
-            compiled = tatara.compile(model)
-            before = tatara.stats()
-            start = time.perf_counter()
-            compiled(input_ids=ids)
-            seconds = time.perf_counter() - start
-            after = tatara.stats()
-            result = compiled(input_ids=ids)[0]
-            error = (result.double() - exact).abs().max().item()
-            allowed = (eager.double() - exact).abs().max().item()
-            failed = failed or error > 2 * allowed
-            eager_ms = _median_ms(functools.partial(model, input_ids=ids), rounds)
-            our_ms = _median_ms(functools.partial(compiled, input_ids=ids), rounds)
-        report = report_of(compiled)
-        counts = {key: after[key] - before[key] for key in ("graphs", "breaks")}
-        print(
-            f"{name} | {seconds:.2f} | {eager_ms:.1f} | {our_ms:.1f} | {eager_ms / our_ms:.2f} | {error:.2e} | {allowed:.2e} | "
-            f"{counts['graphs']} | {counts['breaks']} | {len(report.kernels)} | {len(report.host_calls)}"
-        )
-        for graph in report.graphs:
-            if graph.fallback:
-                print(f"  a graph runs in eager: {graph.fallback}")
-        path = html.replace(".html", f"-{name.split()[0]}.html")
-        report.save(path)
-        print(f"  report: {path}")
-    return 1 if failed else 0
-
-
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `tatara` command."""
+    import tatara
+
+    try:
+        return _run(argv)
+    except tatara.Error as error:
+        print(f"tatara: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="tatara", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="compile a 4-layer BERT and GPT-2 and compare with eager")
-    demo.add_argument("--html", default="tatara-report.html")
-    demo.add_argument("--rounds", type=int, default=10)
+    demo.add_argument("--html", default="report.html")
+    demo.add_argument("--rounds", type=int, default=7)
     commands.add_parser("env", help="versions and options")
     explain = commands.add_parser("explain", help="FILE:FUNCTION; the file may define inputs() or inputs")
     explain.add_argument("target")
@@ -139,7 +88,9 @@ def main(argv: list[str] | None = None) -> int:
     cache.add_argument("--clear", action="store_true")
     arguments = parser.parse_args(argv)
     if arguments.command == "demo":
-        return _demo(arguments.html, arguments.rounds)
+        from tatara._demo import run
+
+        return run(arguments.html, arguments.rounds)
     if arguments.command == "env":
         return _env()
     if arguments.command == "explain":

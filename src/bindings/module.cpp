@@ -1,8 +1,10 @@
 // The extension module tatara._core.
 #include <Python.h>
 
+#include "bindings/history.h"
 #include "bindings/torch_hooks.h"
 #include "capture/compiled_function.h"
+#include "capture/report_details.h"
 #include "capture/tracer.h"
 #include "runtime/llvm_provider.h"
 #include "support/error.h"
@@ -43,12 +45,22 @@ void set_option(const std::string& name, nb::handle value) {
 
 NB_MODULE(_core, m) {
   tatara::install_torch_hooks();
+  tatara::bind_history(m);
   m.attr("CompiledFunction") = nb::steal(tatara::capture::compiled_function_type());
   m.def("stats", [] { return nb::steal(tatara::capture::stats_dict()); }, "Counters since the last reset.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("set_disabled", &tatara::capture::set_disabled);
   m.def("set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); });
   m.def("is_tracing", &tatara::capture::is_tracing);
+  m.def(
+      "set_explaining",
+      [](int level) {
+        if (level < 0 || level > 2) throw nb::value_error("the level is 0, 1 or 2");
+        using tatara::capture::Explaining;
+        return static_cast<int>(tatara::capture::set_explaining(static_cast<Explaining>(level)));
+      },
+      "0: off; 1: compilations of this thread keep texts and graph; 2: and new graphs are measured. Returns the old "
+      "level.");
   m.def("set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); });
   m.def("option", [](const std::string& name) { return option_value(tatara::option(find_option(name).option)); });
   m.def("set_option", &set_option);

@@ -121,6 +121,14 @@ bool CompiledRunner::import_input(size_t i, PyObject* tensor, const TorchApi& ap
   return true;
 }
 
+std::vector<int> CompiledRunner::written_slots() const {
+  std::vector<int> slots;
+  for (const InputWrite& write : executable_->plan().input_writes) {
+    slots.push_back(inputs_[static_cast<size_t>(write.input_index)].slot);
+  }
+  return slots;
+}
+
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {
   pinned_.clear();
   const Frame* known = !frames_.empty() && frames_.back()->resolved ? frames_.back().get() : nullptr;

@@ -20,6 +20,8 @@ class CompiledRunner final : public GraphRunner {
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
+  bool compiled() const override { return true; }
+  std::vector<int> written_slots() const override;
 
  private:
   struct Input {

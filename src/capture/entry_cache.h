@@ -21,6 +21,9 @@ class GraphRunner {
   virtual bool pinned_unchanged(TorchApi&) { return true; }
   /// Why the last run went back to the tape; empty when none did.
   virtual std::string problem() const { return {}; }
+  /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).
+  virtual std::vector<int> written_slots() const { return {}; }
+  virtual bool compiled() const { return false; }
 };
 
 struct BreakInfo {

@@ -3,6 +3,7 @@
 
 #include <opcode.h>
 
+#include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "support/str_cat.h"
 
@@ -488,6 +489,7 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   if (entry->end != Entry::End::kEager) {
     if (!entry->tape->nodes().empty()) ++stats().graphs;
     if (!attach_runner(*entry, owner_, api_)) return false;
+    if (explaining() == Explaining::kMeasure) measure_entry(*entry, t.objects, api_);
   }
   owner_.cache.add(std::move(entry));
   return true;

@@ -9,6 +9,7 @@
 
 #include "codegen/emit_cpu.h"
 #include "compiler/kernel_store.h"
+#include "runtime/history.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -42,8 +43,33 @@ class StageClock {
   std::vector<StageTime>& times_;
 };
 
+const char* origin_name(KernelOrigin origin) {
+  switch (origin) {
+    case KernelOrigin::kMemory: return "memory";
+    case KernelOrigin::kDisk: return "disk";
+    case KernelOrigin::kCompiled: return "compiled";
+  }
+  return "?";
+}
+
+HistoryEvent compile_event(const PlanKernel& kernel, size_t index, KernelOrigin origin, double seconds) {
+  HistoryEvent event;
+  event.kind = HistoryEvent::Kind::kCompile;
+  event.name = kernel.name;
+  event.kernel = static_cast<int>(index);
+  event.operators = kernel.fused_ops;
+  event.loops = kernel.loop_text;
+  event.origin = origin_name(origin);
+  event.bytes = kernel.bytes_read + kernel.bytes_written;
+  event.seconds = seconds;
+  event.start = history_seconds(HistoryClock::now()) - seconds;
+  event.thread = history_thread();
+  return event;
+}
+
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
-std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, CompileResult& result) {
+std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, CompileResult& result,
+                                        std::vector<HistoryEvent>& events) {
   const CpuTarget target = host_cpu_target();
   std::vector<KernelRequest> requests(schedule.kernels.size());
   std::unordered_map<std::string, size_t> first_with_key;
@@ -61,15 +87,25 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   }
   std::vector<KernelCode> code(schedule.kernels.size());
   std::vector<KernelOrigin> origins(schedule.kernels.size(), KernelOrigin::kMemory);
+  const bool recording = history_on();
+  if (recording) events.resize(code.size());
   compile_in_parallel(distinct.size(), [&](size_t n) {
     const size_t i = distinct[n];
-    std::string* text = options.keep_text ? &schedule.plan.kernels[i].llvm_text : nullptr;
+    PlanKernel& kernel = schedule.plan.kernels[i];
+    const auto start = HistoryClock::now();
+    std::string* text = options.keep_text ? &kernel.llvm_text : nullptr;
     code[i] = obtain_kernel(requests[i], schedule.kernels[i], target, options.use_cache, origins[i], text);
+    const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
+    if (recording) events[i] = compile_event(kernel, i, origins[i], seconds);
+    if (options.explain && kernel.llvm_text.empty()) {
+      kernel.llvm_text = emit_cpu(schedule.kernels[i], target, requests[i].symbol);
+    }
   });
   for (size_t i = 0; i < code.size(); ++i) {
     if (representative[i] != i) {
       code[i] = code[representative[i]];
       schedule.plan.kernels[i].llvm_text = schedule.plan.kernels[representative[i]].llvm_text;
+      if (recording) events[i] = compile_event(schedule.plan.kernels[i], i, KernelOrigin::kMemory, 0);
     }
   }
   for (const size_t i : distinct) {
@@ -84,6 +120,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
 CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   CompileResult result;
   StageClock clock(result.times);
+  const auto start = HistoryClock::now();
   if (options.keep_text) result.graph_text = print_graph(graph);
 
   // The pipeline. Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal
@@ -95,17 +132,30 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
     g = eliminate_common_subexpressions(g);
     return eliminate_dead_code(g);
   });
-  if (options.keep_text) result.lowered_text = print_graph(lowered);
+  if (options.keep_text) result.lowered_text = print_graph(lowered, true);
+  if (options.explain) result.lowered = std::make_shared<const Graph>(lowered);
 
   ScheduleOptions schedule_options = options.schedule;
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, schedule_options); });
   result.notes = std::move(schedule.notes);
 
-  std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result); });
+  std::vector<HistoryEvent> events;
+  std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result, events); });
   result.executable = clock.run("load", [&] {
     return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops());
   });
+  if (!events.empty() || history_on()) {
+    HistoryEvent whole;
+    whole.kind = HistoryEvent::Kind::kGraph;
+    whole.name = "graph";
+    whole.start = history_seconds(start);
+    whole.seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
+    whole.thread = history_thread();
+    events.push_back(std::move(whole));
+    for (HistoryEvent& event : events) event.graph = result.executable->id();
+    record_history(std::move(events));
+  }
   return result;
 }
 

@@ -15,6 +15,7 @@ struct CompileOptions {
   ScheduleOptions schedule{.num_threads = 0};  // threads: 0 for as many as kernels run on
   bool use_cache = true;
   bool keep_text = true;  // loop and LLVM text for explain()
+  bool explain = false;   // LLVM text also of kernels that came from a cache; the lowered graph
 };
 
 struct StageTime {
@@ -24,8 +25,9 @@ struct StageTime {
 
 struct CompileResult {
   std::shared_ptr<Executable> executable;
-  std::string graph_text;    // as captured
-  std::string lowered_text;  // after decomposition and rewriting
+  std::string graph_text;                // as captured
+  std::string lowered_text;              // after decomposition and rewriting
+  std::shared_ptr<const Graph> lowered;  // with CompileOptions::explain
   std::vector<ScheduleNote> notes;
   std::vector<StageTime> times;
   int kernels_compiled = 0;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/history.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
 
@@ -113,6 +114,7 @@ struct Executable::Impl {
   Plan plan;
   std::vector<KernelCode> code;
   HostOps* host = nullptr;
+  int64_t number = 0;
 
   std::vector<OutputBuffer> output_buffers;
   std::vector<Layout> buffer_layouts;  // per buffer; offset: kArena bytes
@@ -173,6 +175,9 @@ struct Executable::Impl {
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
   std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
   void give_back(std::unique_ptr<RunContext> context) const;
+  void run_step(size_t i, RunContext& context) const;
+  void run_recorded(RunContext& context) const;
+  HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };
 
 namespace {
@@ -497,16 +502,77 @@ void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step,
   }
 }
 
+void Executable::Impl::run_step(size_t i, RunContext& context) const {
+  if (const auto* step = std::get_if<KernelLaunch>(&plan.steps[i])) {
+    launch(*step, context.launches[i], context);
+  } else {
+    call_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], context);
+  }
+}
+
+HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context) const {
+  HistoryEvent event;
+  event.graph = number;
+  event.step = static_cast<int>(i);
+  event.thread = history_thread();
+  const auto* step = std::get_if<KernelLaunch>(&plan.steps[i]);
+  if (step == nullptr) {
+    event.kind = HistoryEvent::Kind::kHostCall;
+    event.name = std::get<HostCall>(plan.steps[i]).op;
+    event.operators = {event.name};
+    return event;
+  }
+  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(step->kernel)];
+  event.kernel = step->kernel;
+  event.name = kernel.name;
+  event.operators = kernel.fused_ops;
+  event.sizes = context.launches[i].sizes;
+  event.iterations = context.launches[i].iterations;
+  event.grain = context.launches[i].grain;
+  event.bytes = kernel.bytes_read + kernel.bytes_written;
+  if (plan.size_symbols.empty()) return event;
+  // The plan's figure is for the sizes it was made with.
+  event.bytes = 0;
+  for (const BufferId buffer : step->buffers) {
+    int64_t bytes = dtype_size(plan.buffers[static_cast<size_t>(buffer)].dtype);
+    for (const ExprProgram& size : buffer_layouts[static_cast<size_t>(buffer)].sizes) {
+      bytes *= value_of(size, context.symbols);
+    }
+    event.bytes += bytes;
+  }
+  return event;
+}
+
+void Executable::Impl::run_recorded(RunContext& context) const {
+  static std::atomic<int64_t> next_run{0};
+  const int64_t run = next_run++;
+  std::vector<HistoryEvent> events;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const HistoryClock::time_point start = HistoryClock::now();
+    run_step(i, context);
+    const HistoryClock::time_point end = HistoryClock::now();
+    HistoryEvent event = describe_step(i, context);
+    event.run = run;
+    event.start = history_seconds(start);
+    event.seconds = std::chrono::duration<double>(end - start).count();
+    events.push_back(std::move(event));
+  }
+  record_history(std::move(events));
+}
+
 Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host) : impl_(std::make_unique<Impl>()) {
   impl_->plan = std::move(plan);
   impl_->code = std::move(code);
   impl_->host = host;
+  static std::atomic<int64_t> next_id{0};
+  impl_->number = next_id++;
   impl_->prepare();
 }
 
 Executable::~Executable() = default;
 
 const Plan& Executable::plan() const { return impl_->plan; }
+int64_t Executable::id() const { return impl_->number; }
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
 
 bool TensorLayout::fits(const InputRef& input) const {
@@ -559,12 +625,10 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
-  for (size_t i = 0; i < impl.plan.steps.size(); ++i) {
-    if (const auto* launch = std::get_if<KernelLaunch>(&impl.plan.steps[i])) {
-      impl.launch(*launch, context->launches[i], *context);
-    } else {
-      impl.call_host(std::get<HostCall>(impl.plan.steps[i]), impl.steps[i], context->hosts[i], *context);
-    }
+  if (history_on()) {
+    impl.run_recorded(*context);
+  } else {
+    for (size_t i = 0; i < impl.plan.steps.size(); ++i) impl.run_step(i, *context);
   }
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);

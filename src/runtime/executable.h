@@ -80,6 +80,8 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   const Plan& plan() const;
+  /// Number of this executable in this process, by which events of runtime/history.h name it.
+  int64_t id() const;
   /// The buffers with home kOutput, in order of their index.
   const std::vector<OutputBuffer>& output_buffers() const;
 

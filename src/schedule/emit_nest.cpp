@@ -70,6 +70,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   if (info.name.empty()) info.name = "copy";
   kernel.name = info.name;
   info.fused_ops = nest.fused_ops;
+  info.nodes = nest.fused_nodes;
   info.fault_sites = nest.fault_sites;
   KernelLaunch launch;
   launch.kernel = static_cast<int>(s.out.kernels.size());
@@ -329,7 +330,7 @@ class GroupEmitter {
       NodeBuilder builder(nest_, node, loops::kNoScalar);
       results = node.reduction_def.finish(builder, acc, out);
     }
-    nest_.fused(node.node().op->name);
+    nest_.fused(node);
     for (size_t i = 0; i < node.node().outputs.size(); ++i) {
       const ValueId v = node.node().outputs[i];
       const ValueInfo& info = s_.values[static_cast<size_t>(v)];

@@ -84,7 +84,7 @@ void emit_scan(State& s, int unit) {
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest.cast(parts[i], def.dtypes[i]);
     const std::vector<ScalarId> next = combine(nest, node, nest.carried_args(), parts);
     const std::vector<ScalarId> outs = def.finish ? def.finish(builder, next, index) : next;
-    nest.fused(node.node().op->name);
+    nest.fused(node);
     for (size_t i = 0; i < node.node().outputs.size(); ++i) {
       const ValueId v = node.node().outputs[i];
       const ValueInfo& info = s.values[static_cast<size_t>(v)];
@@ -170,7 +170,7 @@ void emit_scatter(State& s, int unit) {
     nest.location = node.node().location.str();
     const std::vector<Expr> to = def.destination(builder, space.symbols);
     const ScalarId x = def.value(builder, space.symbols);
-    nest.fused(node.node().op->name);
+    nest.fused(node);
     const Storage& storage = *s.values[static_cast<size_t>(result)].storage;
     nest.store(result, storage, to, updated(s, nest, result, storage, to, x, def.mode));
     for (size_t i = 0; i < plan.inner.size() + plan.outer.size(); ++i) nest.close_loop({});

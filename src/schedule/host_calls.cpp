@@ -32,6 +32,7 @@ void emit_host_call(State& s, int unit) {
   call.op = base.find("::") == std::string::npos ? "aten::" + base : base;
   call.overload = node.op->host_overload;
   call.location = node.location;
+  call.node = s.units[static_cast<size_t>(unit)].node;
   for (const Arg& arg : node.args) {
     if (const auto* tensor = std::get_if<TensorArg>(&arg)) {
       const int index = tensor->value == kNoValue ? -1 : add_tensor(s, call, tensor->value);

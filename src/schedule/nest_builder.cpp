@@ -63,8 +63,13 @@ std::vector<ScalarId> NestBuilder::carried_args() const {
   return args;
 }
 
-void NestBuilder::fused(std::string_view op) {
-  if (std::find(fused_ops.begin(), fused_ops.end(), op) == fused_ops.end()) fused_ops.emplace_back(op);
+void NestBuilder::fused(const LoweredNode& node) {
+  const NodeId id = state_.graph.value(node.node().outputs[0]).producer;
+  if (std::find(fused_nodes.begin(), fused_nodes.end(), id) != fused_nodes.end()) return;
+  fused_nodes.push_back(id);
+  if (node.kind == LoweredNode::Kind::kView) return;
+  const std::string& op = node.node().op->name;
+  if (std::find(fused_ops.begin(), fused_ops.end(), op) == fused_ops.end()) fused_ops.push_back(op);
 }
 
 void NestBuilder::open_isolated() {
@@ -282,6 +287,7 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
     if (node->kind == LoweredNode::Kind::kView) {
       result = eval(node->operands[0], node->view_map(indices), mask);
       result = round(result, state_.graph.type(v).dtype);
+      fused(*node);
     } else {
       TATARA_CHECK(node->kind == LoweredNode::Kind::kElement, node->node().op->name, " cannot be inlined");
       NodeBuilder builder(*this, *node, mask);
@@ -290,7 +296,7 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
       TATARA_CHECK(output < node->elements.size() && node->elements[output], node->node().op->name, " lacks an output");
       result = round(node->elements[output](builder, indices), state_.graph.type(v).dtype);
       location = outer;
-      fused(node->node().op->name);
+      fused(*node);
     }
   }
   const int d = std::max(scalar_depth_[static_cast<size_t>(result)],

@@ -89,8 +89,9 @@ class NestBuilder {
   std::vector<std::string> fault_sites;
   std::string location;                // of the node being lowered
   std::vector<std::string> fused_ops;  // operators inlined, in order, without repetition
+  std::vector<NodeId> fused_nodes;     // and views, for the report
   int num_ops = 0;
-  void fused(std::string_view op);
+  void fused(const LoweredNode& node);
 
  private:
   using ScalarKey = std::tuple<int, int, std::vector<ScalarId>, double, double, int64_t, const ExprNode*, int>;

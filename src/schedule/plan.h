@@ -75,6 +75,7 @@ struct HostCall {
   std::vector<BufferRef> tensors;
   std::vector<BufferId> results;  // kHost buffers bound to returned tensors (empty for out= forms)
   SourceLocation location;
+  NodeId node = -1;  // of the lowered graph
 };
 
 using PlanStep = std::variant<KernelLaunch, HostCall>;
@@ -96,6 +97,7 @@ struct PlanKernel {
   std::string llvm_text;  // empty when it came from the cache
   std::string cache_key;
   std::vector<std::string> fused_ops;
+  std::vector<NodeId> nodes;                  // of the lowered graph, computed in this kernel
   int64_t bytes_read = 0, bytes_written = 0;  // under the hints
   std::vector<std::string> fault_sites;       // message per IndexValue site
 };

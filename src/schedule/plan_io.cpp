@@ -233,6 +233,7 @@ void step(Io& io, PlanStep& value) {
   list(io, call.tensors, [](auto& i, BufferRef& ref) { buffer_ref(i, ref); });
   list(io, call.results, raw_field);
   location(io, call.location);
+  io.raw(call.node);
 }
 
 template <typename Io>
@@ -242,6 +243,7 @@ void kernel(Io& io, PlanKernel& value) {
   io.text(value.loop_text);
   io.text(value.cache_key);
   list(io, value.fused_ops, text_field);
+  list(io, value.nodes, raw_field);
   io.raw(value.bytes_read);
   io.raw(value.bytes_written);
   list(io, value.fault_sites, text_field);
