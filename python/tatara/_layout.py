@@ -18,22 +18,22 @@ class Layout:
 
 
 def _layers(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """Longest path from the sources; sources then move down to just above their first user. Edges go from lower to
-    higher numbers.
+    """Longest path from the sources. Sources, and chains that start at one (a weight and its transpose), then move down to
+    just above their first user. Edges go from lower to higher numbers.
     """
     layer = [0] * count
-    for a, b in sorted(edges, key=lambda edge: edge[1]):
-        layer[b] = max(layer[b], layer[a] + 1)
-    has_input = [False] * count
-    first_use: list[int | None] = [None] * count
+    before: list[list[int]] = [[] for _ in range(count)]
+    after: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
-        has_input[b] = True
-        use = first_use[a]
-        first_use[a] = layer[b] if use is None else min(use, layer[b])
+        before[b].append(a)
+        after[a].append(b)
+    light = [False] * count
     for node in range(count):
-        use = first_use[node]
-        if not has_input[node] and use is not None:
-            layer[node] = use - 1
+        layer[node] = max((layer[a] + 1 for a in before[node]), default=0)
+        light[node] = len(before[node]) <= 1 and all(light[a] for a in before[node])
+    for node in reversed(range(count)):
+        if light[node] and after[node]:
+            layer[node] = min(layer[b] for b in after[node]) - 1
     return layer
 
 

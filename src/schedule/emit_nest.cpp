@@ -271,7 +271,7 @@ class GroupEmitter {
   void deposit(const Member& m, std::span<const ScalarId> acc) {
     std::vector<Expr> sizes;
     const Expr address = partial_address(sizes);
-    nest_.fused(node_of(m).node().op->name);
+    nest_.fused(node_of(m));
     for (size_t i = 0; i < acc.size(); ++i) {
       const DType dtype = node_of(m).reduction_def.dtypes[i];
       const auto [found, inserted] = partials_->buffers.try_emplace({m.node, i}, -1);
