@@ -21,8 +21,8 @@ def _unwrap(function: Any) -> Any:
     return getattr(function, "_tatara_function", function)
 
 
-def _make(function: Any, backend: Any, fullgraph: bool, self: Any = None) -> Any:
-    compiled = _core.CompiledFunction(function, backend, fullgraph, self)
+def _make(function: Any, backend: Any, fullgraph: bool, dynamic: bool | None, self: Any = None) -> Any:
+    compiled = _core.CompiledFunction(function, backend, fullgraph, self, dynamic)
     functools.update_wrapper(compiled, function)
     return compiled
 
@@ -38,7 +38,9 @@ def compile(
     """A compiled form of a function or `torch.nn.Module`, with the same meaning.
 
     `backend` is "tatara", "eager" (capture only) or a callable `(graph, example_inputs) -> callable`. With `fullgraph`
-    a graph break raises `tatara.Unsupported`. Without `model` this is a decorator.
+    a graph break raises `tatara.Unsupported`. A size becomes a symbol when it is seen with a second value; with
+    `dynamic=True` every size but 0 and 1 is one from the start, with `dynamic=False` none ever is. Without `model` this is
+    a decorator.
     """
     if model is None:
         return functools.partial(compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, options=options)
@@ -48,20 +50,22 @@ def compile(
     if torch is not None and isinstance(model, torch.nn.Module):
         from tatara._module import compile_module
 
-        return compile_module(model, lambda function, self: _core.CompiledFunction(function, backend, fullgraph, self))
+        return compile_module(
+            model, lambda function, self: _core.CompiledFunction(function, backend, fullgraph, self, dynamic)
+        )
     if isinstance(model, types.MethodType):
         function = _unwrap(model.__func__)
         if isinstance(function, types.FunctionType):
-            return _make(function, backend, fullgraph, model.__self__)
+            return _make(function, backend, fullgraph, dynamic, model.__self__)
     if not callable(model):
         raise InvalidArgument(f"cannot compile {type(model).__name__}: not callable")
     function = _unwrap(model)
     if not isinstance(function, types.FunctionType):
         call = getattr(type(model), "__call__", None)  # noqa: B004 - the function itself is wanted
         if isinstance(call, types.FunctionType) and not isinstance(model, type):
-            return _make(call, backend, fullgraph, model)
+            return _make(call, backend, fullgraph, dynamic, model)
         return model
-    return _make(function, backend, fullgraph)
+    return _make(function, backend, fullgraph, dynamic)
 
 
 class _Disabled(contextlib.ContextDecorator):

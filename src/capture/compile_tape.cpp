@@ -11,6 +11,17 @@
 #include "support/error.h"
 
 namespace tatara::capture {
+namespace {
+
+/// What compilation decided by the sizes of the present call holds for others only under the same decisions.
+void add_facts(Entry& entry, ExprContext& ctx) {
+  std::vector<Expr> symbols;
+  for (const Expr symbol : entry.tape->symbols()) symbols.push_back(ctx.import(symbol));
+  for (const Expr fact : ctx.guards()) entry.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+}
+
+}  // namespace
+
 bool attach_compiled(Entry& entry, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
   try {
@@ -21,6 +32,7 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     CompileResult compiled = compile_graph(made.graph, options);
     entry.lowered_text = compiled.lowered_text;
     entry.details = details_of(compiled);
+    add_facts(entry, made.graph.ctx());
     stats().kernels_compiled += static_cast<uint64_t>(compiled.kernels_compiled);
     stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
     entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);

@@ -154,11 +154,11 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"function", "backend", "fullgraph", "self", nullptr};
-  PyObject *function = nullptr, *backend = Py_None, *self = Py_None;
+  static const char* names[] = {"function", "backend", "fullgraph", "self", "dynamic", nullptr};
+  PyObject *function = nullptr, *backend = Py_None, *self = Py_None, *dynamic = Py_None;
   int fullgraph = 0;
-  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpO", const_cast<char**>(names), &function, &backend, &fullgraph,
-                                  &self) == 0) {
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpOO", const_cast<char**>(names), &function, &backend, &fullgraph,
+                                  &self, &dynamic) == 0) {
     return nullptr;
   }
   auto* c = reinterpret_cast<CompiledFunction*>(type->tp_alloc(type, 0));
@@ -168,6 +168,9 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   c->self = self == Py_None ? nullptr : Py_NewRef(self);
   c->owner = new TraceOwner;
   c->owner->fullgraph = fullgraph != 0;
+  if (dynamic != Py_None) {
+    c->owner->dynamic = PyObject_IsTrue(dynamic) == 1 ? DynamicMode::kAlways : DynamicMode::kNever;
+  }
   if (PyUnicode_Check(backend)) {
     c->owner->eager_backend = text_of(backend) == "eager";
   } else if (backend != Py_None) {

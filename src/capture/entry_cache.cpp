@@ -2,18 +2,48 @@
 
 #include <algorithm>
 
+#include "support/str_cat.h"
+
 namespace tatara::capture {
+
+namespace {
+
+bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::string* why) {
+  for (const Fact& fact : entry.facts) {
+    if (fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
+    if (why != nullptr) {
+      *why = fact.text + " no longer holds for";
+      for (size_t i = 0; i < symbols.size(); ++i) *why += str_cat(i == 0 ? " " : ", ", "s", i, " = ", symbols[i]);
+    }
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+DynamicDims EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                                     DynamicMode mode) const {
+  DynamicDims dims;
+  dims.mode = mode;
+  if (mode != DynamicMode::kAuto) return dims;
+  for (const auto& entry : entries_) {
+    if (entry->code == code && entry->offset == offset) entry->guard.compare(roots, count, api, dims);
+  }
+  return dims;
+}
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                                         std::vector<PyObject*>& objects, std::string* failed) {
+  std::vector<int64_t> symbols;
   for (size_t i = 0; i < entries_.size(); ++i) {
     // Held: a check may run Python code, and with it another thread that changes the list.
     std::shared_ptr<Entry> entry = entries_[i];
     if (entry->code != code || entry->offset != offset) continue;
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
-    if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, why) ||
-        !entry->watches.check(why)) {
+    if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, symbols, why) ||
+        !facts_hold(*entry, symbols, why) || !entry->watches.check(why)) {
       continue;
     }
     if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {

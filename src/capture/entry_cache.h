@@ -33,6 +33,12 @@ struct BreakInfo {
   int line = 0;
 };
 
+/// A condition on the values of an entry's symbols.
+struct Fact {
+  ExprProgram program;
+  std::string text;
+};
+
 /// One way through the program from a point: a graph, then a return value or the state of the frame at the next point.
 struct Entry {
   enum class End : uint8_t { kReturn, kBreak, kEager };
@@ -42,6 +48,7 @@ struct Entry {
   GlobalState state;
   ValueGuard guard;
   Watches watches;
+  std::vector<Fact> facts;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
   Recipe recipe;  // kReturn: one object; kBreak: locals, then stack
@@ -67,6 +74,9 @@ class EntryCache {
                               std::vector<PyObject*>& objects, std::string* failed);
   Entry* add(std::unique_ptr<Entry> entry);
   size_t count(PyObject* code, int offset) const;
+  /// What the entries at (code, offset) and the present roots say about sizes that vary.
+  DynamicDims dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                           DynamicMode mode) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   void clear() {
     // Dropping an entry may run Python code that comes back here.

@@ -82,7 +82,7 @@ ArgKind kind_of(PyObject* o) {
   if (slot_of(o) >= 0) return ArgKind::kTensor;
   if (o == Py_None) return ArgKind::kNone;
   if (PyBool_Check(o)) return ArgKind::kBool;
-  if (PyLong_Check(o)) return ArgKind::kInt;
+  if (PyLong_Check(o) || is_size_ref(o)) return ArgKind::kInt;
   if (PyFloat_Check(o)) return ArgKind::kFloat;
   if (PyComplex_Check(o)) return ArgKind::kComplex;
   if (PyUnicode_Check(o)) return ArgKind::kString;
@@ -117,7 +117,18 @@ std::string after_dot(PyObject* o) {
   return s.substr(s.rfind('.') + 1);
 }
 
-Scalar scalar_of(PyObject* o) {
+/// A size of the trace in the context of a graph: the trace's own, or that of a later compilation.
+Expr size_in(ExprContext& ctx, Expr e) { return &e.context() == &ctx ? e : ctx.simplify(ctx.import(e)); }
+
+Expr int_expr(ExprContext& ctx, PyObject* o) {
+  return is_size_ref(o) ? size_in(ctx, size_ref_expr(o)) : ctx.constant(int_value(o));
+}
+
+Scalar scalar_of(ExprContext& ctx, PyObject* o) {
+  if (is_size_ref(o)) {
+    const Expr e = size_in(ctx, size_ref_expr(o));
+    return e.is_const() ? Scalar(e.const_value()) : Scalar(e);
+  }
   if (PyBool_Check(o)) return o == Py_True;
   if (PyLong_Check(o)) return int_value(o);
   if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
@@ -168,16 +179,18 @@ class NodeSource final : public ArgSource {
     each(item, [&](PyObject* o) { result.push_back(o == Py_None ? kNoValue : ref(o)); });
     return result;
   }
-  Scalar scalar(size_t item) override { return scalar_of(items_[item]); }
+  Scalar scalar(size_t item) override { return scalar_of(ctx_, items_[item]); }
   std::vector<Expr> ints(size_t item) override {
     std::vector<Expr> result;
-    if (PyLong_Check(items_[item])) return {ctx_.constant(int_value(items_[item]))};
-    each(item, [&](PyObject* o) { result.push_back(ctx_.constant(int_value(o))); });
+    if (PyLong_Check(items_[item]) || is_size_ref(items_[item])) return {int_expr(ctx_, items_[item])};
+    each(item, [&](PyObject* o) { result.push_back(int_expr(ctx_, o)); });
     return result;
   }
   std::vector<double> floats(size_t item) override {
     std::vector<double> result;
-    each(item, [&](PyObject* o) { result.push_back(PyFloat_AsDouble(o)); });
+    each(item, [&](PyObject* o) {
+      result.push_back(is_size_ref(o) ? static_cast<double>(ctx_.specialize(int_expr(ctx_, o))) : PyFloat_AsDouble(o));
+    });
     return result;
   }
   std::vector<bool> bools(size_t item) override {
@@ -224,9 +237,9 @@ class NodeSource final : public ArgSource {
 
 class Converter {
  public:
-  Converter(const Tape& tape, TorchApi& api)
+  Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
       : tape_(tape),
-        result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}},
+        result_{Graph(std::move(ctx)), {}, {}, {}},
         builder_(result_.graph, default_dtype(api)),
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
@@ -272,8 +285,8 @@ class Converter {
       }
       const TensorType& type = fz_.type(ref);
       result.dtype = type.dtype;
-      for (const Expr size : type.sizes) result.sizes.push_back(size.const_value());
-      for (const Expr stride : type.strides) result.strides.push_back(stride.const_value());
+      result.sizes = type.sizes;
+      result.strides = type.strides;
       results.push_back(std::move(result));
     }
     return results;
@@ -297,13 +310,20 @@ class Converter {
     return values;
   }
 
+  std::vector<Expr> sizes_of(const std::vector<Expr>& symbolic, PyObject* tuple) {
+    if (symbolic.empty()) return exprs(tuple);
+    std::vector<Expr> values;
+    for (const Expr e : symbolic) values.push_back(size_in(builder_.ctx(), e));
+    return values;
+  }
+
   TensorType slot_type(int slot) {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorType type;
     type.dtype = dtype_of(info.dtype.get());
     type.device = device_of(info.device.get());
-    type.sizes = exprs(info.sizes.get());
-    type.strides = exprs(info.strides.get());
+    type.sizes = sizes_of(info.symbolic_sizes, info.sizes.get());
+    type.strides = sizes_of(info.symbolic_strides, info.strides.get());
     return type;
   }
 
@@ -408,7 +428,8 @@ class Converter {
     const TensorType& type = fz_.type(refs_[static_cast<size_t>(slot)]);
     for (size_t i = 0; i < type.strides.size(); ++i) {
       if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
-      if (!type.strides[i].is_const(int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i))))) {
+      const int64_t host = int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i)));
+      if (type.strides[i].context().evaluate_hint(type.strides[i]) != host) {
         throw Unsupported("strides of an output inferred as " + type.str() + ", other than the host's");
       }
     }
@@ -417,7 +438,8 @@ class Converter {
   static bool equal(PyObject* tuple, const std::vector<Expr>& values) {
     if (PyTuple_GET_SIZE(tuple) != static_cast<Py_ssize_t>(values.size())) return false;
     for (size_t i = 0; i < values.size(); ++i) {
-      if (!values[i].is_const(int_value(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i))))) return false;
+      const int64_t host = int_value(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
+      if (values[i].context().evaluate_hint(values[i]) != host) return false;
     }
     return true;
   }
@@ -429,6 +451,7 @@ class Converter {
   }
 
   Scalar number(PyObject* o) {
+    if (is_size_ref(o)) return scalar_of(builder_.ctx(), o);
     if (!PyLong_Check(o) || PyBool_Check(o)) throw Unsupported("an index of type " + type_name(o));
     return int_value(o);
   }
@@ -521,7 +544,7 @@ class Converter {
       return;
     }
     if (slot < 0) {
-      fz_.apply_inplace(registry.get("fill"), {TensorArg{indexed.base}, scalar_of(value)});
+      fz_.apply_inplace(registry.get("fill"), {TensorArg{indexed.base}, scalar_of(builder_.ctx(), value)});
       return;
     }
     fz_.apply_inplace(registry.get("copy"),
@@ -530,7 +553,7 @@ class Converter {
 
   TensorRef filled(TensorRef like, PyObject* value) {
     const TensorType& type = fz_.type(like);
-    return fz_.fresh(builder_.op("full", {SymInts{}, scalar_of(value), type.dtype, NoneArg{}, type.device}));
+    return fz_.fresh(builder_.op("full", {SymInts{}, scalar_of(builder_.ctx(), value), type.dtype, NoneArg{}, type.device}));
   }
 
   const Tape& tape_;
@@ -568,19 +591,31 @@ Device device_of(PyObject* device) {
 
 struct LiveInference::Impl {
   TorchApi& api;
+  std::shared_ptr<ExprContext> ctx;
   std::unique_ptr<Converter> converter;
 };
 
-LiveInference::LiveInference(TorchApi& api) : impl_(new Impl{api, nullptr}) {}
+LiveInference::LiveInference(TorchApi& api, const TraceSymbols& symbols)
+    : impl_(new Impl{api, symbols.ctx_ptr(), nullptr}) {}
 LiveInference::~LiveInference() = default;
 
 std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNode& node) {
-  if (impl_->converter == nullptr) impl_->converter = std::make_unique<Converter>(tape, impl_->api);
+  if (impl_->converter == nullptr) impl_->converter = std::make_unique<Converter>(tape, impl_->api, impl_->ctx);
   return impl_->converter->infer(node);
 }
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
-TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api).run(); }
+TapeGraph build_graph(const Tape& tape, TorchApi& api) {
+  // A context of its own: the trace's knows facts that were learned after the cut of a graph break, and are no guards.
+  auto ctx = std::make_shared<ExprContext>();
+  for (size_t i = 0; i < tape.symbols().size(); ++i) {
+    const Expr symbol = tape.symbols()[i];
+    ExprContext& trace = symbol.context();
+    ctx->symbol(trace.symbol_name(symbol), tape.ranges()[i], tape.hints()[i]);
+  }
+  for (const Expr fact : tape.facts()) ctx->assume(ctx->import(fact));
+  return Converter(tape, api, std::move(ctx)).run();
+}
 
 }  // namespace tatara::capture

@@ -24,13 +24,13 @@ struct InferredTensor {
   int slot = -1;  // the result is this known tensor itself
   int32_t ref = -1;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> sizes, strides;
+  std::vector<Expr> sizes, strides;  // of the trace's context
 };
 
 /// Result types from the registry while a trace is open: no call of the host, so no import of its Python decompositions.
 class LiveInference {
  public:
-  explicit LiveInference(TorchApi& api);
+  LiveInference(TorchApi& api, const TraceSymbols& symbols);
   ~LiveInference();
   /// Results of the node (its outputs not set yet). Throws Unsupported when the registry cannot tell, InvalidArgument when the
   /// call is wrong.

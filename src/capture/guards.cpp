@@ -1,7 +1,10 @@
 #include "capture/guards.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
+#include "ir/graph.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -95,11 +98,45 @@ bool is_plain_instance(PyObject* object) {
 
 // ---- Structural guards -----------------------------------------------------------------------------------------------
 
+namespace {
+
+constexpr int64_t kUnbound = INT64_MIN;
+
+/// Strides as products of the tensor's own sizes where they have such values; constants otherwise.
+std::vector<Expr> derive_strides(ExprContext& ctx, const TensorMeta& meta, const std::vector<Expr>& sizes) {
+  const size_t rank = meta.sizes.size();
+  std::vector<Expr> strides = contiguous_strides(ctx, sizes);
+  bool contiguous = true;
+  for (size_t d = 0; d < rank; ++d) contiguous = contiguous && ctx.evaluate_hint(strides[d]) == meta.strides[d];
+  if (contiguous) return strides;
+  std::vector<size_t> order(rank);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return meta.strides[a] < meta.strides[b]; });
+  for (size_t k = 0; k < rank; ++k) {
+    const size_t d = order[k];
+    strides[d] = ctx.constant(meta.strides[d]);
+    if (meta.strides[d] <= 1) continue;
+    for (size_t j = k; j-- > 0;) {
+      const size_t inner = order[j];
+      if (meta.strides[inner] == 0 || meta.sizes[inner] <= 1) continue;
+      if (meta.strides[inner] * meta.sizes[inner] != meta.strides[d]) continue;
+      strides[d] = ctx.mul(strides[inner], sizes[inner]);
+      break;
+    }
+  }
+  return strides;
+}
+
+}  // namespace
+
 struct ValueGuard::Builder {
   ValueGuard& guard;
   TorchApi& api;
   std::vector<PyObject*>& objects;
+  const DynamicDims& dynamic;
+  TraceSymbols& symbols;
   std::unordered_map<PyObject*, int> index;
+  std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
 
   void add(PyObject* o, int depth) {
     const size_t at = guard.items_.size();
@@ -188,21 +225,94 @@ struct ValueGuard::Builder {
     if (grad.get() == Py_True) guard.has_grad = true;
     item.kind = Kind::kTensor;
     item.same = static_cast<int>(guard.metas_.size());
+    guard.dims_.push_back(make_dims(o, meta, static_cast<size_t>(&item - guard.items_.data())));
     guard.metas_.push_back(std::move(meta));
     guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
   }
+
+  /// The dimensions that the caller marked with tatara.mark_dynamic.
+  uint64_t marked(PyObject* tensor, size_t rank) const {
+    const Ref dims = attr_or_null(tensor, "_tatara_dynamic");
+    uint64_t mask = 0;
+    if (!dims || !PyTuple_Check(dims.get())) return mask;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims.get()); ++i) {
+      long long d = PyLong_AsLongLong(PyTuple_GET_ITEM(dims.get(), i));
+      if (d < 0) d += static_cast<long long>(rank);
+      if (d >= 0 && d < 64) mask |= uint64_t{1} << d;
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    return mask;
+  }
+
+  Dims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
+    Dims dims;
+    const size_t rank = meta.sizes.size();
+    if (dynamic.mode == DynamicMode::kNever || rank == 0 || rank > 64 || meta.strides.size() != rank) return dims;
+    const auto seen = [at](const std::unordered_map<size_t, uint64_t>& map) {
+      const auto found = map.find(at);
+      return found == map.end() ? uint64_t{0} : found->second;
+    };
+    uint64_t wanted = dynamic.mode == DynamicMode::kAlways ? ~uint64_t{0} : seen(dynamic.sizes) | marked(tensor, rank);
+    const uint64_t free_strides = seen(dynamic.strides);
+    for (size_t d = 0; d < rank; ++d) {
+      if (meta.sizes[d] < 2) wanted &= ~(uint64_t{1} << d);
+    }
+    const uint64_t inside = rank == 64 ? ~uint64_t{0} : (uint64_t{1} << rank) - 1;
+    if (((wanted | free_strides) & inside) == 0) return dims;
+    ExprContext& ctx = symbols.ctx();
+    const int object = static_cast<int>(objects.size()) - 1;
+    for (size_t d = 0; d < rank; ++d) {
+      Expr size = ctx.constant(meta.sizes[d]);
+      if ((wanted >> d & 1) != 0) {
+        Expr& shared = by_size[meta.sizes[d]];
+        if (!shared.valid()) shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, {2, INT64_MAX});
+        size = shared;
+      }
+      dims.layout.sizes.push_back(size);
+    }
+    dims.layout.strides = derive_strides(ctx, meta, dims.layout.sizes);
+    for (size_t d = 0; d < rank; ++d) {
+      if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
+      dims.layout.strides[d] = symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, {2, INT64_MAX});
+    }
+    const auto number = [&](Expr e) {
+      const auto found = std::find(symbols.symbols().begin(), symbols.symbols().end(), e);
+      return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
+    };
+    for (size_t d = 0; d < rank; ++d) {
+      dims.size_symbols.push_back(number(dims.layout.sizes[d]));
+      const Expr stride = dims.layout.strides[d];
+      // A stride that is a size's symbol was bound by that size: compare it as a program.
+      const int own = number(stride);
+      const bool free = own >= 0 && symbols.sources()[static_cast<size_t>(own)].stride;
+      dims.stride_symbols.push_back(free ? own : -1);
+      if (!free && !stride.is_const()) dims.strides.emplace_back(static_cast<int>(d), symbols.program(stride));
+    }
+    return dims;
+  }
 };
 
-void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects) {
+void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, const DynamicDims& dynamic,
+                       TraceSymbols& symbols, std::vector<PyObject*>& objects) {
   root_count_ = count;
-  Builder builder{*this, api, objects, {}};
+  Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
   for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0);
+  symbol_count_ = symbols.symbols().size();
+  ctx_ = symbols.ctx_ptr();
+}
+
+const ValueGuard::SymbolicLayout* ValueGuard::layout(int object) const {
+  for (size_t i = 0; i < tensor_indices_.size(); ++i) {
+    if (tensor_indices_[i] == object) return dims_[i].layout.sizes.empty() ? nullptr : &dims_[i].layout;
+  }
+  return nullptr;
 }
 
 struct ValueGuard::Checker {
   const ValueGuard& guard;
   TorchApi& api;
   std::vector<PyObject*>& objects;
+  std::vector<int64_t>& symbols;
   std::string* why;
   size_t at = 0;
 
@@ -233,7 +343,12 @@ struct ValueGuard::Checker {
       case Kind::kConst:
       case Kind::kSame: return true;
       case Kind::kIdentity: return o == item.value.get() || fail("another object than before");
-      case Kind::kTensor: return check_tensor(o, guard.metas_[static_cast<size_t>(item.same)]);
+      case Kind::kTensor: {
+        const auto tensor = static_cast<size_t>(item.same);
+        const Dims& dims = guard.dims_[tensor];
+        return dims.layout.sizes.empty() ? check_tensor(o, guard.metas_[tensor])
+                                         : check_symbolic(o, guard.metas_[tensor], dims);
+      }
       case Kind::kTuple:
       case Kind::kList: {
         if (PySequence_Fast_GET_SIZE(o) != item.count) return fail("the length of a sequence changed");
@@ -272,12 +387,58 @@ struct ValueGuard::Checker {
     return true;
   }
 
-  bool check_tensor(PyObject* o, const TensorMeta& expected) {
-    if (api.matches(o, expected)) {
-      if (expected.code != 5) return true;
-      const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
-      return conj.get() == Py_False || fail("a tensor became conjugated");
+  bool check_conjugate(PyObject* o, const TensorMeta& expected) {
+    if (expected.code != 5) return true;
+    const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
+    return conj.get() == Py_False || fail("a tensor became conjugated");
+  }
+
+  bool bind(int symbol, int64_t value) {
+    int64_t& bound = symbols[static_cast<size_t>(symbol)];
+    if (bound != kUnbound) {
+      return bound == value ||
+             fail(why == nullptr ? "" : str_cat("sizes that were equal (s", symbol, ") are ", bound, " and ", value));
     }
+    if (value < 2) return fail(why == nullptr ? "" : str_cat("symbolic size s", symbol, " became ", value));
+    bound = value;
+    return true;
+  }
+
+  bool check_symbolic(PyObject* o, const TensorMeta& expected, const Dims& dims) {
+    TensorMeta now;
+    if (!api.read_meta(o, now)) return fail("a tensor that cannot be imported");
+    const size_t rank = expected.sizes.size();
+    if (now.code != expected.code || now.bits != expected.bits || now.device_type != expected.device_type ||
+        now.device_id != expected.device_id || now.sizes.size() != rank || now.strides.size() != rank) {
+      return fail("the dtype, device or number of dimensions of a tensor changed");
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      if (dims.size_symbols[d] >= 0) {
+        if (!bind(dims.size_symbols[d], now.sizes[d])) return false;
+      } else if (now.sizes[d] != expected.sizes[d]) {
+        return fail(why == nullptr ? "" : str_cat("size ", d, " of a tensor: ", expected.sizes[d], " became ",
+                                                  now.sizes[d]));
+      }
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      if (dims.stride_symbols[d] >= 0) {
+        if (!bind(dims.stride_symbols[d], now.strides[d])) return false;
+      } else if (dims.layout.strides[d].is_const() && now.strides[d] != expected.strides[d]) {
+        return fail(why == nullptr ? "" : str_cat("stride ", d, " of a tensor: ", expected.strides[d], " became ",
+                                                  now.strides[d]));
+      }
+    }
+    for (const auto& [d, program] : dims.strides) {
+      if (program.try_evaluate(symbols) != now.strides[static_cast<size_t>(d)]) {
+        return fail(why == nullptr ? "" : str_cat("stride ", d, " of a tensor is no longer ",
+                                                  dims.layout.strides[static_cast<size_t>(d)].str()));
+      }
+    }
+    return check_conjugate(o, expected);
+  }
+
+  bool check_tensor(PyObject* o, const TensorMeta& expected) {
+    if (api.matches(o, expected)) return check_conjugate(o, expected);
     if (why == nullptr) return false;
     TensorMeta now;
     if (!api.read_meta(o, now)) return fail("a tensor that cannot be imported");
@@ -294,14 +455,106 @@ struct ValueGuard::Checker {
   }
 };
 
+/// Walks as Checker does, past sizes that differ; ends where the structure does.
+struct ValueGuard::Comparer {
+  const ValueGuard& guard;
+  TorchApi& api;
+  DynamicDims& dynamic;
+  std::vector<PyObject*> objects;
+  size_t at = 0;
+
+  bool compare(PyObject* o) {
+    const size_t here = at++;
+    const Item& item = guard.items_[here];
+    if (item.kind == Kind::kNull) return o == nullptr;
+    if (o == nullptr) return false;
+    if (item.kind == Kind::kConst) return true;
+    if (item.kind == Kind::kSame) return objects[static_cast<size_t>(item.same)] == o;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) return false;
+    objects.push_back(o);
+    switch (item.kind) {
+      case Kind::kNull:
+      case Kind::kConst:
+      case Kind::kSame:
+      case Kind::kIdentity: return true;
+      case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
+      case Kind::kTuple:
+      case Kind::kList: {
+        if (PySequence_Fast_GET_SIZE(o) != item.count) return false;
+        for (Py_ssize_t i = 0; i < item.count; ++i) {
+          if (!compare(PySequence_Fast_GET_ITEM(o, i))) return false;
+        }
+        return true;
+      }
+      case Kind::kDict: {
+        if (!compare_dict(o, item)) return false;
+        if (!item.has_dict) return true;
+        const Item& inner = guard.items_[at++];
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && compare_dict(attributes.get(), inner);
+      }
+      case Kind::kInstance: {
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
+      }
+      case Kind::kCell: return compare(PyCell_GET(o));
+      case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
+    }
+    return false;
+  }
+
+  bool compare_dict(PyObject* dict, const Item& item) {
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(item.keys.size())) return false;
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    for (const Ref& expected : item.keys) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || !same_value(key, expected.get())) return false;
+      if (!compare(value)) return false;
+    }
+    return true;
+  }
+
+  bool compare_tensor(PyObject* o, size_t here, size_t tensor) {
+    const TensorMeta& before = guard.metas_[tensor];
+    const Dims& dims = guard.dims_[tensor];
+    TensorMeta now;
+    if (!api.read_meta(o, now) || now.sizes.size() != before.sizes.size() || now.sizes.size() > 64) return false;
+    bool sizes_differ = false;
+    for (size_t d = 0; d < now.sizes.size(); ++d) {
+      const uint64_t bit = uint64_t{1} << d;
+      const bool symbolic = !dims.layout.sizes.empty() && dims.size_symbols[d] >= 0;
+      const bool differs = now.sizes[d] != before.sizes[d];
+      sizes_differ = sizes_differ || differs;
+      if (symbolic || differs) dynamic.sizes[here] |= bit;
+    }
+    for (size_t d = 0; d < now.strides.size() && d < before.strides.size(); ++d) {
+      const bool symbolic = !dims.layout.sizes.empty() && dims.stride_symbols[d] >= 0;
+      // Strides follow from sizes most often: their own symbols only where no size explains the difference.
+      if (symbolic || (!sizes_differ && now.strides[d] != before.strides[d])) {
+        dynamic.strides[here] |= uint64_t{1} << d;
+      }
+    }
+    return true;
+  }
+};
+
+void ValueGuard::compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const {
+  if (count != root_count_) return;
+  Comparer comparer{*this, api, dynamic, {}};
+  for (size_t i = 0; i < count; ++i) {
+    if (!comparer.compare(roots[i])) return;
+  }
+}
+
 bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-                       std::string* why) const {
+                       std::vector<int64_t>& symbols, std::string* why) const {
   objects.clear();
+  symbols.assign(symbol_count_, kUnbound);
   if (count != root_count_) {
     if (why != nullptr) *why = "the number of arguments changed";
     return false;
   }
-  Checker checker{*this, api, objects, why};
+  Checker checker{*this, api, objects, symbols, why};
   for (size_t i = 0; i < count; ++i) {
     if (!checker.check(roots[i])) return false;
   }
@@ -315,8 +568,13 @@ std::vector<std::string> ValueGuard::describe() const {
     if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
     if (item.kind == Kind::kTensor) {
       std::string text = "tensor sizes [";
-      const TensorMeta& meta = metas_[static_cast<size_t>(item.same)];
-      for (size_t i = 0; i < meta.sizes.size(); ++i) text += str_cat(i == 0 ? "" : ", ", meta.sizes[i]);
+      const auto tensor = static_cast<size_t>(item.same);
+      const TensorMeta& meta = metas_[tensor];
+      const std::vector<Expr>& symbolic = dims_[tensor].layout.sizes;
+      for (size_t i = 0; i < meta.sizes.size(); ++i) {
+        text += i == 0 ? "" : ", ";
+        text += symbolic.empty() ? str_cat(meta.sizes[i]) : symbolic[i].str();
+      }
       lines.push_back(text + "]");
     }
   }

@@ -9,19 +9,42 @@
 #include <vector>
 
 #include "capture/py.h"
+#include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
 #include "capture/torch_native.h"
 
 namespace tatara::capture {
+
+/// Which sizes become symbols.
+enum class DynamicMode : uint8_t {
+  kAuto,    // those that had another value before
+  kAlways,  // all that are not 0 or 1
+  kNever,
+};
+
+/// What earlier calls with the same structure tell: the item (in the order of the walk) and a bit per dimension.
+struct DynamicDims {
+  DynamicMode mode = DynamicMode::kAuto;
+  std::unordered_map<size_t, uint64_t> sizes, strides;
+};
 
 /// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
 /// is not a constant into `objects`, in an order that is the same for every match: these indices are the sources.
 class ValueGuard {
  public:
   /// Describes `roots` (entries may be null). Fills `objects` as check() will.
-  void build(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects);
+  void build(PyObject* const* roots, size_t count, TorchApi& api, const DynamicDims& dynamic, TraceSymbols& symbols,
+             std::vector<PyObject*>& objects);
+  /// Fills `objects`, and `symbols` with the values of the guard's symbols.
   bool check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-             std::string* why) const;
+             std::vector<int64_t>& symbols, std::string* why) const;
+  /// Adds the dimensions whose sizes differ between what was guarded and `roots`, as far as the structure is the same.
+  void compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const;
+  /// Layout of the guarded tensor at `object` in the symbols of the trace; null for other objects.
+  struct SymbolicLayout {
+    std::vector<Expr> sizes, strides;
+  };
+  const SymbolicLayout* layout(int object) const;
   /// Some tensor among the roots requires grad, or cannot be read.
   bool has_grad = false;
   bool unsupported_tensor = false;
@@ -54,8 +77,18 @@ class ValueGuard {
   };
   struct Builder;
   struct Checker;
+  struct Comparer;
+  /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
+  struct Dims {
+    SymbolicLayout layout;  // empty: all constant
+    std::vector<int> size_symbols, stride_symbols;  // -1: a constant or a program
+    std::vector<std::pair<int, ExprProgram>> strides;
+  };
   std::vector<Item> items_;
   std::vector<TensorMeta> metas_;
+  std::vector<Dims> dims_;  // parallel to metas_
+  size_t symbol_count_ = 0;
+  std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
 };

@@ -40,7 +40,22 @@ std::vector<int> Recipe::slots() const {
   return result;
 }
 
+bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
+  TensorMeta meta;
+  for (const SymbolSource& source : sources_) {
+    PyObject* object = objects[static_cast<size_t>(source.object)];
+    if (!TorchApi::get()->read_meta(object, meta)) {
+      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+      return false;
+    }
+    values.push_back((source.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(source.dim)));
+  }
+  return true;
+}
+
 bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const {
+  std::vector<int64_t> symbols;
+  if (!symbol_values(objects, symbols)) return false;
   std::vector<Ref> made(steps_.size());
   const auto part = [&](const Step& step, size_t i) { return made[static_cast<size_t>(step.parts[i])].get(); };
   for (size_t n = 0; n < steps_.size(); ++n) {
@@ -125,6 +140,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       }
       case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
       case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
+      case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;
     }
     if (!result) return false;
   }
@@ -152,7 +168,8 @@ bool RecipeBuilder::want(PyObject* object) {
 
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
-  if (is_atom(object, api_)) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0});
+  if (is_symbolic_int(object)) return add_symbolic(object);
+  if (is_atom(object, api_)) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
     return found->second == kInProgress ? fail("an object that contains itself") : found->second;
   }
@@ -161,6 +178,15 @@ int RecipeBuilder::add(PyObject* object) {
   const int index = add_new(object);
   memo_[object] = index;
   return index;
+}
+
+int RecipeBuilder::add_symbolic(PyObject* object) {
+  const TraceSymbols& symbols = *symbols_of(object);
+  Recipe::Step step;
+  step.kind = Recipe::Kind::kSymbolic;
+  step.program = symbols.program(symbolic_expr(object));
+  recipe_.sources_ = symbols.sources();
+  return emit(std::move(step));
 }
 
 bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
@@ -185,21 +211,21 @@ int RecipeBuilder::add_new(PyObject* o) {
     }
     return emit(std::move(step));
   };
-  if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0});
+  if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
   if (api_.is_tensor(o)) {
-    if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0});
-    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0});
+    if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
+    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
   }
   const bool born = world_.is_born(o);
   if (PyFunction_Check(o) && born) {
     auto* f = reinterpret_cast<PyFunctionObject*>(o);
     const auto none = [](PyObject* p) { return p != nullptr ? p : Py_None; };
-    return all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0},
+    return all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
                {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
   }
-  if (is_pinned_kind(o, api_) || world_.is_outside(o)) return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0});
+  if (is_pinned_kind(o, api_) || world_.is_outside(o)) return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
   if (PyTuple_Check(o)) {
-    Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
       const int part = add(PyTuple_GET_ITEM(o, i));
       if (part < 0) return -1;
@@ -208,7 +234,7 @@ int RecipeBuilder::add_new(PyObject* o) {
     return emit(std::move(step));
   }
   if (PyList_CheckExact(o)) {
-    Recipe::Step step{Kind::kList, -1, {}, {}, {}, 0};
+    Recipe::Step step{Kind::kList, -1, {}, {}, {}, 0, {}};
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) {
       const int part = add(PyList_GET_ITEM(o, i));
       if (part < 0) return -1;
@@ -218,13 +244,13 @@ int RecipeBuilder::add_new(PyObject* o) {
   }
   if (PySlice_Check(o)) {
     const auto* s = reinterpret_cast<PySliceObject*>(o);
-    return all({Kind::kSlice, -1, {}, {}, {}, 0}, {s->start, s->stop, s->step});
+    return all({Kind::kSlice, -1, {}, {}, {}, 0, {}}, {s->start, s->stop, s->step});
   }
   if (PyMethod_Check(o))
-    return all({Kind::kMethod, -1, {}, {}, {}, 0}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
-  if (PyCell_Check(o)) return all({Kind::kCell, -1, {}, {}, {}, 0}, {PyCell_GET(o)});
+    return all({Kind::kMethod, -1, {}, {}, {}, 0, {}}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
+  if (PyCell_Check(o)) return all({Kind::kCell, -1, {}, {}, {}, 0, {}}, {PyCell_GET(o)});
   if (PyAnySet_CheckExact(o)) {
-    Recipe::Step step{Kind::kSet, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    Recipe::Step step{Kind::kSet, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
     const Ref items = Ref::steal(PySequence_List(o));
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
       const int part = add(PyList_GET_ITEM(items.get(), i));
@@ -234,14 +260,14 @@ int RecipeBuilder::add_new(PyObject* o) {
     return emit(std::move(step));
   }
   if (PyDict_CheckExact(o)) {
-    Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0};
+    Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0, {}};
     return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
   }
   const bool plain = is_plain_instance(o);
   if (plain && !born) return fail("an object of type " + type_name(o) + " whose origin is not known");
   if (plain || PyDict_Check(o)) {
     if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
-    Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0};
+    Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
     if (PyDict_Check(o)) {
       if (!parts_of_dict(o, step)) return -1;
       step.base_count = static_cast<int>(step.parts.size());
@@ -257,7 +283,7 @@ int RecipeBuilder::add_new(PyObject* o) {
       return fail("an iterator that cannot be copied");
     }
     alive_.push_back(reduced);
-    Recipe::Step step{Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0};
+    Recipe::Step step{Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
       const int part = add(PyTuple_GET_ITEM(reduced.get(), i));
       if (part < 0) return -1;

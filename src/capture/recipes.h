@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capture/py.h"
+#include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
 
 namespace tatara::capture {
@@ -28,7 +29,8 @@ class Recipe {
     kReduce,
     kFunction,
     kSlice,
-    kMethod
+    kMethod,
+    kSymbolic
   };
   struct Step {
     Kind kind = Kind::kNull;
@@ -37,6 +39,7 @@ class Recipe {
     std::vector<int> parts;  // earlier steps
     std::vector<Ref> keys;   // kDict, kInstance: keys
     int base_count = 0;      // kInstance of a dict subclass: how many of the parts are dict items
+    ExprProgram program;     // kSymbolic: an int computed from sizes
   };
 
   /// Objects of steps in `wanted()`, in order. Null with a Python error set.
@@ -53,8 +56,10 @@ class Recipe {
 
  private:
   friend class RecipeBuilder;
+  bool symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const;
   std::vector<Step> steps_;
   std::vector<int> wanted_;
+  std::vector<SymbolSource> sources_;  // of the programs' symbols; empty: no step needs one
 };
 
 /// How the builder sees the trace.
@@ -76,6 +81,7 @@ class RecipeBuilder {
   int add(PyObject* object);
   int add_new(PyObject* object);
   int emit(Recipe::Step step);
+  int add_symbolic(PyObject* object);
   bool parts_of_dict(PyObject* dict, Recipe::Step& step);
   int fail(std::string why);
   Recipe& recipe_;

@@ -32,8 +32,9 @@ void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
   }
 }
 
-Ref call_node(const TapeNode& node, const std::vector<Ref>& env) {
-  const auto fill = [&env](PyObject* object) {
+Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  const auto fill = [&env, symbols](PyObject* object) {
+    if (is_size_ref(object)) return size_ref_value(object, symbols);
     const int slot = slot_of(object);
     return slot < 0 ? Ref::borrow(object) : env[static_cast<size_t>(slot)];
   };
@@ -71,7 +72,7 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back(describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index}));
+  slots_.push_back(describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}}));
   return index;
 }
 
@@ -79,17 +80,26 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back(describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1}));
+  slots_.push_back(describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}}));
   return index;
 }
 
+void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
+  TapeSlot& info = slots_[static_cast<size_t>(slot)];
+  const auto constant = [](Expr e) { return e.is_const(); };
+  if (std::all_of(sizes.begin(), sizes.end(), constant) && std::all_of(strides.begin(), strides.end(), constant)) return;
+  info.symbolic_sizes = std::move(sizes);
+  info.symbolic_strides = std::move(strides);
+}
+
 bool Tape::materialise(TorchApi& api) {
+  const std::vector<int64_t> symbols = open_symbols_ != nullptr ? open_symbols_->hints() : std::vector<int64_t>();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
   for (const TapeNode& node : nodes_) {
-    const Ref result = call_node(node, env);
+    const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     std::vector<PyObject*> tensors;
     flatten_result(result.get(), tensors);
@@ -112,7 +122,7 @@ bool Tape::materialise(TorchApi& api) {
 }
 
 bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results) {
-  const Ref result = call_node(node, env);
+  const Ref result = call_node(node, env, {});
   if (!result) return false;
   std::vector<PyObject*> tensors;
   flatten_result(result.get(), tensors);
@@ -121,7 +131,19 @@ bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::vector<R
   return true;
 }
 
-std::shared_ptr<Tape> Tape::detach(size_t count) const {
+Tape::SymbolPlace Tape::place_of(Expr symbol) const {
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (!slots_[s].input) continue;
+    for (const bool stride : {false, true}) {
+      const std::vector<Expr>& list = stride ? slots_[s].symbolic_strides : slots_[s].symbolic_sizes;
+      const auto found = std::find(list.begin(), list.end(), symbol);
+      if (found != list.end()) return {static_cast<int>(s), static_cast<int>(found - list.begin()), stride};
+    }
+  }
+  return {};
+}
+
+std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -129,6 +151,15 @@ std::shared_ptr<Tape> Tape::detach(size_t count) const {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
     if (!slot.input || slot.guard_index >= 0) slot.object = Ref();
     if (!slot.input) slot.meta = Ref();
+  }
+  if (open_symbols_ != nullptr && !open_symbols_->empty()) {
+    copy->ctx_ = open_symbols_->ctx_ptr();
+    copy->symbols_ = open_symbols_->symbols();
+    copy->hints_ = open_symbols_->hints();
+    copy->ranges_ = open_symbols_->ranges();
+    const std::vector<Expr>& guards = copy->ctx_->guards();
+    copy->facts_.assign(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(std::min(facts, guards.size())));
+    for (const Expr symbol : copy->symbols_) copy->places_.push_back(copy->place_of(symbol));
   }
   return copy;
 }
@@ -151,10 +182,21 @@ void Tape::set_outputs(std::vector<int> outputs) {
   }
 }
 
-bool Tape::run(std::vector<Ref>& env, TorchApi&) const {
+bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
+  std::vector<int64_t> symbols;
+  TensorMeta meta;
+  for (const SymbolPlace& place : places_) {
+    symbols.push_back(0);
+    if (place.slot < 0) continue;
+    if (!api.read_meta(env[static_cast<size_t>(place.slot)].get(), meta)) {
+      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+      return false;
+    }
+    symbols.back() = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
+  }
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const TapeNode& node = nodes_[n];
-    const Ref result = call_node(node, env);
+    const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     if (!node.sequence) {
       if (!node.outputs.empty() && node.outputs[0] >= 0) env[static_cast<size_t>(node.outputs[0])] = result;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capture/py.h"
+#include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
 
 namespace tatara::capture {
@@ -20,6 +21,7 @@ struct TapeSlot {
   Ref dtype, sizes, strides;  ///< as the host inferred them
   bool input = false;
   int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
+  std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
 };
 
 struct TapeNode {
@@ -47,6 +49,9 @@ class Tape {
   }
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
   int add_placeholder(PyObject* tensor, Ref device);
+  void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
+  /// The symbols of the trace, for whoever reads the tape while it is open.
+  void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
   void add_node(TapeNode node) { nodes_.push_back(std::move(node)); }
 
   const std::vector<TapeSlot>& slots() const { return slots_; }
@@ -56,8 +61,14 @@ class Tape {
 
   /// Runs every node and puts the results under the placeholders. False with a Python error set.
   bool materialise(TorchApi& api);
-  /// The first `count` nodes, for a run of their own; placeholders are no longer referred to.
-  std::shared_ptr<Tape> detach(size_t count) const;
+  /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
+  /// symbols the first `facts` were made by these nodes and what is before.
+  std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
+  /// Symbols with their values when the tape was made, and what is known of them. Detached tapes only.
+  const std::vector<Expr>& symbols() const { return symbols_; }
+  const std::vector<int64_t>& hints() const { return hints_; }
+  const std::vector<IntRange>& ranges() const { return ranges_; }
+  const std::vector<Expr>& facts() const { return facts_; }
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
@@ -73,6 +84,18 @@ class Tape {
   std::vector<TapeNode> nodes_;
   std::vector<int> outputs_;
   std::vector<std::vector<int>> dead_after_;
+  const TraceSymbols* open_symbols_ = nullptr;
+  std::shared_ptr<ExprContext> ctx_;
+  std::vector<Expr> symbols_, facts_;
+  std::vector<int64_t> hints_;
+  std::vector<IntRange> ranges_;
+  struct SymbolPlace {
+    int slot = -1;  // an input with the symbol as size or stride; -1: nothing on the tape uses it
+    int dim = 0;
+    bool stride = false;
+  };
+  std::vector<SymbolPlace> places_;
+  SymbolPlace place_of(Expr symbol) const;
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };

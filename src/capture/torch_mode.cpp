@@ -42,6 +42,24 @@ Ref int_tuple(const std::vector<int64_t>& values) {
   return tuple;
 }
 
+std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
+  std::vector<int64_t> result;
+  for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
+  return result;
+}
+
+/// Metadata that says nothing of sizes.
+bool is_size_independent(const std::string& name) {
+  static const std::unordered_set<std::string> names = {
+      "dtype",     "ndim",         "layout",     "dim",        "ndimension", "element_size",  "is_floating_point",
+      "is_complex", "is_signed",   "is_conj",    "is_neg",     "get_device", "result_type",   "is_sparse",
+      "is_quantized", "is_nested", "is_mkldnn",  "itemsize",   "is_leaf",    "requires_grad", "names",
+      "is_sparse_csr", "is_xpu",   "is_mps",     "is_ipu",     "is_xla",     "is_vulkan",     "is_hpu",
+      "has_names", "is_inference", "can_cast",   "promote_types", "is_distributed", "is_maia", "is_mtia",
+      "_is_view",  "_is_zerotensor", "__hash__", "output_nr",  "is_coalesced"};
+  return names.contains(name);
+}
+
 /// Operators whose result is a tuple also when it holds one tensor.
 bool returns_tuple(const std::string& name) {
   static const std::unordered_set<std::string> names = {
@@ -62,7 +80,12 @@ int Tracer::slot_for(PyObject* tensor) {
     return -1;
   }
   Ref device = attr(tensor, "device");
-  return t.tape.add_input(tensor, std::move(meta), std::move(device), t.index_of(tensor));
+  const int index = t.index_of(tensor);
+  const int slot = t.tape.add_input(tensor, std::move(meta), std::move(device), index);
+  if (const auto* layout = index >= 0 ? t.guard.layout(index) : nullptr) {
+    t.tape.set_layout(slot, layout->sizes, layout->strides);
+  }
+  return slot;
 }
 
 PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -150,6 +173,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const bool grad = api_.grad_enabled();
     const auto to_tape = [&](PyObject* o) -> Ref {
       if (!api_.is_tensor(o)) {
+        if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (std::string_view(Py_TYPE(o)->tp_name) == "numpy.ndarray") problem = "a NumPy array in a torch call";
         return Ref::borrow(o);
@@ -192,6 +216,11 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     return give_up("copy to the CPU", false);
   }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
+  if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && !is_size_independent(fn.name)) {
+    const int slot = PyTuple_GET_SIZE(tape_args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(tape_args.get(), 0)) : -1;
+    PyObject* answer = symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
+    if (answer != not_handled()) return answer;
+  }
   Ref device_argument;
   Ref result;
   if (fn.kind == TorchKind::kRecord) {
@@ -200,11 +229,14 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       case Inferred::kWrong: return give_up(fn.name + " is an error for these arguments", false);
       case Inferred::kUnknown: break;
     }
+    // The host infers from the sizes of this call.
+    specialize_operands(tape_args.get(), tape_kwargs.get());
   }
   {
     const Bypass bypass(bypass_);
     const auto to_meta = [&](PyObject* o) -> Ref {
       if (const int slot = slot_of(o); slot >= 0) return t.tape.slots()[static_cast<size_t>(slot)].meta;
+      if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
       if (Py_TYPE(o) == api_.device_type) {
         device_argument = Ref::borrow(o);
         return api_.meta_device;
@@ -344,7 +376,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
       continue;
     }
     fresh = true;
-    const Ref sizes = int_tuple(each.sizes), strides = int_tuple(each.strides);
+    const Ref sizes = int_tuple(hints_of(each.sizes)), strides = int_tuple(hints_of(each.strides));
     const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
     const Ref shape = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
     const Ref options = Ref::steal(PyDict_New());
@@ -356,6 +388,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
       return Inferred::kUnknown;
     }
     const int slot = t.tape.add_placeholder(placeholder.get(), where);
+    t.tape.set_layout(slot, each.sizes, each.strides);
     t.inference.bind(slot, each.ref);
     node.outputs.push_back(slot);
     tensors.push_back(std::move(placeholder));

@@ -327,7 +327,9 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;
   if (ok) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
-    trace->guard.build(roots.data(), roots.size(), api_, trace->objects);
+    const DynamicDims dims = owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(),
+                                                       roots.size(), api_, owner_.dynamic);
+    trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
       trace->object_index[trace->objects[i]] = static_cast<int>(i);
@@ -362,6 +364,7 @@ void Tracer::snapshot(Frame& f) {
   }
   t.snap_offset = f.offset();
   t.snap_nodes = t.tape.nodes().size();
+  t.snap_facts = t.symbols.ctx().guards().size();
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
   --bypass_;
@@ -418,7 +421,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   entry->set_grad = t.snap_grad != t.state.grad;
   entry->grad_at_end = t.snap_grad;
   if (can_resume) {
-    entry->tape = t.tape.detach(t.snap_nodes);
+    entry->tape = t.tape.detach(t.snap_nodes, t.snap_facts);
     entry->tape->set_outputs(entry->recipe.slots());
   }
   ++stats().breaks;
@@ -441,6 +444,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
 
 bool Tracer::run_tape() {
   const auto start = std::chrono::steady_clock::now();
+  trace_->symbols.settle();
   const bool ok = trace_->tape.materialise(api_);
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
@@ -460,7 +464,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   RecipeBuilder builder(entry->recipe, world, api_);
   if (t.open_context_vars == 0 && builder.want(result)) {
     entry->end = Entry::End::kReturn;
-    entry->tape = t.tape.detach(t.tape.nodes().size());
+    entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
     entry->set_grad = t.snap_grad != t.state.grad;
     entry->grad_at_end = t.snap_grad;
@@ -484,6 +488,9 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   entry->state = t.state;
   entry->guard = std::move(t.guard);
   entry->watches = std::move(t.watches);
+  // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
+  const std::vector<Expr>& facts = entry->tape ? entry->tape->facts() : t.symbols.ctx().guards();
+  for (const Expr fact : facts) entry->facts.push_back({t.symbols.program(fact), fact.str()});
   entry->capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
   if (entry->end != Entry::End::kEager) {

@@ -26,6 +26,7 @@ struct TraceOwner {
   Ref backend;  // callable of the user, or null
   bool eager_backend = false;
   bool fullgraph = false;
+  DynamicMode dynamic = DynamicMode::kAuto;
   std::vector<std::string> recompiles;
   std::vector<BreakInfo> breaks;
 };
@@ -131,6 +132,18 @@ class Tracer final : public VmObserver {
   void finish_node(TapeNode& node, bool fresh, bool known);
   /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
+  // Symbolic integers in calls (symbolic_calls.cpp).
+  bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
+  PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* symbolic_length(PyObject* tensor);
+  PyObject* symbolic_operator(PyObject* tensor, const char* method, PyObject* other);
+  PyObject* symbolic_binary(int op, PyObject* left, PyObject* right);
+  PyObject* symbolic_compare(int op, PyObject* left, PyObject* right);
+  PyObject* symbolic_slice(PyObject* size, PyObject* key);
+  PyObject* symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs);
+  bool specialize_slot(int slot);
+  bool specialize_operands(PyObject* args, PyObject* kwargs);
+  PyObject* symbolic_size(const std::vector<Expr>& sizes);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);

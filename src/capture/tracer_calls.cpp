@@ -276,6 +276,16 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  const Py_ssize_t keywords = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
+    const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
+    for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; i < keywords; ++i) {
+      PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
+    }
+    PyObject* result = symbolic_call(callable, positional.get(), named.get());
+    if (result != not_handled()) return result;
+  }
   const CallPlan plan = plan_call(callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
@@ -326,6 +336,13 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
   }
   watch_container(args);
   if (kwargs != nullptr) watch_container(kwargs);
+  if (!PyFunction_Check(callable) && !trace_->symbols.empty() &&
+      (holds_symbolic_int(args) || (kwargs != nullptr && holds_symbolic_int(kwargs)))) {
+    const Ref positional = Ref::steal(PySequence_Tuple(args));
+    if (!positional) return nullptr;
+    PyObject* result = symbolic_call(callable, positional.get(), kwargs);
+    if (result != not_handled()) return result;
+  }
   const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
   switch (plan.kind) {
     case Kind::kEnter:

@@ -10,7 +10,8 @@
 namespace tatara::capture {
 
 struct Tracer::Trace {
-  explicit Trace(TorchApi& api) : inference(api) {}
+  explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
+  TraceSymbols symbols;
   Tape tape;
   LiveInference inference;
   ConstantTensors constants;
@@ -31,6 +32,7 @@ struct Tracer::Trace {
   std::vector<Ref> snap_locals, snap_stack;
   int snap_offset = 0;
   size_t snap_nodes = 0;
+  size_t snap_facts = 0;
   bool snap_grad = false;
   int open_context_vars = 0;  // set and not reset: a later run would lack them
   bool mutated = false;       // something made in the trace changed since then

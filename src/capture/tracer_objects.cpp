@@ -80,6 +80,10 @@ PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
 }
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
+  if (tracing() && !trace_->symbols.empty() && PyTuple_Check(container) && PySlice_Check(key)) {
+    PyObject* part = symbolic_slice(container, key);
+    if (part != not_handled()) return part;
+  }
   if (tracing() && PySlice_Check(key) && (PyList_CheckExact(container) || PyTuple_CheckExact(container))) {
     watch_container(container);
     PyObject* part = PyObject_GetItem(container, key);
@@ -123,8 +127,12 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
   return not_handled();
 }
 
-PyObject* Tracer::compare(Frame&, int, PyObject* left, PyObject* right) {
+PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
+    if (!trace_->symbols.empty()) {
+      PyObject* result = symbolic_compare(op, left, right);
+      if (result != not_handled()) return result;
+    }
     watch_container(left);
     watch_container(right);
   }
@@ -138,6 +146,10 @@ int Tracer::truth(Frame&, PyObject* value) {
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
+  if (!trace_->symbols.empty()) {
+    PyObject* result = symbolic_binary(op, left, right);
+    if (result != not_handled()) return result;
+  }
   if (api_.is_tensor(left) || api_.is_tensor(right) || is_atom(left, api_)) return not_handled();
   watch_container(left);
   watch_container(right);

@@ -1,0 +1,272 @@
+// Symbolic integers in the operations that the tracer sees: which of them keep the symbol, and which take its value.
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/tracer_internal.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+using Names = std::unordered_set<std::string_view>;
+
+/// C functions that handle their arguments through slots only, or not at all: a symbolic integer may pass through them.
+bool passes_objects(PyObject* callable) {
+  static const Names modules = {"builtins", "_operator", "operator", "_functools", "functools", "itertools",
+                                "_collections", "collections", "math", "typing", "_abc", "_weakref"};
+  static const Names owners = {"tuple", "list", "dict", "set", "frozenset", "collections.deque",
+                               "collections.OrderedDict", "object", "type", "mappingproxy", "slice",
+                               "functools.partial", "operator.itemgetter", "dict_keys", "dict_values", "dict_items"};
+  if (PyType_Check(callable)) {
+    static const Names types = {"range", "bytes", "bytearray", "str", "complex", "float"};
+    const auto* type = reinterpret_cast<PyTypeObject*>(callable);
+    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || !types.contains(type->tp_name);
+  }
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
+    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) {
+      return is_symbolic_int(self) || owners.contains(Py_TYPE(self)->tp_name) || PyTuple_Check(self) ||
+             PyDict_Check(self) || PyList_Check(self);
+    }
+    const Ref module = attr_or_null(callable, "__module__");
+    return PyType_Check(self != nullptr ? self : Py_None) || modules.contains(text_of(module.get()));
+  }
+  if (Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type) {
+    PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(callable)->d_type;
+    return owners.contains(owner->tp_name) || PyType_IsSubtype(owner, &PyTuple_Type) != 0 ||
+           PyType_IsSubtype(owner, &PyDict_Type) != 0 || PyType_IsSubtype(owner, &PyList_Type) != 0;
+  }
+  return owners.contains(Py_TYPE(callable)->tp_name) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
+}
+
+bool is_torch_size(PyObject* type) { return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0; }
+
+/// torch.Size's own constructor asks for plain ints.
+PyObject* make_size(PyObject* size_type, PyObject* items) {
+  const Ref args = Ref::steal(PyTuple_Pack(1, items));
+  return args ? PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(size_type), args.get(), nullptr) : nullptr;
+}
+
+Ref without_symbols(PyObject* object) {
+  return map_structure(object, [](PyObject* o) { return plain_int(o); });
+}
+
+/// The callable as a torch function mode gets it, and its arguments with the bound object.
+bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) {
+  func = Ref::borrow(callable);
+  all_args = Ref::borrow(args);
+  PyObject* self = nullptr;
+  Ref held;
+  std::string name;
+  if (PyCFunction_Check(callable)) {
+    self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
+    if (self == nullptr || PyModule_Check(self) || PyType_Check(self)) return true;
+    name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  } else if (std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0) {
+    held = attr_or_null(callable, "__self__");
+    self = held.get();
+    name = name_of(callable);
+  } else {
+    return true;
+  }
+  if (self == nullptr) return false;
+  func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(self)), name.c_str());
+  if (!func) return false;
+  const Ref first = Ref::steal(PyTuple_Pack(1, self));
+  all_args = Ref::steal(PySequence_Concat(first.get(), args));
+  return static_cast<bool>(all_args);
+}
+
+}  // namespace
+
+bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
+  if (trace_->symbols.empty()) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (holds_symbolic_int(args[i])) return true;
+  }
+  return count == 1 && PyCFunction_Check(callable) && api_.is_tensor(args[0]) &&
+         std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0;
+}
+
+PyObject* Tracer::symbolic_size(const std::vector<Expr>& sizes) {
+  const Ref items = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Ref item = trace_->symbols.make(sizes[i]);
+    if (!item) return nullptr;
+    PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), item.release());
+  }
+  const Ref type = attr(api_.torch.get(), "Size");
+  PyObject* size = make_size(type.get(), items.get());
+  if (size != nullptr) mark_born(size);
+  return size;
+}
+
+bool Tracer::specialize_slot(int slot) {
+  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+  for (const Expr e : info.symbolic_sizes) trace_->symbols.specialize(e);
+  for (const Expr e : info.symbolic_strides) trace_->symbols.specialize(e);
+  return !info.symbolic_sizes.empty();
+}
+
+bool Tracer::specialize_operands(PyObject* args, PyObject* kwargs) {
+  if (trace_->symbols.empty()) return false;
+  bool any = false;
+  const auto each = [&](PyObject* o) -> Ref {
+    if (const int slot = slot_of(o); slot >= 0) {
+      any = specialize_slot(slot) || any;
+    } else if (is_size_ref(o)) {
+      trace_->symbols.specialize(size_ref_expr(o));
+      any = true;
+    }
+    return Ref::borrow(o);
+  };
+  map_structure(args, each);
+  if (kwargs != nullptr) map_structure(kwargs, each);
+  return any;
+}
+
+PyObject* Tracer::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  const Py_ssize_t given = PyTuple_GET_SIZE(args) + (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
+  if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty()) {
+    specialize_operands(args, kwargs);
+    return not_handled();
+  }
+  const std::vector<Expr> sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
+  const std::vector<Expr> strides = t.tape.slots()[static_cast<size_t>(slot)].symbolic_strides;
+  ExprContext& ctx = t.symbols.ctx();
+  const std::string& name = fn.name;
+  if (name == "shape" || (name == "size" && given == 1)) return symbolic_size(sizes);
+  if (name == "stride" && given == 1) {
+    const Ref as_size = Ref::steal(symbolic_size(strides));
+    const Ref list = as_size ? Ref::steal(PySequence_List(as_size.get())) : Ref();
+    return list ? PyList_AsTuple(list.get()) : nullptr;
+  }
+  if ((name == "size" || name == "stride") && given == 2) {
+    PyObject* dim = PyTuple_GET_SIZE(args) == 2 ? PyTuple_GET_ITEM(args, 1)
+                                                : (kwargs != nullptr ? PyDict_GetItemString(kwargs, "dim") : nullptr);
+    const auto rank = static_cast<long long>(sizes.size());
+    if (dim != nullptr && PyLong_Check(dim)) {
+      const long long d = PyLong_AsLongLong(dim);
+      if (d >= -rank && d < rank) {
+        const auto at = static_cast<size_t>(d < 0 ? d + rank : d);
+        return t.symbols.make(name == "size" ? sizes[at] : strides[at]).release();
+      }
+    }
+  }
+  try {
+    if ((name == "numel" || name == "nelement") && given == 1) {
+      Expr product = ctx.constant(1);
+      for (const Expr size : sizes) product = ctx.mul(product, size);
+      return t.symbols.make(product).release();
+    }
+    if (name == "is_contiguous" && given == 1) {
+      const std::vector<Expr> expected = contiguous_strides(ctx, sizes);
+      bool contiguous = true;
+      for (size_t d = 0; d < sizes.size() && contiguous; ++d) {
+        contiguous = sizes[d].is_const(1) || expected[d] == strides[d] || ctx.guard(ctx.eq(expected[d], strides[d]));
+      }
+      return PyBool_FromLong(contiguous ? 1 : 0);
+    }
+  } catch (const Error&) {
+    // Beyond 64 bits: by value.
+  }
+  specialize_operands(args, kwargs);
+  return not_handled();
+}
+
+PyObject* Tracer::symbolic_length(PyObject* tensor) {
+  Trace& t = *trace_;
+  ++bypass_;
+  const int slot = slot_for(tensor);
+  --bypass_;
+  if (slot < 0) return not_handled();
+  const std::vector<Expr>& sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
+  return sizes.empty() ? not_handled() : t.symbols.make(sizes[0]).release();
+}
+
+PyObject* Tracer::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {
+  const Ref func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(tensor)), method);
+  if (!func) return not_handled();
+  const Ref args = Ref::steal(PyTuple_Pack(2, tensor, other));
+  return PyFunction_Check(func.get()) ? PyObject_Call(func.get(), args.get(), nullptr)
+                                      : torch_function(func.get(), args.get(), nullptr);
+}
+
+PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
+  static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul", "mul", "mod",
+                                       "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
+  constexpr int kInplace = 13;  // NB_INPLACE_ADD
+  const auto method = [&](const char* prefix) { return "__" + (prefix + std::string(kNames[op % kInplace])) + "__"; };
+  if (is_symbolic_int(right) && api_.is_tensor(left)) {
+    if (op >= kInplace) return symbolic_operator(left, method("i").c_str(), right);
+    return symbolic_operator(left, method("").c_str(), right);
+  }
+  if (is_symbolic_int(left) && api_.is_tensor(right)) return symbolic_operator(right, method("r").c_str(), left);
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(left));
+  if (op % kInplace == 0 && is_torch_size(type) && PyTuple_Check(right) &&
+      (holds_symbolic_int(left) || holds_symbolic_int(right))) {
+    const Ref head = Ref::steal(PySequence_List(left)), tail = Ref::steal(PySequence_List(right));
+    const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
+    PyObject* size = make_size(type, all.get());
+    note_result(size);
+    return size;
+  }
+  return not_handled();
+}
+
+PyObject* Tracer::symbolic_slice(PyObject* size, PyObject* key) {
+  if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_int(size)) return not_handled();
+  const Ref items = Ref::steal(PySequence_List(size));
+  const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
+  PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
+  note_result(result);
+  return result;
+}
+
+PyObject* Tracer::symbolic_compare(int op, PyObject* left, PyObject* right) {
+  static const char* const kNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+  static const char* const kMirrored[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
+  if (is_symbolic_int(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
+  if (is_symbolic_int(left) && api_.is_tensor(right)) return symbolic_operator(right, kMirrored[op], left);
+  return not_handled();
+}
+
+PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  using Kind = CallPlan::Kind;
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const bool no_keywords = kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0;
+  if (PyCFunction_Check(callable) && count == 1 && api_.is_tensor(first) && no_keywords &&
+      std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0) {
+    return symbolic_length(first);
+  }
+  if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_int(first)) {
+    return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
+  }
+  if (callable == reinterpret_cast<PyObject*>(&PyLong_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
+    return Py_NewRef(first);
+  }
+  if (PyType_Check(callable) && is_torch_size(callable) && count == 1) {
+    PyObject* size = make_size(callable, first);
+    note_result(size);
+    return size;
+  }
+  const Ref items = Ref::steal(PySequence_List(args));
+  const CallPlan plan = plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  if (plan.kind == Kind::kTorch) {
+    Ref func, all_args;
+    if (!as_mode_call(callable, args, func, all_args)) return nullptr;
+    return torch_function(func.get(), all_args.get(), kwargs);
+  }
+  if (plan.kind != Kind::kPure || passes_objects(callable)) return not_handled();
+  const Ref plain_args = without_symbols(args);
+  const Ref plain_kwargs = kwargs != nullptr ? without_symbols(kwargs) : Ref();
+  if (!plain_args || (kwargs != nullptr && !plain_kwargs)) return nullptr;
+  PyObject* result = PyObject_Call(callable, plain_args.get(), plain_kwargs.get());
+  note_result(result);
+  return result;
+}
+
+}  // namespace tatara::capture

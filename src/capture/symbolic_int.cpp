@@ -1,0 +1,413 @@
+#include "capture/symbolic_int.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr size_t kDigits = 3;  // of 30 bits: any 64-bit integer
+
+/// Begins as an int does, so that it can become one.
+struct SymInt {
+  PyLongObject number;
+  uint32_t more_digits[kDigits];
+  const ExprNode* node;
+  TraceSymbols* owner;
+};
+
+PyTypeObject* int_type();
+
+SymInt* cast(PyObject* object) { return reinterpret_cast<SymInt*>(object); }
+
+/// The operand as an expression of `owner`'s context; nothing for other objects and integers beyond 64 bits.
+std::optional<Expr> operand(PyObject* object, const TraceSymbols& owner) {
+  if (is_symbolic_int(object)) {
+    if (cast(object)->owner != &owner) return std::nullopt;
+    return Expr(cast(object)->node);
+  }
+  if (!PyLong_Check(object)) return std::nullopt;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow != 0) return std::nullopt;
+  return owner.ctx().constant(value);
+}
+
+bool is_number(PyObject* object) {
+  return is_symbolic_int(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
+}
+
+using PlainBinary = PyObject* (*)(PyObject*, PyObject*);
+
+/// Computes with values: the operands are guarded.
+PyObject* plain_binary(PyObject* a, PyObject* b, PlainBinary op) {
+  const Ref x = plain_int(a), y = plain_int(b);
+  if (!x || !y) return nullptr;
+  return op(x.get(), y.get());
+}
+
+/// `symbolic(owner, x, y)` gives the result as an Expr, or an invalid one to compute with values.
+template <typename Fn>
+PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic) {
+  if (!is_number(a) || !is_number(b)) return plain_binary(a, b, plain);  // sequences repeat, others have their own slots
+  TraceSymbols& owner = *symbols_of(is_symbolic_int(a) ? a : b);
+  const std::optional<Expr> x = operand(a, owner), y = operand(b, owner);
+  if (x && y) {
+    try {
+      const Expr result = symbolic(owner, *x, *y);
+      if (result.valid()) return owner.make(result).release();
+    } catch (const Error&) {
+      // Beyond 64 bits, or a division by zero: Python's own arithmetic says what happens.
+    }
+  }
+  return plain_binary(a, b, plain);
+}
+
+PyObject* plain_power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+
+PyObject* int_add(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Add, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); });
+}
+PyObject* int_subtract(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Subtract, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); });
+}
+PyObject* int_multiply(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Multiply, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
+}
+bool divides(TraceSymbols& s, Expr y) { return s.ctx().guard(s.ctx().ne(y, s.ctx().constant(0))); }
+PyObject* int_floor_divide(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_FloorDivide,
+                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
+}
+PyObject* int_remainder(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Remainder,
+                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); });
+}
+PyObject* int_divmod(PyObject* a, PyObject* b) {
+  if (!is_number(a) || !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
+  const Ref quotient = Ref::steal(PyNumber_FloorDivide(a, b));
+  if (!quotient) return nullptr;
+  const Ref rest = Ref::steal(PyNumber_Remainder(a, b));
+  if (!rest) return nullptr;
+  return PyTuple_Pack(2, quotient.get(), rest.get());
+}
+PyObject* int_true_divide(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_TrueDivide, [](TraceSymbols&, Expr, Expr) { return Expr(); });
+}
+PyObject* int_power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) {
+    const Ref x = plain_int(a), y = plain_int(b), m = plain_int(modulus);
+    return PyNumber_Power(x.get(), y.get(), m.get());
+  }
+  return binary(a, b, plain_power, [](TraceSymbols& s, Expr x, Expr y) {
+    constexpr int64_t kLargest = 8;
+    if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
+    Expr result = x;
+    for (int64_t i = 1; i < y.const_value(); ++i) result = s.ctx().mul(result, x);
+    return result;
+  });
+}
+Expr two_to(TraceSymbols& s, Expr y) {
+  if (!y.is_const() || y.const_value() < 0 || y.const_value() > 61) return {};
+  return s.ctx().constant(int64_t{1} << y.const_value());
+}
+PyObject* int_lshift(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Lshift, [](TraceSymbols& s, Expr x, Expr y) {
+    const Expr factor = two_to(s, y);
+    return factor.valid() ? s.ctx().mul(x, factor) : Expr();
+  });
+}
+PyObject* int_rshift(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Rshift, [](TraceSymbols& s, Expr x, Expr y) {
+    const Expr divisor = two_to(s, y);
+    return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
+  });
+}
+PyObject* int_and(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_And); }
+PyObject* int_or(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_Or); }
+PyObject* int_xor(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_Xor); }
+PyObject* int_matmul(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_MatrixMultiply); }
+
+template <typename Fn>
+PyObject* unary(PyObject* a, PyObject* (*plain)(PyObject*), Fn&& symbolic) {
+  TraceSymbols& owner = *cast(a)->owner;
+  try {
+    return owner.make(symbolic(owner.ctx(), Expr(cast(a)->node))).release();
+  } catch (const Error&) {
+    const Ref value = plain_int(a);
+    return plain(value.get());
+  }
+}
+PyObject* int_negative(PyObject* a) {
+  return unary(a, PyNumber_Negative, [](ExprContext& c, Expr x) { return c.neg(x); });
+}
+PyObject* int_positive(PyObject* a) { return Py_NewRef(a); }
+PyObject* int_absolute(PyObject* a) {
+  return unary(a, PyNumber_Absolute,
+               [](ExprContext& c, Expr x) { return c.guard(c.le(c.constant(0), x)) ? x : c.neg(x); });
+}
+PyObject* int_invert(PyObject* a) {
+  return unary(a, PyNumber_Invert, [](ExprContext& c, Expr x) { return c.sub(c.constant(-1), x); });
+}
+int int_bool(PyObject* a) {
+  ExprContext& ctx = cast(a)->owner->ctx();
+  try {
+    return ctx.guard(ctx.ne(Expr(cast(a)->node), ctx.constant(0))) ? 1 : 0;
+  } catch (const Error&) {
+    return PyObject_IsTrue(plain_int(a).get());
+  }
+}
+PyObject* int_index(PyObject* a) { return plain_int(a).release(); }
+PyObject* int_float(PyObject* a) { return PyNumber_Float(plain_int(a).get()); }
+Py_hash_t int_hash(PyObject* a) { return PyObject_Hash(plain_int(a).get()); }
+PyObject* int_repr(PyObject* a) { return PyObject_Repr(plain_int(a).get()); }
+
+PyObject* int_compare(PyObject* a, PyObject* b, int op) {
+  TraceSymbols& owner = *cast(a)->owner;
+  const std::optional<Expr> y = operand(b, owner);
+  if (!y) {
+    if (b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) Py_RETURN_NOTIMPLEMENTED;
+    const Ref x = plain_int(a), other = plain_int(b);
+    return PyObject_RichCompare(x.get(), other.get(), op);
+  }
+  ExprContext& c = owner.ctx();
+  const Expr x(cast(a)->node);
+  try {
+    switch (op) {
+      case Py_LT: return PyBool_FromLong(c.guard(c.lt(x, *y)));
+      case Py_LE: return PyBool_FromLong(c.guard(c.le(x, *y)));
+      case Py_EQ: return PyBool_FromLong(c.guard(c.eq(x, *y)));
+      case Py_NE: return PyBool_FromLong(c.guard(c.ne(x, *y)));
+      case Py_GT: return PyBool_FromLong(c.guard(c.lt(*y, x)));
+      default: return PyBool_FromLong(c.guard(c.le(*y, x)));
+    }
+  } catch (const Error&) {
+    const Ref plain = plain_int(a), other = plain_int(b);
+    return PyObject_RichCompare(plain.get(), other.get(), op);
+  }
+}
+
+PyObject* int_getattr(PyObject* a, PyObject* name) {
+  PyObject* found = PyObject_GenericGetAttr(a, name);
+  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
+  PyErr_Clear();
+  return PyObject_GetAttr(plain_int(a).get(), name);
+}
+
+PyObject* int_itself(PyObject* a, PyObject*) { return Py_NewRef(a); }
+PyObject* int_round(PyObject* a, PyObject* args) {
+  if (PyTuple_GET_SIZE(args) == 0) return Py_NewRef(a);
+  const Ref method = attr(plain_int(a).get(), "__round__");
+  return PyObject_Call(method.get(), args, nullptr);
+}
+PyObject* int_format(PyObject* a, PyObject* spec) { return PyObject_Format(plain_int(a).get(), spec); }
+PyObject* int_reduce(PyObject* a, PyObject* protocol) {
+  return PyObject_CallMethod(plain_int(a).get(), "__reduce_ex__", "O", protocol);
+}
+PyObject* int_class(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type)); }
+
+void int_dealloc(PyObject* a) { PyObject_Free(a); }
+
+PyTypeObject* int_type() {
+  static PyTypeObject type{};
+  static const bool ready = [] {
+    Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+    static PyNumberMethods number{};
+    number.nb_add = int_add;
+    number.nb_subtract = int_subtract;
+    number.nb_multiply = int_multiply;
+    number.nb_floor_divide = int_floor_divide;
+    number.nb_remainder = int_remainder;
+    number.nb_divmod = int_divmod;
+    number.nb_true_divide = int_true_divide;
+    number.nb_power = int_power;
+    number.nb_lshift = int_lshift;
+    number.nb_rshift = int_rshift;
+    number.nb_and = int_and;
+    number.nb_or = int_or;
+    number.nb_xor = int_xor;
+    number.nb_matrix_multiply = int_matmul;
+    number.nb_negative = int_negative;
+    number.nb_positive = int_positive;
+    number.nb_absolute = int_absolute;
+    number.nb_invert = int_invert;
+    number.nb_bool = int_bool;
+    number.nb_int = int_index;
+    number.nb_index = int_index;
+    number.nb_float = int_float;
+    static PyMethodDef methods[] = {{"__trunc__", int_itself, METH_NOARGS, nullptr},
+                                    {"__floor__", int_itself, METH_NOARGS, nullptr},
+                                    {"__ceil__", int_itself, METH_NOARGS, nullptr},
+                                    {"__round__", int_round, METH_VARARGS, nullptr},
+                                    {"__copy__", int_itself, METH_NOARGS, nullptr},
+                                    {"__deepcopy__", int_itself, METH_O, nullptr},
+                                    {"__format__", int_format, METH_O, nullptr},
+                                    {"__reduce_ex__", int_reduce, METH_O, nullptr},
+                                    {nullptr, nullptr, 0, nullptr}};
+    static PyGetSetDef getset[] = {{"__class__", int_class, nullptr, nullptr, nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    type.tp_name = "int";
+    type.tp_basicsize = sizeof(SymInt);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    type.tp_dealloc = int_dealloc;
+    type.tp_as_number = &number;
+    type.tp_hash = int_hash;
+    type.tp_repr = int_repr;
+    type.tp_richcompare = int_compare;
+    type.tp_getattro = int_getattr;
+    type.tp_methods = methods;
+    type.tp_getset = getset;
+    return PyType_Ready(&type) == 0;
+  }();
+  (void)ready;
+  return &type;
+}
+
+/// Copies sign, length and digits of an int.
+void set_number(SymInt* object, PyObject* value) {
+  const auto* from = reinterpret_cast<const PyLongObject*>(value);
+  constexpr size_t kHead = sizeof(PyObject);
+  const size_t digits = std::max<size_t>((_PyLong_NumBits(value) + 29) / 30, 1);
+  const size_t bytes = static_cast<size_t>(PyLong_Type.tp_basicsize) + digits * sizeof(uint32_t);
+  const size_t whole = sizeof(PyLongObject) + sizeof(object->more_digits);
+  std::memset(reinterpret_cast<char*>(object) + kHead, 0, whole - kHead);
+  std::memcpy(reinterpret_cast<char*>(object) + kHead, reinterpret_cast<const char*>(from) + kHead,
+              std::min(bytes, whole) - kHead);
+}
+
+struct SizeRef {
+  PyObject_HEAD const ExprNode* node;
+  std::shared_ptr<ExprContext>* ctx;
+  ExprProgram* program;
+};
+
+void size_ref_dealloc(PyObject* self) {
+  auto* ref = reinterpret_cast<SizeRef*>(self);
+  delete ref->program;
+  delete ref->ctx;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* size_ref_repr(PyObject* self) { return PyUnicode_FromString(size_ref_expr(self).str().c_str()); }
+
+PyTypeObject* size_ref_type() {
+  static PyTypeObject* type = [] {
+    static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_ref_repr)},
+                                  {Py_tp_dealloc, reinterpret_cast<void*>(size_ref_dealloc)},
+                                  {0, nullptr}};
+    static PyType_Spec spec = {"tatara._core.Size", sizeof(SizeRef), 0, Py_TPFLAGS_DEFAULT, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  }();
+  return type;
+}
+
+}  // namespace
+
+bool is_symbolic_int(PyObject* object) { return object != nullptr && Py_TYPE(object) == int_type(); }
+
+Expr symbolic_expr(PyObject* object) { return is_symbolic_int(object) ? Expr(cast(object)->node) : Expr(); }
+
+TraceSymbols* symbols_of(PyObject* object) { return is_symbolic_int(object) ? cast(object)->owner : nullptr; }
+
+Ref plain_int(PyObject* object) {
+  if (!is_symbolic_int(object)) return Ref::borrow(object);
+  return Ref::steal(PyLong_FromLongLong(cast(object)->owner->specialize(Expr(cast(object)->node))));
+}
+
+bool holds_symbolic_int(PyObject* object, int depth) {
+  if (object == nullptr || depth < 0) return false;
+  if (is_symbolic_int(object)) return true;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      if (holds_symbolic_int(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
+    }
+  } else if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return is_symbolic_int(slice->start) || is_symbolic_int(slice->stop) || is_symbolic_int(slice->step);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) {
+      if (holds_symbolic_int(value, depth - 1)) return true;
+    }
+  }
+  return false;
+}
+
+Expr TraceSymbols::add(int64_t hint, SymbolSource source, IntRange range) {
+  const Expr symbol = ctx_->fresh_size_symbol(hint, range);
+  symbols_.push_back(symbol);
+  hints_.push_back(hint);
+  ranges_.push_back(range);
+  sources_.push_back(source);
+  return symbol;
+}
+
+int64_t TraceSymbols::specialize(Expr e) {
+  try {
+    return ctx_->specialize(e);
+  } catch (const Error&) {
+    // The comparison leaves 64 bits: every symbol by its value says more.
+    for (const Expr symbol : symbols_) {
+      if (e.contains(symbol)) ctx_->specialize(symbol);
+    }
+    return ctx_->evaluate_hint(e).value_or(0);
+  }
+}
+
+Ref TraceSymbols::make(Expr e) {
+  if (!e.is_const()) {
+    const Expr simple = ctx_->simplify(e);
+    if (simple.is_const()) e = simple;
+  }
+  if (e.is_const()) return Ref::steal(PyLong_FromLongLong(e.const_value()));
+  const std::optional<int64_t> hint = ctx_->evaluate_hint(e);
+  TATARA_CHECK(hint.has_value(), "a symbolic integer without a value");
+  const Ref value = Ref::steal(PyLong_FromLongLong(*hint));
+  auto* object = static_cast<SymInt*>(PyObject_Malloc(sizeof(SymInt)));
+  if (object == nullptr || !value) return {};
+  PyObject_Init(reinterpret_cast<PyObject*>(object), int_type());
+  set_number(object, value.get());
+  object->node = e.node();
+  object->owner = this;
+  Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
+  made_.push_back(result);
+  return result;
+}
+
+void TraceSymbols::settle() {
+  for (const Ref& object : made_) Py_SET_TYPE(object.get(), &PyLong_Type);
+  made_.clear();
+}
+
+Ref make_size_ref(Expr e, const TraceSymbols& symbols) {
+  auto* object = PyObject_New(SizeRef, size_ref_type());
+  if (object == nullptr) return {};
+  object->node = e.node();
+  object->ctx = new std::shared_ptr<ExprContext>(symbols.ctx_ptr());
+  object->program = new ExprProgram(symbols.program(e));
+  return Ref::steal(reinterpret_cast<PyObject*>(object));
+}
+
+bool is_size_ref(PyObject* object) { return Py_TYPE(object) == size_ref_type(); }
+
+Expr size_ref_expr(PyObject* object) {
+  return is_size_ref(object) ? Expr(reinterpret_cast<SizeRef*>(object)->node) : Expr();
+}
+
+Ref size_ref_value(PyObject* object, std::span<const int64_t> symbol_values) {
+  const std::optional<int64_t> value = reinterpret_cast<SizeRef*>(object)->program->try_evaluate(symbol_values);
+  if (!value) {
+    PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+    return {};
+  }
+  return Ref::steal(PyLong_FromLongLong(*value));
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,83 @@
+// Integers of a program whose value may differ from call to call: sizes of inputs and what is computed from them.
+//
+// While a trace is open such an integer is an object of a C type of its own, which is no subclass of int: C code that wants
+// its value has to ask one of its slots, so nothing can read the value behind the trace's back. Arithmetic gives new
+// expressions; whatever needs a concrete value (a branch, a hash, range(), an index of a list) gets the value of the present
+// call, and what was decided by it becomes a guard. To Python it answers as an int does (`isinstance`, `__class__`, repr).
+// When the trace ends every such object turns into a plain int in place, so none is ever seen outside of a trace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capture/py.h"
+#include "symbolic/expr.h"
+
+namespace tatara::capture {
+
+/// Where the value of a symbol is found when an entry is called.
+struct SymbolSource {
+  int object = -1;      // index among the guarded objects
+  int dim = -1;         // of that tensor; -1: the object is an int
+  bool stride = false;  // the stride of `dim`, not its size
+};
+
+/// The symbols of one trace and the placeholder integers made of them.
+class TraceSymbols {
+ public:
+  TraceSymbols() : ctx_(std::make_shared<ExprContext>()) {}
+  ~TraceSymbols() { settle(); }
+  TraceSymbols(const TraceSymbols&) = delete;
+  TraceSymbols& operator=(const TraceSymbols&) = delete;
+
+  ExprContext& ctx() const { return *ctx_; }
+  const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
+  Expr add(int64_t hint, SymbolSource source, IntRange range);
+  bool empty() const { return symbols_.empty(); }
+  const std::vector<Expr>& symbols() const { return symbols_; }
+  const std::vector<int64_t>& hints() const { return hints_; }
+  /// As given to add(): what later facts say is not in them.
+  const std::vector<IntRange>& ranges() const { return ranges_; }
+  const std::vector<SymbolSource>& sources() const { return sources_; }
+  /// A program over the values of all symbols.
+  ExprProgram program(Expr e) const { return ExprProgram(e, symbols_); }
+
+  /// The Python integer that is `e`: a plain int where facts make it constant.
+  Ref make(Expr e);
+  /// The value of `e` in this call, guarded.
+  int64_t specialize(Expr e);
+  /// All integers made so far become plain ints.
+  void settle();
+
+ private:
+  std::shared_ptr<ExprContext> ctx_;
+  std::vector<Expr> symbols_;
+  std::vector<int64_t> hints_;
+  std::vector<IntRange> ranges_;
+  std::vector<SymbolSource> sources_;
+  std::vector<Ref> made_;
+};
+
+bool is_symbolic_int(PyObject* object);
+/// Its expression; invalid for other objects.
+Expr symbolic_expr(PyObject* object);
+TraceSymbols* symbols_of(PyObject* object);
+/// The plain int of a placeholder, guarded by value. The object itself when it is none.
+Ref plain_int(PyObject* object);
+
+/// Some placeholder integer is among the object's items (tuples, lists, dicts, slices; to a small depth).
+bool holds_symbolic_int(PyObject* object, int depth = 4);
+
+// ---- On the tape -----------------------------------------------------------------------------------------------------
+
+/// Marks the place of a symbolic integer in recorded arguments.
+Ref make_size_ref(Expr e, const TraceSymbols& symbols);
+bool is_size_ref(PyObject* object);
+Expr size_ref_expr(PyObject* object);
+/// The value under the symbols' values. Null with a Python error set.
+Ref size_ref_value(PyObject* object, std::span<const int64_t> symbol_values);
+
+}  // namespace tatara::capture
