@@ -259,7 +259,9 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     if (entry.details) put(d, "details", Py_NewRef(entry.details.get()));
     if (entry.tape) put(d, "graph_object", make_graph_object(entry.tape).release());
     PyObject* guards = PyList_New(0);
-    for (const auto& lines : {entry.guard.describe(), entry.watches.describe()}) {
+    std::vector<std::string> facts;
+    for (const Fact& fact : entry.facts) facts.push_back(fact.text);
+    for (const auto& lines : {entry.guard.describe(), facts, entry.watches.describe()}) {
       for (const std::string& line : lines) {
         const Ref item = Ref::steal(text(line));
         if (item) {

@@ -553,7 +553,8 @@ class Converter {
 
   TensorRef filled(TensorRef like, PyObject* value) {
     const TensorType& type = fz_.type(like);
-    return fz_.fresh(builder_.op("full", {SymInts{}, scalar_of(builder_.ctx(), value), type.dtype, NoneArg{}, type.device}));
+    return fz_.fresh(
+        builder_.op("full", {SymInts{}, scalar_of(builder_.ctx(), value), type.dtype, NoneArg{}, type.device}));
   }
 
   const Tape& tape_;

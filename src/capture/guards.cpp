@@ -416,22 +416,24 @@ struct ValueGuard::Checker {
       if (dims.size_symbols[d] >= 0) {
         if (!bind(dims.size_symbols[d], now.sizes[d])) return false;
       } else if (now.sizes[d] != expected.sizes[d]) {
-        return fail(why == nullptr ? "" : str_cat("size ", d, " of a tensor: ", expected.sizes[d], " became ",
-                                                  now.sizes[d]));
+        return fail(
+            why == nullptr ? "" : str_cat("size ", d, " of a tensor: ", expected.sizes[d], " became ", now.sizes[d]));
       }
     }
     for (size_t d = 0; d < rank; ++d) {
       if (dims.stride_symbols[d] >= 0) {
         if (!bind(dims.stride_symbols[d], now.strides[d])) return false;
       } else if (dims.layout.strides[d].is_const() && now.strides[d] != expected.strides[d]) {
-        return fail(why == nullptr ? "" : str_cat("stride ", d, " of a tensor: ", expected.strides[d], " became ",
-                                                  now.strides[d]));
+        return fail(why == nullptr
+                        ? ""
+                        : str_cat("stride ", d, " of a tensor: ", expected.strides[d], " became ", now.strides[d]));
       }
     }
     for (const auto& [d, program] : dims.strides) {
       if (program.try_evaluate(symbols) != now.strides[static_cast<size_t>(d)]) {
-        return fail(why == nullptr ? "" : str_cat("stride ", d, " of a tensor is no longer ",
-                                                  dims.layout.strides[static_cast<size_t>(d)].str()));
+        return fail(why == nullptr ? ""
+                                   : str_cat("stride ", d, " of a tensor is no longer ",
+                                             dims.layout.strides[static_cast<size_t>(d)].str()));
       }
     }
     return check_conjugate(o, expected);

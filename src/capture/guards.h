@@ -80,7 +80,7 @@ class ValueGuard {
   struct Comparer;
   /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
   struct Dims {
-    SymbolicLayout layout;  // empty: all constant
+    SymbolicLayout layout;                          // empty: all constant
     std::vector<int> size_symbols, stride_symbols;  // -1: a constant or a program
     std::vector<std::pair<int, ExprProgram>> strides;
   };

@@ -13,11 +13,24 @@ using Names = std::unordered_set<std::string_view>;
 
 /// C functions that handle their arguments through slots only, or not at all: a symbolic integer may pass through them.
 bool passes_objects(PyObject* callable) {
-  static const Names modules = {"builtins", "_operator", "operator", "_functools", "functools", "itertools",
-                                "_collections", "collections", "math", "typing", "_abc", "_weakref"};
-  static const Names owners = {"tuple", "list", "dict", "set", "frozenset", "collections.deque",
-                               "collections.OrderedDict", "object", "type", "mappingproxy", "slice",
-                               "functools.partial", "operator.itemgetter", "dict_keys", "dict_values", "dict_items"};
+  static const Names modules = {"builtins",     "_operator",   "operator", "_functools", "functools", "itertools",
+                                "_collections", "collections", "math",     "typing",     "_abc",      "_weakref"};
+  static const Names owners = {"tuple",
+                               "list",
+                               "dict",
+                               "set",
+                               "frozenset",
+                               "collections.deque",
+                               "collections.OrderedDict",
+                               "object",
+                               "type",
+                               "mappingproxy",
+                               "slice",
+                               "functools.partial",
+                               "operator.itemgetter",
+                               "dict_keys",
+                               "dict_values",
+                               "dict_items"};
   if (PyType_Check(callable)) {
     static const Names types = {"range", "bytes", "bytearray", "str", "complex", "float"};
     const auto* type = reinterpret_cast<PyTypeObject*>(callable);
@@ -40,7 +53,9 @@ bool passes_objects(PyObject* callable) {
   return owners.contains(Py_TYPE(callable)->tp_name) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
 }
 
-bool is_torch_size(PyObject* type) { return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0; }
+bool is_torch_size(PyObject* type) {
+  return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
+}
 
 /// torch.Size's own constructor asks for plain ints.
 PyObject* make_size(PyObject* size_type, PyObject* items) {
@@ -195,7 +210,7 @@ PyObject* Tracer::symbolic_operator(PyObject* tensor, const char* method, PyObje
 }
 
 PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
-  static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul", "mul", "mod",
+  static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
                                        "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
   constexpr int kInplace = 13;  // NB_INPLACE_ADD
   const auto method = [&](const char* prefix) { return "__" + (prefix + std::string(kNames[op % kInplace])) + "__"; };

@@ -53,7 +53,8 @@ PyObject* plain_binary(PyObject* a, PyObject* b, PlainBinary op) {
 /// `symbolic(owner, x, y)` gives the result as an Expr, or an invalid one to compute with values.
 template <typename Fn>
 PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic) {
-  if (!is_number(a) || !is_number(b)) return plain_binary(a, b, plain);  // sequences repeat, others have their own slots
+  if (!is_number(a) || !is_number(b))
+    return plain_binary(a, b, plain);  // sequences repeat, others have their own slots
   TraceSymbols& owner = *symbols_of(is_symbolic_int(a) ? a : b);
   const std::optional<Expr> x = operand(a, owner), y = operand(b, owner);
   if (x && y) {

@@ -72,7 +72,8 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back(describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}}));
+  slots_.push_back(
+      describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}}));
   return index;
 }
 
@@ -80,14 +81,16 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back(describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}}));
+  slots_.push_back(
+      describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}}));
   return index;
 }
 
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };
-  if (std::all_of(sizes.begin(), sizes.end(), constant) && std::all_of(strides.begin(), strides.end(), constant)) return;
+  if (std::all_of(sizes.begin(), sizes.end(), constant) && std::all_of(strides.begin(), strides.end(), constant))
+    return;
   info.symbolic_sizes = std::move(sizes);
   info.symbolic_strides = std::move(strides);
 }

@@ -42,6 +42,14 @@ Ref int_tuple(const std::vector<int64_t>& values) {
   return tuple;
 }
 
+/// A torch.Size as a plain tuple.
+Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
+  const Ref items = Ref::steal(PySequence_Tuple(size));
+  return map_structure(items.get(), [&symbols](PyObject* o) {
+    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : Ref::borrow(o);
+  });
+}
+
 std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
   std::vector<int64_t> result;
   for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
@@ -50,13 +58,46 @@ std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
 
 /// Metadata that says nothing of sizes.
 bool is_size_independent(const std::string& name) {
-  static const std::unordered_set<std::string> names = {
-      "dtype",     "ndim",         "layout",     "dim",        "ndimension", "element_size",  "is_floating_point",
-      "is_complex", "is_signed",   "is_conj",    "is_neg",     "get_device", "result_type",   "is_sparse",
-      "is_quantized", "is_nested", "is_mkldnn",  "itemsize",   "is_leaf",    "requires_grad", "names",
-      "is_sparse_csr", "is_xpu",   "is_mps",     "is_ipu",     "is_xla",     "is_vulkan",     "is_hpu",
-      "has_names", "is_inference", "can_cast",   "promote_types", "is_distributed", "is_maia", "is_mtia",
-      "_is_view",  "_is_zerotensor", "__hash__", "output_nr",  "is_coalesced"};
+  static const std::unordered_set<std::string> names = {"dtype",
+                                                        "ndim",
+                                                        "layout",
+                                                        "dim",
+                                                        "ndimension",
+                                                        "element_size",
+                                                        "is_floating_point",
+                                                        "is_complex",
+                                                        "is_signed",
+                                                        "is_conj",
+                                                        "is_neg",
+                                                        "get_device",
+                                                        "result_type",
+                                                        "is_sparse",
+                                                        "is_quantized",
+                                                        "is_nested",
+                                                        "is_mkldnn",
+                                                        "itemsize",
+                                                        "is_leaf",
+                                                        "requires_grad",
+                                                        "names",
+                                                        "is_sparse_csr",
+                                                        "is_xpu",
+                                                        "is_mps",
+                                                        "is_ipu",
+                                                        "is_xla",
+                                                        "is_vulkan",
+                                                        "is_hpu",
+                                                        "has_names",
+                                                        "is_inference",
+                                                        "can_cast",
+                                                        "promote_types",
+                                                        "is_distributed",
+                                                        "is_maia",
+                                                        "is_mtia",
+                                                        "_is_view",
+                                                        "_is_zerotensor",
+                                                        "__hash__",
+                                                        "output_nr",
+                                                        "is_coalesced"};
   return names.contains(name);
 }
 
@@ -174,6 +215,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const auto to_tape = [&](PyObject* o) -> Ref {
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
+        if (PyTuple_Check(o) && holds_symbolic_int(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (std::string_view(Py_TYPE(o)->tp_name) == "numpy.ndarray") problem = "a NumPy array in a torch call";
         return Ref::borrow(o);

@@ -47,14 +47,16 @@ void describe_outputs(State& s) {
         result.ref.buffer =
             s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(output.alias.index)])].storage->buffer;
         break;
-      case OutputAlias::Kind::kOutput: {
-        const PlanOutput& base = plan.outputs[static_cast<size_t>(output.alias.index)];
-        result.ref.buffer = base.ref.buffer;
-        result.ref.offset = s.simplify(base.ref.offset + result.ref.offset);
-        break;
-      }
+      case OutputAlias::Kind::kOutput: break;  // below: the base may be a later output
     }
     plan.outputs.push_back(std::move(result));
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    if (s.graph.outputs()[i].alias.kind != OutputAlias::Kind::kOutput) continue;
+    BufferRef& ref = plan.outputs[i].ref;
+    const BufferRef& base = plan.outputs.at(static_cast<size_t>(s.graph.outputs()[i].alias.index)).ref;
+    ref.buffer = base.buffer;
+    ref.offset = s.simplify(base.offset + ref.offset);
   }
 }
 

@@ -1,0 +1,282 @@
+"""Symbolic shapes: a size that varies becomes a symbol, and no new size compiles again. Against eager, by counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import tatara  # noqa: E402
+
+BACKEND = "eager"
+
+
+@pytest.fixture(autouse=True, params=["eager", "tatara"])
+def _fresh(request: Any) -> Any:
+    global BACKEND
+    BACKEND = request.param
+    tatara.reset()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+    tatara.reset()
+
+
+def _same(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b, equal_nan=True)
+    elif isinstance(a, (list, tuple)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            _same(x, y)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            _same(a[key], b[key])
+    else:
+        assert a == b
+
+
+def check(f: Callable[..., Any], calls: list[tuple[Any, ...]], compiles: int, **options: Any) -> Any:
+    """Each call twice, right each time, with `compiles` entries in the end and no graph break."""
+    compiled = tatara.compile(f, backend=BACKEND, fullgraph=True, **options)
+    for args in calls:
+        for _ in range(2):
+            _same(compiled(*args), f(*args))
+    entries = compiled._report()["entries"]
+    assert len(entries) == compiles, [e["guards"] for e in entries]
+    assert all(e["end"] == "return" for e in entries)
+    if BACKEND == "tatara":
+        assert all(e["fallback"] == "" for e in entries), [e["fallback"] for e in entries]
+    return compiled
+
+
+def sized(*shapes: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    return [(torch.randn(*shape),) for shape in shapes]
+
+
+def test_second_size_is_a_symbol() -> None:
+    check(lambda x: torch.relu(x) * 2 + 1, sized((3, 4), (5, 6), (7, 8), (2, 9)), 2)
+
+
+def test_one_dimension() -> None:
+    compiled = check(lambda x: x.softmax(-1), sized((3, 8), (5, 8), (7, 8)), 2)
+    assert "tensor sizes [s0, 8]" in compiled._report()["entries"][1]["guards"]
+
+
+def test_one_is_special() -> None:
+    check(lambda x: x.sum(0), sized((3, 4), (5, 4), (1, 4), (6, 4), (0, 4)), 4)
+
+
+def test_equal_sizes_share_a_symbol() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x + y
+
+    pairs = [(torch.randn(n), torch.randn(n)) for n in (3, 5, 8)]
+    compiled = check(f, pairs, 2)
+    with pytest.raises(RuntimeError):
+        compiled(torch.randn(3), torch.randn(4))
+
+
+def test_unequal_after_equal() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x.sum() + y.sum()
+
+    check(f, [(torch.randn(a), torch.randn(b)) for a, b in ((3, 3), (4, 4), (5, 6), (7, 7), (8, 9))], 3)
+
+
+def test_no_new_kernels_for_new_sizes() -> None:
+    if BACKEND != "tatara":
+        pytest.skip("kernels")
+
+    def f(x: Any) -> Any:
+        return torch.nn.functional.layer_norm(x, (16,)).softmax(-1).transpose(0, 1).contiguous()
+
+    compiled = tatara.compile(f, fullgraph=True)
+    for n in (4, 6):
+        x = torch.randn(n, 3, 16)
+        _same(compiled(x), f(x))
+    before = tatara.stats()["kernels_compiled"]
+    for n in (8, 11, 30):
+        x = torch.randn(n, 3, 16)
+        _same(compiled(x), f(x))
+    after = tatara.stats()
+    assert after["kernels_compiled"] == before
+    assert after["recompiles"] == 1
+
+
+# ---- Sizes in the program --------------------------------------------------------------------------------------------
+
+
+def test_views() -> None:
+    def f(x: Any) -> Any:
+        b, n, d = x.shape
+        heads = x.view(b, n, 2, d // 2).transpose(1, 2)
+        return heads.reshape(b * 2, n, -1), heads.permute(0, 2, 1, 3).contiguous().view(b, n, d)
+
+    check(f, sized((2, 3, 8), (4, 5, 8), (3, 7, 8), (6, 6, 8)), 2)
+
+
+def test_shape_arithmetic() -> None:
+    def f(x: Any) -> Any:
+        shape = x.shape[:-1] + (2, x.shape[-1] // 2)
+        return x.view(shape), x.view(*x.shape[:-1], -1), x.reshape(x.size(0), x.numel() // x.size(0))
+
+    check(f, sized((3, 4, 6), (5, 7, 8), (2, 3, 10)), 2)
+
+
+def test_cat_and_slices() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = torch.cat([x, y])
+        n = x.shape[0]
+        return z[:n] * 2, z[n:], z[1 : n - 1], z.shape[0]
+
+    check(f, [(torch.randn(a, 3), torch.randn(b, 3)) for a, b in ((4, 5), (6, 7), (9, 5), (12, 3))], 2)
+
+
+def test_creation() -> None:
+    def f(x: Any) -> Any:
+        n = x.size(1)
+        mask = torch.arange(n)[None, :] <= torch.arange(n)[:, None]
+        return torch.where(mask, x, torch.full((n, n), -1.0)), torch.zeros(x.shape), torch.ones(n, 2)
+
+    check(f, sized((4, 4), (6, 6), (9, 9)), 2)
+
+
+def test_padding() -> None:
+    def f(x: Any) -> Any:
+        return torch.nn.functional.pad(x, (1, 8 - x.shape[-1] % 8))
+
+    check(f, sized((2, 3), (2, 5), (2, 13), (2, 31)), 2)
+
+
+def test_returned_sizes() -> None:
+    def f(x: Any) -> Any:
+        return {"n": x.shape[0], "shape": x.shape, "numel": x.numel(), "list": [len(x), (x.size(1) + 1) * 2]}, x + 1
+
+    compiled = check(f, sized((3, 4), (5, 6), (7, 9)), 2)
+    result = compiled(torch.randn(8, 3))[0]
+    assert type(result["n"]) is int and type(result["shape"]) is torch.Size
+    assert all(type(n) is int for n in [*result["shape"], result["numel"], *result["list"]])
+
+
+def test_sizes_as_numbers() -> None:
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        return x * n, n - x, x / n, x > n
+
+    check(f, sized((3, 4), (5, 4), (7, 4)), 2)
+
+
+def test_branch_on_a_size() -> None:
+    def f(x: Any) -> Any:
+        if x.shape[0] > 6:
+            return x * 2
+        return x + 1
+
+    compiled = check(f, sized((3, 4), (4, 4), (5, 4), (8, 4), (9, 4), (100, 4), (6, 4)), 3)
+    assert any("s0 >= 7" in line or "7 <= s0" in line for e in compiled._report()["entries"] for line in e["guards"])
+
+
+def test_loop_over_a_size_specialises() -> None:
+    def f(x: Any) -> Any:
+        total = x[0]
+        for i in range(1, x.shape[0]):
+            total = total * 0.5 + x[i]
+        return total
+
+    check(f, sized((3, 4), (4, 4), (5, 4), (5, 4), (4, 4)), 3)
+
+
+def test_integer_behaviour() -> None:
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        facts = [isinstance(n, int), type(n) is int, n.__class__ is int, isinstance(n, float), callable(n)]
+        numbers = [
+            n + 1,
+            2 * n,
+            n - 3,
+            10 - n,
+            n // 2,
+            n % 3,
+            -n,
+            +n,
+            abs(n),
+            n**2,
+            n << 2,
+            n >> 1,
+            ~n,
+            max(n, 5),
+            min(n, 5),
+        ]
+        tests = [n == 3, n != 3, n < 5, n >= 5, 4 in [n], bool(n), n == "a", n is None]
+        return facts, numbers, tests, divmod(n, 3), sum([n, n, 1]), x + 1
+
+    check(f, sized((3,), (4,), (4,), (6,)), 3)
+
+
+def test_integers_in_c_code() -> None:
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        return (
+            [0] * n, "%d" % n, f"{n:>4}", str(n), hash(n), {n: 1}[n], [5] * 9 == [5] * n, list(range(n)), n / 2, float(n),
+            (1.5 * n, n * 1.5, n**0.5, round(n), int(n), n.bit_length(), "ab" * n, divmod(n, 2)), x * 2,
+        )  # fmt: skip
+
+    check(f, sized((3,), (4,), (6,), (4,)), 3)
+
+
+def test_modes() -> None:
+    def f(x: Any) -> Any:
+        return x * 2
+
+    calls = sized((3, 4), (5, 6), (7, 8))
+    check(f, calls, 1, dynamic=True)
+    check(f, calls, 3, dynamic=False)
+    marked = torch.randn(3, 4)
+    tatara.mark_dynamic(marked, (0, 1))
+    check(f, [(marked,), *calls[1:]], 1)
+
+
+def test_strides() -> None:
+    def f(x: Any) -> Any:
+        return x + 1, x.t().reshape(-1), x.stride(), x.is_contiguous()
+
+    calls = [(torch.randn(n, m).t(),) for n, m in ((3, 4), (5, 6), (7, 9))]
+    check(f, calls, 2)
+    tatara.reset()
+    windows = [(torch.randn(4, n)[:, :3],) for n in (5, 6, 9, 12)]
+    check(f, windows, 2)
+
+
+def test_break_keeps_sizes_apart() -> None:
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        y = x * n
+        print(n, end="")
+        return y.view(n, -1) + n
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for n in (3, 4, 5, 6):
+        x = torch.randn(n, 2, 2)
+        _same(compiled(x), f(x))
+    first = [e for e in compiled._report()["entries"] if e["offset"] == 0]
+    assert len(first) == 2
+
+
+def test_error_is_eagers() -> None:
+    def f(x: Any) -> Any:
+        return x.view(x.shape[0] // 2, 2, -1)
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for n in (4, 6, 8):
+        x = torch.randn(n, 3)
+        _same(compiled(x), f(x))
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        compiled(torch.randn(7, 3))
