@@ -133,6 +133,31 @@ def log_fits() -> list[Fit]:
             17,
         ),
     ]
+    # log(1+f) = log((1+s) / (1-s)) with s = f / (2+f).
+    top = (mpmath.sqrt(2) - 1) ** 4
+    series = root(lambda s: mpmath.log((1 + s) / (1 - s)) / s)
+    fits += [
+        Fit(
+            "kLogF64",
+            "(log((1+s)/(1-s)) / s - 2) / s^2 over s^2",
+            lambda z: (series(z) - 2) / z,
+            lambda z: z / series(z),
+            0,
+            top,
+            6,
+            17,
+        ),
+        Fit(
+            "kLog2TailF64",
+            "(log2((1+s)/(1-s)) / s - 2/ln2 - 2/(3 ln2) s^2) / s^4 over s^2",
+            lambda z: (series(z) - 2 - 2 * z / 3) / z**2 / LN2,
+            lambda z: z**2 / series(z),
+            0,
+            top,
+            6,
+            17,
+        ),
+    ]
     for base, name in ((2, "kLog2F32"), (10, "kLog10F32")):
         scale = 1 / mpmath.log(base)
         head = rounded(scale, 9)
@@ -167,6 +192,18 @@ def exp_fits() -> list[Fit]:
             9,
         ),
         Fit("kExp2F32", "(2^r - 1) / r", lambda r: (2**r - 1) / r, lambda r: r / 2**r, -0.5, 0.5, 5, 9),
+        Fit("kExpF64", "(e^r - 1 - r) / r^2", tail, lambda r: r * r / mpmath.exp(r), -half, half, 9, 17),
+        Fit(
+            "kExpm1F64",
+            "(e^r - 1 - r) / r^2, relative to e^r - 1",
+            tail,
+            lambda r: r * r / mpmath.expm1(r),
+            -half,
+            half,
+            10,
+            17,
+        ),
+        Fit("kExp2F64", "(2^r - 1) / r", lambda r: (2**r - 1) / r, lambda r: r / 2**r, -0.5, 0.5, 10, 17),
         Fit("kExp2LowF64", "2^r, for results of float32", lambda r: 2**r, lambda r: 2**-r, -0.5, 0.5, 7, 17),
     ]
 
@@ -195,6 +232,26 @@ def trig_fits() -> list[Fit]:
             9,
         ),
         Fit(
+            "kSinF64",
+            "(sin r / r - 1) / r^2 over r^2",
+            root(lambda r: (mpmath.sin(r) / r - 1) / r**2),
+            root(lambda r: r**3 / mpmath.sin(r)),
+            0,
+            top,
+            5,
+            17,
+        ),
+        Fit(
+            "kCosF64",
+            "(cos r - 1 + r^2/2) / r^4 over r^2",
+            root(lambda r: (mpmath.cos(r) - 1 + r * r / 2) / r**4),
+            root(lambda r: r**4 / mpmath.cos(r)),
+            0,
+            top,
+            5,
+            17,
+        ),
+        Fit(
             "kTanF32",
             "(tan r / r - 1) / r^2 over r^2",
             root(lambda r: (mpmath.tan(r) / r - 1) / r**2),
@@ -207,8 +264,93 @@ def trig_fits() -> list[Fit]:
     ]
 
 
+def odd_fit(name: str, function: Function, high: Any, degree: int, digits: int, about: str) -> Fit:
+    """function(x) = x + x^3 * P(x^2)."""
+    return Fit(
+        name,
+        f"({about} / x - 1) / x^2 over x^2",
+        root(lambda x: (function(x) / x - 1) / x**2),
+        root(lambda x: x**3 / function(x)),
+        0,
+        mpf(high) ** 2,
+        degree,
+        digits,
+    )
+
+
+def erfc_scaled(t: Any) -> Any:
+    """erfc(x) * exp(x^2) for t = (x - 2) / (x + 2)."""
+    x = 2 * (1 + t) / (1 - t)
+    return mpmath.erfc(x) * mpmath.exp(x * x)
+
+
+def erfinv_ratio(w: Any) -> Any:
+    """erfinv(x) / x for w = -log(1 - x^2)."""
+    x = mpmath.sqrt(-mpmath.expm1(-w))
+    return mpmath.erfinv(x) / x
+
+
+def inverse_fits() -> list[Fit]:
+    return [
+        odd_fit("kAtanF32", mpmath.atan, 1, 9, 9, "atan x"),
+        odd_fit("kAsinF32", mpmath.asin, 0.5, 4, 9, "asin x"),
+        odd_fit("kSinhF32", mpmath.sinh, 1, 3, 9, "sinh x"),
+        Fit(
+            "kErfcLowF64",
+            "erfc(x) exp(x^2) over (x-2)/(x+2)",
+            erfc_scaled,
+            lambda t: 1 / erfc_scaled(t),
+            -1,
+            mpf(8.3) / 12.3,
+            11,
+            17,
+        ),
+        Fit(
+            "kErfinvNear",
+            "erfinv(x) / x over -log(1-x^2)",
+            erfinv_ratio,
+            lambda w: 1 / erfinv_ratio(w),
+            0,
+            5.01,
+            10,
+            17,
+        ),
+        Fit(
+            "kErfinvFar",
+            "erfinv(x) / x over sqrt(-log(1-x^2))",
+            lambda v: erfinv_ratio(v * v),
+            lambda v: 1 / erfinv_ratio(v * v),
+            2.23,
+            4.1,
+            10,
+            17,
+        ),
+    ]
+
+
 def special_fits() -> list[Fit]:
     return [
+        odd_fit("kTanhF64", mpmath.tanh, 0.626, 11, 17, "tanh x"),
+        Fit(
+            "kErfNearF64",
+            "erf x / x - 1 over x^2",
+            root(lambda x: mpmath.erf(x) / x - 1),
+            root(lambda x: x / mpmath.erf(x)),
+            0,
+            0.77,
+            10,
+            17,
+        ),
+        Fit(
+            "kErfFarF64",
+            "log(erfc x)",
+            lambda x: mpmath.log(mpmath.erfc(x)),
+            lambda x: mpmath.erfc(x),
+            0.87,
+            6.0,
+            18,
+            17,
+        ),
         Fit(
             "kTanhF32",
             "(tanh x / x - 1) / x^2 over x^2",
@@ -236,7 +378,7 @@ def special_fits() -> list[Fit]:
 
 
 def all_fits() -> list[Fit]:
-    return [*exp_fits(), *log_fits(), *trig_fits(), *special_fits()]
+    return [*exp_fits(), *log_fits(), *trig_fits(), *inverse_fits(), *special_fits()]
 
 
 def show(fit: Fit) -> tuple[str, str]:
@@ -273,6 +415,9 @@ def constants() -> list[str]:
         ("kHalfPiShort", mpmath.pi / 2, 3, 33, 53),
         ("kLn2F32", LN2, 2, 15, 24),
         ("kLn2F64", LN2, 2, 32, 53),
+        ("kTwoOverLn2", 2 / LN2, 2, 53, 53),
+        ("kTwoThirdsOverLn2", 2 / LN2 / 3, 2, 53, 53),
+        ("kLog10Of2F64", mpmath.log10(2), 2, 53, 53),
         ("kLog10Of2F32", mpmath.log10(2), 2, 13, 24),
     ]
     return [

@@ -217,7 +217,7 @@ bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool ve
   std::vector<Val> args;
   std::string operands;
   for (const Reg& r : v) {
-    args.push_back(builder.value(dtype == DType::kFloat32 ? Lane::kF32 : Lane::kF64, vec ? as_vec(type, r) : r.text));
+    args.push_back(builder.value(math_lane(dtype), vec ? as_vec(type, r) : r.text));
     operands += (operands.empty() ? "" : ", ") + type_of(type, vec) + " " + args.back().text;
   }
   if (form == MathForm::kInline) {
@@ -229,6 +229,13 @@ bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool ve
 }
 
 Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
+  if (op == Op::kPow && is_integral(dtype)) {
+    // In 64 bits, whose low ones are the same as in fewer.
+    const Reg wide[] = {cast(dtype, DType::kInt64, v[0]), cast(dtype, DType::kInt64, v[1])};
+    std::string power;
+    table_function(op, DType::kInt64, wide, vec, power);
+    return cast(DType::kInt64, dtype, {power, vec});
+  }
   if (!floating_in_llvm(dtype))
     throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
   std::string value;

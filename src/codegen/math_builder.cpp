@@ -228,10 +228,17 @@ Val largest(const Val& x, const Val& y) { return select(x > y, x, y); }
 
 Val to_f64(const Val& x) { return x.b->convert("fpext", x, Lane::kF64); }
 Val to_f32(const Val& x) { return x.b->convert("fptrunc", x, Lane::kF32); }
-Val to_float(const Val& x) { return x.b->convert("sitofp", x, float_lane(x.lane)); }
+// 64-bit conversions of vectors are slow or missing on many machines; adding 3 * 2^51 leaves a small integer in the low
+// bits of a float64.
+Val to_float(const Val& x) {
+  if (x.lane == Lane::kI32) return x.b->convert("sitofp", x, Lane::kF32);
+  const Val magic = x.b->constant(Lane::kF64, 0x1.8p52);
+  return from_bits(x + bits(magic)) - magic;
+}
 Val to_int(const Val& x) {
-  const Lane lane = integer_lane(x.lane);
-  return x.b->freeze(x.b->convert("fptosi", x, lane));
+  if (x.lane == Lane::kF32) return x.b->freeze(x.b->convert("fptosi", x, Lane::kI32));
+  const Val magic = x.b->constant(Lane::kF64, 0x1.8p52);
+  return bits(x + magic) - bits(magic);
 }
 Val to_i64(const Val& x) { return x.b->convert("sext", x, Lane::kI64); }
 Val to_i64_unsigned(const Val& x) { return x.b->convert("zext", x, Lane::kI64); }

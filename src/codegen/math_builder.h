@@ -141,7 +141,8 @@ Val largest(const Val& x, const Val& y);
 
 Val to_f64(const Val& x);
 Val to_f32(const Val& x);
-/// From integer to floating lanes of the same size and back (towards zero; what is out of range is some number).
+/// From integer to floating lanes of the same size and back. Floating lanes hold whole numbers; of 64-bit lanes only
+/// numbers below 2^51 count (what is out of range gives some number).
 Val to_float(const Val& x);
 Val to_int(const Val& x);
 Val to_i64(const Val& x);           // sign extension

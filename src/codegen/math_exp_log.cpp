@@ -22,44 +22,39 @@ Val scale(const Val& x, const Val& k) {
 
 namespace {
 
-/// Bounds keep NaN: the comparison is false for it.
-Val clamp(const Val& x, double low, double high) { return largest(like(x, low), least(like(x, high), x)); }
+std::span<const double> ln2_parts(const Val& x) { return by_lane(x, kLn2F32, kLn2F64); }
 
-/// x = k * ln2 + r + low with |r| <= ln2 / 2; the parts of ln2 have few enough bits that k times the first is exact.
-struct Reduced {
-  Val k;
-  Val r;
-};
-
-Reduced reduce_ln2(const Val& x) {
+/// exp(x) * 2^shift = 2^(k + shift) * exp(r), for x where 2^k is about in range.
+Val exp_shifted(const Val& x, int shift) {
+  const auto ln2 = ln2_parts(x);
   const Val k = round_even(x * (1 / kLn2));
-  return {k, fma(k, -kLn2F32[1], fma(k, -kLn2F32[0], x))};
+  // The first part of ln2 has few enough bits for an exact product.
+  const Val r = fma(k, -ln2[1], fma(k, -ln2[0], x));
+  const Val e = fma(r * r, poly(r, by_lane(x, kExpF32, kExpF64)), r) + 1.0;
+  const Val power = to_int(k);
+  return scale(e, shift == 0 ? power : power + shift);
 }
 
 }  // namespace
 
-/// exp(x) = 2^k * exp(r).
-Val exp(const Val& x) {
-  const auto [k, r] = reduce_ln2(clamp(x, -104.5, 89.0));
-  const Val e = fma(r * r, poly(r, kExpF32), r) + 1.0;
-  return scale(e, to_int(k));
-}
+Val exp(const Val& x) { return exp_shifted(clamp(x, by_lane(x, -104.5, -746), by_lane(x, 89, 710)), 0); }
 
 Val exp2(const Val& x) {
-  const Val bounded = clamp(x, -151.0, 129.0);
+  const Val bounded = clamp(x, by_lane(x, -151, -1076), by_lane(x, 129, 1025));
   const Val k = round_even(bounded);
   const Val r = bounded - k;
-  return scale(fma(r, poly(r, kExp2F32), 1.0), to_int(k));
+  return scale(fma(r, poly(r, by_lane(x, kExp2F32, kExp2F64)), 1.0), to_int(k));
 }
 
 /// 2^k * expm1(r) + (2^k - 1), with the rounding error of r, since that is doubled near 1/2.
 Val expm1(const Val& x) {
-  const Val bounded = clamp(x, -20.0, 89.0);
+  const auto ln2 = ln2_parts(x);
+  const Val bounded = clamp(x, by_lane(x, -20, -40), by_lane(x, 89, 710));
   const Val k = round_even(bounded * (1 / kLn2));
-  const Val first = fma(k, -kLn2F32[0], bounded);
-  const Val r = fma(k, -kLn2F32[1], first);
-  const Val low = fma(k, -kLn2F32[1], first - r);
-  const Val p = fma(r * r, poly(r, kExpm1F32), low) + r;
+  const Val first = fma(k, -ln2[0], bounded);
+  const Val r = fma(k, -ln2[1], first);
+  const Val low = fma(k, -ln2[1], first - r);
+  const Val p = fma(r * r, poly(r, by_lane(x, kExpm1F32, kExpm1F64)), low) + r;
   const Val whole = to_int(k);
   const Val half = ashr(whole, 1);
   const Val rest = whole - half;
@@ -99,20 +94,29 @@ struct LogParts {
 };
 
 LogParts split_log(const Val& x) {
-  // Subnormals are scaled up by 2^23 first.
-  const Val tiny = x < 1.17549435e-38;
-  const Split parts = split_exponent(select(tiny, x * 8388608.0, x));
+  // Subnormals are scaled up first.
+  const Val tiny = x < by_lane(x, 0x1p-126, 0x1p-1022);
+  const double bits = by_lane(x, 23, 52);
+  const Split parts = split_exponent(select(tiny, x * std::exp2(bits), x));
   const Val e = to_float(parts.e);
-  return {select(tiny, e - 23.0, e), parts.m - 1.0};
+  return {select(tiny, e - bits, e), parts.m - 1.0};
 }
 
-/// log(1 + f) + e * ln2.
+/// log(1 + f) + e * ln2. In float64 by the odd series in s = f / (2 + f), written so that f itself is added last, as P. T. P.
+/// Tang does (Table-driven implementation of the logarithm function, ACM TOMS 16, 1990).
 Val log_sum(const Val& e, const Val& f) {
   const Val square = f * f;
-  Val y = square * f * poly(f, kLogF32);
-  y = fma(e, kLn2F32[1], y);
-  y = fma(square, -0.5, y) + f;
-  return fma(e, kLn2F32[0], y);
+  if (f.lane == Lane::kF32) {
+    Val y = square * f * poly(f, kLogF32);
+    y = fma(e, kLn2F32[1], y);
+    y = fma(square, -0.5, y) + f;
+    return fma(e, kLn2F32[0], y);
+  }
+  const Val s = f / (f + 2.0);
+  const Val z = s * s;
+  const Val half = square * 0.5;
+  const Val rest = fma(s, half + z * poly(z, kLogF64), e * kLn2F64[1]);
+  return fma(e, kLn2F64[0], f - (half - rest));
 }
 
 }  // namespace
@@ -123,11 +127,21 @@ Val log(const Val& x) {
 }
 
 Val log2(const Val& x) {
+  if (x.lane == Lane::kF64) {
+    const Pair sum = log2_pair(x);
+    return log_limits(x, sum.high + sum.low);
+  }
   const auto [e, f] = split_log(x);
   return log_limits(x, fma(f, 1.44269502, f * poly(f, kLog2F32)) + e);
 }
 
 Val log10(const Val& x) {
+  if (x.lane == Lane::kF64) {
+    const Pair sum = log2_pair(x);
+    const Pair product = two_product(sum.high, like(x, kLog10Of2F64[0]));
+    const Val low = fma(sum.low, kLog10Of2F64[0], fma(sum.high, kLog10Of2F64[1], product.low));
+    return log_limits(x, product.high + low);
+  }
   const auto [e, f] = split_log(x);
   const Val y = fma(f, 0.434294492, fma(e, kLog10Of2F32[1], f * poly(f, kLog10F32)));
   return log_limits(x, fma(e, kLog10Of2F32[0], y));
@@ -137,21 +151,35 @@ Val log10(const Val& x) {
 Val log1p(const Val& x) {
   const auto [u, c] = two_sum(like(x, 1.0), x);
   const Split parts = split_exponent(u);
-  // 2^-e exists for all finite u: e is 0 at least for u > 1, and u is no less than 2^-24 else.
-  const Val f = fma(c, power_of_two(-largest(least(parts.e, like(parts.e, 126)), like(parts.e, -126))), parts.m - 1.0);
+  // Where 2^-e does not exist the correction is 0 anyway.
+  const double most = by_lane(x, 126, 1022);
+  const Val f = fma(c, power_of_two(-least(parts.e, like(parts.e, most))), parts.m - 1.0);
   const Val y = log_sum(to_float(parts.e), f);
   const Val limits = select(x == -1.0, -INFINITY, select(x < -1.0, std::nan(""), x));
   const Val usual = (x > -1.0) & (x < infinity(x)) & (x != 0.0);
   return select(usual, y, limits);
 }
 
-Val tanh(const Val& x) {
-  const Val magnitude = abs(x);
+Val sinh(const Val& x) {
+  const Val size = abs(x);
   const Val square = x * x;
-  const Val small = fma(magnitude, square * poly(square, kTanhF32), magnitude);
+  const Val small = fma(size, square * poly(square, kSinhF32), size);
+  const Val half = exp_shifted(least(like(x, 91.0), size), -1);
+  return copysign(select(size < 1.0, small, half - 0.25 / half), x);
+}
+
+Val cosh(const Val& x) {
+  const Val half = exp_shifted(least(like(x, 91.0), abs(x)), -1);
+  return half + 0.25 / half;
+}
+
+Val tanh(const Val& x) {
+  const Val size = abs(x);
+  const Val square = x * x;
+  const Val small = fma(size, square * poly(square, by_lane(x, kTanhF32, kTanhF64)), size);
   // 1 - 2 / (exp(2|x|) + 1)
-  const Val large = 1.0 - 2.0 / (exp(magnitude + magnitude) + 1.0);
-  return copysign(select(magnitude < 0.625, small, large), x);
+  const Val large = 1.0 - 2.0 / (exp(size + size) + 1.0);
+  return copysign(select(size < 0.625, small, large), x);
 }
 
 Val sigmoid(const Val& x) { return 1.0 / (exp(-x) + 1.0); }

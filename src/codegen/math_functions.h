@@ -13,6 +13,13 @@ inline constexpr double kSqrtHalf = 0.70710678118654752440;
 Val not_a_number(const Val& x);
 Val infinity(const Val& x);
 
+inline std::span<const double> by_lane(const Val& x, std::span<const double> f32, std::span<const double> f64) {
+  return x.lane == Lane::kF32 ? f32 : f64;
+}
+inline double by_lane(const Val& x, double f32, double f64) { return x.lane == Lane::kF32 ? f32 : f64; }
+/// Bounds keep NaN: the comparison is false for it.
+inline Val clamp(const Val& x, double low, double high) { return largest(like(x, low), least(like(x, high), x)); }
+
 // ---- math_exp_log.cpp
 /// 2^n for integer lanes n within the exponents of normal numbers.
 Val power_of_two(const Val& n);
@@ -25,6 +32,8 @@ Val log(const Val& x);
 Val log2(const Val& x);
 Val log10(const Val& x);
 Val log1p(const Val& x);
+Val sinh(const Val& x);
+Val cosh(const Val& x);
 Val tanh(const Val& x);
 Val sigmoid(const Val& x);
 
@@ -33,10 +42,34 @@ Val sin(const Val& x);
 Val cos(const Val& x);
 Val tan(const Val& x);
 
+// ---- math_inverse.cpp
+Val asin(const Val& x);
+Val acos(const Val& x);
+Val atan(const Val& x);
+Val atan2(const Val& y, const Val& x);
+Val asinh(const Val& x);
+Val acosh(const Val& x);
+Val atanh(const Val& x);
+
 // ---- math_power.cpp
+/// log2 of positive normal float64 numbers to 2^-38, and 2^x to 2^-34 for |x| < 1022: enough for results of float32.
+Val log2_low(const Val& x);
+Val exp2_low(const Val& x);
+/// log2 of finite positive numbers, float64, to about 2^-65.
+Pair log2_pair(const Val& x);
 Val pow(const Val& x, const Val& y);
+/// x to the power n of 64-bit integers, modulo 2^64; n < 0 gives 0 but for x = 1 and -1.
+Val integer_pow(const Val& x, const Val& n);
+Val hypot(const Val& x, const Val& y);
+/// The exact rest of x / y with the sign of x (C's fmod), or of y (Python's %).
+Val fmod(const Val& x, const Val& y);
+Val modulo(const Val& x, const Val& y);
+/// floor(x / y) and the quotient towards zero, as the host computes them.
+Val floor_divide(const Val& x, const Val& y);
 
 // ---- math_special.cpp
 Val erf(const Val& x);
+Val erfc(const Val& x);
+Val erfinv(const Val& x);
 
 }  // namespace tatara::codegen

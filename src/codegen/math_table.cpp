@@ -27,20 +27,35 @@ constexpr MathForm kInline = MathForm::kInline;
 constexpr MathForm kCall = MathForm::kCall;
 // clang-format off
 constexpr Row kRows[] = {
-    {ScalarOp::kExp, "exp", kInline, kNone, exp, nullptr},
-    {ScalarOp::kExp2, "exp2", kInline, kNone, exp2, nullptr},
-    {ScalarOp::kExpm1, "expm1", kInline, kNone, expm1, nullptr},
-    {ScalarOp::kLog, "log", kInline, kNone, log, nullptr},
-    {ScalarOp::kLog2, "log2", kInline, kNone, log2, nullptr},
-    {ScalarOp::kLog10, "log10", kInline, kNone, log10, nullptr},
-    {ScalarOp::kLog1p, "log1p", kInline, kNone, log1p, nullptr},
-    {ScalarOp::kTanh, "tanh", kInline, kNone, tanh, nullptr},
-    {ScalarOp::kSigmoid, "sigmoid", kInline, kNone, sigmoid, nullptr},
-    {ScalarOp::kErf, "erf", kInline, kNone, erf, nullptr},
-    {ScalarOp::kSin, "sin", kCall, kNone, sin, nullptr},
-    {ScalarOp::kCos, "cos", kCall, kNone, cos, nullptr},
+    {ScalarOp::kExp, "exp", kInline, kInline, exp, nullptr},
+    {ScalarOp::kExp2, "exp2", kInline, kInline, exp2, nullptr},
+    {ScalarOp::kExpm1, "expm1", kInline, kCall, expm1, nullptr},
+    {ScalarOp::kLog, "log", kInline, kCall, log, nullptr},
+    {ScalarOp::kLog2, "log2", kInline, kCall, log2, nullptr},
+    {ScalarOp::kLog10, "log10", kInline, kCall, log10, nullptr},
+    {ScalarOp::kLog1p, "log1p", kInline, kCall, log1p, nullptr},
+    {ScalarOp::kSinh, "sinh", kCall, kNone, sinh, nullptr},
+    {ScalarOp::kCosh, "cosh", kCall, kNone, cosh, nullptr},
+    {ScalarOp::kTanh, "tanh", kInline, kCall, tanh, nullptr},
+    {ScalarOp::kSigmoid, "sigmoid", kInline, kInline, sigmoid, nullptr},
+    {ScalarOp::kErf, "erf", kInline, kCall, erf, nullptr},
+    {ScalarOp::kErfc, "erfc", kCall, kNone, erfc, nullptr},
+    {ScalarOp::kErfinv, "erfinv", kCall, kNone, erfinv, nullptr},
+    {ScalarOp::kSin, "sin", kCall, kCall, sin, nullptr},
+    {ScalarOp::kCos, "cos", kCall, kCall, cos, nullptr},
     {ScalarOp::kTan, "tan", kCall, kNone, tan, nullptr},
-    {ScalarOp::kPow, "pow", kCall, kNone, nullptr, pow},
+    {ScalarOp::kAsin, "asin", kInline, kNone, asin, nullptr},
+    {ScalarOp::kAcos, "acos", kInline, kNone, acos, nullptr},
+    {ScalarOp::kAtan, "atan", kInline, kNone, atan, nullptr},
+    {ScalarOp::kAsinh, "asinh", kCall, kNone, asinh, nullptr},
+    {ScalarOp::kAcosh, "acosh", kCall, kNone, acosh, nullptr},
+    {ScalarOp::kAtanh, "atanh", kCall, kNone, atanh, nullptr},
+    {ScalarOp::kAtan2, "atan2", kCall, kNone, nullptr, atan2},
+    {ScalarOp::kPow, "pow", kCall, kCall, nullptr, pow},
+    {ScalarOp::kHypot, "hypot", kCall, kCall, nullptr, hypot},
+    {ScalarOp::kFmod, "fmod", kCall, kCall, nullptr, fmod},
+    {ScalarOp::kMod, "modulo", kCall, kCall, nullptr, modulo},
+    {ScalarOp::kFloorDiv, "floor_divide", kCall, kCall, nullptr, floor_divide},
 };
 // clang-format on
 
@@ -53,8 +68,15 @@ const Row* find(ScalarOp op) {
 
 }  // namespace
 
+Lane math_lane(DType dtype) {
+  return dtype == DType::kFloat32 ? Lane::kF32 : dtype == DType::kFloat64 ? Lane::kF64 : Lane::kI64;
+}
+
 MathForm math_form(ScalarOp op, DType dtype, const MathTarget& target) {
-  (void)target;
+  if (op == ScalarOp::kPow && dtype == DType::kInt64) return MathForm::kCall;
+  // The long division of float64 needs exact products.
+  const bool division = op == ScalarOp::kFmod || op == ScalarOp::kMod || op == ScalarOp::kFloorDiv;
+  if (division && dtype == DType::kFloat64 && !target.has_fma) return MathForm::kNone;
   const Row* row = find(op);
   if (row == nullptr) return MathForm::kNone;
   if (dtype == DType::kFloat32) return row->f32;
@@ -66,6 +88,7 @@ Val expand_math(ScalarOp op, MathBuilder& builder, std::span<const Val> args) {
   (void)builder;
   const Row* row = find(op);
   TATARA_CHECK(row != nullptr, "the math table has no ", loops::scalar_op_name(op));
+  if (args[0].lane == Lane::kI64) return integer_pow(args[0], args[1]);
   return row->unary != nullptr ? row->unary(args[0]) : row->binary(args[0], args[1]);
 }
 
@@ -73,7 +96,7 @@ std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
                         std::unordered_set<std::string>& declarations) {
   const Row* row = find(op);
   TATARA_CHECK(row != nullptr, "the math table has no ", loops::scalar_op_name(op));
-  const Lane lane = dtype == DType::kFloat32 ? Lane::kF32 : Lane::kF64;
+  const Lane lane = math_lane(dtype);
   std::string body;
   std::string block = "entry";
   int next = 0;
@@ -87,9 +110,9 @@ std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
     parameters += (i > 0 ? ", " : "") + type + " " + args.back().text;
   }
   const Val result = expand_math(op, builder, args);
-  const std::string name = std::string("@tatara_") + row->name +
-                           (target.lanes > 0 ? "_v" + std::to_string(target.lanes) : "_") +
-                           (lane == Lane::kF32 ? "f32" : "f64");
+  const char* suffix = lane == Lane::kF32 ? "f32" : lane == Lane::kF64 ? "f64" : "i64";
+  const std::string width = target.lanes > 0 ? "_v" + std::to_string(target.lanes) : "_";
+  const std::string name = std::string("@tatara_") + row->name + width + suffix;
   declarations.insert("define internal " + type + " " + name + "(" + parameters + ") " + target.attributes +
                       " {\nentry:\n" + body + "  ret " + type + " " + result.text + "\n}");
   return name;

@@ -22,6 +22,8 @@ enum class MathForm : uint8_t {
   kInline,  // expand_math prints it in place
   kCall,    // define_math prints a function of the module once; a use is a call
 };
+/// Of float32, float64 and int64 (which has pow alone).
+Lane math_lane(DType dtype);
 MathForm math_form(loops::ScalarOp op, DType dtype, const MathTarget& target);
 
 Val expand_math(loops::ScalarOp op, MathBuilder& builder, std::span<const Val> args);

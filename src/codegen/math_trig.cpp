@@ -32,7 +32,8 @@ std::vector<Val> payne_hanek_f32(const Val& x) {
   const Val product = shl(mantissa * part(0), 32) + mantissa * part(1) + lshr(mantissa * part(2), 32);
   const Val quadrant = lshr(product + x.b->integer(Lane::kI64, int64_t{1} << 61), 62);
   const Val fraction = product - shl(quadrant, 62);
-  const Val r = to_float(fraction) * (kPi / 2 * 0x1p-62);
+  const Val upper = to_float(ashr(fraction, 32)) * 0x1p32;
+  const Val r = (upper + to_float(fraction & x.b->integer(Lane::kI64, 0xffffffff))) * (kPi / 2 * 0x1p-62);
   const Val high = to_f32(r);
   const Val low = to_f32(r - to_f64(high));
   const Val negative = pattern < 0;
@@ -40,39 +41,94 @@ std::vector<Val> payne_hanek_f32(const Val& x) {
   return {select(negative, -q, q), select(negative, -high, high), select(negative, -low, low)};
 }
 
-/// Quadrant, r and low for |x| up to 2^17. With FMA the products with k are exact; else float64 has room for them.
-std::vector<Val> cody_waite_f32(const Val& x, bool with_low) {
+/// The same for float64: 53 bits times 192 bits in pieces of 32, of which the upper 128 bits of the fraction count.
+std::vector<Val> payne_hanek_f64(const Val& x) {
+  const Val pattern = bits(x);
+  const auto whole = [&](int64_t value) { return x.b->integer(Lane::kI64, value); };
+  const Val exponent = lshr(pattern, 52) & 2047;
+  const Val mantissa = (pattern & whole((int64_t{1} << 52) - 1)) | whole(int64_t{1} << 52);
+  const Val first = largest(exponent - 1045.0, like(exponent, 0));
+  const Val word = lshr(first, 5);
+  const Val shift = first & 31;
+  const Val mask = whole(0xffffffff);
+  std::vector<Val> a;
+  Val window = to_i64_unsigned(x.b->lookup("tatara_two_over_pi", kTwoOverPi, word));
+  for (int i = 1; i < 7; ++i) {
+    const Val next = to_i64_unsigned(x.b->lookup("tatara_two_over_pi", kTwoOverPi, word + i));
+    a.push_back(x.b->binary("lshr", x.b->binary("shl", shl(window, 32) | next, shift), whole(32)));
+    window = next;
+  }
+  const Val low = mantissa & mask;
+  const Val high = lshr(mantissa, 32);
+  // Column i has weight 2^(32 i); of column 1 only what it carries counts.
+  std::vector<Val> columns;
+  Val carry = lshr(low * a[4], 32) + lshr(high * a[5], 32);
+  for (size_t i = 2; i < 6; ++i) {
+    const Val p = low * a[5 - i];
+    const Val q = high * a[6 - i];
+    const Val sum = (p & mask) + (q & mask) + carry;
+    columns.push_back(sum & mask);
+    carry = lshr(p, 32) + lshr(q, 32) + lshr(sum, 32);
+  }
+  const Val top = shl(columns[3], 32) | columns[2];
+  const Val quadrant = lshr(top + whole(int64_t{1} << 61), 62);
+  const Val fraction = top - shl(quadrant, 62);
+  // Four exact pieces of the fraction, summed from the largest down.
+  const auto piece = [&](const Val& v, int exponent_of_two) { return to_float(v) * std::ldexp(1.0, exponent_of_two); };
+  const Pair s = two_sum(piece(ashr(fraction, 32), -30), piece(fraction & mask, -62));
+  const Pair t = two_sum(s.high, piece(columns[1], -94));
+  const Pair sum = fast_two_sum(t.high, s.low + t.low + piece(columns[0], -126));
+  const Pair product = two_product(sum.high, like(x, kHalfPiF64[0]));
+  const Val r = product.high + fma(sum.low, kHalfPiF64[0], fma(sum.high, kHalfPiF64[1], product.low));
+  const Val negative = pattern < 0.0;
+  return {select(negative, -quadrant, quadrant), select(negative, -r, r)};
+}
+
+/// Quadrant, r and low for |x| up to 2^17 (float64: 2^30). With FMA the products with k are exact; without it float64 has
+/// room for those of float32.
+std::vector<Val> cody_waite(const Val& x, bool with_low) {
   const Val k = round_even(x * (2 / kPi));
   const Val quadrant = to_int(k);
-  if (!x.b->has_fma()) {
+  if (!x.b->has_fma() && x.lane == Lane::kF32) {
     const Val wide = to_f64(k);
     const Val r = ((to_f64(x) - wide * kHalfPiShort[0]) - wide * kHalfPiShort[1]) - wide * kHalfPiShort[2];
     const Val high = to_f32(r);
     return {quadrant, high, to_f32(r - to_f64(high))};
   }
-  const Val first = fma(k, -kHalfPiF32[0], x);
-  if (!with_low) return {quadrant, fma(k, -kHalfPiF32[2], fma(k, -kHalfPiF32[1], first))};
-  const auto [product, error] = two_product(k, like(x, -kHalfPiF32[1]));
+  const std::span<const double> half_pi = by_lane(x, kHalfPiF32, kHalfPiF64);
+  if (!x.b->has_fma()) {
+    const auto less = [&](const Val& from, double part) {
+      const Pair product = two_product(k, like(x, part));
+      return (from - product.high) - product.low;
+    };
+    return {quadrant, less(less(less(x, half_pi[0]), half_pi[1]), half_pi[2])};
+  }
+  const Val first = fma(k, -half_pi[0], x);
+  if (!with_low) return {quadrant, fma(k, -half_pi[2], fma(k, -half_pi[1], first))};
+  const auto [product, error] = two_product(k, like(x, -half_pi[1]));
   const auto [sum, lost] = two_sum(first, product);
-  const auto [high, low] = fast_two_sum(sum, fma(k, -kHalfPiF32[2], lost + error));
+  const auto [high, low] = fast_two_sum(sum, fma(k, -half_pi[2], lost + error));
   return {quadrant, high, low};
 }
 
 /// Without `with_low`, low is 0 and r is off by up to one unit in its last place.
 Angle reduce(const Val& x, bool with_low) {
-  std::vector<Val> parts = cody_waite_f32(x, with_low);
+  std::vector<Val> parts = cody_waite(x, with_low);
+  parts.resize(with_low ? 3 : 2, x);
+  const bool single = x.lane == Lane::kF32;
   const Val size = abs(x);
-  parts = x.b->patch(size > 131072.0, parts, [&] { return payne_hanek_f32(x); });
+  parts = x.b->patch(size > (single ? 0x1p17 : 0x1p30), parts,
+                     [&] { return single ? payne_hanek_f32(x) : payne_hanek_f64(x); });
   return {parts[0], select(size == infinity(x), std::nan(""), parts[1]), with_low ? parts[2] : like(x, 0)};
 }
 
 /// The sine for even quadrants, the cosine for odd ones.
 Val sin_cos(const Val& r, const Val& quadrant) {
   const Val z = r * r;
-  const Val sine = fma(r * z, poly(z, kSinF32), r);
-  const Val cosine = fma(z * z, poly(z, kCosF32), fma(z, -0.5, 1.0));
+  const Val sine = fma(r * z, poly(z, by_lane(z, kSinF32, kSinF64)), r);
+  const Val cosine = fma(z * z, poly(z, by_lane(z, kCosF32, kCosF64)), fma(z, -0.5, 1.0));
   const Val y = select((quadrant & 1) == 0.0, sine, cosine);
-  return from_bits(bits(y) ^ shl(quadrant & 2, 30));
+  return from_bits(bits(y) ^ shl(quadrant & 2, r.lane == Lane::kF32 ? 30 : 62));
 }
 
 }  // namespace

@@ -24,10 +24,18 @@ namespace {
 using namespace loops;
 using Op = ScalarOp;
 
+template <typename T>
+void append(Block& block, T stmt) {
+  block.stmts.emplace_back(std::in_place_type<T>, std::move(stmt));
+}
+
 /// out[i] = op(in[0][i], ...), compiled once and run on any number of elements up to the vectors' size.
 template <typename T>
 std::vector<T> map(Op op, const std::vector<std::vector<T>>& in, const CpuTarget& target = host_cpu_target()) {
-  const DType dtype = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
+  const DType dtype = std::is_same_v<T, float>    ? DType::kFloat32
+                      : std::is_same_v<T, double> ? DType::kFloat64
+                      : sizeof(T) == 2            ? DType::kInt16
+                                                  : DType::kInt64;
   Kernel kernel;
   kernel.ctx = std::make_shared<ExprContext>();
   kernel.name = "math";
@@ -47,13 +55,13 @@ std::vector<T> map(Op op, const std::vector<std::vector<T>>& in, const CpuTarget
     kernel.buffers.push_back({"x" + std::to_string(k), dtype, ArgKind::kInput, numel});
     buffers.push_back(const_cast<T*>(in[k].data()));
     call.operands.push_back(kernel.new_scalar(dtype));
-    loop.body->stmts.push_back(Load{call.operands.back(), static_cast<int>(k), i});
+    append(*loop.body, Load{call.operands.back(), static_cast<int>(k), i});
   }
   kernel.buffers.push_back({"y", dtype, ArgKind::kOutput, numel});
   const ScalarId y = kernel.new_scalar(dtype);
-  loop.body->stmts.push_back(Let{y, call});
-  loop.body->stmts.push_back(Store{static_cast<int>(in.size()), i, y});
-  kernel.body.stmts.push_back(std::move(loop));
+  append(*loop.body, Let{y, call});
+  append(*loop.body, Store{static_cast<int>(in.size()), i, y});
+  append(kernel.body, std::move(loop));
   std::vector<T> out(in[0].size(), T(-777));
   buffers.push_back(out.data());
   const std::string text = emit_cpu(kernel, target, "tatara_kernel");
@@ -161,6 +169,21 @@ void check_unary(Op op, double (*reference)(double), double limit, size_t count 
 // The float32 function goes through exp(-x), which overflows below -88.7228, in eager too: 0 there, not a subnormal number.
 double sigmoid(double x) { return x < -88.722839 ? 0 : 1 / (1 + std::exp(-x)); }
 
+double erfinv(double x) {
+  if (std::fabs(x) >= 1) return std::fabs(x) == 1 ? std::copysign(INFINITY, x) : NAN;
+  // Winitzki's approximation, then Newton's method on the side where erfc keeps its digits.
+  const double size = std::fabs(x);
+  const double logarithm = std::log1p(-size * size);
+  const double term = 2 / (M_PI * 0.147) + logarithm / 2;
+  double y = std::sqrt(std::sqrt(term * term - logarithm / 0.147) - term);
+  if (size < 1e-8) y = size * std::sqrt(M_PI) / 2;
+  for (int i = 0; i < 4; ++i) {
+    const double error = size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y);
+    y -= error * std::sqrt(M_PI) / 2 * std::exp(y * y);
+  }
+  return std::copysign(y, x);
+}
+
 TEST(Math, ExpF32) { check_unary(Op::kExp, std::exp, 2); }
 TEST(Math, Exp2F32) { check_unary(Op::kExp2, std::exp2, 2); }
 TEST(Math, Expm1F32) { check_unary(Op::kExpm1, std::expm1, 2); }
@@ -168,12 +191,64 @@ TEST(Math, LogF32) { check_unary(Op::kLog, std::log, 2); }
 TEST(Math, Log2F32) { check_unary(Op::kLog2, std::log2, 2); }
 TEST(Math, Log10F32) { check_unary(Op::kLog10, std::log10, 2); }
 TEST(Math, Log1pF32) { check_unary(Op::kLog1p, std::log1p, 2); }
+TEST(Math, SinhF32) { check_unary(Op::kSinh, std::sinh, 2); }
+TEST(Math, CoshF32) { check_unary(Op::kCosh, std::cosh, 2); }
 TEST(Math, TanhF32) { check_unary(Op::kTanh, std::tanh, 2); }
 TEST(Math, ErfF32) { check_unary(Op::kErf, std::erf, 2); }
+TEST(Math, ErfcF32) { check_unary(Op::kErfc, std::erfc, 2); }
+TEST(Math, ErfinvF32) { check_unary(Op::kErfinv, erfinv, 2); }
 TEST(Math, SigmoidF32) { check_unary(Op::kSigmoid, sigmoid, 2.5); }
 TEST(Math, SinF32) { check_unary(Op::kSin, std::sin, 2); }
 TEST(Math, CosF32) { check_unary(Op::kCos, std::cos, 2); }
 TEST(Math, TanF32) { check_unary(Op::kTan, std::tan, 2); }
+TEST(Math, AsinF32) { check_unary(Op::kAsin, std::asin, 2); }
+TEST(Math, AcosF32) { check_unary(Op::kAcos, std::acos, 2); }
+TEST(Math, AtanF32) { check_unary(Op::kAtan, std::atan, 2); }
+TEST(Math, AsinhF32) { check_unary(Op::kAsinh, std::asinh, 2); }
+TEST(Math, AcoshF32) { check_unary(Op::kAcosh, std::acosh, 2); }
+TEST(Math, AtanhF32) { check_unary(Op::kAtanh, std::atanh, 2); }
+TEST(Math, RsqrtF32) {
+  check_unary(Op::kRsqrt, [](double x) { return 1 / std::sqrt(x); }, 2);
+}
+
+std::vector<double> spread_f64(size_t count) {
+  std::vector<double> values = special_values<double>();
+  const uint64_t stride = (~uint64_t{0} / count) | 1U;
+  for (size_t i = 0; i < count; ++i) values.push_back(std::bit_cast<double>(stride * i));
+  std::mt19937_64 engine(11);
+  std::uniform_real_distribution<double> unit(-1, 1);
+  for (size_t i = 0; i < count / 4; ++i) {
+    for (const double size : {1.0, 16.0, 745.0, 1e9}) values.push_back(unit(engine) * size);
+  }
+  return values;
+}
+
+void check_unary_f64(Op op, long double (*reference)(long double), double limit, size_t count = 1 << 17) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  if (std::numeric_limits<long double>::digits < 64) GTEST_SKIP() << "no reference: long double is float64";
+  const std::vector<double> x = spread_f64(count);
+  const std::vector<double> y = map<double>(op, {x});
+  const Worst worst = compare<double, long double>(y, [&](size_t i) { return reference(x[i]); });
+  if (std::getenv("TATARA_MATH_REPORT") != nullptr)
+    std::printf("%-12s f64 %.3f ulp at %.17g\n", std::string(scalar_op_name(op)).c_str(), worst.error, x[worst.at]);
+  EXPECT_LE(worst.error, limit) << scalar_op_name(op) << "(" << x[worst.at] << ") = " << y[worst.at] << ", exact is "
+                                << static_cast<double>(reference(x[worst.at]));
+}
+
+long double sigmoid_long(long double x) { return x < -709.782712893384L ? 0 : 1 / (1 + std::exp(-x)); }
+
+TEST(Math, ExpF64) { check_unary_f64(Op::kExp, std::exp, 2); }
+TEST(Math, Exp2F64) { check_unary_f64(Op::kExp2, std::exp2, 2); }
+TEST(Math, Expm1F64) { check_unary_f64(Op::kExpm1, std::expm1, 2); }
+TEST(Math, LogF64) { check_unary_f64(Op::kLog, std::log, 2); }
+TEST(Math, Log2F64) { check_unary_f64(Op::kLog2, std::log2, 2); }
+TEST(Math, Log10F64) { check_unary_f64(Op::kLog10, std::log10, 2); }
+TEST(Math, Log1pF64) { check_unary_f64(Op::kLog1p, std::log1p, 2); }
+TEST(Math, TanhF64) { check_unary_f64(Op::kTanh, std::tanh, 2); }
+TEST(Math, SigmoidF64) { check_unary_f64(Op::kSigmoid, sigmoid_long, 2.5); }
+TEST(Math, ErfF64) { check_unary_f64(Op::kErf, std::erf, 2); }
+TEST(Math, SinF64) { check_unary_f64(Op::kSin, std::sin, 2); }
+TEST(Math, CosF64) { check_unary_f64(Op::kCos, std::cos, 2); }
 
 /// The same functions for narrower vectors, for scalars, and without FMA.
 TEST(Math, OtherTargets) {
@@ -200,29 +275,142 @@ TEST(Math, OtherTargets) {
   }
 }
 
-TEST(Math, PowF32) {
-  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
-  std::vector<float> x;
-  std::vector<float> y;
-  const std::vector<float> special = special_values<float>();
-  for (const float a : special) {
-    for (const float b : special) {
+/// Pairs of special values, and of random numbers of all sizes.
+template <typename T>
+void binary_arguments(std::vector<T>& x, std::vector<T>& y, int exponents, size_t count) {
+  const std::vector<T> special = special_values<T>();
+  for (const T a : special) {
+    for (const T b : special) {
       x.push_back(a);
       y.push_back(b);
     }
   }
   std::mt19937_64 engine(3);
   std::uniform_real_distribution<double> unit(-1, 1);
-  for (int i = 0; i < 400000; ++i) {
-    // Results of all sizes: y is chosen by the logarithm.
-    const double base = std::exp2(unit(engine) * (i % 2 == 0 ? 140 : 1));
-    x.push_back(static_cast<float>(base));
-    y.push_back(static_cast<float>(unit(engine) * 150 / std::max(0.01, std::fabs(std::log2(base)))));
+  for (size_t i = 0; i < count; ++i) {
+    const double a = std::exp2(unit(engine) * (i % 2 == 0 ? exponents : 4));
+    const double b = std::exp2(unit(engine) * (i % 2 == 0 ? exponents : 4));
+    x.push_back(static_cast<T>(i % 3 == 0 ? -a : a));
+    y.push_back(static_cast<T>(i % 5 == 0 ? -b : b));
   }
-  const std::vector<float> z = map<float>(Op::kPow, {x, y});
-  const Worst worst = compare<float, double>(z, [&](size_t i) { return std::pow(double{x[i]}, double{y[i]}); });
-  EXPECT_LE(worst.error, 2) << "pow(" << x[worst.at] << ", " << y[worst.at] << ") = " << z[worst.at];
-  if (std::getenv("TATARA_MATH_REPORT") != nullptr) std::printf("pow          f32 %.3f ulp\n", worst.error);
+}
+
+template <typename T, typename Wide, typename Exact>
+void check_binary(Op op, const std::vector<T>& x, const std::vector<T>& y, Exact exact, double limit) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  const std::vector<T> z = map<T>(op, {x, y});
+  const Worst worst = compare<T, Wide>(z, [&](size_t i) { return exact(x[i], y[i]); });
+  if (std::getenv("TATARA_MATH_REPORT") != nullptr)
+    std::printf("%-12s %s %.3f ulp\n", std::string(scalar_op_name(op)).c_str(), sizeof(T) == 4 ? "f32" : "f64",
+                worst.error);
+  EXPECT_LE(worst.error, limit) << scalar_op_name(op) << "(" << x[worst.at] << ", " << y[worst.at]
+                                << ") = " << z[worst.at] << ", exact is "
+                                << static_cast<double>(exact(x[worst.at], y[worst.at]));
+}
+
+/// Bases of all sizes with exponents that give results of all sizes.
+template <typename T>
+void power_arguments(std::vector<T>& x, std::vector<T>& y, int range, size_t count) {
+  binary_arguments(x, y, range, 1000);
+  std::mt19937_64 engine(5);
+  std::uniform_real_distribution<double> unit(-1, 1);
+  for (size_t i = 0; i < count; ++i) {
+    const double base = std::exp2(unit(engine) * (i % 2 == 0 ? range : 1));
+    x.push_back(static_cast<T>(base));
+    y.push_back(static_cast<T>(unit(engine) * range * 1.1 / std::max(0.01, std::fabs(std::log2(base)))));
+  }
+}
+
+TEST(Math, PowF32) {
+  std::vector<float> x;
+  std::vector<float> y;
+  power_arguments(x, y, 140, 400000);
+  check_binary<float, double>(Op::kPow, x, y, [](double a, double b) { return std::pow(a, b); }, 2);
+}
+
+TEST(Math, PowF64) {
+  std::vector<double> x;
+  std::vector<double> y;
+  power_arguments(x, y, 1020, 200000);
+  check_binary<double, long double>(Op::kPow, x, y, [](long double a, long double b) { return std::pow(a, b); }, 2);
+}
+
+template <typename T>
+void check_integer_pow() {
+  std::vector<T> x;
+  std::vector<T> n;
+  for (const T a : {T(0), T(1), T(-1), T(2), T(-2), T(3), T(-7), T(10), T(255), std::numeric_limits<T>::max()}) {
+    for (const T b : {T(0), T(1), T(2), T(3), T(7), T(15), T(62), T(63), T(64), T(1001), T(-1), T(-2)}) {
+      x.push_back(a);
+      n.push_back(b);
+    }
+  }
+  const std::vector<T> y = map<T>(Op::kPow, {x, n});
+  for (size_t i = 0; i < x.size(); ++i) {
+    uint64_t expected = 1;
+    for (T k = 0; k < n[i]; ++k) expected *= static_cast<uint64_t>(x[i]);
+    if (n[i] < 0) expected = x[i] == 1 || (x[i] == -1 && n[i] % 2 == 0) ? 1 : x[i] == -1 ? ~uint64_t{0} : 0;
+    EXPECT_EQ(y[i], static_cast<T>(expected)) << x[i] << " ** " << n[i];
+  }
+}
+
+TEST(Math, PowOfIntegers) {
+  if (llvm_for_tests() == nullptr) GTEST_SKIP() << "no LLVM";
+  check_integer_pow<int64_t>();
+  check_integer_pow<int16_t>();
+}
+
+TEST(Math, Atan2F32) {
+  std::vector<float> x;
+  std::vector<float> y;
+  binary_arguments(x, y, 126, 400000);
+  check_binary<float, double>(Op::kAtan2, x, y, [](double a, double b) { return std::atan2(a, b); }, 2);
+}
+
+TEST(Math, Hypot) {
+  std::vector<float> x;
+  std::vector<float> y;
+  binary_arguments(x, y, 126, 200000);
+  check_binary<float, double>(Op::kHypot, x, y, [](double a, double b) { return std::hypot(a, b); }, 1);
+  std::vector<double> p;
+  std::vector<double> q;
+  binary_arguments(p, q, 1020, 200000);
+  check_binary<double, long double>(Op::kHypot, p, q, [](long double a, long double b) { return std::hypot(a, b); }, 2);
+}
+
+template <typename T>
+T python_mod(T x, T y) {
+  const T rest = std::fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+// The quotient of the exact remainder, as ATen's div_floor.
+template <typename T>
+T python_floor_divide(T x, T y) {
+  if (y == 0) return x / y;
+  const T rest = std::fmod(x, y);
+  T quotient = (x - rest) / y;
+  if (rest != 0 && (rest < 0) != (y < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(T(0), x / y);
+  const T whole = std::floor(quotient);
+  return quotient - whole > T(0.5) ? whole + 1 : whole;
+}
+
+/// Remainders are exact.
+TEST(Math, Remainders) {
+  std::vector<float> x;
+  std::vector<float> y;
+  binary_arguments(x, y, 140, 200000);
+  check_binary<float, double>(Op::kFmod, x, y, [](float a, float b) { return double{std::fmod(a, b)}; }, 0);
+  check_binary<float, double>(Op::kMod, x, y, [](float a, float b) { return double{python_mod(a, b)}; }, 0);
+  check_binary<float, double>(
+      Op::kFloorDiv, x, y, [](float a, float b) { return double{python_floor_divide(a, b)}; }, 0);
+  std::vector<double> p;
+  std::vector<double> q;
+  binary_arguments(p, q, 1070, 100000);
+  check_binary<double, double>(Op::kFmod, p, q, [](double a, double b) { return std::fmod(a, b); }, 0);
+  check_binary<double, double>(Op::kMod, p, q, python_mod<double>, 0);
+  check_binary<double, double>(Op::kFloorDiv, p, q, python_floor_divide<double>, 0);
 }
 
 }  // namespace
