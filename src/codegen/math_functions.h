@@ -61,11 +61,8 @@ Val pow(const Val& x, const Val& y);
 /// x to the power n of 64-bit integers, modulo 2^64; n < 0 gives 0 but for x = 1 and -1.
 Val integer_pow(const Val& x, const Val& n);
 Val hypot(const Val& x, const Val& y);
-/// The exact rest of x / y with the sign of x (C's fmod), or of y (Python's %).
+/// The exact rest of x / y with the sign of x, as in C.
 Val fmod(const Val& x, const Val& y);
-Val modulo(const Val& x, const Val& y);
-/// floor(x / y) and the quotient towards zero, as the host computes them.
-Val floor_divide(const Val& x, const Val& y);
 
 // ---- math_special.cpp
 Val erf(const Val& x);

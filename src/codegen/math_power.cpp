@@ -153,23 +153,4 @@ Val fmod(const Val& x, const Val& y) {
   return select(bad | is_nan(y), std::nan(""), copysign(rest, x));
 }
 
-Val modulo(const Val& x, const Val& y) {
-  const Val rest = fmod(x, y);
-  const Val other = (rest != 0.0) & ((rest < 0.0) ^ (y < 0.0));
-  return select(other, rest + y, rest);
-}
-
-/// From the exact remainder, as CPython's floor division: the quotient of a multiple is rounded to the next whole number.
-Val floor_divide(const Val& x, const Val& y) {
-  const Val rest = fmod(x, y);
-  const Val other = (rest != 0.0) & ((rest < 0.0) ^ (y < 0.0));
-  const Val quotient = (x - rest) / y;
-  const Val lowered = select(other, quotient - 1.0, quotient);
-  const Val whole = floor(lowered);
-  const Val rounded = select(lowered - whole > 0.5, whole + 1.0, whole);
-  const Val ratio = x / y;
-  const Val result = select(lowered == 0.0, copysign(like(x, 0), ratio), rounded);
-  return select(y == 0.0, ratio, result);
-}
-
 }  // namespace tatara::codegen

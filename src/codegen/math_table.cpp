@@ -54,8 +54,6 @@ constexpr Row kRows[] = {
     {ScalarOp::kPow, "pow", kCall, kCall, nullptr, pow},
     {ScalarOp::kHypot, "hypot", kCall, kCall, nullptr, hypot},
     {ScalarOp::kFmod, "fmod", kCall, kCall, nullptr, fmod},
-    {ScalarOp::kMod, "modulo", kCall, kCall, nullptr, modulo},
-    {ScalarOp::kFloorDiv, "floor_divide", kCall, kCall, nullptr, floor_divide},
 };
 // clang-format on
 
@@ -75,8 +73,7 @@ Lane math_lane(DType dtype) {
 MathForm math_form(ScalarOp op, DType dtype, const MathTarget& target) {
   if (op == ScalarOp::kPow && dtype == DType::kInt64) return MathForm::kCall;
   // The long division of float64 needs exact products.
-  const bool division = op == ScalarOp::kFmod || op == ScalarOp::kMod || op == ScalarOp::kFloorDiv;
-  if (division && dtype == DType::kFloat64 && !target.has_fma) return MathForm::kNone;
+  if (op == ScalarOp::kFmod && dtype == DType::kFloat64 && !target.has_fma) return MathForm::kNone;
   const Row* row = find(op);
   if (row == nullptr) return MathForm::kNone;
   if (dtype == DType::kFloat32) return row->f32;

@@ -88,8 +88,8 @@ struct RunContext {
   std::vector<void*> data;             // per buffer
   std::vector<HostTensor> owned;       // per buffer: results of host calls
   std::vector<HostTensor> original;    // per buffer: as the host laid such a result out, when the plan does otherwise
-  std::vector<LaunchState> launches;  // per step
-  std::vector<HostState> hosts;       // per step
+  std::vector<LaunchState> launches;   // per step
+  std::vector<HostState> hosts;        // per step
 };
 
 struct LaunchTask {
