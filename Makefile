@@ -38,7 +38,7 @@ test-cpp: build
 test-python: build
 	$(PY) -m pytest -q -n 2 tests
 
-# The virtual machine on the other versions of Python.
+# The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
 	@for version in $(OTHER_PYTHONS); do \
 	  python=$$(sh tools/find_python.sh $$version); \
@@ -55,10 +55,9 @@ build-other-python:
 	  -DTATARA_PREBUILT_CORE=$(abspath $(DEV)) -DPython_EXECUTABLE=$(abspath $(OTHER_VENV))/bin/python
 	$(VENV)/bin/cmake --build $(BUILD)/other-$(VERSION)
 
-# The virtual machine alone: its tests build it by themselves. Capture on these versions needs NumPy placeholders first.
-one-other-python:
-	@$(OTHER) tools/setup_venv.py $(OTHER_VENV) requirements-core.txt
-	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/pyvm
+# The extension without torch: NumPy capture, and the virtual machine by itself.
+one-other-python: build-other-python
+	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/numpy tests/pyvm
 
 # CPython's own tests, every frame run by the virtual machine, on every version that is here. Needs no packages.
 pyvm:

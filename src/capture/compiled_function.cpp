@@ -104,7 +104,8 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   PyObject* code = PyFunction_GET_CODE(c->function);
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   TorchApi* api = TorchApi::get();
-  if (api == nullptr || (reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
+  if ((!api->present() && api->numpy == nullptr) ||
+      (reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
     return call_original(c, args, nargsf, kwnames);
   }
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));

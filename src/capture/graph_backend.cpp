@@ -1,5 +1,6 @@
 // Runners of captured graphs: the tape as it stands, or a user's backend.
 #include "capture/graph_object.h"
+#include "capture/numpy_graph.h"
 #include "capture/tracer.h"
 
 namespace tatara::capture {
@@ -81,6 +82,7 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     entry.runner = std::make_unique<CallableRunner>(std::move(callable), inputs);
     return true;
   }
+  if (!owner.eager_backend && !empty && is_numpy_tape(*entry.tape)) return attach_numpy(entry, api);
   if (!owner.eager_backend && !empty && attach_compiled(entry, api)) return true;
   entry.runner = std::make_unique<EagerRunner>();
   return true;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "capture/numpy_api.h"
 #include "ir/graph.h"
 #include "support/str_cat.h"
 
@@ -51,6 +52,7 @@ bool is_atom(PyObject* o, const TorchApi& api) {
   }
   const char* name = Py_TYPE(o)->tp_name;
   if (Py_TYPE(o) == api.device_type || PyRange_Check(o) || is_enum(o)) return true;
+  if (api.numpy != nullptr && (api.numpy->is_scalar(o) || api.numpy->is_dtype(o))) return true;
   return std::strcmp(name, "torch.dtype") == 0 || std::strcmp(name, "torch.layout") == 0 ||
          std::strcmp(name, "torch.memory_format") == 0;
 }
@@ -63,6 +65,7 @@ bool is_pinned_kind(PyObject* o, const TorchApi& api) {
   const char* name = Py_TYPE(o)->tp_name;
   return std::strcmp(name, "method_descriptor") == 0 || std::strcmp(name, "wrapper_descriptor") == 0 ||
          std::strcmp(name, "getset_descriptor") == 0 || std::strcmp(name, "member_descriptor") == 0 ||
+         std::strcmp(name, "numpy.ufunc") == 0 || std::strcmp(name, "numpy._ArrayFunctionDispatcher") == 0 ||
          std::strcmp(name, "property") == 0 || std::strcmp(name, "mappingproxy") == 0 ||
          std::strcmp(name, "functools._lru_cache_wrapper") == 0;
 }
@@ -79,6 +82,9 @@ bool same_value(PyObject* a, PyObject* b) {
     const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
     if (equal < 0) PyErr_Clear();
     return equal == 1;
+  }
+  if (const NumpyApi* numpy = NumpyApi::get(); numpy != nullptr && (numpy->is_scalar(a) || numpy->is_dtype(a))) {
+    return numpy->same_bytes(a, b);
   }
   return false;
 }
@@ -144,7 +150,7 @@ struct ValueGuard::Builder {
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
-    if (is_atom(o, api)) {
+    if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o))) {
       item().kind = Kind::kConst;
       item().value = Ref::borrow(o);
       return;
@@ -217,7 +223,7 @@ struct ValueGuard::Builder {
       guard.unsupported_tensor = true;
       return identity(o, item);
     }
-    if (meta.code == 5) {  // complex: the conjugate bit is not in the metadata
+    if (meta.code == 5 && meta.device_type != kNumpyDevice) {  // complex: the conjugate bit is not in the metadata
       const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
       if (conj.get() == Py_True) guard.unsupported_tensor = true;
     }
@@ -247,6 +253,7 @@ struct ValueGuard::Builder {
   Dims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
     Dims dims;
     const size_t rank = meta.sizes.size();
+    if (meta.device_type == kNumpyDevice) return dims;
     if (dynamic.mode == DynamicMode::kNever || rank == 0 || rank > 64 || meta.strides.size() != rank) return dims;
     const auto seen = [at](const std::unordered_map<size_t, uint64_t>& map) {
       const auto found = map.find(at);
@@ -388,7 +395,7 @@ struct ValueGuard::Checker {
   }
 
   bool check_conjugate(PyObject* o, const TensorMeta& expected) {
-    if (expected.code != 5) return true;
+    if (expected.code != 5 || expected.device_type == kNumpyDevice) return true;
     const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
     return conj.get() == Py_False || fail("a tensor became conjugated");
   }
@@ -754,27 +761,35 @@ std::vector<std::string> Watches::describe() const {
 // ---- Global state ----------------------------------------------------------------------------------------------------
 
 GlobalState GlobalState::read(TorchApi& api) {
+  GlobalState result;
+  if (api.numpy != nullptr) result.errstate = api.numpy->errstate();
+  if (!api.present()) return result;
   const auto flag = [](const Ref& fn) {
     const Ref answer = Ref::steal(PyObject_CallNoArgs(fn.get()));
     if (!answer) PyErr_Clear();
     return answer.get() == Py_True;
   };
-  GlobalState state;
-  state.grad = flag(api.is_grad_enabled);
-  state.inference = flag(api.is_inference);
-  state.autocast = flag(api.is_autocast);
-  state.deterministic = flag(api.deterministic);
-  state.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
+  result.grad = flag(api.is_grad_enabled);
+  result.inference = flag(api.is_inference);
+  result.autocast = flag(api.is_autocast);
+  result.deterministic = flag(api.deterministic);
+  result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
-  if (depth) state.modes = PyLong_AsLong(depth.get());
+  if (depth) result.modes = PyLong_AsLong(depth.get());
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  if (TorchNative::get().reads_state()) state.native = TorchNative::get().state();
-  return state;
+  if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
+  return result;
 }
 
 bool GlobalState::check(TorchApi& api, std::string* why) const {
-  const TorchNative& torch = TorchNative::get();
-  if (torch.reads_state() && torch.state() == native) return true;
+  const auto torch_is_same = [this, &api] {
+    if (!api.present()) return true;
+    const TorchNative& torch = TorchNative::get();
+    return torch.reads_state() && torch.state() == native;
+  };
+  // A trace before NumPy's import has not called it.
+  const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();
+  if (numpy_is_same && torch_is_same()) return true;
   // Other dispatch keys need not mean another behaviour: ask for what counts.
   const GlobalState now = read(api);
   const auto fail = [why](const char* what) {
@@ -787,6 +802,9 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");
+  if (errstate && !api.numpy->same_errstate(now.errstate.get(), errstate.get())) {
+    return fail("np.errstate changed");
+  }
   return true;
 }
 

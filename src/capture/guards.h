@@ -149,6 +149,7 @@ struct GlobalState {
   bool grad = false, inference = false, autocast = false, deterministic = false;
   long modes = 0;  // torch-function modes of the program
   Ref default_dtype;
+  Ref errstate;             // of NumPy; null before its import
   TorchThreadState native;  // the whole of it, to compare in one go
   static GlobalState read(TorchApi& api);
   bool check(TorchApi& api, std::string* why) const;

@@ -10,11 +10,23 @@ namespace {
 constexpr int kInProgress = -2;
 
 bool is_rebuildable_iterator(PyObject* o) {
-  static const char* const kNames[] = {
-      "list_iterator",      "tuple_iterator",       "range_iterator", "enumerate",          "zip",
-      "reversed",           "list_reverseiterator", "str_iterator",   "str_ascii_iterator", "dict_keyiterator",
-      "dict_valueiterator", "dict_itemiterator",    "odict_iterator", "set_iterator",       "bytes_iterator",
-      "itertools.count"};
+  static const char* const kNames[] = {"list_iterator",
+                                       "tuple_iterator",
+                                       "range_iterator",
+                                       "enumerate",
+                                       "zip",
+                                       "reversed",
+                                       "list_reverseiterator",
+                                       "str_iterator",
+                                       "str_ascii_iterator",
+                                       "dict_keyiterator",
+                                       "dict_valueiterator",
+                                       "dict_itemiterator",
+                                       "odict_iterator",
+                                       "set_iterator",
+                                       "bytes_iterator",
+                                       "itertools.count",
+                                       "iterator"};
   for (const char* name : kNames) {
     if (std::strcmp(Py_TYPE(o)->tp_name, name) == 0) return true;
   }
@@ -169,7 +181,8 @@ bool RecipeBuilder::want(PyObject* object) {
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
   if (is_symbolic_int(object)) return add_symbolic(object);
-  if (is_atom(object, api_)) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+  const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
+  if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
     return found->second == kInProgress ? fail("an object that contains itself") : found->second;
   }
@@ -213,6 +226,9 @@ int RecipeBuilder::add_new(PyObject* o) {
   };
   if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
   if (api_.is_tensor(o)) {
+    if (api_.is_numpy(o) && world_.slot(o) < 0 && !world_.is_outside(o)) {
+      return fail("an array whose origin is not known");
+    }
     if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
     return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
   }

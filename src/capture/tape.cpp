@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/numpy_api.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -45,6 +46,7 @@ Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const
     kwargs = map_structure(node.kwargs.get(), fill);
     if (!kwargs) return {};
   }
+  if (node.errstate) return NumpyApi::get()->call_with(node.errstate.get(), node.func.get(), args.get(), kwargs.get());
   return Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get()));
 }
 
@@ -72,8 +74,8 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back(
-      describe({Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}}));
+  slots_.push_back(describe(
+      {Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}, false, false}));
   return index;
 }
 
@@ -81,8 +83,15 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back(
-      describe({Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}}));
+  slots_.push_back(describe(
+      {Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}, false, false}));
+  return index;
+}
+
+int Tape::add_value(TapeSlot slot) {
+  const int index = static_cast<int>(slots_.size());
+  by_object_[slot.object.get()] = index;
+  slots_.push_back(std::move(slot));
   return index;
 }
 
@@ -102,6 +111,7 @@ bool Tape::materialise(TorchApi& api) {
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
   for (const TapeNode& node : nodes_) {
+    if (node.done) continue;
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     std::vector<PyObject*> tensors;
@@ -169,6 +179,14 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
 
 void Tape::set_outputs(std::vector<int> outputs) {
   outputs_ = std::move(outputs);
+  const std::vector<int> last = last_uses();
+  dead_after_.assign(nodes_.size(), {});
+  for (size_t s = 0; s < last.size(); ++s) {
+    if (last[s] >= 0) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+  }
+}
+
+std::vector<int> Tape::last_uses() const {
   std::vector<int> last(slots_.size(), -1);
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const auto use = [&](int slot) { last[static_cast<size_t>(slot)] = static_cast<int>(n); };
@@ -179,10 +197,7 @@ void Tape::set_outputs(std::vector<int> outputs) {
     }
   }
   for (const int slot : outputs_) last[static_cast<size_t>(slot)] = -1;
-  dead_after_.assign(nodes_.size(), {});
-  for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
-  }
+  return last;
 }
 
 bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
@@ -197,7 +212,17 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
     }
     symbols.back() = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
   }
-  for (size_t n = 0; n < nodes_.size(); ++n) {
+  return run_nodes(env, 0, nodes_.size(), symbols);
+}
+
+void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
+  for (size_t n = first; n < last; ++n) {
+    for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
+  }
+}
+
+bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols) const {
+  for (size_t n = first; n < last; ++n) {
     const TapeNode& node = nodes_[n];
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;

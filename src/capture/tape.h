@@ -22,6 +22,8 @@ struct TapeSlot {
   bool input = false;
   int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
   std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
+  bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
+  bool owns = false;                                   ///< a NumPy array with memory of its own
 };
 
 struct TapeNode {
@@ -35,6 +37,8 @@ struct TapeNode {
   std::string function;
   int line = 0;
   bool mutates = false;  ///< an in-place operation, or one that may be
+  bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
+  Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
 };
 
 class Tape {
@@ -49,6 +53,8 @@ class Tape {
   }
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
   int add_placeholder(PyObject* tensor, Ref device);
+  /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
+  int add_value(TapeSlot slot);
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
@@ -72,11 +78,17 @@ class Tape {
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
+  /// Nodes [first, last) of a tape without symbols, as run() does them.
+  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {}) const;
+  /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
+  void drop_dead(std::vector<Ref>& env, size_t first, size_t last) const;
   /// Calls one node; `results` are its tensors in order. False with a Python error set.
   static bool call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results);
   /// Slots that are wanted after run().
   void set_outputs(std::vector<int> outputs);
   const std::vector<int>& outputs() const { return outputs_; }
+  /// The last node that uses each slot; -1 for outputs, and for slots without use.
+  std::vector<int> last_uses() const;
   std::string str() const;
 
  private:

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/numpy_api.h"
+
 namespace tatara::capture {
 namespace {
 
@@ -207,17 +209,26 @@ const Names& factory_names() {
 }  // namespace
 
 TorchApi* TorchApi::get() {
-  static TorchApi* api = nullptr;
-  if (api == nullptr) {
-    auto* made = new TorchApi;  // lives as long as the process
-    if (!made->load()) {
-      PyErr_Clear();
-      delete made;
-      return nullptr;
+  static TorchApi* const api = new TorchApi;  // lives as long as the process
+  if (api->numpy == nullptr) api->numpy = NumpyApi::get();
+  if (!api->present() && PyDict_GetItemString(PyImport_GetModuleDict(), "torch") != nullptr) {
+    TorchApi made;
+    if (made.load()) {
+      made.numpy = api->numpy;
+      *api = std::move(made);
+    } else {
+      PyErr_Clear();  // in the middle of its import
     }
-    api = made;
   }
   return api;
+}
+
+bool TorchApi::is_numpy(PyObject* object) const {
+  return numpy != nullptr && (numpy->is_any_array(object) || numpy->is_scalar(object));
+}
+
+bool TorchApi::is_plain_numpy(PyObject* object) const {
+  return numpy != nullptr && (numpy->is_array(object) || numpy->is_scalar(object));
 }
 
 bool TorchApi::load() {
@@ -274,11 +285,13 @@ bool TorchApi::load() {
 }
 
 bool TorchApi::grad_enabled() const {
+  if (!present()) return false;
   const Ref answer = Ref::steal(PyObject_CallNoArgs(is_grad_enabled.get()));
   return answer.get() == Py_True;
 }
 
 bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
+  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->read_meta(tensor, out);
   DlTensor view{};
   if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
     PyErr_Clear();
@@ -311,6 +324,7 @@ bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
 }
 
 bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
+  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->matches(tensor, expected, data);
   DlTensor view{};
   if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
     PyErr_Clear();

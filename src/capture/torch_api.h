@@ -45,6 +45,8 @@ struct TensorMeta {
   }
 };
 
+class NumpyApi;
+
 /// The same, borrowed from the tensor.
 struct TensorRef {
   void* data = nullptr;
@@ -57,6 +59,7 @@ struct TensorRef {
 };
 
 struct TorchApi {
+  NumpyApi* numpy = nullptr;  ///< null while NumPy is not imported
   Ref torch, core;
   PyTypeObject* tensor_type = nullptr;
   PyTypeObject* base_type = nullptr;
@@ -69,11 +72,22 @@ struct TorchApi {
   std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
   std::vector<PyObject*> has_torch_function;
 
+  /// False while torch is not imported: then only NumPy's arrays are tensors.
+  bool present() const { return exchange_ != nullptr; }
+  /// A torch tensor or a NumPy array whose type is no subclass.
   bool is_plain_tensor(PyObject* object) const {
-    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type || is_plain_numpy(object);
   }
-  bool is_tensor(PyObject* object) const { return PyObject_TypeCheck(object, base_type) != 0; }
-  bool is_module(PyObject* object) const { return PyObject_TypeCheck(object, module_type) != 0; }
+  bool is_torch_tensor(PyObject* object) const {
+    return base_type != nullptr && PyObject_TypeCheck(object, base_type) != 0;
+  }
+  bool is_tensor(PyObject* object) const { return is_torch_tensor(object) || is_numpy(object); }
+  bool is_module(PyObject* object) const {
+    return module_type != nullptr && PyObject_TypeCheck(object, module_type) != 0;
+  }
+  /// Arrays (of subclasses too) and NumPy's scalars.
+  bool is_numpy(PyObject* object) const;
+  bool is_plain_numpy(PyObject* object) const;
   bool grad_enabled() const;
   /// False (no error set) for tensors that the exchange API refuses.
   bool read_meta(PyObject* tensor, TensorMeta& out) const;
@@ -85,7 +99,7 @@ struct TorchApi {
   Ref meta_like(PyObject* tensor) const;
   const TorchFunction& classify(PyObject* func);
 
-  /// Null with the reason when torch is not imported; loaded once.
+  /// The one of this process. Loads when torch is found to be imported; see present().
   static TorchApi* get();
 
  private:

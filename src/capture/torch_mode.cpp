@@ -217,7 +217,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
         if (PyTuple_Check(o) && holds_symbolic_int(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
-        if (std::string_view(Py_TYPE(o)->tp_name) == "numpy.ndarray") problem = "a NumPy array in a torch call";
+        if (api_.is_numpy(o)) problem = "a NumPy array in a torch call";
         return Ref::borrow(o);
       }
       ++tensors;
@@ -249,6 +249,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     tape_args = map_structure(args, to_tape);
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
+  if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (training)
     return give_up("training graphs are not supported yet (" + fn.name + " of a tensor that requires grad)", true);
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);

@@ -82,11 +82,12 @@ void Tracer::set_mode(bool on) {
   } else if (collected_) {
     PyGC_Enable();
   }
+  mode_on_ = on;
+  if (!api_.present()) return;
   const ErrorAside aside;
   const Ref done = Ref::steal(on ? PyObject_CallOneArg(api_.push_mode.get(), mode_object())
                                  : PyObject_CallNoArgs(api_.pop_mode.get()));
   if (!done) PyErr_Clear();
-  mode_on_ = on;
 }
 
 bool Tracer::push_mode() {
@@ -199,8 +200,11 @@ void Tracer::mark_starred(Frame& f) {
   }
 }
 
-void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject*) {
+void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
+  if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
+    if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) PyErr_Clear();
+  }
   if (&f == root_) {
     root_ = nullptr;
     if (state_ == State::kTracing) {
@@ -323,7 +327,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
-  const Ref depth = Ref::steal(PyObject_CallNoArgs(api_.mode_stack_len.get()));
+  const Ref depth = Ref::steal(api_.present() ? PyObject_CallNoArgs(api_.mode_stack_len.get()) : PyLong_FromLong(0));
   bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;
   if (ok) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));

@@ -69,6 +69,11 @@ class Tracer final : public VmObserver {
   PyObject* call(Frame&, PyObject*, PyObject* const*, size_t, PyObject*) override;
   PyObject* call_ex(Frame&, PyObject*, PyObject*, PyObject*) override;
   PyObject* binary_op(Frame&, int, PyObject*, PyObject*) override;
+  PyObject* unary_op(Frame&, UnaryOp, PyObject*) override;
+  PyObject* format_value(Frame&, PyObject*, int, PyObject*) override;
+  PyObject* convert_value(Frame&, PyObject*, int) override;
+  int set_add(Frame&, PyObject*, PyObject*) override;
+  int map_add(Frame&, PyObject*, PyObject*, PyObject*) override;
   void on_build(Frame&, BuildKind, PyObject*) override;
   int write_attr(Frame&, PyObject*, PyObject*, PyObject*) override;
   int write_subscr(Frame&, PyObject*, PyObject*, PyObject*) override;
@@ -123,6 +128,48 @@ class Tracer final : public VmObserver {
   void watch_lookup(PyObject* owner, PyObject* name);
   bool mutating(PyObject* object, const char* what, bool& broken);
 
+  // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
+  struct NumpyCall {
+    Ref func, args, kwargs;  // args: a tuple; kwargs: a dict or null
+    std::string name;        // of the ufunc or function: "add", "sum", "getitem"
+    bool mutates = false;
+  };
+  /// While it lives, C code that reads what Python code gives it is running.
+  struct Reader {
+    Reader(Tracer& tracer, PyObject* callable);
+    ~Reader() { tracer_.reader_depth_ = before_; }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    Tracer& tracer_;
+    size_t before_;
+  };
+  bool numpy_value(PyObject* object) const;
+  bool numpy_inside(PyObject* object) const;
+  PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* numpy_call_ex(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
+  PyObject* numpy_break(const std::string& reason);
+  PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
+                           bool mutates = false);
+  PyObject* numpy_record(NumpyCall call);
+  PyObject* numpy_binary(int op, PyObject* left, PyObject* right);
+  PyObject* numpy_compare(int op, PyObject* left, PyObject* right);
+  PyObject* numpy_get_item(PyObject* container, PyObject* key);
+  int numpy_set_item(PyObject* container, PyObject* key, PyObject* value);
+  PyObject* numpy_iterate(PyObject* iterator);
+  int numpy_unpack(PyObject* sequence, int before, int after, PyObject** out);
+  PyObject* numpy_attribute(PyObject* owner, PyObject* name);
+  int numpy_slot(PyObject* value);
+  Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);
+  void numpy_take(PyObject* result, TapeNode& node, std::string& problem);
+
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
   enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
@@ -163,6 +210,7 @@ class Tracer final : public VmObserver {
   std::vector<PyObject*> roots_;
   std::unique_ptr<Trace> trace_;
   std::vector<Frame*> frames_;
+  size_t reader_depth_ = 0;  // frames_.size() when C code that reads values was entered; 0: none
   Tracer* previous_ = nullptr;
 };
 

@@ -175,7 +175,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       if (name.substr(0, 4) == "_io." || name == "numpy.ndarray") return {Kind::kBreak, nullptr, std::string(name)};
     }
     if (type == api_.tensor_type || type == api_.parameter_type ||
-        PyType_IsSubtype(const_cast<PyTypeObject*>(type), api_.base_type) != 0) {
+        (api_.present() && PyType_IsSubtype(const_cast<PyTypeObject*>(type), api_.base_type) != 0)) {
       return {Kind::kBreak, nullptr, std::string("constructor ") + type->tp_name};
     }
     return {Kind::kPure, nullptr, {}};
@@ -234,7 +234,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   }
   plan.name = name;
   if (owner_type != nullptr) {
-    if (PyType_IsSubtype(owner_type, api_.base_type) != 0) return {Kind::kTorch, nullptr, name};
+    if (api_.present() && PyType_IsSubtype(owner_type, api_.base_type) != 0) return {Kind::kTorch, nullptr, name};
     if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0)
       return {Kind::kBreak, nullptr, "Generator." + name};
     if (is_torch_name(owner_type->tp_name) && !is_immutable_type(owner_type)) {
@@ -286,6 +286,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* result = symbolic_call(callable, positional.get(), named.get());
     if (result != not_handled()) return result;
   }
+  if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
+  if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
@@ -322,6 +324,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
   }
   // super() and locals() look at the running frame, which is the program's own also here.
+  const Reader reader(*this, callable);
   PyObject* result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
   note_result(result);
   return result;
@@ -330,6 +333,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
 PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
+  if (PyObject* done = numpy_call_ex(callable, args, kwargs); done != not_handled()) return done;
+  if (!tracing()) return not_handled();
   std::vector<PyObject*> items;
   if (PyTuple_Check(args) || PyList_Check(args)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args); ++i) items.push_back(PySequence_Fast_GET_ITEM(args, i));
@@ -361,6 +366,7 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
   }
   if (!PyTuple_CheckExact(args)) return not_handled();
   for (PyObject* item : items) watch_container(item);
+  const Reader reader(*this, callable);
   PyObject* result = PyObject_Call(callable, args, kwargs);
   note_result(result);
   return result;

@@ -75,11 +75,16 @@ PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject*) {
 }
 
 PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
-  if (tracing()) watch_lookup(owner, name);
+  if (!tracing()) return not_handled();
+  if (numpy_value(owner)) return numpy_attribute(owner, name);
+  watch_lookup(owner, name);
   return not_handled();
 }
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
+  if (tracing()) {
+    if (PyObject* done = numpy_get_item(container, key); done != not_handled()) return done;
+  }
   if (tracing() && !trace_->symbols.empty() && PyTuple_Check(container) && PySlice_Check(key)) {
     PyObject* part = symbolic_slice(container, key);
     if (part != not_handled()) return part;
@@ -101,6 +106,11 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
 
 PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
   if (!tracing()) return not_handled();
+  if (numpy_value(iterable)) {
+    PyObject* iterator = PyObject_GetIter(iterable);
+    note_result(iterator);
+    return iterator;
+  }
   watch_container(iterable);
   if (!PyList_CheckExact(iterable) && !PyTuple_CheckExact(iterable) && !PyDict_CheckExact(iterable) &&
       !PyRange_Check(iterable)) {
@@ -111,12 +121,19 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
   return iterator;
 }
 
-int Tracer::unpack(Frame&, PyObject* sequence, int, int, PyObject**) {
+int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject** out) {
+  if (tracing()) {
+    if (const int done = numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
+  }
   if (tracing()) watch_container(sequence);
   return kNotHandled;
 }
 
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
+  if (tracing() &&
+      (numpy_value(container) || numpy_inside(item) || (!PyDict_Check(container) && numpy_inside(container)))) {
+    return numpy_break("a search among arrays");
+  }
   if (tracing()) {
     if (PyDict_CheckExact(container) && is_atom(item, api_) && !born(container) && trace_->index_of(container) < 0) {
       trace_->watches.dict_key(container, item);
@@ -129,6 +146,9 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
+    if (PyObject* done = numpy_compare(op, left, right); done != not_handled()) return done;
+  }
+  if (tracing()) {
     if (!trace_->symbols.empty()) {
       PyObject* result = symbolic_compare(op, left, right);
       if (result != not_handled()) return result;
@@ -140,11 +160,14 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
 }
 
 int Tracer::truth(Frame&, PyObject* value) {
+  if (tracing() && numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
   if (tracing()) watch_container(value);
   return kNotHandled;
 }
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
+  if (!tracing()) return not_handled();
+  if (PyObject* done = numpy_binary(op, left, right); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   if (!trace_->symbols.empty()) {
     PyObject* result = symbolic_binary(op, left, right);
@@ -174,8 +197,15 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   return not_handled();
 }
 
-void Tracer::on_build(Frame&, BuildKind, PyObject* object) {
-  if (tracing()) mark_born(object);
+void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
+  if (!tracing()) return;
+  mark_born(object);
+  if (api_.numpy == nullptr || (kind != BuildKind::kSet && kind != BuildKind::kDict)) return;
+  const Ref keys = Ref::steal(PySequence_List(object));
+  if (keys && numpy_inside(keys.get())) {
+    trace_->mutated = true;  // it is made already
+    if (!graph_break("the hash of a NumPy value")) PyErr_Clear();
+  }
 }
 
 // ---- Writes ----------------------------------------------------------------------------------------------------------
@@ -191,7 +221,10 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject*) {
   return mutating(owner, "write to an attribute of", broken) ? kNotHandled : -1;
 }
 
-int Tracer::write_subscr(Frame&, PyObject* container, PyObject*, PyObject*) {
+int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* value) {
+  if (tracing()) {
+    if (const int done = numpy_set_item(container, key, value); done != kNotHandled) return done;
+  }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
   bool broken = false;
   return mutating(container, "write to an item of", broken) ? kNotHandled : -1;
@@ -213,10 +246,12 @@ int Tracer::write_cell(Frame& f, int index, PyObject* cell, PyObject*) {
 }
 
 int Tracer::list_extend(Frame&, PyObject*, PyObject* iterable) {
+  if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
   return kNotHandled;
 }
 int Tracer::set_update(Frame&, PyObject*, PyObject* iterable) {
+  if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
   return kNotHandled;
 }
@@ -230,6 +265,9 @@ int Tracer::dict_merge(Frame&, PyObject*, PyObject* mapping, PyObject*) {
 }
 
 PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
+  if (tracing()) {
+    if (PyObject* done = numpy_iterate(iterator); done != not_handled()) return done;
+  }
   if (!tracing() || born(iterator)) {
     if (tracing()) trace_->mutated = trace_->mutated || frames_.back() != root_;
     return not_handled();
