@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tatara import _core
 from tatara._api import compile, disable, is_compiling, mark_dynamic, reset, stats
+from tatara._backends import list_backends, register_backend
 from tatara._config import config
 from tatara._errors import CompilationError, Error, InternalError, InvalidArgument, Unsupported
-from tatara._history import kernel_history
-from tatara._report import Break, Report, explain
+from tatara._history import Event, History, kernel_history
+from tatara._report import Break, CapturedGraph, HostCall, Kernel, Report, explain
 
 __version__ = "0.1.0"
 
@@ -30,10 +31,15 @@ _find_llvm()
 
 __all__ = [
     "Break",
+    "CapturedGraph",
     "CompilationError",
     "Error",
+    "Event",
+    "History",
+    "HostCall",
     "InternalError",
     "InvalidArgument",
+    "Kernel",
     "Report",
     "Unsupported",
     "compile",
@@ -42,7 +48,9 @@ __all__ = [
     "explain",
     "is_compiling",
     "kernel_history",
+    "list_backends",
     "mark_dynamic",
+    "register_backend",
     "reset",
     "stats",
 ]

@@ -4,27 +4,107 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from tatara import _core
-from tatara._errors import InvalidArgument
+from tatara._backends import find_backend
+from tatara._config import suggestion
+from tatara._errors import InvalidArgument, Unsupported
 
+# Whether Tatara is tracing right now; eager answers False.
+is_compiling = _core.is_compiling
 
-def _torch() -> Any:
-    return sys.modules.get("torch")
+_PENDING = "generator functions, coroutines and async generators run in eager: their frames outlive the call"
 
 
 def _unwrap(function: Any) -> Any:
-    return getattr(function, "_tatara_function", function)
+    return function._tatara_function if isinstance(function, _core.CompiledFunction) else function
 
 
-def _make(function: Any, backend: Any, fullgraph: bool, dynamic: bool | None, self: Any = None) -> Any:
-    compiled = _core.CompiledFunction(function, backend, fullgraph, self, dynamic)
-    functools.update_wrapper(compiled, function)
-    return compiled
+def _checked_options(options: dict[str, Any] | None) -> dict[str, Any] | None:
+    if options is None:
+        return None
+    if not isinstance(options, dict):
+        raise InvalidArgument(f"options takes a dict, not {type(options).__name__}")
+    known = {name: doc for name, doc, scope in _core.option_names() if scope == "compilation"}
+    every = [name for name, *_ in _core.option_names()]
+    for name, value in options.items():
+        if name in every and name not in known:
+            raise InvalidArgument(f"option {name!r} is for the whole process: set tatara.config.{name}")
+        if name not in known:
+            raise InvalidArgument(f"unknown option {name!r}{suggestion(str(name), sorted(known))}")
+        kind = type(_core.option(name))
+        if type(value) is not kind:
+            raise InvalidArgument(f"option {name!r} takes {kind.__name__}, not {type(value).__name__} {value!r}")
+    return dict(options)
+
+
+class _Maker:
+    """Makes compiled functions with one set of choices."""
+
+    def __init__(
+        self, backend: str | Callable[..., Any], fullgraph: bool, dynamic: bool | None, options: dict[str, Any] | None
+    ) -> None:
+        if not isinstance(fullgraph, bool):
+            raise InvalidArgument(f"fullgraph takes a bool, not {fullgraph!r}")
+        if dynamic is not None and not isinstance(dynamic, bool):
+            raise InvalidArgument(f"dynamic takes True, False or None, not {dynamic!r}")
+        self.backend = find_backend(backend)
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.options = _checked_options(options)
+
+    def function(self, function: Any, self_argument: Any = None, named: Any = None) -> Any:
+        """A compiled function; with `self_argument` before its arguments."""
+        pending = inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function)
+        if self.fullgraph and (pending or inspect.isasyncgenfunction(function)):
+            code = function.__code__
+            raise Unsupported(f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}: {_PENDING}")
+        compiled = _core.CompiledFunction(
+            function, self.backend, self.fullgraph, self_argument, self.dynamic, self.options
+        )
+        functools.update_wrapper(compiled, function if named is None else named)
+        return compiled
+
+    def __call__(self, model: Any) -> Any:
+        if isinstance(model, classmethod | staticmethod):
+            return type(model)(self(model.__func__))
+        if isinstance(model, functools.partial):
+            return functools.partial(self(model.func), *model.args, **model.keywords)
+        if isinstance(model, property):
+            raise InvalidArgument("cannot compile a property: compile its function")
+        if not callable(model):
+            raise InvalidArgument(f"cannot compile {type(model).__name__} {model!r}: not callable")
+        if isinstance(model, type):
+            raise InvalidArgument(f"cannot compile the class {model.__qualname__}: compile its methods, or an instance")
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(model, torch.nn.Module):
+            from tatara._module import compile_module
+
+            return compile_module(model, self.function)
+        if isinstance(model, types.MethodType):
+            function = _unwrap(model.__func__)
+            if isinstance(function, types.FunctionType):
+                return self.function(function, model.__self__)
+            return self._foreign(model)
+        function = _unwrap(model)
+        if isinstance(function, types.FunctionType):
+            return self.function(function, model._tatara_self if function is not model else None)
+        call = getattr(type(function), "__call__", None)  # noqa: B004 - the function itself is wanted
+        if isinstance(_unwrap(call), types.FunctionType):
+            return self.function(_unwrap(call), function, named=call)
+        return self._foreign(function)
+
+    def _foreign(self, callable_object: Any) -> Any:
+        # C code has no frame to trace: a frame of ours calls it, which captures torch's own functions.
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return callable_object(*args, **kwargs)
+
+        return self.function(call, named=callable_object)
 
 
 def compile(
@@ -35,67 +115,71 @@ def compile(
     dynamic: bool | None = None,
     options: dict[str, Any] | None = None,
 ) -> Any:
-    """A compiled form of a function or `torch.nn.Module`, with the same meaning.
+    """A compiled form of a function, method, callable object or `torch.nn.Module`, with the same meaning.
 
-    `backend` is "tatara", "eager" (capture only) or a callable `(graph, example_inputs) -> callable`. With `fullgraph`
-    a graph break raises `tatara.Unsupported`. A size becomes a symbol when it is seen with a second value; with
-    `dynamic=True` every size but 0 and 1 is one from the start, with `dynamic=False` none ever is. Without `model` this is
-    a decorator.
+    `backend` is "tatara", "eager" (capture only), a name given to `tatara.register_backend`, or a callable
+    `(graph, example_inputs) -> callable`. With `fullgraph` a graph break raises `tatara.Unsupported`. A size becomes a
+    symbol when it is seen with a second value; with `dynamic=True` every size but 0 and 1 is one from the start, with
+    `dynamic=False` none ever is. `options` are those of
+    `tatara.config` that concern a compilation, for this function alone. Without `model` this is a decorator.
     """
-    if model is None:
-        return functools.partial(compile, backend=backend, fullgraph=fullgraph, dynamic=dynamic, options=options)
-    if isinstance(backend, str) and backend not in ("tatara", "eager"):
-        raise InvalidArgument(f"unknown backend {backend!r}; there are 'tatara', 'eager' and callables")
-    torch = _torch()
-    if torch is not None and isinstance(model, torch.nn.Module):
-        from tatara._module import compile_module
-
-        return compile_module(
-            model, lambda function, self: _core.CompiledFunction(function, backend, fullgraph, self, dynamic)
-        )
-    if isinstance(model, types.MethodType):
-        function = _unwrap(model.__func__)
-        if isinstance(function, types.FunctionType):
-            return _make(function, backend, fullgraph, dynamic, model.__self__)
-    if not callable(model):
-        raise InvalidArgument(f"cannot compile {type(model).__name__}: not callable")
-    function = _unwrap(model)
-    if not isinstance(function, types.FunctionType):
-        call = getattr(type(model), "__call__", None)  # noqa: B004 - the function itself is wanted
-        if isinstance(call, types.FunctionType) and not isinstance(model, type):
-            return _make(call, backend, fullgraph, dynamic, model)
-        return model
-    return _make(function, backend, fullgraph, dynamic)
+    maker = _Maker(backend, fullgraph, dynamic, options)
+    return maker if model is None else maker(model)
 
 
 class _Disabled(contextlib.ContextDecorator):
     def __enter__(self) -> None:
-        _core.set_disabled(True)
+        _core.disable(1)
 
     def __exit__(self, *exc: object) -> None:
-        _core.set_disabled(False)
+        _core.disable(-1)
 
 
 def disable(function: Callable[..., Any] | None = None) -> Any:
-    """As a context or decorator: inside, compiled functions run in eager. Around a function: it is never compiled."""
+    """As a context: compiled functions called in this thread run in eager. Around a function (also as a decorator, with or
+    without parentheses): it runs in eager wherever it is called, also from compiled code, which breaks its graph there.
+    """
     if function is None:
         return _Disabled()
-    return _Disabled()(function)
+    if not callable(function):
+        raise InvalidArgument(f"disable takes a callable, not {type(function).__name__}")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(function, torch.nn.Module):
+        raise InvalidArgument("disable takes functions; a module's forward can be given: disable(module.forward)")
+    return _Disabled()(_unwrap(function))
+
+
+def _identity(original: Any) -> Any:
+    return original
+
+
+def _reduce(compiled: Any) -> Any:
+    """For pickle: by name where the name leads to the compiled function itself, else the original."""
+    original = compiled._tatara_function if compiled._tatara_self is None else compiled._tatara_self
+    found: Any = sys.modules.get(getattr(compiled, "__module__", None) or "")
+    for part in compiled.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is compiled:
+        return str(compiled.__qualname__)
+    return _identity, (original,)
+
+
+def _copy(compiled: Any) -> Any:
+    """For copy and deepcopy: functions are not copied, and no more is a bound object."""
+    return compiled
 
 
 def reset() -> None:
-    """Forgets everything that was captured and the counters."""
+    """Forgets everything that was captured, and sets the counters to zero."""
     _core.reset()
 
 
 def stats() -> dict[str, int]:
-    """Counters since the last reset: graphs, breaks, recompiles, kernels compiled and launched, host calls, cache hits."""
+    """Counters since the last reset, over all threads: graphs, breaks, recompiles, kernels_compiled and kernels_launched,
+    host_calls, cache_hits (kernels found on disk), guard_hits (calls that found an entry) and fallbacks (graphs and calls
+    that run in eager). Launches and host calls are counted when a compiled graph runs.
+    """
     return dict(_core.stats())
-
-
-def is_compiling() -> bool:
-    """False, as in eager: a program takes the same path under Tatara."""
-    return False
 
 
 def mark_dynamic(tensor: Any, dim: int | tuple[int, ...]) -> None:

@@ -19,7 +19,7 @@ def _env() -> int:
         spec = importlib.util.find_spec(name)
         version = getattr(__import__(name), "__version__", "?") if spec is not None else "not installed"
         print(f"{name}: {version}")
-    for name, doc in _core.option_names():
+    for name, doc, _ in _core.option_names():
         print(f"{name} = {_core.option(name)!r}   # {doc}")
     return 0
 

@@ -41,17 +41,37 @@ void set_option(const std::string& name, nb::handle value) {
   }
 }
 
+PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(tatara::capture::is_tracing() ? 1 : 0); }
+
+/// A plain C function, which the tracer knows by its name, not one of nanobind's callables.
+void add_is_compiling(nb::module_& m) {
+  static PyMethodDef method = {"is_compiling", is_compiling, METH_NOARGS,
+                               "is_compiling()\n--\n\nWhether Tatara is tracing right now; False in eager."};
+  const nb::object name = nb::str("tatara._core");
+  m.attr("is_compiling") = nb::steal(PyCFunction_NewEx(&method, nullptr, name.ptr()));
+}
+
+/// tatara.InvalidArgument and its kin for what the core throws.
+void translate_error(const std::exception_ptr& pointer, void*) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const tatara::Error& error) {
+    tatara::capture::raise_error(error);
+  }
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
+  nb::register_exception_translator(translate_error);
   tatara::install_torch_hooks();
   tatara::bind_history(m);
   m.attr("CompiledFunction") = nb::steal(tatara::capture::compiled_function_type());
   m.def("stats", [] { return nb::steal(tatara::capture::stats_dict()); }, "Counters since the last reset.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
-  m.def("set_disabled", &tatara::capture::set_disabled);
+  m.def("disable", &tatara::capture::disable, nb::arg("change"), "Nests: 1 to disable in this thread, -1 to end that.");
   m.def("set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); });
-  m.def("is_tracing", &tatara::capture::is_tracing);
+  add_is_compiling(m);
   m.def(
       "set_explaining",
       [](int level) {
@@ -68,7 +88,8 @@ NB_MODULE(_core, m) {
   m.def("option_names", [] {
     nb::list names;
     for (const tatara::OptionInfo& info : tatara::option_table()) {
-      names.append(nb::make_tuple(nb::str(std::string(info.name).c_str()), nb::str(std::string(info.doc).c_str())));
+      names.append(nb::make_tuple(nb::str(std::string(info.name).c_str()), nb::str(std::string(info.doc).c_str()),
+                                  info.per_function ? "compilation" : "process"));
     }
     return names;
   });

@@ -9,8 +9,19 @@
 #include "capture/tracer.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
+#include "support/options.h"
 
 namespace tatara::capture {
+
+void raise_error(const std::exception& error) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  const Ref module = Ref::steal(PyImport_ImportModule("tatara._errors"));
+  const std::string kind(ours != nullptr ? ours->kind() : "InternalError");
+  const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), kind.c_str())) : Ref();
+  if (!type) PyErr_Clear();
+  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
+}
+
 namespace {
 
 /// What compilation decided by the sizes of the present call holds for others only under the same decisions.
@@ -38,6 +49,10 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
   } catch (const std::exception& error) {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (!option_bool(Option::kFallback)) {
+      raise_error(error);
+      return false;
+    }
     entry.fallback_reason = error.what();
     ++stats().fallbacks;
   }

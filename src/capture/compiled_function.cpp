@@ -9,6 +9,7 @@
 
 #include "capture/graph_object.h"
 #include "capture/tracer.h"
+#include "support/options.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -28,7 +29,7 @@ std::unordered_set<CompiledFunction*>& all_functions() {
   return all;
 }
 
-bool g_disabled = false;
+thread_local int t_disabled = 0;
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
 
@@ -95,17 +96,30 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   return result.release();
 }
 
+/// The report says once why nothing of the function is compiled.
+void note_generator(TraceOwner& owner, const PyCodeObject& code) {
+  if (!owner.breaks.empty()) return;
+  BreakInfo info;
+  info.reason = "generator functions, coroutines and async generators run in eager: their frames outlive the call";
+  info.file = text_of(code.co_filename);
+  info.function = text_of(code.co_name);
+  info.line = code.co_firstlineno;
+  owner.breaks.push_back(std::move(info));
+  ++stats().breaks;
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
-  if (g_disabled || (current != nullptr && current->at_work()) || !PyFunction_Check(c->function)) {
+  if (disabled_here() || (current != nullptr && current->at_work()) || !PyFunction_Check(c->function)) {
     return call_original(c, args, nargsf, kwnames);
   }
   PyObject* code = PyFunction_GET_CODE(c->function);
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   TorchApi* api = TorchApi::get();
-  if ((!api->present() && api->numpy == nullptr) ||
-      (reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
+  if (!api->present() && api->numpy == nullptr) return call_original(c, args, nargsf, kwnames);
+  if ((reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
+    note_generator(*c->owner, *reinterpret_cast<PyCodeObject*>(code));
     return call_original(c, args, nargsf, kwnames);
   }
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
@@ -154,14 +168,48 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   return call_compiled(c, with_self, nargs + 1, kwnames);
 }
 
+/// From a dict of option names that the Python side has checked. False with a Python error set.
+bool read_options(PyObject* dict, OptionOverrides& overrides) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Check(dict) && PyDict_Next(dict, &at, &key, &value) != 0) {
+    const OptionInfo* info = find_option(text_of(key));
+    if (info == nullptr) {
+      PyErr_Format(PyExc_ValueError, "unknown option %R", key);
+      return false;
+    }
+    if (std::holds_alternative<bool>(info->fallback)) {
+      overrides.emplace_back(info->option, PyObject_IsTrue(value) == 1);
+    } else if (std::holds_alternative<int64_t>(info->fallback)) {
+      overrides.emplace_back(info->option, static_cast<int64_t>(PyLong_AsLongLong(value)));
+    } else {
+      overrides.emplace_back(info->option, text_of(value));
+    }
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+/// Pickles and copies are of the original: tatara/_api.py knows how.
+PyObject* compiled_reduce(PyObject* object, PyObject*) {
+  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
+  return module ? PyObject_CallMethod(module.get(), "_reduce", "O", object) : nullptr;
+}
+
+PyObject* compiled_copy(PyObject* object, PyObject*) {
+  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
+  return module ? PyObject_CallMethod(module.get(), "_copy", "O", object) : nullptr;
+}
+
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"function", "backend", "fullgraph", "self", "dynamic", nullptr};
-  PyObject *function = nullptr, *backend = Py_None, *self = Py_None, *dynamic = Py_None;
+  static const char* names[] = {"function", "backend", "fullgraph", "self", "dynamic", "options", nullptr};
+  PyObject *function = nullptr, *backend = Py_None, *self = Py_None, *dynamic = Py_None, *options = Py_None;
   int fullgraph = 0;
-  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpOO", const_cast<char**>(names), &function, &backend, &fullgraph,
-                                  &self, &dynamic) == 0) {
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpOOO", const_cast<char**>(names), &function, &backend, &fullgraph,
+                                  &self, &dynamic, &options) == 0) {
     return nullptr;
   }
+  OptionOverrides overrides;
+  if (options != Py_None && !read_options(options, overrides)) return nullptr;
   auto* c = reinterpret_cast<CompiledFunction*>(type->tp_alloc(type, 0));
   if (c == nullptr) return nullptr;
   c->vectorcall = compiled_vectorcall;
@@ -172,6 +220,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (dynamic != Py_None) {
     c->owner->dynamic = PyObject_IsTrue(dynamic) == 1 ? DynamicMode::kAlways : DynamicMode::kNever;
   }
+  c->owner->options = std::move(overrides);
   if (PyUnicode_Check(backend)) {
     c->owner->eager_backend = text_of(backend) == "eager";
   } else if (backend != Py_None) {
@@ -305,12 +354,16 @@ PyObject* compiled_reset(PyObject* object, PyObject*) {
 PyObject* compiled_function_type() {
   static PyMethodDef methods[] = {{"_report", compiled_report, METH_NOARGS, "What was captured, as plain data."},
                                   {"_reset", compiled_reset, METH_NOARGS, "Forgets every entry."},
+                                  {"__reduce_ex__", compiled_reduce, METH_O, "Pickles the original."},
+                                  {"__copy__", compiled_copy, METH_NOARGS, "As a copy of the original."},
+                                  {"__deepcopy__", compiled_copy, METH_O, "As a copy of the original."},
                                   {nullptr, nullptr, 0, nullptr}};
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
       {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
       {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
       {"_tatara_function", T_OBJECT_EX, offsetof(CompiledFunction, function), READONLY, nullptr},
+      {"_tatara_self", T_OBJECT, offsetof(CompiledFunction, self), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -339,7 +392,8 @@ PyObject* stats_dict() {
                        "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks));
 }
 
-void set_disabled(bool disabled) { g_disabled = disabled; }
+void disable(int change) { t_disabled += change; }
+bool disabled_here() { return t_disabled > 0; }
 
 bool is_tracing() {
   const Tracer* current = Tracer::current();

@@ -11,8 +11,9 @@ PyObject* compiled_function_type();
 
 /// Counters for tatara.stats(): a new dict.
 PyObject* stats_dict();
-/// tatara.disable: while true, compiled functions call the original.
-void set_disabled(bool disabled);
+/// tatara.disable: +1 and -1 nest; in between, compiled functions that this thread calls run in eager.
+void disable(int change);
+bool disabled_here();
 bool is_tracing();
 /// Forgets the entries of every compiled function.
 void reset_all();

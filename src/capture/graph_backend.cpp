@@ -82,8 +82,12 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     entry.runner = std::make_unique<CallableRunner>(std::move(callable), inputs);
     return true;
   }
-  if (!owner.eager_backend && !empty && is_numpy_tape(*entry.tape)) return attach_numpy(entry, api);
-  if (!owner.eager_backend && !empty && attach_compiled(entry, api)) return true;
+  if (!owner.eager_backend && !empty) {
+    const OptionScope scope(owner.options.empty() ? OptionScope::current() : &owner.options);
+    if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, api);
+    if (attach_compiled(entry, api)) return true;
+    if (PyErr_Occurred() != nullptr) return false;
+  }
   entry.runner = std::make_unique<EagerRunner>();
   return true;
 }

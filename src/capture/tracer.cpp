@@ -3,6 +3,7 @@
 
 #include <opcode.h>
 
+#include "capture/compiled_function.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "support/str_cat.h"
@@ -145,7 +146,8 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     return FrameAction::kRun;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
-  if (state_ == State::kConcrete && !stopped_ && !f.resumed && !f.throwing && may_be_root(f) && holds_tensors(f)) {
+  if (state_ == State::kConcrete && !stopped_ && !disabled_here() && !f.resumed && !f.throwing && may_be_root(f) &&
+      holds_tensors(f)) {
     frames_.push_back(&f);
     f.root = true;
     bool made = false;
@@ -245,6 +247,10 @@ FrameAction Tracer::at_boundary(Frame& f) {
   if (stopped_) {
     state_ = State::kConcrete;
     f.root = false;
+    return FrameAction::kRun;
+  }
+  if (disabled_here()) {
+    state_ = State::kConcrete;
     return FrameAction::kRun;
   }
   for (int i = 0; i < f.stack_depth(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "capture/entry_cache.h"
 #include "capture/vm.h"
+#include "support/options.h"
 
 namespace tatara::capture {
 
@@ -27,6 +28,7 @@ struct TraceOwner {
   bool eager_backend = false;
   bool fullgraph = false;
   DynamicMode dynamic = DynamicMode::kAuto;
+  OptionOverrides options;  // of this function's compilations
   std::vector<std::string> recompiles;
   std::vector<BreakInfo> breaks;
 };
@@ -214,6 +216,8 @@ class Tracer final : public VmObserver {
   Tracer* previous_ = nullptr;
 };
 
+/// Sets the exception of the package that stands for `error`.
+void raise_error(const std::exception& error);
 /// Sets tatara.Unsupported with the reason and the user's line.
 void raise_unsupported(const BreakInfo& why);
 void set_unsupported_type(PyObject* type);

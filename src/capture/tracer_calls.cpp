@@ -268,6 +268,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (name == "next") return {Kind::kPure, nullptr, name};
     return {Kind::kPure, nullptr, name};
   }
+  if (name == "is_compiling" && module == "tatara._core") return {Kind::kPure, nullptr, name};
   if (pure_modules().contains(module) && !switches_something(module, name)) return {Kind::kPure, nullptr, name};
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "codegen/emit_cpu.h"
+#include "compiler/dump.h"
 #include "compiler/kernel_store.h"
+#include "ops/parse.h"
 #include "runtime/history.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
@@ -67,10 +69,26 @@ HistoryEvent compile_event(const PlanKernel& kernel, size_t index, KernelOrigin 
   return event;
 }
 
+/// The target that the options ask for.
+CpuTarget chosen_target() {
+  CpuTarget target = host_cpu_target();
+  const int64_t bits = option_int(Option::kVectorWidth);
+  if (bits == 0) return target;
+  if (bits != 128 && bits != 256 && bits != 512) {
+    throw InvalidArgument(str_cat("option vector_width takes 0, 128, 256 or 512, not ", bits));
+  }
+  if (bits < 512 && target.isa == VectorIsa::kAvx512) target.isa = VectorIsa::kAvx2;
+  if (bits < 256 && target.isa == VectorIsa::kAvx2) target.isa = VectorIsa::kScalar;
+  return target;
+}
+
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
 std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, CompileResult& result,
                                         std::vector<HistoryEvent>& events) {
-  const CpuTarget target = host_cpu_target();
+  const CpuTarget target = chosen_target();
+  if (option_bool(Option::kVerify)) {
+    for (const loops::Kernel& kernel : schedule.kernels) loops::verify_kernel(kernel);
+  }
   std::vector<KernelRequest> requests(schedule.kernels.size());
   std::unordered_map<std::string, size_t> first_with_key;
   std::vector<size_t> representative(schedule.kernels.size());
@@ -89,7 +107,9 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   std::vector<KernelOrigin> origins(schedule.kernels.size(), KernelOrigin::kMemory);
   const bool recording = history_on();
   if (recording) events.resize(code.size());
+  const OptionOverrides* overrides = OptionScope::current();
   compile_in_parallel(distinct.size(), [&](size_t n) {
+    const OptionScope scope(overrides);
     const size_t i = distinct[n];
     PlanKernel& kernel = schedule.plan.kernels[i];
     const auto start = HistoryClock::now();
@@ -97,7 +117,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
     code[i] = obtain_kernel(requests[i], schedule.kernels[i], target, options.use_cache, origins[i], text);
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) events[i] = compile_event(kernel, i, origins[i], seconds);
-    if (options.explain && kernel.llvm_text.empty()) {
+    if ((options.explain || !option_text(Option::kDump).empty()) && kernel.llvm_text.empty()) {
       kernel.llvm_text = emit_cpu(schedule.kernels[i], target, requests[i].symbol);
     }
   });
@@ -133,15 +153,22 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
     return eliminate_dead_code(g);
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered, true);
+  if (option_bool(Option::kVerify)) verify_graph(lowered);
   if (options.explain) result.lowered = std::make_shared<const Graph>(lowered);
 
   ScheduleOptions schedule_options = options.schedule;
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, schedule_options); });
+  const std::string dump_directory = option_text(Option::kDump);
+  const std::string schedule_text = dump_directory.empty() ? std::string() : print_schedule(schedule);
   result.notes = std::move(schedule.notes);
 
   std::vector<HistoryEvent> events;
   std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result, events); });
+  if (!dump_directory.empty()) {
+    dump_compilation(dump_directory, {print_graph(graph, true), print_graph(lowered, true), schedule_text},
+                     schedule.plan.kernels);
+  }
   result.executable = clock.run("load", [&] {
     return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops());
   });

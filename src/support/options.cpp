@@ -43,6 +43,8 @@ OptionValue parse(const OptionInfo& info, std::string_view text) {
   return std::string(text);
 }
 
+thread_local const OptionOverrides* t_overrides = nullptr;
+
 const OptionInfo& info_of(Option option) { return option_table()[static_cast<size_t>(option)]; }
 
 }  // namespace
@@ -53,9 +55,11 @@ const std::vector<OptionInfo>& option_table() {
        "Comma-separated channels that log to stderr: capture, guards, graph, fusion, loops, llvm, runtime, cache, "
        "passes, or all."},
       {Option::kDump, "dump", "TATARA_DUMP", std::string(),
-       "A directory that receives the text of every stage of every compilation."},
+       "A directory that receives the text of every stage of every compilation: graph, lowered graph, schedule, and "
+       "loops "
+       "and LLVM of each kernel."},
       {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
-       "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness."},
+       "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness.", true},
       {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache."},
       {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(),
        "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara."},
@@ -65,21 +69,21 @@ const std::vector<OptionInfo>& option_table() {
        "Threads of a kernel; 0: as many as the host (torch.get_num_threads()) uses."},
       {Option::kCompileThreads, "compile_threads", "TATARA_COMPILE_THREADS", int64_t{0},
        "Threads that compile kernels; 0: one per core."},
-      {Option::kVerify, "verify", "TATARA_VERIFY", false, "Verify the program after every pass."},
-      {Option::kProveRewrites, "prove_rewrites", "TATARA_PROVE_REWRITES", false,
-       "Record every use of a symbolic rewrite rule so that a test can prove it."},
+      {Option::kVerify, "verify", "TATARA_VERIFY", false,
+       "Verify the program after every pass, and the loops of every kernel.", true},
       {Option::kLlvm, "llvm", "TATARA_LLVM", std::string(),
        "Path of libllvmlite.so; empty: the one in the installed llvmlite wheel."},
       {Option::kOptLevel, "opt_level", "TATARA_OPT_LEVEL", int64_t{1},
-       "LLVM's passes for kernels: 0 none, 1 a short list made for them, 2 and 3 LLVM's own pipelines."},
+       "LLVM's passes for kernels: 0 none, 1 a short list made for them, 2 and 3 LLVM's own pipelines.", true},
       {Option::kCpu, "cpu", "TATARA_CPU", std::string(),
-       "LLVM's name of the CPU to compile for; empty: this machine's."},
+       "LLVM's name of the CPU to compile for; empty: this machine's.", true},
       {Option::kCpuFeatures, "cpu_features", "TATARA_CPU_FEATURES", std::string(),
-       "LLVM's feature string (+avx2,-avx512f,...); empty: this machine's."},
+       "LLVM's feature string (+avx2,-avx512f,...); empty: this machine's.", true},
       {Option::kVectorWidth, "vector_width", "TATARA_VECTOR_WIDTH", int64_t{0},
-       "Vector width in bits that kernels use on the CPU; 0: the widest."},
+       "Vector width in bits that kernels use on the CPU: 512, 256 or 128; 0, or more than there is: the widest.",
+       true},
       {Option::kFallback, "fallback", "TATARA_FALLBACK", true,
-       "Run what Tatara fails to compile in eager; off: raise the error."},
+       "Run what Tatara fails to compile in eager; off: raise the error.", true},
   };
   return *table;
 }
@@ -91,7 +95,16 @@ const OptionInfo* find_option(std::string_view name) {
   return nullptr;
 }
 
+OptionScope::OptionScope(const OptionOverrides* overrides) : before_(t_overrides) { t_overrides = overrides; }
+OptionScope::~OptionScope() { t_overrides = before_; }
+const OptionOverrides* OptionScope::current() { return t_overrides; }
+
 OptionValue option(Option option) {
+  if (t_overrides != nullptr) {
+    for (const auto& [which, value] : *t_overrides) {
+      if (which == option) return value;
+    }
+  }
   const OptionInfo& info = info_of(option);
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -146,11 +159,12 @@ bool is_disabled(std::string_view pass) {
 }
 
 std::string options_markdown() {
-  std::string out = "| option | environment | default | meaning |\n|---|---|---|---|\n";
+  std::string out = "| option | environment | default | per function | meaning |\n|---|---|---|---|---|\n";
   for (const OptionInfo& info : option_table()) {
     std::string fallback = std::visit([](const auto& value) { return str_cat(value); }, info.fallback);
     if (fallback.empty()) fallback = "empty";
-    out += str_cat("| `", info.name, "` | `", info.env, "` | ", fallback, " | ", info.doc, " |\n");
+    out += str_cat("| `", info.name, "` | `", info.env, "` | ", fallback, " | ", info.per_function ? "yes" : "", " | ",
+                   info.doc, " |\n");
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,7 +21,6 @@ enum class Option : uint8_t {
   kNumThreads,
   kCompileThreads,
   kVerify,
-  kProveRewrites,
   kLlvm,
   kOptLevel,
   kCpu,
@@ -28,7 +28,7 @@ enum class Option : uint8_t {
   kVectorWidth,
   kFallback,
 };
-inline constexpr int kNumOptions = 16;
+inline constexpr int kNumOptions = 15;
 
 /// bool, integer or text.
 using OptionValue = std::variant<bool, int64_t, std::string>;
@@ -39,6 +39,7 @@ struct OptionInfo {
   std::string_view env;   // "TATARA_CACHE_DIR"
   OptionValue fallback;   // the default; its alternative is the option's type
   std::string_view doc;
+  bool per_function = false;  // may be given to tatara.compile(options=...)
 };
 
 /// All options, in the order of the enum.
@@ -58,6 +59,21 @@ void set_option(Option option, OptionValue value);
 void set_option_text(Option option, std::string_view text);
 /// Back to environment or default.
 void reset_option(Option option);
+/// Values that hold in this thread for the life of the scope, before those of the process. A thread that works for
+/// another one opens a scope with the other's current().
+using OptionOverrides = std::vector<std::pair<Option, OptionValue>>;
+class OptionScope {
+ public:
+  explicit OptionScope(const OptionOverrides* overrides);
+  ~OptionScope();
+  OptionScope(const OptionScope&) = delete;
+  OptionScope& operator=(const OptionScope&) = delete;
+  /// Null when there are none.
+  static const OptionOverrides* current();
+
+ private:
+  const OptionOverrides* before_;
+};
 /// Counts changes of options, so that a reader can keep a parsed form.
 uint64_t options_generation();
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/arena.h"
@@ -76,7 +77,8 @@ TEST(Options, DocumentedAsTheyAre) {
   const std::string path = TATARA_TEST_DIR "/../docs/options.md";
   const std::string wanted =
       "# Options\n\nMade from the table in `src/support/options.cpp` by `TATARA_UPDATE=1 tatara_unit_tests "
-      "--filter=Options`.\nIn Python: `tatara.config.<option>`.\n\n" +
+      "--filter=Options`.\nIn Python: `tatara.config.<option>`; those marked \"per function\" may also be given to "
+      "`tatara.compile(..., options={...})`.\n\n" +
       options_markdown();
   if (std::getenv("TATARA_UPDATE") != nullptr) std::ofstream(path) << wanted;
   std::ifstream in(path);
@@ -96,6 +98,26 @@ TEST(Options, SetParseAndReset) {
   reset_option(Option::kNumThreads);
   EXPECT_EQ(option_int(Option::kNumThreads), 0);
   EXPECT_EQ(find_option("no_such_option"), nullptr);
+}
+
+TEST(Options, ScopesHoldInTheirThread) {
+  const OptionOverrides outer{{Option::kOptLevel, int64_t{3}}, {Option::kVerify, true}};
+  const OptionOverrides inner{{Option::kOptLevel, int64_t{0}}};
+  EXPECT_EQ(OptionScope::current(), nullptr);
+  {
+    const OptionScope scope(&outer);
+    EXPECT_EQ(option_int(Option::kOptLevel), 3);
+    {
+      const OptionScope nested(&inner);
+      EXPECT_EQ(option_int(Option::kOptLevel), 0);
+      EXPECT_FALSE(option_bool(Option::kVerify));
+    }
+    EXPECT_TRUE(option_bool(Option::kVerify));
+    int64_t elsewhere = -1;
+    std::thread([&] { elsewhere = option_int(Option::kOptLevel); }).join();
+    EXPECT_EQ(elsewhere, 1);
+  }
+  EXPECT_EQ(option_int(Option::kOptLevel), 1);
 }
 
 TEST(Options, DisabledPasses) {
