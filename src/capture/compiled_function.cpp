@@ -311,6 +311,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     PyObject* guards = PyList_New(0);
     std::vector<std::string> facts;
     for (const Fact& fact : entry.facts) facts.push_back(fact.text);
+    for (const auto& check : entry.size_checks) facts.push_back(check->str());
     for (const auto& lines : {entry.guard.describe(), facts, entry.watches.describe()}) {
       for (const std::string& line : lines) {
         const Ref item = Ref::steal(text(line));

@@ -17,6 +17,11 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
     }
     return false;
   }
+  for (const auto& check : entry.size_checks) {
+    if (check->holds(symbols)) continue;
+    if (why != nullptr) *why = "not any longer: " + check->str();
+    return false;
+  }
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/constant_tensors.h"
 #include "capture/guards.h"
 #include "capture/recipes.h"
 #include "capture/tape.h"
@@ -49,6 +50,7 @@ struct Entry {
   ValueGuard guard;
   Watches watches;
   std::vector<Fact> facts;
+  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
   Recipe recipe;  // kReturn: one object; kBreak: locals, then stack

@@ -79,7 +79,12 @@ PyObject* int_subtract(PyObject* a, PyObject* b) {
 PyObject* int_multiply(PyObject* a, PyObject* b) {
   return binary(a, b, PyNumber_Multiply, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
 }
-bool divides(TraceSymbols& s, Expr y) { return s.ctx().guard(s.ctx().ne(y, s.ctx().constant(0))); }
+bool decide(TraceSymbols& s, Expr condition) {
+  const bool holds = s.ctx().guard(condition);
+  s.note_guards();
+  return holds;
+}
+bool divides(TraceSymbols& s, Expr y) { return decide(s, s.ctx().ne(y, s.ctx().constant(0))); }
 PyObject* int_floor_divide(PyObject* a, PyObject* b) {
   return binary(a, b, PyNumber_FloorDivide,
                 [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
@@ -157,7 +162,7 @@ PyObject* int_invert(PyObject* a) {
 int int_bool(PyObject* a) {
   ExprContext& ctx = cast(a)->owner->ctx();
   try {
-    return ctx.guard(ctx.ne(Expr(cast(a)->node), ctx.constant(0))) ? 1 : 0;
+    return decide(*cast(a)->owner, ctx.ne(Expr(cast(a)->node), ctx.constant(0))) ? 1 : 0;
   } catch (const Error&) {
     return PyObject_IsTrue(plain_int(a).get());
   }
@@ -179,12 +184,12 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   const Expr x(cast(a)->node);
   try {
     switch (op) {
-      case Py_LT: return PyBool_FromLong(c.guard(c.lt(x, *y)));
-      case Py_LE: return PyBool_FromLong(c.guard(c.le(x, *y)));
-      case Py_EQ: return PyBool_FromLong(c.guard(c.eq(x, *y)));
-      case Py_NE: return PyBool_FromLong(c.guard(c.ne(x, *y)));
-      case Py_GT: return PyBool_FromLong(c.guard(c.lt(*y, x)));
-      default: return PyBool_FromLong(c.guard(c.le(*y, x)));
+      case Py_LT: return PyBool_FromLong(decide(owner, c.lt(x, *y)));
+      case Py_LE: return PyBool_FromLong(decide(owner, c.le(x, *y)));
+      case Py_EQ: return PyBool_FromLong(decide(owner, c.eq(x, *y)));
+      case Py_NE: return PyBool_FromLong(decide(owner, c.ne(x, *y)));
+      case Py_GT: return PyBool_FromLong(decide(owner, c.lt(*y, x)));
+      default: return PyBool_FromLong(decide(owner, c.le(*y, x)));
     }
   } catch (const Error&) {
     const Ref plain = plain_int(a), other = plain_int(b);
@@ -350,9 +355,20 @@ Expr TraceSymbols::add(int64_t hint, SymbolSource source, IntRange range) {
   return symbol;
 }
 
+void TraceSymbols::note_guards() {
+  while (places_.size() < ctx_->guards().size()) places_.push_back(place_ ? place_() : std::string());
+}
+
+std::string TraceSymbols::guard_text(size_t guard) const {
+  const std::string text = ctx_->guards()[guard].str();
+  return guard < places_.size() && !places_[guard].empty() ? text + " (" + places_[guard] + ")" : text;
+}
+
 int64_t TraceSymbols::specialize(Expr e) {
   try {
-    return ctx_->specialize(e);
+    const int64_t value = ctx_->specialize(e);
+    note_guards();
+    return value;
   } catch (const Error&) {
     // The comparison leaves 64 bits: every symbol by its value says more.
     for (const Expr symbol : symbols_) {
@@ -400,6 +416,26 @@ bool is_size_ref(PyObject* object) { return Py_TYPE(object) == size_ref_type(); 
 
 Expr size_ref_expr(PyObject* object) {
   return is_size_ref(object) ? Expr(reinterpret_cast<SizeRef*>(object)->node) : Expr();
+}
+
+bool holds_size_ref(PyObject* object) {
+  if (object == nullptr) return false;
+  if (is_size_ref(object)) return true;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      if (holds_size_ref(PySequence_Fast_GET_ITEM(object, i))) return true;
+    }
+  } else if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    return is_size_ref(slice->start) || is_size_ref(slice->stop) || is_size_ref(slice->step);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) {
+      if (holds_size_ref(value)) return true;
+    }
+  }
+  return false;
 }
 
 Ref size_ref_value(PyObject* object, std::span<const int64_t> symbol_values) {

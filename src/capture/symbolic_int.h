@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,13 @@ class TraceSymbols {
   /// All integers made so far become plain ints.
   void settle();
 
+  /// Tells where in the program the trace is.
+  void set_place(std::function<std::string()> place) { place_ = std::move(place); }
+  /// Gives the guards that were made since the last call the present place.
+  void note_guards();
+  /// A guard of the context with the place that made it.
+  std::string guard_text(size_t guard) const;
+
  private:
   std::shared_ptr<ExprContext> ctx_;
   std::vector<Expr> symbols_;
@@ -59,6 +67,8 @@ class TraceSymbols {
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
   std::vector<Ref> made_;
+  std::function<std::string()> place_;
+  std::vector<std::string> places_;  // of the context's guards
 };
 
 bool is_symbolic_int(PyObject* object);
@@ -77,6 +87,7 @@ bool holds_symbolic_int(PyObject* object, int depth = 4);
 Ref make_size_ref(Expr e, const TraceSymbols& symbols);
 bool is_size_ref(PyObject* object);
 Expr size_ref_expr(PyObject* object);
+bool holds_size_ref(PyObject* object);
 /// The value under the symbols' values. Null with a Python error set.
 Ref size_ref_value(PyObject* object, std::span<const int64_t> symbol_values);
 

@@ -105,7 +105,7 @@ void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strid
 }
 
 bool Tape::materialise(TorchApi& api) {
-  const std::vector<int64_t> symbols = open_symbols_ != nullptr ? open_symbols_->hints() : std::vector<int64_t>();
+  const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
   std::vector<bool> real(slots_.size());
@@ -134,8 +134,13 @@ bool Tape::materialise(TorchApi& api) {
   return true;
 }
 
-bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results) {
-  const Ref result = call_node(node, env, {});
+Ref Tape::call_object(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  return call_node(node, env, symbols);
+}
+
+bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols,
+                std::vector<Ref>& results) {
+  const Ref result = call_node(node, env, symbols);
   if (!result) return false;
   std::vector<PyObject*> tensors;
   flatten_result(result.get(), tensors);

@@ -70,6 +70,10 @@ class Tape {
   /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
   /// symbols the first `facts` were made by these nodes and what is before.
   std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
+  /// Values of the symbols in the present call, while the trace is open.
+  std::span<const int64_t> open_hints() const {
+    return open_symbols_ != nullptr ? std::span<const int64_t>(open_symbols_->hints()) : std::span<const int64_t>();
+  }
   /// Symbols with their values when the tape was made, and what is known of them. Detached tapes only.
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::vector<int64_t>& hints() const { return hints_; }
@@ -83,7 +87,10 @@ class Tape {
   /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
   void drop_dead(std::vector<Ref>& env, size_t first, size_t last) const;
   /// Calls one node; `results` are its tensors in order. False with a Python error set.
-  static bool call(const TapeNode& node, const std::vector<Ref>& env, std::vector<Ref>& results);
+  static bool call(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols,
+                   std::vector<Ref>& results);
+  /// The same, the result as it is. Null with a Python error set.
+  static Ref call_object(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols);
   /// Slots that are wanted after run().
   void set_outputs(std::vector<int> outputs);
   const std::vector<int>& outputs() const { return outputs_; }

@@ -172,6 +172,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   const Bypass bypass(bypass_);
   bool known = true;
   const auto to_slot = [&](PyObject* o) -> Ref {
+    if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     if (!api_.is_tensor(o)) return Ref::borrow(o);
     const int slot = t.tape.find(o);
     known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
@@ -183,7 +184,11 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   const Ref values = t.constants.evaluate(t.tape, slots.get());
   const Ref keywords = options ? t.constants.evaluate(t.tape, options.get()) : Ref();
   if (!values || (options && !keywords)) return nullptr;
-  return PyObject_Call(func, values.get(), keywords.get());
+  PyObject* answer = PyObject_Call(func, values.get(), keywords.get());
+  if (answer != nullptr && (t.constants.symbolic(slots.get()) || (options && t.constants.symbolic(options.get())))) {
+    t.size_checks.push_back(t.constants.guard(t.tape, func, slots, options, answer));
+  }
+  return answer;
 }
 
 PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -386,6 +391,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
+  t.symbols.note_guards();
 }
 
 Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,

@@ -350,6 +350,10 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   --bypass_;
   if (!ok) return false;
   root_ = &f;
+  trace->symbols.set_place([this] {
+    const BreakInfo place = here({});
+    return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);
+  });
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
@@ -375,6 +379,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_offset = f.offset();
   t.snap_nodes = t.tape.nodes().size();
   t.snap_facts = t.symbols.ctx().guards().size();
+  t.snap_checks = t.size_checks.size();
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
   --bypass_;
@@ -498,9 +503,14 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   entry->state = t.state;
   entry->guard = std::move(t.guard);
   entry->watches = std::move(t.watches);
+  entry->size_checks = std::move(t.size_checks);
+  if (entry->end == Entry::End::kBreak) entry->size_checks.resize(std::min(t.snap_checks, entry->size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
+  t.symbols.note_guards();
   const std::vector<Expr>& facts = entry->tape ? entry->tape->facts() : t.symbols.ctx().guards();
-  for (const Expr fact : facts) entry->facts.push_back({t.symbols.program(fact), fact.str()});
+  for (size_t i = 0; i < facts.size(); ++i) {
+    entry->facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
+  }
   entry->capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
   if (entry->end != Entry::End::kEager) {

@@ -15,6 +15,7 @@ struct Tracer::Trace {
   Tape tape;
   LiveInference inference;
   ConstantTensors constants;
+  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   ValueGuard guard;
   Watches watches;
   GlobalState state;
@@ -32,7 +33,7 @@ struct Tracer::Trace {
   std::vector<Ref> snap_locals, snap_stack;
   int snap_offset = 0;
   size_t snap_nodes = 0;
-  size_t snap_facts = 0;
+  size_t snap_facts = 0, snap_checks = 0;
   bool snap_grad = false;
   int open_context_vars = 0;  // set and not reset: a later run would lack them
   bool mutated = false;       // something made in the trace changed since then

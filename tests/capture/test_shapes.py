@@ -280,3 +280,15 @@ def test_error_is_eagers() -> None:
         _same(compiled(x), f(x))
     with pytest.raises(RuntimeError, match="invalid for input of size"):
         compiled(torch.randn(7, 3))
+
+
+def test_values_made_from_sizes() -> None:
+    """A branch on a tensor made from sizes alone is a guard that later sizes answer."""
+
+    def f(x: Any) -> Any:
+        positions = torch.arange(x.shape[0])
+        if (positions > 5).any():
+            return x * 2
+        return x + 1
+
+    check(f, sized((3, 4), (4, 4), (5, 4), (6, 4), (9, 4), (12, 4), (2, 4)), 3)
