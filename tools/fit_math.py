@@ -279,9 +279,12 @@ def odd_fit(name: str, function: Function, high: Any, degree: int, digits: int, 
 
 
 def erfc_scaled(t: Any) -> Any:
-    """erfc(x) * exp(x^2) for t = (x - 2) / (x + 2)."""
+    """erfc(x) * exp(x^2) * (x + 2) for t = (x - 2) / (x + 2)."""
     x = 2 * (1 + t) / (1 - t)
-    return mpmath.erfc(x) * mpmath.exp(x * x)
+    if x > 1000:  # the asymptotic series, where the factors leave the range
+        terms = [mpmath.fac2(2 * n - 1) * (-1) ** n / (2 * x * x) ** n if n else mpf(1) for n in range(9)]
+        return (x + 2) / (x * mpmath.sqrt(mpmath.pi)) * mpmath.fsum(terms)
+    return mpmath.erfc(x) * mpmath.exp(x * x) * (x + 2)
 
 
 def erfinv_ratio(w: Any) -> Any:
@@ -295,16 +298,6 @@ def inverse_fits() -> list[Fit]:
         odd_fit("kAtanF32", mpmath.atan, 1, 9, 9, "atan x"),
         odd_fit("kAsinF32", mpmath.asin, 0.5, 4, 9, "asin x"),
         odd_fit("kSinhF32", mpmath.sinh, 1, 3, 9, "sinh x"),
-        Fit(
-            "kErfcLowF64",
-            "erfc(x) exp(x^2) over (x-2)/(x+2)",
-            erfc_scaled,
-            lambda t: 1 / erfc_scaled(t),
-            -1,
-            mpf(8.3) / 12.3,
-            11,
-            17,
-        ),
         Fit(
             "kErfinvNear",
             "erfinv(x) / x over -log(1-x^2)",
@@ -321,10 +314,84 @@ def inverse_fits() -> list[Fit]:
             lambda v: erfinv_ratio(v * v),
             lambda v: 1 / erfinv_ratio(v * v),
             2.23,
-            4.1,
-            10,
+            6.1,
+            15,
             17,
         ),
+    ]
+
+
+def inverse(fit: Function) -> Function:
+    return lambda t: 1 / fit(t)
+
+
+def normal_quantile(t: Any) -> Any:
+    """X > 0 with half of erfc(x / sqrt 2) equal to exp(-t^2 / 2), over t; Newton's method on the logarithm."""
+    x = mpmath.sqrt(max(t * t - mpmath.log(2 * mpmath.pi * t * t), mpf("0.01")))
+    for _ in range(12):
+        tail = mpmath.erfc(x / mpmath.sqrt(2)) / 2
+        slope = -mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi) / tail
+        step = (mpmath.log(tail) + t * t / 2) / slope
+        x -= step
+        if abs(step) < mpf(10) ** -50:
+            break
+    return x
+
+
+def normal_center(y: Any) -> Any:
+    """X / y with the normal distribution's value 1/2 + y at x."""
+    return mpmath.sqrt(2) * mpmath.erfinv(2 * y) / y
+
+
+def lgamma_near(u: Any) -> Any:
+    """lgamma(2 + u) / (u * (1 + u))."""
+    return mpmath.loggamma(2 + u) / (u * (1 + u))
+
+
+def stirling(w: Any) -> Any:
+    """What Stirling's formula leaves of lgamma(x), times x, for w = 1 / x^2."""
+    x = 1 / mpmath.sqrt(w)
+    rest = mpmath.loggamma(x) - ((x - mpf(1) / 2) * mpmath.log(x) - x + mpmath.log(2 * mpmath.pi) / 2)
+    return rest * x
+
+
+def digamma_rest(w: Any) -> Any:
+    """(log x - 1 / (2x) - digamma(x)) * x^2 for w = 1 / x^2."""
+    x = 1 / mpmath.sqrt(w)
+    return (mpmath.log(x) - 1 / (2 * x) - mpmath.digamma(x)) / w
+
+
+def bessel_far(order: int) -> Function:
+    return lambda v: mpmath.exp(-8 / v) * mpmath.besseli(order, 8 / v) * mpmath.sqrt(8 / v)
+
+
+def gamma_fits() -> list[Fit]:
+    sine = root(lambda r: mpmath.sin(mpmath.pi * r) / r)
+    i0 = root(lambda x: mpmath.besseli(0, x))
+    i1 = root(lambda x: mpmath.besseli(1, x) / x)
+    quantile = lambda s: normal_quantile(1 / s) * s  # noqa: E731
+    center = root(normal_center)
+    scaled = inverse(erfc_scaled)
+    size = lambda w: mpmath.sqrt(w) / abs(mpmath.loggamma(1 / mpmath.sqrt(w)))  # noqa: E731
+    return [
+        Fit("kErfcLowF64", "erfc(x) exp(x^2) (x+2) over (x-2)/(x+2)", erfc_scaled, scaled, -1, 1, 12, 17),
+        Fit("kErfcF64", "erfc(x) exp(x^2) (x+2) over (x-2)/(x+2)", erfc_scaled, scaled, -1, 1, 27, 17),
+        Fit("kLgammaNear", "lgamma(2+u) / (u (1+u))", lgamma_near, inverse(lgamma_near), -1, 1, 14, 17),
+        Fit("kLgammaFar", "Stirling's rest times x over 1/x^2", stirling, size, 0, mpf(1) / 9, 3, 17),
+        Fit("kSinPi", "sin(pi r) / r over r^2", sine, inverse(sine), 0, 0.25, 5, 17),
+        Fit("kDigammaLowF64", "digamma's rest over 1/x^2", digamma_rest, lambda w: w, 0, mpf(1) / 36, 2, 17),
+        Fit("kDigammaF64", "digamma's rest over 1/x^2", digamma_rest, lambda w: w, 0, 0.01, 4, 17),
+        Fit("kI0NearLow", "I0(x) over x^2", i0, inverse(i0), 0, 64, 10, 17),
+        Fit("kI0FarLow", "exp(-x) I0(x) sqrt(x) over 8/x", bessel_far(0), inverse(bessel_far(0)), 0, 1, 6, 17),
+        Fit("kI0NearF64", "I0(x) over x^2", i0, inverse(i0), 0, 64, 15, 17),
+        Fit("kI0FarF64", "exp(-x) I0(x) sqrt(x) over 8/x", bessel_far(0), inverse(bessel_far(0)), 0, 1, 22, 17),
+        Fit("kI1NearLow", "I1(x) / x over x^2", i1, inverse(i1), 0, 64, 10, 17),
+        Fit("kI1FarLow", "exp(-x) I1(x) sqrt(x) over 8/x", bessel_far(1), inverse(bessel_far(1)), 0, 1, 6, 17),
+        Fit("kI1NearF64", "I1(x) / x over x^2", i1, inverse(i1), 0, 64, 15, 17),
+        Fit("kI1FarF64", "exp(-x) I1(x) sqrt(x) over 8/x", bessel_far(1), inverse(bessel_far(1)), 0, 1, 22, 17),
+        Fit("kNdtriCenter", "x / y over y^2", center, inverse(center), 0, 0.135, 10, 17),
+        Fit("kNdtriCenterF64", "x / y over y^2", center, inverse(center), 0, 0.135, 21, 17),
+        Fit("kNdtriTail", "x / t over 1/t, t = sqrt(-2 log p)", quantile, inverse(quantile), 0.0257, 0.5, 18, 17),
     ]
 
 
@@ -378,7 +445,7 @@ def special_fits() -> list[Fit]:
 
 
 def all_fits() -> list[Fit]:
-    return [*exp_fits(), *log_fits(), *trig_fits(), *inverse_fits(), *special_fits()]
+    return [*exp_fits(), *log_fits(), *trig_fits(), *inverse_fits(), *gamma_fits(), *special_fits()]
 
 
 def show(fit: Fit) -> tuple[str, str]:

@@ -24,7 +24,9 @@ namespace {
 
 std::span<const double> ln2_parts(const Val& x) { return by_lane(x, kLn2F32, kLn2F64); }
 
-/// exp(x) * 2^shift = 2^(k + shift) * exp(r), for x where 2^k is about in range.
+}  // namespace
+
+/// 2^(k + shift) * exp(r).
 Val exp_shifted(const Val& x, int shift) {
   const auto ln2 = ln2_parts(x);
   const Val k = round_even(x * (1 / kLn2));
@@ -34,8 +36,6 @@ Val exp_shifted(const Val& x, int shift) {
   const Val power = to_int(k);
   return scale(e, shift == 0 ? power : power + shift);
 }
-
-}  // namespace
 
 Val exp(const Val& x) { return exp_shifted(clamp(x, by_lane(x, -104.5, -746), by_lane(x, 89, 710)), 0); }
 

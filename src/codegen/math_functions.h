@@ -26,6 +26,8 @@ Val power_of_two(const Val& n);
 /// x * 2^k for integer lanes k, in two steps, so that only the last one may over- or underflow.
 Val scale(const Val& x, const Val& k);
 Val exp(const Val& x);
+/// exp(x) * 2^shift for x where exp(x) is not far out of range.
+Val exp_shifted(const Val& x, int shift);
 Val exp2(const Val& x);
 Val expm1(const Val& x);
 Val log(const Val& x);
@@ -41,6 +43,9 @@ Val sigmoid(const Val& x);
 Val sin(const Val& x);
 Val cos(const Val& x);
 Val tan(const Val& x);
+/// On [-pi/4, pi/4].
+Val sine_polynomial(const Val& r);
+Val cosine_polynomial(const Val& r);
 
 // ---- math_inverse.cpp
 Val asin(const Val& x);
@@ -68,5 +73,16 @@ Val fmod(const Val& x, const Val& y);
 Val erf(const Val& x);
 Val erfc(const Val& x);
 Val erfinv(const Val& x);
+Val ndtri(const Val& p);
+Val log_ndtr(const Val& x);
+
+// ---- math_gamma.cpp
+Val lgamma(const Val& x);
+Val digamma(const Val& x);
+/// Modified Bessel functions of the first kind; with e, times exp(-|x|).
+Val i0(const Val& x);
+Val i0e(const Val& x);
+Val i1(const Val& x);
+Val i1e(const Val& x);
 
 }  // namespace tatara::codegen

@@ -124,14 +124,21 @@ Angle reduce(const Val& x, bool with_low) {
 
 /// The sine for even quadrants, the cosine for odd ones.
 Val sin_cos(const Val& r, const Val& quadrant) {
-  const Val z = r * r;
-  const Val sine = fma(r * z, poly(z, by_lane(z, kSinF32, kSinF64)), r);
-  const Val cosine = fma(z * z, poly(z, by_lane(z, kCosF32, kCosF64)), fma(z, -0.5, 1.0));
-  const Val y = select((quadrant & 1) == 0.0, sine, cosine);
+  const Val y = select((quadrant & 1) == 0.0, sine_polynomial(r), cosine_polynomial(r));
   return from_bits(bits(y) ^ shl(quadrant & 2, r.lane == Lane::kF32 ? 30 : 62));
 }
 
 }  // namespace
+
+Val sine_polynomial(const Val& r) {
+  const Val z = r * r;
+  return fma(r * z, poly(z, by_lane(z, kSinF32, kSinF64)), r);
+}
+
+Val cosine_polynomial(const Val& r) {
+  const Val z = r * r;
+  return fma(z * z, poly(z, by_lane(z, kCosF32, kCosF64)), fma(z, -0.5, 1.0));
+}
 
 Val sin(const Val& x) {
   const Angle angle = reduce(x, false);

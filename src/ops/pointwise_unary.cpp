@@ -77,6 +77,18 @@ ScalarId sinc(LoopBuilder& b, DType t, ScalarId x) {
   return b.select(b.compare(Op::kEq, x, number(b, 0, t)), number(b, 1, t), ratio);
 }
 
+ScalarId normal_distribution(LoopBuilder& b, DType t, ScalarId x) {
+  const ScalarId scaled = b.apply2(Op::kMul, x, number(b, -std::numbers::sqrt2 / 2, t));
+  return b.apply2(Op::kMul, b.apply1(Op::kErfc, scaled), number(b, 0.5, t));
+}
+
+/// -x * log(x); 0 at 0 and -inf below.
+ScalarId entropy(LoopBuilder& b, DType t, ScalarId x) {
+  const ScalarId product = b.apply1(Op::kNeg, b.apply2(Op::kMul, x, b.apply1(Op::kLog, x)));
+  const ScalarId limits = b.select(b.compare(Op::kLt, x, number(b, 0, t)), number(b, -INFINITY, t), product);
+  return b.select(b.compare(Op::kEq, x, number(b, 0, t)), number(b, 0, t), limits);
+}
+
 ScalarId bit_not(LoopBuilder& b, DType, ScalarId x) { return b.apply1(Op::kNot, x); }
 ScalarId logic_not(LoopBuilder& b, DType t, ScalarId x) {
   return b.compare(Op::kEq, x, is_floating(t) ? b.constant(0, t) : number(b, 0, t));
@@ -142,6 +154,17 @@ constexpr Row kRows[] = {
     {"erf", Promotion::kIntToFloat, direct<Op::kErf>, Accepts::kReal, "torch.erf torch.special.erf torch.Tensor.erf", "torch.Tensor.erf_"},
     {"erfc", Promotion::kIntToFloat, direct<Op::kErfc>, Accepts::kReal, "torch.erfc torch.special.erfc torch.Tensor.erfc", "torch.Tensor.erfc_"},
     {"sigmoid", Promotion::kIntToFloat, direct<Op::kSigmoid>, Accepts::kReal, "torch.sigmoid torch.special.expit torch.Tensor.sigmoid", "torch.Tensor.sigmoid_"},
+    {"erfinv", Promotion::kIntToFloat, direct<Op::kErfinv>, Accepts::kReal, "torch.erfinv torch.special.erfinv torch.Tensor.erfinv", "torch.Tensor.erfinv_"},
+    {"lgamma", Promotion::kIntToFloat, direct<Op::kLgamma>, Accepts::kReal, "torch.lgamma torch.special.gammaln torch.Tensor.lgamma", "torch.Tensor.lgamma_"},
+    {"digamma", Promotion::kIntToFloat, direct<Op::kDigamma>, Accepts::kReal, "torch.digamma torch.special.digamma torch.special.psi torch.Tensor.digamma", "torch.Tensor.digamma_"},
+    {"i0", Promotion::kIntToFloat, direct<Op::kI0>, Accepts::kReal, "torch.i0 torch.special.i0 torch.Tensor.i0", "torch.Tensor.i0_"},
+    {"special_i0e", Promotion::kIntToFloat, direct<Op::kI0e>, Accepts::kReal, "torch.special.i0e", ""},
+    {"special_i1", Promotion::kIntToFloat, direct<Op::kI1>, Accepts::kReal, "torch.special.i1", ""},
+    {"special_i1e", Promotion::kIntToFloat, direct<Op::kI1e>, Accepts::kReal, "torch.special.i1e", ""},
+    {"special_ndtri", Promotion::kIntToFloat, direct<Op::kNdtri>, Accepts::kReal, "torch.special.ndtri", ""},
+    {"special_log_ndtr", Promotion::kIntToFloat, direct<Op::kLogNdtr>, Accepts::kReal, "torch.special.log_ndtr", ""},
+    {"special_ndtr", Promotion::kIntToFloat, normal_distribution, Accepts::kReal, "torch.special.ndtr", ""},
+    {"special_entr", Promotion::kIntToFloat, entropy, Accepts::kReal, "torch.special.entr", ""},
     {"deg2rad", Promotion::kIntToFloat, radians, Accepts::kReal, "torch.deg2rad torch.Tensor.deg2rad", "torch.Tensor.deg2rad_"},
     {"rad2deg", Promotion::kIntToFloat, degrees, Accepts::kReal, "torch.rad2deg torch.Tensor.rad2deg", "torch.Tensor.rad2deg_"},
     {"sinc", Promotion::kIntToFloat, sinc, Accepts::kReal, "torch.sinc torch.special.sinc torch.Tensor.sinc", "torch.Tensor.sinc_"},
