@@ -3,6 +3,8 @@
 
 #include <opcode.h>
 
+#include <cstring>
+
 #include "capture/compiled_function.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
@@ -120,10 +122,28 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 // ---- Frames ----------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers.
+bool is_opaque(const PyCodeObject* code) {
+  static PyObject* const del = PyUnicode_InternFromString("__del__");
+  if (code->co_name == del) return true;
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (file == nullptr) PyErr_Clear();
+  return file != nullptr && std::strncmp(file, "<frozen importlib.", 18) == 0;
+}
+
+}  // namespace
+
 FrameAction Tracer::on_frame_enter(Frame& f) {
   if (bypass_ > 0) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
+  }
+  if (tracing() && entered_ && is_opaque(f.code())) {
+    ++bypass_;
+    opaque_.push_back(&f);
+    return FrameAction::kRun;
   }
   if (!entered_ && reinterpret_cast<PyObject*>(f.code()) == code_ && !f.resumed && !f.throwing) {
     entered_ = true;
@@ -203,6 +223,11 @@ void Tracer::mark_starred(Frame& f) {
 }
 
 void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
+  if (!opaque_.empty() && opaque_.back() == &f) {
+    opaque_.pop_back();
+    --bypass_;
+    return;
+  }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) PyErr_Clear();
