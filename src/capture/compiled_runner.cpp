@@ -56,6 +56,16 @@ Ref int_tuple(const std::vector<int64_t>& values) {
   return tuple;
 }
 
+/// Bytes from the first element to the end of the last.
+size_t span_bytes(const TensorLayout& layout, DType dtype) {
+  int64_t last = 0;
+  for (size_t d = 0; d < layout.sizes.size(); ++d) {
+    if (layout.sizes[d] == 0) return 0;
+    last += (layout.sizes[d] - 1) * layout.strides[d];
+  }
+  return static_cast<size_t>((last + 1) * dtype_size(dtype));
+}
+
 Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
   const Ref size = int_tuple(layout.sizes), stride = int_tuple(layout.strides);
   return Ref::steal(
@@ -70,6 +80,7 @@ struct CompiledRunner::Frame {
   std::vector<int64_t> symbols;  // what the layouts are for
   std::vector<int64_t> wanted;   // of this run
   EdgeLayouts layouts;
+  std::vector<size_t> buffer_bytes;
   std::vector<int> whole;  // per output: the output buffer that it is, or -1
   std::vector<InputRef> inputs;
   std::vector<void*> input_data, buffer_data;
@@ -195,13 +206,18 @@ void CompiledRunner::resolve(Frame& frame) const {
     used[b] = true;
     frame.whole[i] = buffer.index;
   }
+  frame.buffer_bytes.clear();
+  for (size_t b = 0; b < buffer_types_.size(); ++b) {
+    frame.buffer_bytes.push_back(span_bytes(frame.layouts.output_buffers[b], executable_->output_buffers()[b].dtype));
+  }
   frame.resolved = true;
 }
 
 bool CompiledRunner::allocate(Frame& frame) const {
   for (size_t i = 0; i < buffer_types_.size(); ++i) {
     const TensorLayout& layout = frame.layouts.output_buffers[i];
-    frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], &frame.buffer_data[i]);
+    frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], frame.buffer_bytes[i],
+                                                &frame.buffer_data[i]);
     if (!frame.buffers[i]) return false;
   }
   return true;

@@ -1,6 +1,7 @@
 #include "capture/torch_native.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <cstring>
 
@@ -21,6 +22,16 @@ const uint64_t* dispatch_keys(void* library) {
   thread_local const uint64_t* keys = nullptr;
   if (keys == nullptr) keys = static_cast<const uint64_t*>(dlsym(library, kDispatchKeys));
   return keys;
+}
+
+/// Asks for huge pages under a big block that the host has just allocated: fresh memory is otherwise paid for in faults of
+/// 4 KB each (45 ms to fill 100 MB where warm memory takes 12).
+void advise_huge_pages(void* data, size_t bytes) {
+  constexpr size_t kHuge = size_t{2} << 20;
+  if (bytes < 2 * kHuge) return;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + kHuge - 1) / kHuge * kHuge;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHuge * kHuge;
+  if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 }
 
 }  // namespace
@@ -78,7 +89,7 @@ Ref TorchNative::wrap(torch_abi::TensorHandle handle) const {
 }
 
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
-                       void** data) const {
+                       size_t bytes, void** data) const {
   torch_abi::TensorHandle handle = nullptr;
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
   if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type, cpu,
@@ -90,6 +101,7 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
     return {};
   }
   abi_->aoti_torch_get_data_ptr(handle, data);
+  advise_huge_pages(*data, bytes);
   return wrap(handle);
 }
 

@@ -31,8 +31,10 @@ class TorchNative {
   TorchThreadState state() const;
   bool grad_enabled() const { return grad_enabled_(); }
 
-  /// A new, uninitialised CPU tensor and its memory. Null with a Python error set.
-  Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, void** data) const;
+  /// A new, uninitialised CPU tensor and its memory, of which the caller is going to write `bytes`. Null with a Python
+  /// error set.
+  Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
+            void** data) const;
   /// A Python object for the tensor behind `handle`, which is consumed.
   Ref wrap(torch_abi::TensorHandle handle) const;
 
