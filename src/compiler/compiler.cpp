@@ -147,6 +147,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   // subexpressions are easiest to see after it.
   const Graph lowered = clock.run("rewrite", [&] {
     Graph g = canonicalize(graph);
+    g = channels_last(g);
     g = decompose(g);
     g = canonicalize(g);
     g = eliminate_common_subexpressions(g);

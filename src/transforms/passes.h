@@ -10,6 +10,8 @@ namespace tatara {
 Graph decompose(const Graph& graph);
 /// Constant folding, algebraic identities that are exact in floating point, removal of no-op casts and views.
 Graph canonicalize(const Graph& graph);
+/// Gives float32 convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
+Graph channels_last(const Graph& graph);
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph);
 /// Values that nothing uses.

@@ -1,0 +1,182 @@
+// Convolutions on channels-last operands, where the host's kernels are faster: the values between them change their
+// strides, outputs and whatever depends on strides get the old ones back.
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "ops/builder.h"
+#include "ops/family_util.h"
+#include "ops/op_def.h"
+#include "support/error.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+using ops::Layout;
+
+/// Elements as far as known: symbols count as they were when they were seen first.
+double elements(ExprContext& ctx, const TensorType& type) {
+  double n = 1;
+  for (const Expr size : type.sizes) n *= static_cast<double>(ctx.evaluate_hint(size).value_or(1));
+  return n;
+}
+
+/// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
+/// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
+bool gains(const Graph& g, const Node& node) {
+  if (node.op->name != "convolution" && node.op->name != "conv2d") return false;
+  const auto* input = std::get_if<TensorArg>(&node.args[0]);
+  const auto* weight = std::get_if<TensorArg>(&node.args[1]);
+  if (input == nullptr || weight == nullptr) return false;
+  const TensorType& x = g.type(input->value);
+  const TensorType& w = g.type(weight->value);
+  if (x.dim() != 4 || w.dim() != 4 || x.dtype != DType::kFloat32 || x.device.kind != DeviceKind::kCpu) return false;
+  if (node.op->name == "convolution") {
+    const auto* transposed = std::get_if<Scalar>(&node.args[6]);
+    const bool* flag = transposed != nullptr ? std::get_if<bool>(transposed) : nullptr;
+    if (flag == nullptr || *flag) return false;
+  }
+  constexpr double kInputToWeights = 1.25;
+  return elements(g.ctx(), x) >= kInputToWeights * elements(g.ctx(), w);
+}
+
+/// Operators that give the same elements whatever the strides of their operands.
+bool ignores_strides(const OpDef& op) {
+  switch (op.kind) {
+    case OpKind::kPointwise:
+    case OpKind::kReduction:
+    case OpKind::kScan:
+    case OpKind::kComposite:
+    case OpKind::kIndexing: return true;
+    case OpKind::kView: return !op.name.starts_with("as_strided") && op.name.find("dtype") == std::string::npos;
+    case OpKind::kCreation:
+    case OpKind::kRandom:
+    case OpKind::kHost: return false;
+  }
+  return false;
+}
+
+class Relayout {
+ public:
+  explicit Relayout(const Graph& graph) : from_(graph), copy_(graph), builder_(copy_.to()) {}
+
+  Graph run() {
+    for (const Node& node : from_.nodes()) {
+      builder_.set_location(node.location);
+      bool moved = false;
+      for_each_operand(node, [&](ValueId v) { moved = moved || has_moved(v); });
+      const bool wanted = gains(from_, node);
+      if (!moved && !wanted) {
+        copy_.copy(node);
+      } else if (!infer_again(node, wanted)) {
+        copy_back(node);
+      }
+    }
+    // A view of another output must stay one.
+    for (const GraphOutput& output : from_.outputs()) {
+      if (output.value == kNoValue || output.alias.kind != OutputAlias::Kind::kOutput) continue;
+      if (has_moved(output.value) || has_moved(from_.outputs()[static_cast<size_t>(output.alias.index)].value)) {
+        throw Unsupported("outputs that share memory");
+      }
+    }
+    for (const GraphOutput& output : from_.outputs()) {
+      if (output.value != kNoValue) copy_.set(output.value, original(output.value));
+    }
+    for (const InputWrite& write : from_.input_writes()) copy_.set(write.value, original(write.value));
+    return copy_.finish();
+  }
+
+ private:
+  Graph& to() { return copy_.to(); }
+  bool has_moved(ValueId v) { return to().type(copy_[v]).strides != from_.type(v).strides; }
+
+  /// The value with the strides that it had.
+  ValueId original(ValueId v) {
+    if (!has_moved(v)) return copy_[v];
+    const auto known = restored_.find(v);
+    if (known != restored_.end()) return known->second;
+    if (!ops::is_dense(from_.ctx(), from_.type(v))) throw Unsupported("strides with gaps");
+    const ValueId back = builder_.op("relayout", {TensorArg{copy_[v]}, SymInts{from_.type(v).strides}});
+    restored_[v] = back;
+    return back;
+  }
+
+  ValueId channels_last(ValueId now) {
+    const TensorType type = to().type(now);
+    if (ops::suggested_layout(to().ctx(), type) == Layout::kChannelsLast) return now;
+    const auto known = last_.find(now);
+    if (known != last_.end()) return known->second;
+    const ValueId moved = builder_.op(
+        "relayout", {TensorArg{now}, SymInts{ops::layout_strides(to().ctx(), type.sizes, Layout::kChannelsLast)}});
+    last_[now] = moved;
+    return moved;
+  }
+
+  /// The node on operands as they are now. False (and nothing added) when that does not give the same.
+  bool infer_again(const Node& node, bool convolution) {
+    if (!convolution && !ignores_strides(*node.op)) return false;
+    std::vector<Arg> args = copy_.args(node);
+    if (convolution) args[0] = TensorArg{channels_last(std::get<TensorArg>(args[0]).value)};
+    const size_t before = to().num_nodes();
+    std::vector<ValueId> results;
+    try {
+      results = builder_.call(*node.op, std::move(args));
+    } catch (const Error&) {
+      results.clear();
+    }
+    bool same = results.size() == node.outputs.size();
+    for (size_t i = 0; same && i < results.size(); ++i) {
+      const TensorType& now = to().type(results[i]);
+      const TensorType& then = from_.type(node.outputs[i]);
+      same = now.dtype == then.dtype && now.sizes == then.sizes && now.is_wrapped_number == then.is_wrapped_number;
+    }
+    if (!same) {
+      to().truncate_nodes(before);
+      return false;
+    }
+    for (size_t i = 0; i < results.size(); ++i) copy_.set(node.outputs[i], results[i]);
+    return true;
+  }
+
+  void copy_back(const Node& node) {
+    std::vector<Arg> args = node.args;
+    std::vector<TensorType> types;
+    for (Arg& arg : args) {
+      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+        if (tensor->value != kNoValue) tensor->value = original(tensor->value);
+      } else if (auto* list = std::get_if<TensorList>(&arg)) {
+        for (ValueId& v : list->values) {
+          if (v != kNoValue) v = original(v);
+        }
+      }
+    }
+    for (const ValueId v : node.outputs) types.push_back(from_.type(v));
+    const NodeId id = to().add_node(node.op, std::move(args), std::move(types), node.location);
+    for (size_t i = 0; i < node.outputs.size(); ++i) copy_.set(node.outputs[i], to().node(id).outputs[i]);
+  }
+
+  const Graph& from_;
+  GraphCopy copy_;
+  GraphBuilder builder_;
+  std::unordered_map<ValueId, ValueId> restored_;  // old value -> new value with its old strides
+  std::unordered_map<ValueId, ValueId> last_;      // new value -> itself, channels last
+};
+
+}  // namespace
+
+Graph channels_last(const Graph& graph) {
+  return run_pass("channels_last", graph, [](const Graph& g) {
+    bool any = false;
+    for (const Node& node : g.nodes()) any = any || gains(g, node);
+    if (!any) return g;
+    try {
+      return Relayout(g).run();
+    } catch (const Unsupported&) {
+      return g;  // outputs that share memory, or strides that cannot be restored
+    }
+  });
+}
+
+}  // namespace tatara
