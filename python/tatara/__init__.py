@@ -29,6 +29,16 @@ def _find_llvm() -> None:
 
 _find_llvm()
 
+
+def __getattr__(name: str) -> object:
+    # Needs torch, which need not be there.
+    if name == "CompiledModule":
+        from tatara._module import CompiledModule
+
+        return CompiledModule
+    raise AttributeError(f"module 'tatara' has no attribute {name!r}")
+
+
 __all__ = [
     "Break",
     "CapturedGraph",

@@ -1,4 +1,93 @@
-# The extension module. Its functions are documented where the package wraps them.
+# Made by tools/make_stubs.py.
 from typing import Any
 
-def __getattr__(name: str) -> Any: ...
+class HistoryRecorder:
+    """Receives an event for every compilation and launch."""
+
+    def __init__(self) -> None: ...
+    def start(self) -> None:
+        """Listens from now on."""
+
+    def stop(self) -> None:
+        """Listens no longer; the events stay."""
+
+    def size(self) -> int:
+        """Number of events so far."""
+
+    def events(self, first: int = 0) -> list[dict[str, Any]]:
+        """The events from number `first` on, as dicts."""
+
+def machine() -> dict[str, object]:
+    """What code is made for: vectors, CPU, LLVM, threads. Loads LLVM."""
+
+def cache() -> dict[str, Any]:
+    """Place, size and counters of the disk cache under the present options."""
+
+def clear_cache() -> None:
+    """Removes every entry of the disk cache."""
+
+def llvm_loaded() -> bool:
+    """Whether LLVM was loaded in this process."""
+
+class CompiledFunction:
+    """What tatara.compile makes of a function."""
+
+    def __init__(
+        self,
+        function: Any,
+        backend: Any = None,
+        fullgraph: bool = False,
+        self_argument: Any = None,
+        dynamic: bool | None = None,
+        options: dict[str, Any] | None = None,
+        /,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
+    def _report(self) -> dict[str, Any]:
+        """What was captured, as plain data."""
+    def _reset(self) -> None:
+        """Forgets every entry."""
+    @property
+    def _tatara_function(self) -> Any: ...
+    @property
+    def _tatara_self(self) -> Any: ...
+    __dict__: dict[str, Any]
+    __name__: str
+    __qualname__: str
+    __wrapped__: Any
+
+def stats() -> dict[str, int]:
+    """Counters since the last reset."""
+
+def reset() -> None:
+    """Forgets every captured graph."""
+
+def disable(change: int) -> None:
+    """Nests: 1 to disable in this thread, -1 to end that."""
+
+def set_llvm_path(path: str) -> None:
+    """Where libllvmlite.so is."""
+
+def is_compiling() -> bool:
+    """Whether Tatara is tracing right now; False in eager."""
+
+def set_explaining(level: int) -> int:
+    """
+    0: off; 1: this thread's compilations keep texts; 2: and measure. Returns the old level.
+    """
+
+def set_unsupported_type(type: type[BaseException]) -> None:
+    """The exception of graph breaks under fullgraph."""
+
+def option(name: str) -> bool | int | str:
+    """The present value."""
+
+def set_option(name: str, value: bool | int | str) -> None:
+    """For the whole process."""
+
+def reset_option(name: str) -> None:
+    """Back to the environment or the default."""
+
+def option_names() -> list[tuple[str, str, str]]:
+    """Name, text and scope ("compilation" or "process") of every option."""

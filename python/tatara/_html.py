@@ -113,7 +113,7 @@ def _program_context(name: str, report: Report) -> dict[str, Any]:
         "graphs": [_graph_context(report, graph) for graph in report.graphs],
         "compile_ms": total * 1e3,
         "operators": sum(len(graph.details.get("nodes", [])) for graph in report.graphs),
-        "eager": [graph for graph in report.graphs if graph.fallback],
+        "eager": [graph for graph in report.graphs if graph.fallback or graph.problem],
         "run_time": sum(event.microseconds for graph in report.graphs for event in graph.run),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 import os
 from collections.abc import Callable
@@ -92,6 +93,8 @@ class CapturedGraph:
     nodes: int
     fallback: str
     """why the graph runs in eager; empty when it was compiled"""
+    problem: str
+    """why its last run went back to eager; empty when none did"""
     end: str
     """"return" or "break" """
     guards: list[str]
@@ -140,6 +143,8 @@ class Report:
             lines.append(f"graph {graph.index}: {graph.nodes} operations, ends in a {graph.end}")
             if graph.fallback:
                 lines.append(f"  runs in eager: {graph.fallback}")
+            if graph.problem:
+                lines.append(f"  a run went back to eager: {graph.problem}")
             lines += ["  " + line for line in graph.text.splitlines()]
         lines += [f"break: {item}" for item in self.breaks]
         lines += [f"kernel {item}" for item in self.kernels]
@@ -158,11 +163,15 @@ class Report:
 def _parts(compiled: Any) -> list[Any]:
     if hasattr(type(compiled), "_tatara_parts"):
         return list(compiled._tatara_parts())
+    while isinstance(compiled, functools.partial):
+        compiled = compiled.func
     compiled = getattr(compiled, "__func__", compiled)
     return [compiled] if isinstance(compiled, _core.CompiledFunction) else []
 
 
 def _name_of(compiled: Any) -> str:
+    while isinstance(compiled, functools.partial):
+        compiled = compiled.func
     original = getattr(compiled, "_orig_mod", None)
     if original is not None:
         return type(original).__name__
@@ -190,6 +199,7 @@ def _add_graph(report: Report, entry: dict[str, Any], history: History | None) -
         lowered=entry["lowered"],
         nodes=entry["nodes"],
         fallback=entry["fallback"],
+        problem=entry.get("problem", ""),
         end=entry["end"],
         guards=entry["guards"],
         hits=entry["hits"],

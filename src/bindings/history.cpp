@@ -56,7 +56,8 @@ void bind_history(nb::module_& m) {
             for (const HistoryEvent& event : recorder.events(first)) list.append(event_dict(event));
             return list;
           },
-          nb::arg("first") = 0, "The events from number `first` on, as dicts.");
+          nb::arg("first") = 0, nb::sig("def events(self, first: int = 0) -> list[dict[str, typing.Any]]"),
+          "The events from number `first` on, as dicts.");
 }
 
 }  // namespace tatara

@@ -1,6 +1,7 @@
 // The extension module tatara._core.
 #include <Python.h>
 
+#include "bindings/environment.h"
 #include "bindings/history.h"
 #include "bindings/torch_hooks.h"
 #include "capture/compiled_function.h"
@@ -66,11 +67,20 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(translate_error);
   tatara::install_torch_hooks();
   tatara::bind_history(m);
+  tatara::bind_environment(m);
+#ifdef NDEBUG
+  // A program that ends with a history in a global is no leak to tell its user about.
+  nb::set_leak_warnings(false);
+#endif
   m.attr("CompiledFunction") = nb::steal(tatara::capture::compiled_function_type());
-  m.def("stats", [] { return nb::steal(tatara::capture::stats_dict()); }, "Counters since the last reset.");
+  m.def(
+      "stats", [] { return nb::steal(tatara::capture::stats_dict()); }, nb::sig("def stats() -> dict[str, int]"),
+      "Counters since the last reset.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("disable", &tatara::capture::disable, nb::arg("change"), "Nests: 1 to disable in this thread, -1 to end that.");
-  m.def("set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); });
+  m.def(
+      "set_llvm_path", [](const std::string& path) { tatara::set_llvm_path(path); }, nb::arg("path"),
+      "Where libllvmlite.so is.");
   add_is_compiling(m);
   m.def(
       "set_explaining",
@@ -79,18 +89,29 @@ NB_MODULE(_core, m) {
         using tatara::capture::Explaining;
         return static_cast<int>(tatara::capture::set_explaining(static_cast<Explaining>(level)));
       },
-      "0: off; 1: compilations of this thread keep texts and graph; 2: and new graphs are measured. Returns the old "
-      "level.");
-  m.def("set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); });
-  m.def("option", [](const std::string& name) { return option_value(tatara::option(find_option(name).option)); });
-  m.def("set_option", &set_option);
-  m.def("reset_option", [](const std::string& name) { tatara::reset_option(find_option(name).option); });
-  m.def("option_names", [] {
-    nb::list names;
-    for (const tatara::OptionInfo& info : tatara::option_table()) {
-      names.append(nb::make_tuple(nb::str(std::string(info.name).c_str()), nb::str(std::string(info.doc).c_str()),
-                                  info.per_function ? "compilation" : "process"));
-    }
-    return names;
-  });
+      nb::arg("level"), "0: off; 1: this thread's compilations keep texts; 2: and measure. Returns the old level.");
+  m.def(
+      "set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); },
+      nb::arg("type"), nb::sig("def set_unsupported_type(type: type[BaseException]) -> None"),
+      "The exception of graph breaks under fullgraph.");
+  m.def(
+      "option", [](const std::string& name) { return option_value(tatara::option(find_option(name).option)); },
+      nb::arg("name"), nb::sig("def option(name: str) -> bool | int | str"), "The present value.");
+  m.def("set_option", &set_option, nb::arg("name"), nb::arg("value"),
+        nb::sig("def set_option(name: str, value: bool | int | str) -> None"), "For the whole process.");
+  m.def(
+      "reset_option", [](const std::string& name) { tatara::reset_option(find_option(name).option); }, nb::arg("name"),
+      "Back to the environment or the default.");
+  m.def(
+      "option_names",
+      [] {
+        nb::list names;
+        for (const tatara::OptionInfo& info : tatara::option_table()) {
+          names.append(nb::make_tuple(nb::str(std::string(info.name).c_str()), nb::str(std::string(info.doc).c_str()),
+                                      info.per_function ? "compilation" : "process"));
+        }
+        return names;
+      },
+      nb::sig("def option_names() -> list[tuple[str, str, str]]"),
+      "Name, text and scope (\"compilation\" or \"process\") of every option.");
 }

@@ -60,7 +60,7 @@ const std::vector<OptionInfo>& option_table() {
        "and LLVM of each kernel."},
       {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
        "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness.", true},
-      {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache."},
+      {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache.", true},
       {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(),
        "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara."},
       {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024},

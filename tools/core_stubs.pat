@@ -1,0 +1,34 @@
+# What nanobind's stubgen cannot see: C types and functions made by hand.
+tatara._core.CompiledFunction:
+    \from typing import Any
+    class CompiledFunction:
+        """What tatara.compile makes of a function."""
+
+        def __init__(
+            self,
+            function: Any,
+            backend: Any = None,
+            fullgraph: bool = False,
+            self_argument: Any = None,
+            dynamic: bool | None = None,
+            options: dict[str, Any] | None = None,
+            /,
+        ) -> None: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
+        def _report(self) -> dict[str, Any]:
+            """What was captured, as plain data."""
+        def _reset(self) -> None:
+            """Forgets every entry."""
+        @property
+        def _tatara_function(self) -> Any: ...
+        @property
+        def _tatara_self(self) -> Any: ...
+        __dict__: dict[str, Any]
+        __name__: str
+        __qualname__: str
+        __wrapped__: Any
+
+tatara._core.is_compiling:
+    def is_compiling() -> bool:
+        """Whether Tatara is tracing right now; False in eager."""
