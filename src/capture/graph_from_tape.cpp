@@ -29,6 +29,8 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
       }
       if (!object) continue;
       PyErr_Clear();
+      // A getter ("torch.Tensor.T.__get__") is known by its descriptor.
+      if (std::strcmp(Py_TYPE(object.get())->tp_name, "method-wrapper") == 0) object = attr(object.get(), "__self__");
       made->emplace(object.release(), dotted);  // identity stays taken
     }
     return made;
@@ -45,8 +47,10 @@ std::string dotted_name(const TapeNode& node) {
   }
   const auto& table = named_functions();
   if (const auto found = table.find(key); found != table.end()) return found->second;
+  // An overload object (torch.ops.aten.add.Tensor) is called by its operator's name.
+  const std::string plain = node.name.substr(0, node.name.find('.'));
   for (const char* prefix : {"torch.Tensor.", "torch.", "torch.nn.functional.", "torch._C._nn."}) {
-    const std::string name = prefix + node.name;
+    const std::string name = prefix + plain;
     if (OpRegistry::global().find_python(name) != nullptr) return name;
   }
   throw Unsupported("no operator for torch's " + node.name);
@@ -365,24 +369,36 @@ class Converter {
     }
     const std::string name = dotted_name(node);
     const Candidates* candidates = OpRegistry::global().find_python(name);
+    std::string refusal = "no form of " + name + " takes these arguments";
     for (const OpRegistry::PythonName& candidate : *candidates) {
       NodeSource source(node, refs_, builder_.ctx());
       if (candidate.form == OpRegistry::PythonName::Form::kReflected) source.swap_operands();
       std::optional<std::vector<Arg>> args = bind_args(builder_.ctx(), candidate.op->schema, source);
       if (!args) continue;
-      if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
-        return {fz_.apply_inplace(*candidate.op, std::move(*args))};
+      try {
+        return results_of(node, candidate, std::move(*args), source.out());
+      } catch (const Unsupported& error) {
+        // What has loops of its own may leave a call to the host's operator, which comes last.
+        if (&candidate == &candidates->back() || !typed_by_host(*candidates->back().op)) throw;
+        refusal = error.message();
       }
-      if (source.out().empty()) {
-        if (typed_by_host(*candidate.op) && !node.outputs.empty()) {
-          return fz_.host_call(*candidate.op, std::move(*args), host_types(node));
-        }
-        return fz_.apply(*candidate.op, std::move(*args));
-      }
-      fz_.apply_out(*candidate.op, std::move(*args), source.out());
-      return source.out();
     }
-    throw Unsupported("no form of " + name + " takes these arguments");
+    throw Unsupported(refusal);
+  }
+
+  std::vector<TensorRef> results_of(const TapeNode& node, const OpRegistry::PythonName& candidate,
+                                    std::vector<Arg> args, const std::vector<TensorRef>& out) {
+    if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
+      return {fz_.apply_inplace(*candidate.op, std::move(args))};
+    }
+    if (out.empty()) {
+      if (typed_by_host(*candidate.op) && !node.outputs.empty()) {
+        return fz_.host_call(*candidate.op, std::move(args), host_types(node));
+      }
+      return fz_.apply(*candidate.op, std::move(args));
+    }
+    fz_.apply_out(*candidate.op, std::move(args), out);
+    return out;
   }
 
   /// Operators whose result types only the host knows.

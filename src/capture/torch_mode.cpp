@@ -24,6 +24,17 @@ class InferenceMode {
   Ref guard_;
 };
 
+/// The host's own inference, by python/tatara/_meta.py (which keeps torch's compiler from being imported).
+Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
+  static PyObject* const helper = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
+    if (!module) PyErr_Clear();
+    return module ? attr(module.get(), "call").release() : nullptr;
+  }();
+  if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
+  return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
+}
+
 struct Bypass {
   explicit Bypass(int& count) : count_(count) { ++count_; }
   ~Bypass() { --count_; }
@@ -314,7 +325,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     }
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     const InferenceMode mode(api_);
-    result = Ref::steal(PyObject_Call(func, meta_args.get(), meta_kwargs.get()));
+    result = call_meta(func, meta_args.get(), meta_kwargs.get());
   }
   if (!result) {
     const std::string text = take_error_text();

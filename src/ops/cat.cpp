@@ -163,7 +163,8 @@ void lower_repeat(LowerContext& ctx) {
     std::vector<Expr> at(self.sizes.size());
     const size_t skip = out.size() - at.size();
     for (size_t d = 0; d < at.size(); ++d) {
-      at[d] = repeats[skip + d].is_const(1) ? out[skip + d] : ec.simplify(ec.mod(out[skip + d], self.sizes[d]));
+      const bool same = repeats[skip + d].is_const(1) || self.sizes[d].is_const(0);
+      at[d] = same ? out[skip + d] : ec.simplify(ec.mod(out[skip + d], self.sizes[d]));
     }
     return b.load(0, at);
   });
@@ -315,7 +316,8 @@ Values decompose_diff(GraphBuilder& b, std::span<const Arg> arguments) {
     x = b.op("cat", {parts, int_arg(dim)});
   }
   const int64_t n = args.integer(1);
-  if (n < 1) throw Unsupported("diff of order zero runs in eager");
+  if (n < 0) throw InvalidArgument("order must be non-negative");
+  if (n == 0) return {b.op("clone", {arguments[0]})};
   for (int64_t i = 0; i < n; ++i) {
     const Expr size = b.type(x).sizes[static_cast<size_t>(dim)];
     if (size.is_const(0) || size.is_const(1)) throw Unsupported("diff of a dimension that is used up runs in eager");

@@ -74,35 +74,46 @@ DType number_dtype(MetaContext& m, const Scalar& value) {
   return DType::kInt64;
 }
 
+/// Ends that are numbers or tensors without dimensions.
 std::vector<TensorType> linspace_meta(MetaContext& m) {
-  const Device device = plain_device(m, 3);
+  const size_t options = m.op().name == "logspace" ? 4 : 3;
+  const Device device = plain_device(m, options);
   const int64_t steps = m.integer(2);
   if (steps < 0) throw InvalidArgument("number of steps must be non-negative");
-  const DType dtype = m.dtype(3).value_or(m.default_dtype());
-  const auto complex = [&](size_t i) { return std::holds_alternative<std::complex<double>>(m.scalar(i)); };
-  if (complex(0) || complex(1) || !is_floating(dtype)) throw Unsupported("linspace of this type runs in eager");
+  const DType dtype = m.dtype(options).value_or(m.default_dtype());
+  for (size_t i = 0; i < 2; ++i) {
+    if (m.is_tensor(i) && m.tensor(i).dim() != 0) {
+      throw InvalidArgument("linspace only supports 0-dimensional start and end tensors");
+    }
+    const bool complex =
+        m.is_tensor(i) ? is_complex(m.tensor(i).dtype) : std::holds_alternative<std::complex<double>>(m.scalar(i));
+    if (complex) throw Unsupported("a complex linspace runs in eager");
+  }
+  if (!is_floating(dtype)) throw Unsupported("linspace of integers runs in eager");
   return {contiguous_type(m.ctx(), dtype, device, {m.ctx().constant(steps)})};
 }
 
-void lower_linspace(LowerContext& c) {
-  const Args args(c);
-  const DType t = compute_dtype(c.result().dtype);
-  const int64_t steps = args.integer(2);
-  const double start = args.number(0);
-  const double end = args.number(1);
-  c.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> at) {
-    if (steps == 1) return b.constant(start, t);
-    // Eager's symmetric form: from the nearer end.
-    const double gaps = static_cast<double>(steps - 1);
-    const float narrow = (static_cast<float>(end) - static_cast<float>(start)) / static_cast<float>(gaps);
-    const ScalarId step = b.constant(t == DType::kFloat64 ? (end - start) / gaps : static_cast<double>(narrow), t);
-    const ScalarId index = b.index_value(at[0], t);
-    const ScalarId from_end = b.apply2(Op::kSub, b.constant(gaps, t), index);
-    const ScalarId low = b.apply2(Op::kAdd, b.constant(start, t), b.apply2(Op::kMul, step, index));
-    const ScalarId high = b.apply2(Op::kSub, b.constant(end, t), b.apply2(Op::kMul, step, from_end));
-    const ScalarId place = b.index_value(at[0], DType::kInt64);
-    return b.select(b.compare(Op::kLt, place, b.constant_int(steps / 2, DType::kInt64)), low, high);
-  });
+/// start + step * i from the nearer end, as eager; with a base (logspace) the base to that power.
+LowerFn lower_linspace(bool power) {
+  return [power](LowerContext& c) {
+    const Args args(c);
+    const DType t = compute_dtype(c.result().dtype);
+    const int64_t steps = args.integer(2);
+    const double base = power ? args.number(3) : 0;
+    c.pointwise(0, [=, &c](LoopBuilder& b, std::span<const Expr> at) {
+      const ScalarId start = operand_at(c, b, 0, t, {});
+      const ScalarId end = operand_at(c, b, 1, t, {});
+      const auto value = [&](ScalarId x) { return power ? b.apply2(Op::kPow, b.constant(base, t), x) : x; };
+      if (steps == 1) return value(start);
+      const ScalarId gaps = b.constant(static_cast<double>(steps - 1), t);
+      const ScalarId step = b.apply2(Op::kDiv, b.apply2(Op::kSub, end, start), gaps);
+      const ScalarId index = b.index_value(at[0], t);
+      const ScalarId low = b.apply2(Op::kAdd, start, b.apply2(Op::kMul, step, index));
+      const ScalarId high = b.apply2(Op::kSub, end, b.apply2(Op::kMul, step, b.apply2(Op::kSub, gaps, index)));
+      const ScalarId place = b.index_value(at[0], DType::kInt64);
+      return value(b.select(b.compare(Op::kLt, place, b.constant_int(steps / 2, DType::kInt64)), low, high));
+    });
+  };
 }
 
 void add_choice(OpRegistry& r, const char* name, const std::string& schema, const char* names, ChooseFn choose) {
@@ -136,6 +147,28 @@ void register_creation_more(OpRegistry& r) {
     const Device device = plain_device(m, 2);
     return full_strided(m.ints(0), m.ints(1), m.dtype(2).value_or(m.default_dtype()), device);
   });
+  add_choice(r, "new_empty_strided", factory("Tensor self, SymInt[] size, SymInt[] stride"),
+             "torch.Tensor.new_empty_strided", [](MetaContext& m) {
+               const Device device = plain_device(m, 3, m.tensor(0).device);
+               return full_strided(m.ints(1), m.ints(2), m.dtype(3).value_or(m.tensor(0).dtype), device);
+             });
+  add_choice(r, "empty_permuted", factory("SymInt[] size, int[] physical_layout"), "torch.empty_permuted",
+             [](MetaContext& m) {
+               const std::vector<Expr> sizes = m.ints(0);
+               const std::vector<int64_t> order = concrete(m.ctx(), m.ints(1));
+               if (order.size() != sizes.size()) throw InvalidArgument("physical_layout has another length than size");
+               std::vector<Expr> strides(sizes.size());
+               Expr step = m.ctx().constant(1);
+               for (size_t i = order.size(); i-- > 0;) {
+                 const auto d = static_cast<size_t>(order[i]);
+                 if (d >= sizes.size() || strides[d].valid())
+                   throw InvalidArgument("physical_layout is no permutation");
+                 strides[d] = step;
+                 step = m.ctx().mul(step, m.ctx().max(sizes[d], m.ctx().constant(1)));
+               }
+               const Device device = plain_device(m, 2);
+               return full_strided(sizes, std::move(strides), m.dtype(2).value_or(m.default_dtype()), device);
+             });
   add_choice(r, "scalar_tensor", factory("Scalar s"), "torch.scalar_tensor", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
     return full({}, m.scalar(0), m.dtype(1).value_or(m.default_dtype()), device);
@@ -145,9 +178,12 @@ void register_creation_more(OpRegistry& r) {
     const Device device = plain_device(m, 1);
     return full({}, m.scalar(0), m.dtype(1).value_or(number_dtype(m, m.scalar(0))), device);
   });
-  const std::string schema = factory("Scalar start, Scalar end, int steps");
-  r.add(make_op({"linspace", OpKind::kCreation, schema.c_str(), "torch.linspace"}, linspace_meta, nullptr,
-                lower_linspace));
+  const std::string linear = factory("Operand start, Operand end, int steps");
+  r.add(make_op({"linspace", OpKind::kPointwise, linear.c_str(), "torch.linspace"}, linspace_meta, nullptr,
+                lower_linspace(false)));
+  const std::string power = factory("Operand start, Operand end, int steps, float base=10.0");
+  r.add(make_op({"logspace", OpKind::kPointwise, power.c_str(), "torch.logspace"}, linspace_meta, nullptr,
+                lower_linspace(true)));
 }
 
 }  // namespace tatara

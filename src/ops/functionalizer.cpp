@@ -222,10 +222,16 @@ std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> a
   const bool views = may_alias(op) && op.decompose;
   const std::vector<ValueId> results = views ? op.decompose(builder_, values) : builder_.call(op, values);
   std::vector<TensorRef> refs;
-  for (const ValueId result : results) {
+  const auto* list =
+      args.empty() ? nullptr : std::get_if<TensorList>(&args[0]);  // result i is then a view of element i
+  for (size_t i = 0; i < results.size(); ++i) {
     TensorRef ref = -1;
-    if (views) ref = alias_of(ref_of(args[0]), std::get<TensorArg>(values[0]).value, result);
-    refs.push_back(ref >= 0 ? ref : fresh(result));
+    if (views && list == nullptr) {
+      ref = alias_of(ref_of(args[0]), std::get<TensorArg>(values[0]).value, results[i]);
+    } else if (views && i < list->values.size()) {
+      ref = alias_of(list->values[i], std::get<TensorList>(values[0]).values[i], results[i]);
+    }
+    refs.push_back(ref >= 0 ? ref : fresh(results[i]));
   }
   // What goes beyond the declared outputs are new values of the written arguments, in order (batch_norm in training).
   if (op.schema.num_outputs >= 0 && refs.size() > static_cast<size_t>(op.schema.num_outputs)) {

@@ -1,9 +1,7 @@
 // Operators that Tatara leaves to the host's kernels altogether. Their result types come from the host too (it runs them on
 // tensors without data), so that a row here is all that it takes to keep such an operator inside a graph.
-#include <algorithm>
-#include <sstream>
-
 #include "ops/family_util.h"
+#include "support/error.h"
 
 namespace tatara {
 namespace {
@@ -24,21 +22,16 @@ constexpr HostRow kRows[] = {
 }  // namespace
 
 void register_host_ops(OpRegistry& r) {
-  const std::vector<std::string> taken = r.python_names();
   for (const HostRow& row : kRows) {
-    if (r.find(row.name) != nullptr) continue;
     OpDef def;
-    def.name = row.name;
+    // Beside an operator with loops of its own, the host's is what takes the calls that one refuses.
+    const std::string_view name = row.name;
+    def.name = r.find(name) == nullptr ? std::string(name) : str_cat(name, ".host");
     def.kind = row.random ? OpKind::kRandom : OpKind::kHost;
     def.schema_text = row.schema;
-    std::istringstream words(row.names);
-    for (std::string word; words >> word;) {
-      if (std::binary_search(taken.begin(), taken.end(), word)) continue;
-      def.names += (def.names.empty() ? "" : " ") + word;
-    }
-    if (def.names.empty()) continue;
-    const std::string_view name = row.name;
+    def.names = row.names;
     const size_t dot = name.find('.');
+    def.host_name = name.substr(0, dot);
     if (dot != std::string_view::npos) def.host_overload = name.substr(dot + 1);
     def.nondeterministic = row.random;
     r.add(std::move(def));

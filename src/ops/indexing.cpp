@@ -464,8 +464,13 @@ MetaFn index_write_meta(bool keep_layout) {
     require_index(m, index);
     const auto dim = static_cast<size_t>(m.dim(1, self.dim()));
     if (index.dim() > 1) throw InvalidArgument("Index is supposed to be a vector");
-    if (self.dim() == 0) throw Unsupported("an indexed write to a tensor without dimensions runs in eager");
-    if (m.is_tensor(3) && !keep_layout) {
+    if (self.dim() == 0 && !is_one(m.ctx(), index_length(m.ctx(), index))) {
+      throw Unsupported("an indexed write of several values to a tensor without dimensions");
+    }
+    if (m.is_tensor(3) && !keep_layout && self.dim() == 0) {
+      if (m.tensor(3).dtype != self.dtype) throw InvalidArgument("self and source expected to have the same dtype");
+      if (!is_one(m.ctx(), product(m.ctx(), m.tensor(3).sizes))) throw InvalidArgument("source has the wrong shape");
+    } else if (m.is_tensor(3) && !keep_layout) {
       const TensorType& source = m.tensor(3);
       if (source.dtype != self.dtype) throw InvalidArgument("self and source expected to have the same dtype");
       std::vector<Expr> expected = self.sizes;
@@ -476,6 +481,21 @@ MetaFn index_write_meta(bool keep_layout) {
     }
     if (keep_layout) return like(m, self);
     return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
+  };
+}
+
+/// A tensor without dimensions is written as a vector of one.
+DecomposeFn scalar_as_vector(const char* name) {
+  return [name](GraphBuilder& b, std::span<const Arg> arguments) -> std::vector<ValueId> {
+    const Args args(b, arguments);
+    if (args.rank(0) != 0) return {};
+    const std::vector<Expr> one{b.ctx().constant(1)};
+    std::vector<Arg> given(arguments.begin(), arguments.end());
+    given[0] = TensorArg{b.reshape(args.tensor(0), one)};
+    if (std::string_view(name) != "index_fill.int_Tensor" && args.is_tensor(3)) {
+      given[3] = TensorArg{b.reshape(args.tensor(3), one)};
+    }
+    return {b.reshape(b.op(name, std::move(given)), {})};
   };
 }
 
@@ -681,18 +701,18 @@ void register_indexing(OpRegistry& r) {
                 index_select_meta, nullptr, lower_index_select));
   r.add(make_op({"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
                  "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
-                index_write_meta(false), nullptr, lower_index_add));
+                index_write_meta(false), scalar_as_vector("index_add"), lower_index_add));
   r.add(make_op({"index_copy", kind, "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
                  "torch.index_copy torch.Tensor.index_copy", "torch.Tensor.index_copy_"},
-                index_write_meta(false), nullptr,
+                index_write_meta(false), scalar_as_vector("index_copy"),
                 [](LowerContext& c) { lower_index_write(c, StoreMode::kSet, operand_value(2)); }));
   const char* fill_names = "torch.index_fill torch.Tensor.index_fill";
   r.add(make_op({"index_fill.int_Tensor", kind, "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
                  fill_names, "torch.Tensor.index_fill_"},
-                index_write_meta(true), nullptr, lower_index_fill));
+                index_write_meta(true), scalar_as_vector("index_fill.int_Tensor"), lower_index_fill));
   r.add(make_op({"index_fill", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", fill_names,
                  "torch.Tensor.index_fill_"},
-                index_write_meta(true), nullptr, lower_index_fill));
+                index_write_meta(true), scalar_as_vector("index_fill"), lower_index_fill));
   r.add(make_op({"take", kind, "(Tensor self, Tensor index) -> Tensor", "torch.take torch.Tensor.take"}, take_meta,
                 nullptr, lower_take));
   r.add(make_op({"take_along_dim", OpKind::kComposite, "(Tensor self, Tensor indices, int? dim=None) -> Tensor",

@@ -81,7 +81,8 @@ MetaFn wrapped_meta(Mode mode) {
           throw InvalidArgument("Padding size should be less than the corresponding input dimension");
         }
       }
-      if (is_zero(ctx, self.sizes[d])) throw Unsupported("padding of an empty tensor runs in eager");
+      const bool batch = d == 0 && self.sizes.size() == padded + 2;
+      if (!batch && is_zero(ctx, self.sizes[d])) throw Unsupported("padding of an empty tensor runs in eager");
     }
     TensorType type = contiguous_type(ctx, self.dtype, self.device, padded_sizes(ctx, self, a));
     if (mode != Mode::kCircular) type.strides = layout_strides(ctx, type.sizes, suggested_layout(ctx, self));

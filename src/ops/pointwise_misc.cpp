@@ -154,6 +154,27 @@ ChooseFn to_dtype(size_t dtype_arg, std::optional<DType> fixed, size_t copy_arg)
   };
 }
 
+/// A conversion with memory_format=: a copy where the layout that the strides suggest is another one, or the dtype.
+ChooseFn with_format(size_t format_arg, ChooseFn convert) {
+  return [=](MetaContext& m) -> Choice {
+    const std::string format = m.is_none(format_arg) ? "preserve_format" : m.string(format_arg);
+    const Choice choice = convert(m);
+    if (format == "preserve_format") return choice;
+    const TensorType& self = m.tensor(0);
+    const char* last = self.dim() == 5 ? "channels_last_3d" : "channels_last";
+    const char* suggested = suggested_layout(m.ctx(), self) == Layout::kChannelsLast ? last : "contiguous_format";
+    if (choice.op == "alias_self" && format == suggested) return choice;
+    if (format == "channels_last" && self.dim() != 4) {
+      throw InvalidArgument("required rank 4 tensor to use channels_last format");
+    }
+    if (format == "channels_last_3d" && self.dim() != 5) {
+      throw InvalidArgument("required rank 5 tensor to use channels_last_3d format");
+    }
+    if (choice.op != "cast") return {"clone", {m.arg(0), format}};
+    return {"cast_format", {m.arg(0), choice.args[1], format}};
+  };
+}
+
 OpDef chooser(const char* name, const char* schema, const char* names, ChooseFn choose) {
   OpDef def;
   def.name = name;
@@ -167,6 +188,14 @@ OpDef chooser(const char* name, const char* schema, const char* names, ChooseFn 
 void register_conversions(OpRegistry& r) {
   r.add(make_op({"cast", OpKind::kPointwise, "(Tensor self, ScalarType dtype) -> Tensor", ""}, cast_meta(), nullptr,
                 copy_lower));
+  r.add(make_op(
+      {"cast_format", OpKind::kPointwise, "(Tensor self, ScalarType dtype, MemoryFormat memory_format) -> Tensor", ""},
+      [](MetaContext& m) {
+        std::vector<TensorType> types = clone_meta(2)(m);
+        types[0].dtype = *m.dtype(1);
+        return types;
+      },
+      nullptr, copy_lower));
   r.add(make_op({"clone", OpKind::kPointwise, "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
                  "torch.clone torch.Tensor.clone"},
                 clone_meta(1), nullptr, copy_lower));
@@ -176,19 +205,25 @@ void register_conversions(OpRegistry& r) {
                   if (is_contiguous(m.ctx(), m.tensor(0))) return {"alias_self", {}};
                   return {"clone", {m.arg(0), std::string("contiguous_format")}};
                 }));
-  r.add(chooser("to.dtype", "(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor",
-                "torch.Tensor.to", to_dtype(1, std::nullopt, 3)));
-  r.add(chooser(
-      "to.device",
-      "(Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor",
-      "torch.Tensor.to", [](MetaContext& m) -> Choice {
-        if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
-          throw Unsupported("a copy to another device runs in eager");
-        }
-        return to_dtype(2, std::nullopt, 4)(m);
-      }));
-  r.add(chooser("to.other", "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False) -> Tensor",
-                "torch.Tensor.to", [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 3)(m); }));
+  r.add(chooser("to.dtype",
+                "(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? "
+                "memory_format=None) -> Tensor",
+                "torch.Tensor.to", with_format(4, to_dtype(1, std::nullopt, 3))));
+  r.add(
+      chooser("to.device",
+              "(Tensor self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, "
+              "MemoryFormat? memory_format=None) -> Tensor",
+              "torch.Tensor.to", with_format(5, [](MetaContext& m) -> Choice {
+                if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
+                  throw Unsupported("a copy to another device runs in eager");
+                }
+                return to_dtype(2, std::nullopt, 4)(m);
+              })));
+  r.add(chooser("to.other",
+                "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? "
+                "memory_format=None) -> Tensor",
+                "torch.Tensor.to",
+                with_format(4, [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 3)(m); })));
   r.add(chooser("type_as", "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.type_as",
                 [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 0)(m); }));
   const std::pair<const char*, DType> names[] = {
@@ -200,7 +235,8 @@ void register_conversions(OpRegistry& r) {
   for (const auto& [name, dtype] : names) {
     const std::string full = std::string("to_") + name;
     const std::string method = std::string("torch.Tensor.") + name;
-    r.add(chooser(full.c_str(), "(Tensor self) -> Tensor", method.c_str(), to_dtype(0, dtype, 0)));
+    r.add(chooser(full.c_str(), "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", method.c_str(),
+                  with_format(1, to_dtype(0, dtype, 0))));
   }
 }
 

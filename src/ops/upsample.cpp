@@ -1,5 +1,6 @@
-// Resampling: nearest and (bi-, tri-)linear interpolation.
+// Resampling: nearest, (bi-, tri-)linear and cubic interpolation.
 #include <algorithm>
+#include <array>
 
 #include "ops/family_util.h"
 #include "support/error.h"
@@ -97,7 +98,7 @@ Expr as_index(LoopBuilder& b, ScalarId x, Expr size) {
   return b.indirect(c.min(b.cast(x, DType::kInt64), last), size, false, false);
 }
 
-LowerFn lower_nearest(size_t spatial, bool vec) {
+LowerFn lower_nearest(size_t spatial, bool vec, bool exact) {
   return [=](LowerContext& ctx) {
     const TensorType self = ctx.operand(0);
     const Sampling s = read_sampling(Args(ctx), self, spatial, false, vec);
@@ -106,7 +107,8 @@ LowerFn lower_nearest(size_t spatial, bool vec) {
       std::vector<Expr> at(out.begin(), out.end());
       for (size_t d = 0; d < spatial; ++d) {
         const Expr in = self.sizes[d + 2];
-        const bool plain = in.is_const() && s.sizes[d].is_const() && s.sizes[d].const_value() % in.const_value() == 0;
+        const bool plain =
+            !exact && in.is_const() && s.sizes[d].is_const() && s.sizes[d].const_value() % in.const_value() == 0;
         const int64_t times = plain ? s.sizes[d].const_value() / in.const_value() : 0;
         if (plain && (!s.scale[d] || *s.scale[d] == static_cast<double>(times))) {
           at[d + 2] = ec.floordiv(out[d + 2], ec.constant(times));
@@ -114,7 +116,9 @@ LowerFn lower_nearest(size_t spatial, bool vec) {
         }
         const Calc c{b, DType::kFloat32};
         const ScalarId scale = ratio(b, c, in, s.sizes[d], s.scale[d], false);
-        const ScalarId x = c.un(ScalarOp::kFloor, c.mul(b.index_value(out[d + 2], DType::kFloat32), scale));
+        ScalarId i = b.index_value(out[d + 2], DType::kFloat32);
+        if (exact) i = c.add(i, c.c(0.5));
+        const ScalarId x = c.un(ScalarOp::kFloor, c.mul(i, scale));
         at[d + 2] = as_index(b, x, in);
       }
       return b.load(0, at);
@@ -162,6 +166,56 @@ LowerFn lower_linear(size_t spatial, bool vec) {
   };
 }
 
+/// Weights of the four neighbours for a place between the inner two: cubic convolution with a = -0.75.
+std::array<ScalarId, 4> cubic_weights(const Calc& c, ScalarId t) {
+  constexpr double kA = -0.75;
+  const auto inner = [&](ScalarId x) {
+    return c.add(c.mul(c.mul(c.sub(c.mul(c.c(kA + 2), x), c.c(kA + 3)), x), x), c.c(1));
+  };
+  const auto outer = [&](ScalarId x) {
+    return c.sub(c.mul(c.add(c.mul(c.sub(c.mul(c.c(kA), x), c.c(5 * kA)), x), c.c(8 * kA)), x), c.c(4 * kA));
+  };
+  const ScalarId rest = c.sub(c.c(1), t);
+  return {outer(c.add(t, c.c(1))), inner(t), inner(rest), outer(c.add(rest, c.c(1)))};
+}
+
+LowerFn lower_cubic(bool vec) {
+  return [=](LowerContext& ctx) {
+    const TensorType self = ctx.operand(0);
+    const Sampling s = read_sampling(Args(ctx), self, 2, true, vec);
+    const DType dtype = compute_dtype(self.dtype);
+    ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+      const Calc c{b, dtype};
+      std::array<std::array<Expr, 4>, 2> taps;
+      std::array<std::array<ScalarId, 4>, 2> weights;
+      for (size_t d = 0; d < 2; ++d) {
+        const Expr in = self.sizes[d + 2];
+        const ScalarId scale = ratio(b, c, in, s.sizes[d], s.scale[d], s.align_corners);
+        const ScalarId i = b.index_value(out[d + 2], dtype);
+        const ScalarId x = s.align_corners ? c.mul(scale, i) : c.sub(c.mul(scale, c.add(i, c.c(0.5))), c.c(0.5));
+        const ScalarId base = c.un(ScalarOp::kFloor, x);
+        weights[d] = cubic_weights(c, c.sub(x, base));
+        for (size_t k = 0; k < 4; ++k) {
+          const ScalarId at = c.add(base, c.c(static_cast<double>(k) - 1));
+          taps[d][k] = as_index(b, c.max(at, c.c(0)), in);
+        }
+      }
+      ScalarId sum = loops::kNoScalar;
+      for (size_t row = 0; row < 4; ++row) {
+        ScalarId line = loops::kNoScalar;
+        for (size_t column = 0; column < 4; ++column) {
+          const Expr at[] = {out[0], out[1], taps[0][row], taps[1][column]};
+          const ScalarId term = c.mul(b.load(0, at), weights[1][column]);
+          line = line == loops::kNoScalar ? term : c.add(line, term);
+        }
+        const ScalarId term = c.mul(line, weights[0][row]);
+        sum = sum == loops::kNoScalar ? term : c.add(sum, term);
+      }
+      return sum;
+    });
+  };
+}
+
 }  // namespace
 
 void register_upsample(OpRegistry& r) {
@@ -171,12 +225,21 @@ void register_upsample(OpRegistry& r) {
     const char* name;
     const char* python;
     const char* scales;
+    bool exact = false;
+    bool cubic = false;
   };
   static constexpr Row kRows[] = {
       {1, false, "upsample_nearest1d", "torch._C._nn.upsample_nearest1d", "float? scales=None"},
       {2, false, "upsample_nearest2d", "torch._C._nn.upsample_nearest2d", "float? scales_h=None, float? scales_w=None"},
       {3, false, "upsample_nearest3d", "torch._C._nn.upsample_nearest3d",
        "float? scales_d=None, float? scales_h=None, float? scales_w=None"},
+      {1, false, "_upsample_nearest_exact1d", "torch._C._nn._upsample_nearest_exact1d", "float? scales=None", true},
+      {2, false, "_upsample_nearest_exact2d", "torch._C._nn._upsample_nearest_exact2d",
+       "float? scales_h=None, float? scales_w=None", true},
+      {3, false, "_upsample_nearest_exact3d", "torch._C._nn._upsample_nearest_exact3d",
+       "float? scales_d=None, float? scales_h=None, float? scales_w=None", true},
+      {2, true, "upsample_bicubic2d", "torch._C._nn.upsample_bicubic2d", "float? scales_h=None, float? scales_w=None",
+       false, true},
       {1, true, "upsample_linear1d", "torch._C._nn.upsample_linear1d", "float? scales=None"},
       {2, true, "upsample_bilinear2d", "torch._C._nn.upsample_bilinear2d",
        "float? scales_h=None, float? scales_w=None"},
@@ -194,7 +257,9 @@ void register_upsample(OpRegistry& r) {
               : str_cat("(Tensor self, SymInt[", row.spatial, "] output_size, ", align, row.scales, ") -> Tensor");
       def.names = row.python;
       def.meta = sample_meta(row.spatial, row.linear, vec);
-      def.lower = row.linear ? lower_linear(row.spatial, vec) : lower_nearest(row.spatial, vec);
+      def.lower = row.cubic    ? lower_cubic(vec)
+                  : row.linear ? lower_linear(row.spatial, vec)
+                               : lower_nearest(row.spatial, vec, row.exact);
       r.add(std::move(def));
     };
     add(true);

@@ -115,17 +115,7 @@ IndexMap as_strided_map(const LowerContext& c) {
   const Args args(c);
   const std::vector<Expr> strides = args.exprs(3);
   const Expr offset = args.none(4) ? c.ctx().constant(0) : args.expr(4);
-  return [&ctx = c.ctx(), strides, offset, from = c.operand(0).sizes](std::span<const Expr> at) {
-    Expr linear = offset;
-    for (size_t i = 0; i < at.size(); ++i) linear = ctx.add(linear, ctx.mul(at[i], strides[i]));
-    std::vector<Expr> result(from.size());
-    for (size_t d = from.size(); d-- > 1;) {
-      result[d] = ctx.simplify(ctx.mod(linear, from[d]));
-      linear = ctx.simplify(ctx.floordiv(linear, from[d]));
-    }
-    if (!result.empty()) result[0] = linear;
-    return result;
-  };
+  return strided_map(c.ctx(), c.operand(0).sizes, strides, offset);
 }
 
 IndexMap unfold_map(const LowerContext& c) {

@@ -241,4 +241,18 @@ IndexMap view_map(const Graph& graph, const Node& node) {
   return capture.take();
 }
 
+IndexMap strided_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> strides, Expr offset) {
+  return [&ctx, from = std::move(from), strides = std::move(strides), offset](std::span<const Expr> at) {
+    Expr linear = offset;
+    for (size_t i = 0; i < at.size(); ++i) linear = ctx.add(linear, ctx.mul(at[i], strides[i]));
+    std::vector<Expr> result(from.size());
+    for (size_t d = from.size(); d-- > 1;) {
+      result[d] = ctx.simplify(ctx.mod(linear, from[d]));
+      linear = ctx.simplify(ctx.floordiv(linear, from[d]));
+    }
+    if (!result.empty()) result[0] = linear;
+    return result;
+  };
+}
+
 }  // namespace tatara::ops

@@ -28,6 +28,8 @@ Expr wrap_index(ExprContext& ctx, Expr index, Expr size, int64_t dim, bool selec
 using IndexMap = std::function<std::vector<Expr>(std::span<const Expr>)>;
 /// Indices into a tensor of `from` sizes for indices into the same elements seen with `to` sizes.
 IndexMap reshape_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> to);
+/// Indices into a contiguous tensor of `from` sizes for indices of a view of its memory.
+IndexMap strided_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> strides, Expr offset);
 /// The index map of a node of kind kView; null when its elements are not those of operand 0 as they stand.
 IndexMap view_map(const Graph& graph, const Node& node);
 

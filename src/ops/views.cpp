@@ -325,9 +325,12 @@ void diagonal_lower(LowerContext& ctx) {
 std::vector<TensorType> unfold_meta(MetaContext& m) {
   const TensorType& self = m.tensor(0);
   const size_t d = at(m.dim(1, self.dim()));
-  if (self.dim() == 0) throw Unsupported("unfold of a zero-dim tensor");
   ExprContext& c = m.ctx();
   const Expr size = m.ints(2).front();
+  if (self.dim() == 0) {
+    if (!c.guard(c.le(size, c.constant(1)))) throw InvalidArgument("maximum size for tensor at dimension 0 is 1");
+    return {with(self, {size}, {c.constant(1)})};
+  }
   const Expr step = m.ints(3).front();
   if (!c.guard(c.le(size, self.sizes[d]))) throw InvalidArgument("maximum size for tensor at dimension is smaller");
   TensorType type = with(self, self.sizes, self.strides);
@@ -345,6 +348,7 @@ void unfold_lower(LowerContext& ctx) {
   const Expr step = args.expr(3);
   ctx.view([&c, d, step](std::span<const Expr> out) {
     std::vector<Expr> in(out.begin(), out.end() - 1);
+    if (in.empty()) return in;
     in[d] = c.add(c.mul(in[d], step), out.back());
     return in;
   });
@@ -544,10 +548,14 @@ void register_parts(OpRegistry& r) {
     DecomposeFn decompose;
   } rows[] = {
       {"split.int", "(Tensor(a) self, int split_size, int dim=0) -> Tensor(a)[]",
-       "torch.functional.split torch.Tensor.split torch.split", split},
+       "torch.functional.split torch.Tensor.split torch.split torch.unsafe_split torch.Tensor.unsafe_split", split},
       {"split.sizes", "(Tensor(a) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
-       "torch.split_with_sizes torch.Tensor.split_with_sizes torch.split torch.Tensor.split", split_sizes},
-      {"chunk", "(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]", "torch.chunk torch.Tensor.chunk", chunk},
+       "torch.split_with_sizes torch.Tensor.split_with_sizes torch.split torch.Tensor.split "
+       "torch.unsafe_split_with_sizes "
+       "torch.Tensor.unsafe_split_with_sizes",
+       split_sizes},
+      {"chunk", "(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]",
+       "torch.chunk torch.Tensor.chunk torch.unsafe_chunk torch.Tensor.unsafe_chunk", chunk},
       {"unbind", "(Tensor(a) self, int dim=0) -> Tensor(a)[]", "torch.unbind torch.Tensor.unbind", unbind},
   };
   for (const auto& row : rows) {
@@ -566,8 +574,8 @@ void register_views(OpRegistry& r) {
        permute_lower);
   view("expand", "(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", "torch.Tensor.expand", expand_meta,
        expand_lower);
-  view("slice", "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", "",
-       slice_meta, slice_lower);
+  view("slice", "(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+       "torch.ops.aten.slice.Tensor", slice_meta, slice_lower);
   view("select", "(Tensor self, int dim, SymInt index) -> Tensor", "torch.select torch.Tensor.select", select_meta,
        select_lower);
   view("unsqueeze", "(Tensor self, int dim) -> Tensor", "torch.unsqueeze torch.Tensor.unsqueeze", unsqueeze_meta,

@@ -43,17 +43,7 @@ void lower_as_strided(LowerContext& c) {
   const Args args(c);
   const std::vector<Expr> strides = args.exprs(2);
   const Expr offset = args.none(3) ? c.ctx().constant(0) : args.expr(3);
-  c.view([&ctx = c.ctx(), strides, offset, from = c.operand(0).sizes](std::span<const Expr> at) {
-    Expr linear = offset;
-    for (size_t i = 0; i < at.size(); ++i) linear = ctx.add(linear, ctx.mul(at[i], strides[i]));
-    std::vector<Expr> result(from.size());
-    for (size_t d = from.size(); d-- > 1;) {
-      result[d] = ctx.simplify(ctx.mod(linear, from[d]));
-      linear = ctx.simplify(ctx.floordiv(linear, from[d]));
-    }
-    if (!result.empty()) result[0] = linear;
-    return result;
-  });
+  c.view(strided_map(c.ctx(), c.operand(0).sizes, strides, offset));
 }
 
 // ---- complex numbers as pairs ----------------------------------------------------------------------------------------

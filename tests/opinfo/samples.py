@@ -165,7 +165,7 @@ def _state(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
     reasons: Counter[str] = row["reasons"]
     state = "native"
     for call in report.host_calls:
-        row["hosts"][call["op"]] += 1
+        row["hosts"][call.operator] += 1
         state = "host"
     for part in compiled._report()["entries"]:
         if part["fallback"] or part["problem"]:
