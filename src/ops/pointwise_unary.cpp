@@ -132,8 +132,6 @@ constexpr Row kRows[] = {
     {"sqrt", Promotion::kIntToFloat, direct<Op::kSqrt>, Accepts::kAll, "torch.sqrt torch.Tensor.sqrt", "torch.Tensor.sqrt_"},
     {"rsqrt", Promotion::kIntToFloat, direct<Op::kRsqrt>, Accepts::kReal, "torch.rsqrt torch.Tensor.rsqrt", "torch.Tensor.rsqrt_"},
     {"reciprocal", Promotion::kIntToFloat, direct<Op::kReciprocal>, Accepts::kReal, "torch.reciprocal torch.Tensor.reciprocal", "torch.Tensor.reciprocal_"},
-    {"lgamma", Promotion::kIntToFloat, direct<Op::kLgamma>, Accepts::kReal, "torch.lgamma torch.special.gammaln torch.Tensor.lgamma", "torch.Tensor.lgamma_"},
-    {"erfinv", Promotion::kIntToFloat, direct<Op::kErfinv>, Accepts::kReal, "torch.erfinv torch.special.erfinv torch.Tensor.erfinv", "torch.Tensor.erfinv_"},
     {"exp", Promotion::kIntToFloat, direct<Op::kExp>, Accepts::kAll, "torch.exp torch.Tensor.exp", "torch.Tensor.exp_"},
     {"exp2", Promotion::kIntToFloat, direct<Op::kExp2>, Accepts::kReal, "torch.exp2 torch.special.exp2 torch.Tensor.exp2", "torch.Tensor.exp2_"},
     {"expm1", Promotion::kIntToFloat, direct<Op::kExpm1>, Accepts::kReal, "torch.expm1 torch.special.expm1 torch.Tensor.expm1", "torch.Tensor.expm1_"},
