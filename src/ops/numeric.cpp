@@ -1,8 +1,5 @@
-// Numerical composites: integrals over samples, distances, products of vectors, membership, and a few special functions that
-// the others give.
-#include <cmath>
-#include <limits>
-#include <numbers>
+// Numerical composites: integrals over samples, distances, products of vectors, membership, writes by index.
+#include <algorithm>
 
 #include "ops/pointwise_util.h"
 #include "support/error.h"
@@ -11,7 +8,6 @@ namespace tatara {
 namespace {
 
 using namespace ops;
-using Op = ScalarOp;
 using Values = std::vector<ValueId>;
 
 // ---- trapezoid -------------------------------------------------------------------------------------------------------
@@ -351,25 +347,7 @@ Values decompose_put(GraphBuilder& b, std::span<const Arg> arguments) {
   return {b.reshape(written, args.type(0).sizes)};
 }
 
-// ---- special functions -------------------------------------------------------------------------------------------------
-
-ScalarId entropy(LoopBuilder& b, DType t, std::span<const ScalarId> x) {
-  const Calc c{b, t};
-  const double inf = std::numeric_limits<double>::infinity();
-  const ScalarId value = c.neg(c.mul(x[0], c.un(Op::kLog, x[0])));
-  const ScalarId rest = c.select(c.cmp(Op::kEq, x[0], c.c(0)), c.c(0), c.c(-inf));
-  const ScalarId known = c.select(c.cmp(Op::kGt, x[0], c.c(0)), value, rest);
-  return c.select(c.un(Op::kIsNan, x[0]), x[0], known);
-}
-
-ScalarId normal_area(LoopBuilder& b, DType t, std::span<const ScalarId> x) {
-  const Calc c{b, t};
-  const ScalarId z = c.mul(x[0], c.c(std::numbers::sqrt2 / 2));
-  const ScalarId tail = c.mul(c.c(0.5), c.un(Op::kErfc, c.un(Op::kAbs, z)));
-  const ScalarId middle = c.add(c.c(0.5), c.mul(c.c(0.5), c.un(Op::kErf, z)));
-  const ScalarId side = c.select(c.cmp(Op::kGt, z, c.c(0)), c.sub(c.c(1), tail), tail);
-  return c.select(c.cmp(Op::kLt, c.un(Op::kAbs, z), c.c(std::numbers::sqrt2 / 2)), middle, side);
-}
+// ---- complex numbers ---------------------------------------------------------------------------------------------------
 
 void refuse_complex_operand(const Args& args) {
   if (is_complex(args.type(0).dtype)) throw InvalidArgument("not implemented for complex numbers");
@@ -451,13 +429,6 @@ void register_numeric(OpRegistry& r) {
       "torch.put torch.Tensor.put", decompose_put, "torch.Tensor.put_");
   add("polar", "(Tensor abs, Tensor angle) -> Tensor", "torch.polar", decompose_polar);
   add("complex", "(Tensor real, Tensor imag) -> Tensor", "torch.complex", decompose_complex);
-  const char* one = "(Tensor self) -> Tensor";
-  r.add(make_op({"special_entr", OpKind::kPointwise, one, "torch.special.entr"},
-                pointwise_meta({0}, Promotion::kIntToFloat), nullptr,
-                pointwise_lower({0}, Promotion::kIntToFloat, entropy)));
-  r.add(make_op({"special_ndtr", OpKind::kPointwise, one, "torch.special.ndtr"},
-                pointwise_meta({0}, Promotion::kIntToFloat), nullptr,
-                pointwise_lower({0}, Promotion::kIntToFloat, normal_area)));
 }
 
 }  // namespace tatara
