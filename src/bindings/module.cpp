@@ -7,6 +7,7 @@
 #include "capture/compiled_function.h"
 #include "capture/report_details.h"
 #include "capture/tracer.h"
+#include "capture/vm.h"
 #include "runtime/llvm_provider.h"
 #include "support/error.h"
 #include "support/options.h"
@@ -65,6 +66,8 @@ void translate_error(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, m) {
   nb::register_exception_translator(translate_error);
+  // Threads that trace nothing stay in CPython's own evaluator while another one traces.
+  tatara::capture::vm_run_unobserved(false);
   tatara::install_torch_hooks();
   tatara::bind_history(m);
   tatara::bind_environment(m);

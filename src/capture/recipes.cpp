@@ -301,6 +301,7 @@ int RecipeBuilder::add_new(PyObject* o) {
     alive_.push_back(reduced);
     Recipe::Step step{Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
+      if (i == 2 && PyTuple_GET_ITEM(reduced.get(), i) == Py_None) break;  // no state to set (3.12's range iterators)
       const int part = add(PyTuple_GET_ITEM(reduced.get(), i));
       if (part < 0) return -1;
       step.parts.push_back(part);

@@ -127,6 +127,12 @@ enum class ScalarOp : uint8_t {
   kPhilox,
 };
 
+/// exp, sin, pow and the like: a dozen instructions or more each.
+constexpr bool is_elementary_function(ScalarOp op) {
+  return (op >= ScalarOp::kExp && op <= ScalarOp::kHypot) || (op >= ScalarOp::kSigmoid && op <= ScalarOp::kLogNdtr) ||
+         op == ScalarOp::kPhilox;
+}
+
 struct Scalar {
   ScalarOp op;
   DType dtype;

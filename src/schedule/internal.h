@@ -61,9 +61,10 @@ struct ValueInfo {
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
   int unit = -1;
   int uses = 0;
-  double cost = 0;   // scalar operations per element when inlined
-  double loads = 0;  // elements read from memory per element; small operands that are broadcast count as a fraction
-  int depth = 0;     // of the inlined expression
+  double cost = 0;       // scalar operations per element when inlined
+  double functions = 0;  // of these, elementary functions
+  double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction
+  int depth = 0;         // of the inlined expression
   std::optional<Storage> storage;
 };
 

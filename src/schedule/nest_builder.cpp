@@ -128,6 +128,7 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   if (const auto found = memo.find(full); found != memo.end()) return found->second;
   const ScalarId id = define(d, scalar.dtype);
   if (scalar.op != ScalarOp::kConst) ++num_ops;
+  if (loops::is_elementary_function(scalar.op)) ++num_functions;
   at(d).block.stmts.emplace_back(loops::Let{id, std::move(scalar)});
   memo.emplace(std::move(full), id);
   return id;

@@ -91,6 +91,7 @@ class NestBuilder {
   std::vector<std::string> fused_ops;  // operators inlined, in order, without repetition
   std::vector<NodeId> fused_nodes;     // and views, for the report
   int num_ops = 0;
+  int num_functions = 0;  // of these, exp, sin and the like: a dozen instructions or more each
   void fused(const LoweredNode& node);
 
  private:

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kCheapOps = 3;      // recomputing this much costs less than a trip to memory
 constexpr double kCheapLoads = 1.2;  // reading this many elements again costs less than writing one and reading it
+constexpr double kManyReaders = 4;   // elementary functions are computed once for this many readers of an element
 constexpr int kMaxDepth = 40;        // operators inlined into each other
 constexpr double kMaxOps = 400;      // of one inlined expression
 
@@ -44,6 +45,7 @@ void mark_needed(State& s) {
 /// What one element of a node's output takes: scalar operations, and how each operand is read.
 struct Probe {
   double ops = 0;
+  double functions = 0;
   std::vector<std::set<std::vector<const ExprNode*>>> reads;
   std::vector<bool> looked_up;
 };
@@ -82,6 +84,7 @@ Probe probe(State& s, const LoweredNode& node, size_t output) {
   NodeBuilder builder(nest, node, loops::kNoScalar);
   node.elements[output](builder, dims);
   result.ops = nest.num_ops;
+  result.functions = nest.num_functions;
   return result;
 }
 
@@ -111,6 +114,14 @@ double elements_of(State& s, ValueId v) {
   return count;
 }
 
+/// `operand` varies along the innermost dimension and is read again for many outer indices of `v`: computing it anew for each
+/// cannot be hoisted out of the inner loop.
+bool broadcast_inside(State& s, ValueId operand, ValueId v) {
+  const std::vector<Expr>& sizes = s.graph.type(operand).sizes;
+  return !sizes.empty() && !sizes.back().is_const(1) &&
+         elements_of(s, v) >= kManyReaders * std::max(elements_of(s, operand), 1.0);
+}
+
 void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
     const ValueId v = node.node().outputs[i];
@@ -124,6 +135,7 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
         return;
       }
       info.cost += from.cost * static_cast<double>(times);
+      info.functions += from.functions * static_cast<double>(times);
       info.loads += from.loads * share * static_cast<double>(times);
       info.depth = std::max(info.depth, from.depth + 1);
     };
@@ -134,11 +146,13 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
     if (!node.elements[i]) continue;
     const Probe p = probe(s, node, i);
     info.cost = p.ops;
+    info.functions = p.functions;
     for (size_t k = 0; k < node.operands.size(); ++k) {
       const ValueId base = base_of_views(s, node.operands[k]);
       const ValueInfo& from = s.values[static_cast<size_t>(base)];
       const bool repeated = p.reads[k].size() > 1 || p.looked_up[k];
       if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
+      if (!from.root && from.functions > 0 && broadcast_inside(s, base, v)) make_root(s, base, false);
       inherit(node.operands[k], std::max<size_t>(p.reads[k].size(), 1));
     }
     const bool dear = info.cost > kCheapOps || info.loads > kCheapLoads;
