@@ -73,9 +73,7 @@ def is_compiling() -> bool:
     """Whether Tatara is tracing right now; False in eager."""
 
 def set_explaining(level: int) -> int:
-    """
-    0: off; 1: this thread's compilations keep texts; 2: and measure. Returns the old level.
-    """
+    """0 off, 1 keep texts, 2 also measure; returns the old level."""
 
 def set_unsupported_type(type: type[BaseException]) -> None:
     """The exception of graph breaks under fullgraph."""

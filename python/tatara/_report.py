@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import linecache
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,30 @@ from typing import Any
 from tatara import _api, _core
 from tatara._errors import InvalidArgument
 from tatara._history import Event, History, kernel_history
+
+# What a user can do about a break, by what its reason says. The first that matches counts.
+_HINTS = (
+    (
+        r"call of __bool__|truth of an array",
+        "A branch needs the value of a tensor. torch.where(condition, a, b) keeps both sides in one graph.",
+    ),
+    (
+        r"call of (item|__int__|__float__|__index__|__complex__|tolist|numpy|__array__)\b",
+        "A Python value is made from a tensor's. Tensors without dimensions take part in arithmetic as they are.",
+    ),
+    (
+        r"call of (print|\w*\.?(write|warn|log|info|debug|warning))\b",
+        "Output shows values, so they must exist at that point. The graph goes on after it.",
+    ),
+    (
+        r"an object that existed before the trace|assignment to (the global|a closure variable|a tensor's attribute)",
+        "Something from outside is changed, which happens for real. Return the new value instead, or leave it: the graph "
+        "goes on after it.",
+    ),
+    (r"TorchScript|generator functions", "Its code cannot be traced: give tatara.compile the Python code around it."),
+    (r"the (result|frame) holds", "Such an object cannot be made again on later calls. Return tensors and containers."),
+    (r"nb_func|call of ", "Tatara does not know what this C function does, so it is called for real."),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +51,11 @@ class Break:
 
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line} in {self.function}: {self.reason}"
+
+    @property
+    def hint(self) -> str:
+        """What it means, and what to do about it; may be empty."""
+        return next((text for pattern, text in _HINTS if re.search(pattern, self.reason)), "")
 
     def source(self, around: int = 2) -> list[tuple[int, str]]:
         """Lines of the program about the break, with their numbers; empty when the source is not there."""
@@ -146,7 +176,10 @@ class Report:
             if graph.problem:
                 lines.append(f"  a run went back to eager: {graph.problem}")
             lines += ["  " + line for line in graph.text.splitlines()]
-        lines += [f"break: {item}" for item in self.breaks]
+        for item in self.breaks:
+            lines.append(f"break: {item}")
+            if item.hint:
+                lines.append(f"  {item.hint}")
         lines += [f"kernel {item}" for item in self.kernels]
         lines += [f"host call {item}" for item in self.host_calls]
         lines += [f"recompile: {item}" for item in self.recompiles]

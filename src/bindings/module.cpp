@@ -92,7 +92,7 @@ NB_MODULE(_core, m) {
         using tatara::capture::Explaining;
         return static_cast<int>(tatara::capture::set_explaining(static_cast<Explaining>(level)));
       },
-      nb::arg("level"), "0: off; 1: this thread's compilations keep texts; 2: and measure. Returns the old level.");
+      nb::arg("level"), "0 off, 1 keep texts, 2 also measure; returns the old level.");
   m.def(
       "set_unsupported_type", [](nb::handle type) { tatara::capture::set_unsupported_type(type.ptr()); },
       nb::arg("type"), nb::sig("def set_unsupported_type(type: type[BaseException]) -> None"),

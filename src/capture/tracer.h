@@ -212,7 +212,7 @@ class Tracer final : public VmObserver {
   std::vector<PyObject*> roots_;
   std::unique_ptr<Trace> trace_;
   std::vector<Frame*> frames_;
-  size_t reader_depth_ = 0;  // frames_.size() when C code that reads values was entered; 0: none
+  size_t reader_depth_ = 0;     // frames_.size() when C code that reads values was entered; 0: none
   std::vector<Frame*> opaque_;  // run for real, with all they call
   Tracer* previous_ = nullptr;
 };

@@ -52,6 +52,8 @@ def test_everything_is_in_the_report() -> None:
     assert (item.line, item.file, item.function) == (BRANCH, __file__, "program")
     assert any(number == BRANCH and "if y.sum()" in text for number, text in item.source())
     assert f"test_report.py:{BRANCH} in program" in str(item)
+    assert "torch.where" in item.hint
+    assert tatara.Break("something new", "", 0, "").hint == ""
     (host,) = report.host_calls
     assert (host.operator, host.graph, host.line) == ("aten::mm", 0, program.__code__.co_firstlineno + 1)
     assert "host's own kernels" in host.reason
