@@ -132,6 +132,10 @@ bool NumpyApi::load() {
   ufunc_type_ = type(ufunc);
   bool_type_ = type(boolean);
   dispatcher_type_ = reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(sum.get()))));
+  for (const char* name : {"ones", "full", "eye", "identity", "tri"}) {
+    const Ref function = attr_or_null(numpy.get(), name);
+    if (function && PyFunction_Check(function.get())) whole_functions_.insert(Py_NewRef(function.get()));
+  }
   return table_ != nullptr;
 }
 
@@ -190,6 +194,11 @@ void* NumpyApi::data(PyObject* array) { return fields(array)->data; }
 int NumpyApi::ndim(PyObject* array) { return fields(array)->nd; }
 int64_t NumpyApi::dim(PyObject* array, int i) { return fields(array)->dimensions[i]; }
 bool NumpyApi::owns_memory(PyObject* array) { return (fields(array)->flags & kOwnData) != 0; }
+
+bool NumpyApi::fresh_memory(PyObject* array) const {
+  PyObject* base = fields(array)->base;
+  return owns_memory(array) || (base != nullptr && is_array(base) && Py_REFCNT(base) == 1 && owns_memory(base));
+}
 
 int64_t NumpyApi::size_of(PyObject* array) {
   int64_t size = 1;

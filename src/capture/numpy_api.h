@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/torch_api.h"
@@ -32,6 +33,8 @@ class NumpyApi {
   /// Functions that honour __array_function__: np.sum, np.concatenate, ...
   bool is_dispatcher(PyObject* o) const { return Py_TYPE(o) == dispatcher_type_; }
   bool is_bool_scalar(PyObject* o) const { return Py_TYPE(o) == bool_type_; }
+  /// NumPy's functions in Python that are recorded as one call: np.ones and the like.
+  bool is_whole_function(PyObject* o) const { return whole_functions_.contains(o); }
   PyObject* array_type() const { return reinterpret_cast<PyObject*>(array_type_); }
 
   /// Metadata in elements; scalars count as arrays without dimensions. False for element types that the graph has not,
@@ -47,6 +50,8 @@ class NumpyApi {
   static int ndim(PyObject* array);
   static int64_t dim(PyObject* array, int i);
   static bool owns_memory(PyObject* array);
+  /// Its memory is reached through this array only.
+  bool fresh_memory(PyObject* array) const;
 
   /// A fresh array; strides in elements, dense.
   Ref new_array(DType dtype, std::span<const int64_t> sizes, std::span<const int64_t> strides) const;
@@ -79,6 +84,7 @@ class NumpyApi {
                *dispatcher_type_ = nullptr, *bool_type_ = nullptr;
   std::string errstate_text(PyObject* errstate) const;
   Ref errstate_var_, errstate_dict_;
+  std::unordered_set<PyObject*> whole_functions_;
 };
 
 /// Element type for a NumPy type number; false for object, text, dates, long double.

@@ -49,9 +49,23 @@ const Names& metadata_functions() {
 
 /// Functions in C that are no dispatchers.
 const Names& recorded_builtins() {
-  static const Names names = {
-      "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",       "zeros",
-      "empty", "arange",  "fromiter",   "c_einsum",          "normalize_axis_index", "_reconstruct"};
+  static const Names names = {"array",
+                              "asarray",
+                              "asanyarray",
+                              "ascontiguousarray",
+                              "asfortranarray",
+                              "zeros",
+                              "empty",
+                              "arange",
+                              "fromiter",
+                              "c_einsum",
+                              "ones",
+                              "full",
+                              "eye",
+                              "identity",
+                              "tri",
+                              "normalize_axis_index",
+                              "_reconstruct"};
   return names;
 }
 
@@ -260,7 +274,8 @@ Tracer::Reader::Reader(Tracer& tracer, PyObject* callable) : tracer_(tracer), be
 }
 
 PyObject* Tracer::numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (api_.numpy == nullptr || PyFunction_Check(callable)) return not_handled();
+  if (api_.numpy == nullptr) return not_handled();
+  if (PyFunction_Check(callable) && !api_.numpy->is_whole_function(callable)) return not_handled();
   if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable))) return not_handled();
   const Ref tuple = Ref::steal(PyTuple_New(nargs));
   for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
@@ -285,6 +300,7 @@ PyObject* Tracer::numpy_call_ex(PyObject* callable, PyObject* args, PyObject* kw
 
 PyObject* Tracer::numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
+  if (PyFunction_Check(callable)) return numpy_builtin(callable, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
     const bool mutates =
         arguments_have_out(kwargs) || PyTuple_GET_SIZE(args) > PyLong_AsLong(attr(callable, "nin").get());
@@ -378,7 +394,8 @@ PyObject* Tracer::numpy_dispatcher(PyObject* callable, PyObject* args, PyObject*
 
 PyObject* Tracer::numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
   if (recorded_builtins().contains(name)) {
-    const bool shaped = name == "zeros" || name == "empty" || name == "arange" || name == "fromiter";
+    const bool shaped = name == "ones" || name == "full" || name == "eye" || name == "identity" || name == "tri" ||
+                        name == "zeros" || name == "empty" || name == "arange" || name == "fromiter";
     if (shaped && (numpy_inside(args) || (kwargs != nullptr && numpy_inside(kwargs)))) {
       return numpy_break("a NumPy value decides the size of an array (" + name + ")");
     }

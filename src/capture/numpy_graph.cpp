@@ -171,7 +171,7 @@ TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
     result_.outputs.push_back(index);
     ArrayRef ref = refs_[static_cast<size_t>(index)];
     const TapeSlot& info = slot(index);
-    if (info.owns || info.scalar) {
+    if (info.fresh || info.scalar) {
       bool shared = false;
       for (size_t other = 0; other < refs_.size(); ++other) {
         const auto o = static_cast<int>(other);
@@ -187,7 +187,7 @@ TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
     const std::vector<Expr> strides = exprs(info.strides.get());
     for (size_t i = 0; i < strides.size(); ++i) {
       if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0) || info.scalar) continue;
-      if (type.strides[i] != strides[i] && !info.owns) throw Unsupported("strides of a view as NumPy makes them");
+      if (type.strides[i] != strides[i] && !info.fresh) throw Unsupported("strides of a view as NumPy makes them");
     }
     outputs.push_back(ref);
   }

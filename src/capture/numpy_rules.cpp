@@ -93,6 +93,7 @@ ValueId conjugate(GraphBuilder& b, const Values& v) {
 /// Integers are whole already.
 template <const char* const& name>
 ValueId rounding(GraphBuilder& b, const Values& v) {
+  if (is_complex(b.type(v[0]).dtype)) throw Unsupported("rounding of complex numbers");
   return is_floating(b.type(v[0]).dtype) ? b.unary(name, v[0]) : identity(b, v);
 }
 
@@ -315,7 +316,13 @@ bool is_numpys_own(const TapeNode& node, const NumpyApi& np) {
 
 NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np) {
   if (!is_numpys_own(node, np)) return nullptr;
-  const auto& table = numpy_shape_rules();
+  static const NumpyRuleTable table = [] {
+    NumpyRuleTable made;
+    add_numpy_shape_rules(made);
+    add_numpy_indexing_rules(made);
+    add_numpy_reduction_rules(made);
+    return made;
+  }();
   if (const auto found = table.find(node.name); found != table.end()) {
     // np.clip, the function, and the ufunc behind it differ in their arguments.
     if (!(np.is_ufunc(node.func.get()) && node.name == "clip")) return found->second;

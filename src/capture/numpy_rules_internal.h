@@ -37,7 +37,10 @@ struct NumpyRules {
   static bool takes_number(const char* op);
 };
 
-const std::unordered_map<std::string, NumpyRule>& numpy_shape_rules();
+using NumpyRuleTable = std::unordered_map<std::string, NumpyRule>;
+void add_numpy_shape_rules(NumpyRuleTable& table);
+void add_numpy_indexing_rules(NumpyRuleTable& table);
+void add_numpy_reduction_rules(NumpyRuleTable& table);
 void g_write(NumpyGraph& g, PyObject* target, ValueId value);
 
 }  // namespace tatara::capture

@@ -28,6 +28,7 @@ class Stretch {
     for (const int slot : outputs_) {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
       scalars_.push_back(info.scalar);
+      owns_.push_back(info.owns);
       strides_.push_back(integers(info.strides.get()));
     }
     for (const PlanStep& step : plan.steps) kernels_ += std::holds_alternative<KernelLaunch>(step) ? 1 : 0;
@@ -149,7 +150,7 @@ class Stretch {
         char* data = static_cast<char*>(pointers[at]) + bytes;
         if (scalars_[i]) {
           result = np.scalar(data, plan.outputs[i].ref.dtype);
-        } else if (owner[at] == static_cast<int>(i)) {
+        } else if (owner[at] == static_cast<int>(i) && owns_[i]) {
           result = buffers[at];
         } else {
           result = np.view(buffers[at].get(), data, plan.outputs[i].ref.dtype, layouts[i].sizes,
@@ -201,7 +202,7 @@ class Stretch {
   std::shared_ptr<Executable> executable_;
   std::vector<int> inputs_, outputs_;
   std::vector<TensorView> views_;
-  std::vector<bool> scalars_;
+  std::vector<bool> scalars_, owns_;
   std::vector<std::vector<int64_t>> strides_;
   bool writes_ = false;
   uint64_t kernels_ = 0;

@@ -122,6 +122,7 @@ bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
   slot.strides = int_tuple(strides);
   slot.scalar = !np.is_array(value);
   slot.owns = !slot.scalar && NumpyApi::owns_memory(value);
+  slot.fresh = !slot.scalar && np.fresh_memory(value);
   return true;
 }
 

@@ -74,8 +74,19 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back(describe(
-      {Ref::borrow(tensor), std::move(meta), std::move(device), {}, {}, {}, true, guard_index, {}, {}, false, false}));
+  slots_.push_back(describe({Ref::borrow(tensor),
+                             std::move(meta),
+                             std::move(device),
+                             {},
+                             {},
+                             {},
+                             true,
+                             guard_index,
+                             {},
+                             {},
+                             false,
+                             false,
+                             false}));
   return index;
 }
 
@@ -83,8 +94,19 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back(describe(
-      {Ref::borrow(tensor), Ref::borrow(tensor), std::move(device), {}, {}, {}, false, -1, {}, {}, false, false}));
+  slots_.push_back(describe({Ref::borrow(tensor),
+                             Ref::borrow(tensor),
+                             std::move(device),
+                             {},
+                             {},
+                             {},
+                             false,
+                             -1,
+                             {},
+                             {},
+                             false,
+                             false,
+                             false}));
   return index;
 }
 

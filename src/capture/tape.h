@@ -24,6 +24,7 @@ struct TapeSlot {
   std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
   bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;                                   ///< a NumPy array with memory of its own
+  bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
 };
 
 struct TapeNode {

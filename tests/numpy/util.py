@@ -33,8 +33,10 @@ def same(expected: Any, actual: Any, exact: bool = False) -> None:
         else:
             tolerance = {"e": 2e-3, "f": 3e-6, "F": 3e-6}.get(expected.dtype.char, 1e-12)
             np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+    elif isinstance(expected, float | complex):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
     else:
-        assert actual == expected or actual != actual
+        assert actual == expected
 
 
 def check(
