@@ -65,16 +65,21 @@ class Emitter {
   void serial(const loops::For& loop, const std::string& begin, const std::string& end);
   void serial_from(const loops::For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried);
   void vector(const loops::For& loop);
+  using LoopBody = std::function<void(const std::string& counter, std::vector<Reg>& carried)>;
   /// A counted loop from begin to end by step with carried registers of the given types; body() reads `carried` and
   /// replaces them.
-  template <typename Body>
   void counted(const std::string& begin, const std::string& end, const std::string& step,
-               const std::vector<DType>& dtypes, std::vector<Reg>& carried, Body&& body);
-  /// The same in two levels where sums of many numbers would lose accuracy in one: each inner loop starts from 0.
-  template <typename Body>
+               const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body);
+  /// The same, in levels where sums of many numbers would lose accuracy in one: each level starts from 0 again after some
+  /// passes, as the host's cascades do.
   void summed(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step,
-              std::vector<Reg>& carried, Body&& body);
+              std::vector<Reg>& carried, const LoopBody& body);
+  void sum_level(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step, int level,
+                 std::vector<Reg>& carried, const LoopBody& body);
   void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask, std::vector<Reg>& carried);
+  /// In place of the Let that makes carried value i: the element of each lane becomes the total up to it.
+  void scan_step(const loops::For& loop, const loops::Let& let, size_t i, const std::string& mask,
+                 std::vector<Reg>& carried);
   Reg identity(loops::Combine combine, DType dtype) const;
   Reg combine(loops::Combine combine, DType dtype, const Reg& a, const Reg& b, bool vec);
   void reduce_lanes(const loops::For& loop, std::vector<Reg>& carried);
@@ -117,6 +122,7 @@ class Emitter {
   void plain_store(DType dtype, const std::string& at, const Reg& value);
   Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
   void update_element(const loops::Store& store, const std::string& at, const Reg& value);
+  Reg lane_of(DType dtype, const Reg& value, int lane);
   void when(const std::string& condition, const std::function<void()>& body);
 
   // -- scalars --

@@ -19,6 +19,16 @@ Reg Emitter::widened(DType dtype, const Reg& r) {
   return wide;
 }
 
+Reg Emitter::lane_of(DType dtype, const Reg& value, int lane) {
+  const std::string type = vec_type(llvm_type(real_dtype(dtype)));
+  const auto take = [&](const std::string& v) {
+    return assign("extractelement " + type + " " + v + ", i64 " + std::to_string(lane));
+  };
+  Reg one{take(value.text), false};
+  if (is_complex(dtype)) one.im = take(value.im);
+  return one;
+}
+
 Reg Emitter::choose(DType dtype, const Reg& condition, const Reg& a, const Reg& b, bool vec) {
   const std::string part = llvm_type(real_dtype(dtype));
   if (!vec) {

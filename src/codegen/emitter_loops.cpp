@@ -12,7 +12,7 @@ using namespace loops;
 namespace {
 
 /// Iterations after which a sum starts anew, see Emitter::summed.
-constexpr int64_t kSumBlock = 128;
+constexpr int64_t kSumBlock = 32;
 
 bool sums_floats(const Carried& c) {
   return c.combine == Combine::kAdd && (is_floating(c.dtype) || is_complex(c.dtype));
@@ -26,9 +26,8 @@ std::vector<DType> carried_types(const For& loop) {
 
 }  // namespace
 
-template <typename Body>
 void Emitter::counted(const std::string& begin, const std::string& end, const std::string& step,
-                      const std::vector<DType>& dtypes, std::vector<Reg>& carried, Body&& body) {
+                      const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body) {
   const std::string head = label();
   const std::string inside = label();
   const std::string done = label();
@@ -68,17 +67,27 @@ void Emitter::counted(const std::string& begin, const std::string& end, const st
   carried = phis;
 }
 
-template <typename Body>
 void Emitter::summed(const For& loop, const std::string& begin, const std::string& end, int64_t step,
-                     std::vector<Reg>& carried, Body&& body) {
-  const std::vector<DType> dtypes = carried_types(loop);
+                     std::vector<Reg>& carried, const LoopBody& body) {
   const bool sums = std::any_of(loop.carried.begin(), loop.carried.end(), sums_floats);
-  const bool few = loop.extent.is_const() && loop.extent.const_value() <= 2 * kSumBlock * step;
-  if (!sums || few || loop.combine_fn != nullptr) {
+  int levels = 1;
+  if (sums && !loop.scan && loop.combine_fn == nullptr) {
+    const int64_t passes = loop.extent.is_const() ? loop.extent.const_value() / step : INT64_MAX;
+    for (int64_t most = 2 * kSumBlock; levels < 4 && passes > most; most *= kSumBlock) ++levels;
+  }
+  sum_level(loop, begin, end, step, levels, carried, body);
+}
+
+void Emitter::sum_level(const For& loop, const std::string& begin, const std::string& end, int64_t step, int level,
+                        std::vector<Reg>& carried, const LoopBody& body) {
+  const std::vector<DType> dtypes = carried_types(loop);
+  if (level == 1) {
     counted(begin, end, std::to_string(step), dtypes, carried, body);
     return;
   }
-  const std::string block = std::to_string(kSumBlock * step);
+  int64_t size = step;
+  for (int i = 1; i < level; ++i) size *= kSumBlock;
+  const std::string block = std::to_string(size);
   counted(begin, end, block, dtypes, carried, [&](const std::string& base, std::vector<Reg>& values) {
     const std::string after = binary("add nsw", "i64", base, block);
     const std::string less = assign("icmp slt i64 " + after + ", " + end);
@@ -89,7 +98,7 @@ void Emitter::summed(const For& loop, const std::string& begin, const std::strin
       const Reg start = identity(Combine::kAdd, dtypes[i]);
       inner[i] = values[i].vec ? widened(dtypes[i], start) : start;
     }
-    counted(base, stop, std::to_string(step), dtypes, inner, body);
+    sum_level(loop, base, stop, step, level - 1, inner, body);
     for (size_t i = 0; i < inner.size(); ++i) {
       const bool sum = sums_floats(loop.carried[i]);
       values[i] = sum ? combine(Combine::kAdd, dtypes[i], values[i], inner[i], values[i].vec) : inner[i];
@@ -222,7 +231,7 @@ Emitter::VectorShape Emitter::vector_shape(const For& loop) const {
   while (shape.lanes / 2 >= extent) shape.lanes /= 2;
   shape.masks = target_.isa == VectorIsa::kAvx512 || (target_.isa == VectorIsa::kAvx2 && cost.smallest >= 4);
   shape.heavy = cost.weight > 60;
-  if (width < 4) return shape;
+  if (width < 4 || loop.scan) return shape;
   int parts = cost.carried;
   for (const Carried& c : loop.carried) parts += is_complex(c.dtype) ? 2 : 1;
   const int registers = target_.isa == VectorIsa::kAvx512 ? 16 : 8;
@@ -292,6 +301,20 @@ void Emitter::vector_pass(const For& loop, const std::string& base, const std::s
   symbols_[loop.var] = {base, false};
   vector_mask_ = mask;
   for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, carried[i]);
+  if (loop.scan) {
+    for (const Stmt& stmt : loop.body->stmts) {
+      const auto* let = std::get_if<Let>(&stmt);
+      const auto total = std::find_if(loop.carried.begin(), loop.carried.end(),
+                                      [&](const Carried& c) { return let != nullptr && c.next == let->dst; });
+      if (total == loop.carried.end()) {
+        std::visit([&](const auto& s) { statement(s); }, stmt);
+      } else {
+        scan_step(loop, *let, static_cast<size_t>(total - loop.carried.begin()), mask, carried);
+      }
+    }
+    vector_mask_.clear();
+    return;
+  }
   block(*loop.body);
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
@@ -299,6 +322,30 @@ void Emitter::vector_pass(const For& loop, const std::string& base, const std::s
     carried[i] = mask.empty() ? next : choose(c.dtype, {mask, true}, next, carried[i], true);
   }
   vector_mask_.clear();
+}
+
+void Emitter::scan_step(const For& loop, const Let& let, size_t i, const std::string& mask, std::vector<Reg>& carried) {
+  const Carried& c = loop.carried[i];
+  TATARA_CHECK(let.scalar.operands.size() == 2, "a scan by ", scalar_op_name(let.scalar.op), " in ", kernel_.name);
+  const ScalarId element = let.scalar.operands[let.scalar.operands[0] == c.arg ? 1 : 0];
+  const std::string type = llvm_type(real_dtype(c.dtype));
+  const Reg nothing = widened(c.dtype, identity(c.combine, c.dtype));
+  Reg sum = widened(c.dtype, reg(element));
+  if (!mask.empty()) sum = choose(c.dtype, {mask, true}, sum, nothing, true);
+  const auto moved = [&](const Reg& x, const Reg& y, std::span<const int> lanes) {
+    Reg result{shuffle(type, lanes_, x.text, y.text, lanes), true};
+    if (is_complex(c.dtype)) result.im = shuffle(type, lanes_, x.im, y.im, lanes);
+    return result;
+  };
+  // Hillis and Steele: after the step of distance d each lane has the total of its last 2d elements.
+  for (int distance = 1; distance < lanes_; distance *= 2) {
+    std::vector<int> lanes;
+    for (int lane = 0; lane < lanes_; ++lane) lanes.push_back(lane < distance ? lanes_ : lane - distance);
+    sum = combine(c.combine, c.dtype, moved(sum, nothing, lanes), sum, true);
+  }
+  sum = combine(c.combine, c.dtype, carried[i], sum, true);
+  set(c.next, sum);
+  carried[i] = moved(sum, sum, std::vector<int>(static_cast<size_t>(lanes_), lanes_ - 1));
 }
 
 /// Halves the lanes until one is left: the upper half is combined into the lower one.
@@ -370,7 +417,7 @@ void Emitter::vector(const For& loop) {
     const Carried& c = loop.carried[i];
     // A custom reduction starts from its neutral element in every lane; the simple ones from theirs, the given start is
     // combined at the end.
-    carried.push_back(widened(c.dtype, custom ? inits[i] : identity(c.combine, c.dtype)));
+    carried.push_back(widened(c.dtype, custom || loop.scan ? inits[i] : identity(c.combine, c.dtype)));
   }
   const int site = site_;
   const auto pass = [&](const std::string& base, const std::string& mask, std::vector<Reg>& values) {
@@ -396,12 +443,17 @@ void Emitter::vector(const For& loop) {
     }
     if (!even && shape.masks) masked_rest(loop, extent, whole, carried, pass);
   }
-  reduce_lanes(loop, carried);
+  if (loop.scan) {
+    // Every lane has the total.
+    for (size_t i = 0; i < carried.size(); ++i) carried[i] = lane_of(loop.carried[i].dtype, carried[i], 0);
+  } else {
+    reduce_lanes(loop, carried);
+  }
   lanes_ = 1;
   vector_var_ = Expr();
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
-    set(c.result, custom ? carried[i] : combine(c.combine, c.dtype, inits[i], carried[i], false));
+    set(c.result, custom || loop.scan ? carried[i] : combine(c.combine, c.dtype, inits[i], carried[i], false));
   }
   if (even || shape.masks) return;
   // Without masks in the instruction set the rest goes one by one, from what the lanes gave.

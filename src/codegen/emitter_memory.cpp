@@ -227,13 +227,22 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
   value.text = to_memory(dtype, value.text, true);
   const Stride stride = stride_of(where);
   if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + kernel_.name);
-  if (stride == Stride::kUnit) {
-    const std::string at = address(buffer, index(where));
+  if (stride == Stride::kUnit || stride == Stride::kReversed) {
+    std::string first = index(where);
+    std::string lanes = mask;
+    if (stride == Stride::kReversed) {
+      const std::vector<int> backwards = every(lanes_ - 1, -1, lanes_);
+      first = binary("sub", "i64", first, std::to_string(lanes_ - 1));
+      if (!mask.empty()) lanes = shuffle("i1", lanes_, mask, "poison", backwards);
+      value.text = shuffle(element, lanes_, value.text, "poison", backwards);
+      if (pair) value.im = shuffle(element, lanes_, value.im, "poison", backwards);
+    }
+    const std::string at = address(buffer, first);
     if (!pair) {
-      masked_store(element, lanes_, value.text, at, align, mask);
+      masked_store(element, lanes_, value.text, at, align, lanes);
     } else {
       masked_store(element, 2 * lanes_, join_pairs(element, value), at, align,
-                   mask.empty() ? mask : spread_mask(mask, 2, 2));
+                   lanes.empty() ? lanes : spread_mask(lanes, 2, 2));
     }
     return;
   }
@@ -370,20 +379,15 @@ void Emitter::statement(const Store& store) {
   }
   // Lanes may meet at one element: one after the other.
   const std::string where = index_vector(store.index);
-  const auto lane_of = [&](const std::string& element, const std::string& v, int i) {
-    return assign("extractelement " + vec_type(element) + " " + v + ", i64 " + std::to_string(i));
-  };
-  const std::string part = llvm_type(real_dtype(type));
   for (int i = 0; i < lanes_; ++i) {
     const auto body = [&] {
-      Reg one{lane_of(part, value.text, i), false};
-      if (is_complex(type)) one.im = lane_of(part, value.im, i);
-      update_element(store, address(store.buffer, lane_of("i64", where, i)), one);
+      const std::string at = lane_of(DType::kInt64, {where, true}, i).text;
+      update_element(store, address(store.buffer, at), lane_of(type, value, i));
     };
     if (mask.empty()) {
       body();
     } else {
-      when(lane_of("i1", mask, i), body);
+      when(lane_of(DType::kBool, {mask, true}, i).text, body);
     }
   }
 }

@@ -151,7 +151,15 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kMin:
     case Op::kMax: {
       const bool least = s.op == Op::kMin;
-      if (floating) return one_of(least ? "minimum" : "maximum", x);
+      if (floating) {
+        // One min or max instruction, which gives its second operand when either is NaN, and a repair for the first.
+        // The sign of a zero among zeros is not decided, as in eager.
+        const std::string ahead =
+            assign(std::string("fcmp ") + (least ? "olt " : "ogt ") + type + " " + x[0] + ", " + x[1]);
+        const std::string best = select(ahead, type, x[0], x[1], vec);
+        const std::string nan = assign("fcmp uno " + type + " " + x[0] + ", " + x[0]);
+        return {select(nan, type, x[0], best, vec), vec};
+      }
       const std::string test = std::string("icmp ") + (sign ? (least ? "slt " : "sgt ") : (least ? "ult " : "ugt "));
       return {select(assign(test + type + " " + x[0] + ", " + x[1]), type, x[0], x[1], vec), vec};
     }

@@ -235,6 +235,9 @@ struct For {
   Expr var;     // a symbol of the kernel's context with range [0, extent)
   Expr extent;  // iterations
   LoopKind kind = LoopKind::kSerial;
+  /// A vector loop whose statements use the carried values of every iteration: the lanes get running totals. Each `next`
+  /// is one Let of the combine operator on `arg` and an element; nothing else uses `arg`.
+  bool scan = false;
   std::vector<Carried> carried;
   std::unique_ptr<CombineFn> combine_fn;
   std::unique_ptr<Block> body;

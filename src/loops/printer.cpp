@@ -211,6 +211,7 @@ class Printer {
   }
   void statement(const For& loop, int depth) {
     out_ += std::string(kind_name(loop.kind)) + " " + loop.var.str() + " in " + loop.extent.str();
+    if (loop.scan) out_ += " scan";
     for (const Carried& c : loop.carried) {
       out_ += "\n";
       indent(depth + 2);
@@ -305,6 +306,8 @@ class Verifier {
   void loop(const For& f, bool outermost, bool in_vector) {
     TATARA_CHECK(outermost || f.kind != LoopKind::kParallel, "a parallel loop inside another in ", kernel_.name);
     TATARA_CHECK(!(in_vector && f.kind == LoopKind::kVector), "nested vector loops in ", kernel_.name);
+    TATARA_CHECK(!f.scan || (f.kind == LoopKind::kVector && f.combine_fn == nullptr), "no such scan, in ",
+                 kernel_.name);
     for (const Carried& c : f.carried) {
       use(c.init);
       define(c.arg);

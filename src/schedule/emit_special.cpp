@@ -37,12 +37,12 @@ Expr elements_of(State& s, const std::vector<Expr>& sizes) {
 }
 
 template <typename Body>
-void run_twice(State& s, const Group& space, bool parallel, Body&& body) {
+void run_twice(State& s, const Group& space, bool parallel, bool lanes_inside, Body&& body) {
   loops::Kernel scratch;
   NestBuilder dry(s, scratch);
   const NestPlan plain = plain_nest(space);
   body(dry, plain);
-  NestPlan plan = parallel ? plan_nest(s, space, dry.accesses, dry.index_uses, false) : plain;
+  NestPlan plan = parallel ? plan_nest(s, space, dry.accesses, dry.index_uses, lanes_inside) : plain;
   loops::Kernel kernel;
   NestBuilder nest(s, kernel);
   nest.substitution = plan.substitution;
@@ -67,7 +67,9 @@ void emit_scan(State& s, int unit) {
   std::vector<bool> inside(sizes.size(), false);
   inside[dim] = true;
   const Group space = space_of(s, sizes, inside);
-  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+  // Lanes may run along the scan where the combine function is an operator.
+  const bool simple = !def.merge && !is_custom(def) && def.combine.size() == 1;
+  run_twice(s, space, true, simple, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     NodeBuilder builder(nest, node, loops::kNoScalar);
@@ -78,7 +80,11 @@ void emit_scan(State& s, int unit) {
     }
     std::vector<Expr> index = space.symbols;
     if (node.reverse) index[dim] = s.simplify(sizes[dim] - 1 - index[dim]);
-    for (const LoopSpec& loop : plan.inner) nest.open_loop(loop.var, loop.extent, LoopKind::kSerial, carried);
+    for (const LoopSpec& loop : plan.inner) {
+      const bool lanes = loop.kind == LoopKind::kVector;
+      for (size_t i = 0; i < carried.size(); ++i) carried[i].combine = lanes ? def.combine[i] : loops::Combine::kNone;
+      nest.open_loop(loop.var, loop.extent, lanes ? loop.kind : LoopKind::kSerial, carried, lanes);
+    }
     nest.location = node.node().location.str();
     std::vector<ScalarId> parts = def.element(builder, index);
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest.cast(parts[i], def.dtypes[i]);
@@ -101,7 +107,7 @@ namespace {
 void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
   const std::vector<Expr>& sizes = node.result().sizes;
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
-  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     NodeBuilder builder(nest, node, loops::kNoScalar);
@@ -160,7 +166,7 @@ void emit_scatter(State& s, int unit) {
   Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), true));
   space.reduced = meeting_dims(s, node, space);
   space.has_reduction = true;
-  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& planned) {
+  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& planned) {
     NestPlan plan = planned;
     serial_loops_first(plan);
     nest.access = loads_of_roots(s, nest);
@@ -182,7 +188,7 @@ void emit_copy(State& s, int unit) {
   const ValueId target = s.graph.inputs()[static_cast<size_t>(copy.input)];
   const std::vector<Expr>& sizes = s.graph.type(target).sizes;
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
-  run_twice(s, space, true, [&](NestBuilder& nest, const NestPlan& plan) {
+  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     const ScalarId x = nest.eval(copy.value, space.symbols);

@@ -24,12 +24,14 @@ ScalarId NestBuilder::define(int d, DType dtype) {
 
 ScalarId NestBuilder::new_scalar(DType dtype) { return define(depth(), dtype); }
 
-void NestBuilder::open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried) {
+void NestBuilder::open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried,
+                            bool scan) {
   Scope scope;
   scope.is_loop = true;
   scope.loop.var = var;
   scope.loop.extent = extent;
   scope.loop.kind = kind;
+  scope.loop.scan = scan;
   scope.loop.carried = std::move(carried);
   scopes_.push_back(std::move(scope));
   symbol_depth_[var] = depth();

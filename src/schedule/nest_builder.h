@@ -44,7 +44,8 @@ class NestBuilder {
   DType dtype(ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
 
   // -- scopes --
-  void open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried = {});
+  void open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried = {},
+                 bool scan = false);
   /// Ends the innermost loop and puts it into its parent. `next` in the order of `carried`.
   /// Returns the final values.
   std::vector<ScalarId> close_loop(const std::vector<ScalarId>& next,

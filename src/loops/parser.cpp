@@ -1,0 +1,413 @@
+#include "loops/parser.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "support/error.h"
+#include "support/str_cat.h"
+
+namespace tatara::loops {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+/// Takes text up to `mark` off the front (and the mark), if it is there.
+std::optional<std::string_view> take_until(std::string_view& text, std::string_view mark) {
+  const size_t at = text.find(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view head = text.substr(0, at);
+  text.remove_prefix(at + mark.size());
+  return head;
+}
+
+bool take(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+/// At commas outside of brackets.
+std::vector<std::string_view> split_commas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  size_t start = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(' || text[i] == '[') ++depth;
+    if (text[i] == ')' || text[i] == ']') --depth;
+    if (text[i] != ',' || depth != 0) continue;
+    parts.push_back(trimmed(text.substr(start, i - start)));
+    start = i + 1;
+  }
+  if (!trimmed(text.substr(start)).empty()) parts.push_back(trimmed(text.substr(start)));
+  return parts;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      const std::string_view line = trimmed(text.substr(0, end));
+      if (!line.empty()) lines_.push_back(line);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+    kernel_.ctx = std::make_shared<ExprContext>();
+  }
+
+  Kernel run() {
+    header();
+    kernel_.body = block();
+    if (line() != "}") fail("the end of the kernel is missing");
+    return std::move(kernel_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const {
+    const std::string_view where = at_ < lines_.size() ? lines_[at_] : "the end";
+    throw InvalidArgument(str_cat("loop text, line ", at_ + 1, " (", where, "): ", what));
+  }
+  std::string_view line() const {
+    if (at_ >= lines_.size()) fail("unexpected end");
+    return lines_[at_];
+  }
+
+  // ---- parts of a line ----
+
+  DType dtype(std::string_view text) const {
+    const auto found = parse_dtype(trimmed(text));
+    if (!found) fail(str_cat("no dtype ", text));
+    return *found;
+  }
+
+  int64_t integer(std::string_view text) const {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) fail(str_cat("not an integer: ", text));
+    return value;
+  }
+
+  double real(std::string_view text) const {
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (text == "inf") return std::numeric_limits<double>::infinity();
+    if (text == "-inf") return -std::numeric_limits<double>::infinity();
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) fail(str_cat("not a number: ", text));
+    return value;
+  }
+
+  Expr expr(std::string_view text) const {
+    try {
+      return kernel_.ctx->parse(trimmed(text));
+    } catch (const InvalidArgument& e) {
+      fail(e.what());
+    }
+  }
+
+  ScalarId value(std::string_view text) {
+    text = trimmed(text);
+    if (text == "none") return kNoScalar;
+    if (!take(text, "%")) fail(str_cat("not a scalar: ", text));
+    const int64_t id = integer(text);
+    if (id < 0 || id > 1'000'000) fail("a scalar out of range");
+    if (static_cast<size_t>(id) >= kernel_.scalar_types.size()) {
+      kernel_.scalar_types.resize(static_cast<size_t>(id) + 1, DType::kFloat32);
+    }
+    return static_cast<ScalarId>(id);
+  }
+
+  ScalarId typed(std::string_view text) {
+    const auto name = take_until(text, ":");
+    if (!name) fail("a scalar without type");
+    const ScalarId id = value(*name);
+    kernel_.scalar_types[static_cast<size_t>(id)] = dtype(text);
+    return id;
+  }
+
+  int buffer(std::string_view& text) const {
+    if (!take(text, "b")) fail("no buffer");
+    const auto number = take_until(text, "[");
+    if (!number) fail("no index");
+    const int64_t index = integer(*number);
+    if (index < 0 || static_cast<size_t>(index) >= kernel_.buffers.size()) fail("no such buffer");
+    return static_cast<int>(index);
+  }
+
+  // ---- the kernel ----
+
+  void header() {
+    std::string_view text = line();
+    if (!take(text, "kernel ")) fail("no kernel");
+    const auto name = take_until(text, "(");
+    if (!name || !text.ends_with(") {")) fail("malformed head");
+    kernel_.name = *name;
+    text.remove_suffix(3);
+    const std::vector<std::string_view> parts = split_commas(text);
+    for (std::string_view part : parts) {
+      if (take(part, "size ")) kernel_.sizes.push_back(kernel_.ctx->symbol(part, {0, INT64_MAX}));
+    }
+    for (std::string_view part : parts) {
+      if (part.starts_with("size ")) continue;
+      if (take(part, "scalar ")) {
+        const ScalarId id = typed(part);
+        kernel_.scalar_arg_ids.push_back(id);
+        kernel_.scalar_args.push_back(kernel_.scalar_types[static_cast<size_t>(id)]);
+      } else {
+        argument(part);
+      }
+    }
+    ++at_;
+  }
+
+  void argument(std::string_view text) {
+    BufferArg arg;
+    static constexpr std::string_view kKinds[] = {"in ", "out ", "inout ", "scratch "};
+    size_t kind = 0;
+    while (kind < 4 && !take(text, kKinds[kind])) ++kind;
+    if (kind == 4) fail("malformed argument");
+    arg.kind = static_cast<ArgKind>(kind);
+    const auto name = take_until(text, ": ");
+    const auto type = take_until(text, "[");
+    if (!name || !type || !text.ends_with("]")) fail("malformed argument");
+    arg.name = *name;
+    arg.dtype = dtype(*type);
+    arg.numel = expr(text.substr(0, text.size() - 1));
+    kernel_.buffers.push_back(std::move(arg));
+  }
+
+  /// Statements up to the line that closes the block, which stays.
+  Block block() {
+    Block result;
+    while (!line().starts_with("}") && !line().starts_with("yield")) result.stmts.push_back(statement());
+    return result;
+  }
+
+  Stmt statement() {
+    const std::string_view text = line();
+    if (text.starts_with("%")) return definition();
+    if (text.starts_with("store")) return store();
+    if (text.starts_with("index ")) return index_value();
+    if (text.starts_with("if ")) return branch();
+    return loop();
+  }
+
+  Stmt definition() {
+    std::string_view text = line();
+    const auto left = take_until(text, " = ");
+    if (!left) fail("malformed statement");
+    const ScalarId dst = typed(*left);
+    if (take(text, "load ")) {
+      Load load{dst, buffer(text), Expr()};
+      const auto where = take_until(text, "]");
+      if (!where) fail("malformed load");
+      load.index = expr(*where);
+      if (take(text, " if ")) {
+        const auto mask = take_until(text, " else ");
+        if (!mask) fail("a masked load without else");
+        load.mask = value(*mask);
+        load.other = value(text);
+      }
+      ++at_;
+      return load;
+    }
+    const auto name = take_until(text, "(");
+    if (!name || !text.ends_with(")")) fail("malformed operation");
+    text.remove_suffix(1);
+    Scalar s{};
+    s.op = operation(*name);
+    s.dtype = kernel_.scalar_types[static_cast<size_t>(dst)];
+    operands(s, text);
+    ++at_;
+    return Let{dst, std::move(s)};
+  }
+
+  ScalarOp operation(std::string_view name) const {
+    for (int i = 0; i <= static_cast<int>(ScalarOp::kPhilox); ++i) {
+      if (scalar_op_name(static_cast<ScalarOp>(i)) == name) return static_cast<ScalarOp>(i);
+    }
+    fail(str_cat("no operation ", name));
+  }
+
+  void operands(Scalar& s, std::string_view text) {
+    if (s.op == ScalarOp::kIndex) {
+      s.index = expr(text);
+      return;
+    }
+    const std::vector<std::string_view> parts = split_commas(text);
+    if (s.op == ScalarOp::kConst) {
+      if (parts.size() != (is_complex(s.dtype) ? 2U : 1U)) fail("malformed constant");
+      if (is_complex(s.dtype) || is_floating(s.dtype)) {
+        s.const_re = real(parts[0]);
+        if (is_complex(s.dtype)) s.const_im = real(parts[1]);
+      } else {
+        s.const_int = integer(parts[0]);
+      }
+      return;
+    }
+    for (std::string_view part : parts) {
+      if (take(part, "lane=")) {
+        s.lane = static_cast<int>(integer(part));
+      } else {
+        s.operands.push_back(value(part));
+      }
+    }
+  }
+
+  Stmt store() {
+    std::string_view text = line();
+    const auto head = take_until(text, " ");
+    if (!head) fail("malformed store");
+    Store result{};
+    static constexpr std::string_view kModes[] = {"", ".add", ".mul", ".min", ".max"};
+    std::string_view mode = head->substr(5);
+    if (mode.ends_with(".atomic")) {
+      result.atomic = true;
+      mode.remove_suffix(7);
+    }
+    size_t number = 0;
+    while (number < 5 && kModes[number] != mode) ++number;
+    if (number == 5) fail("no such store");
+    result.mode = static_cast<StoreMode>(number);
+    result.buffer = buffer(text);
+    const auto where = take_until(text, "] = ");
+    if (!where) fail("malformed store");
+    result.index = expr(*where);
+    const auto stored = take_until(text, " if ");
+    result.value = value(stored ? *stored : text);
+    if (stored) result.mask = value(text);
+    ++at_;
+    return result;
+  }
+
+  Stmt index_value() {
+    std::string_view text = line();
+    take(text, "index ");
+    const auto name = take_until(text, " = ");
+    const auto source = take_until(text, " in ");
+    if (!name || !source) fail("malformed index");
+    IndexValue result{};
+    result.value = value(*source);
+    if (const size_t at = text.rfind(" if "); at != std::string_view::npos) {
+      result.mask = value(text.substr(at + 4));
+      text = text.substr(0, at);
+    }
+    const auto flag = [&](std::string_view word) {
+      if (!text.ends_with(word)) return false;
+      text.remove_suffix(word.size());
+      return true;
+    };
+    result.check = flag(" check");
+    result.wrap = flag(" wrap");
+    result.size = expr(text);
+    result.symbol = kernel_.ctx->loop_symbol(*name, result.size);
+    ++at_;
+    return result;
+  }
+
+  Stmt branch() {
+    std::string_view text = line();
+    take(text, "if ");
+    const auto condition = take_until(text, " {");
+    if (!condition) fail("malformed branch");
+    If result{value(*condition), nullptr};
+    ++at_;
+    result.body = std::make_unique<Block>(block());
+    if (line() != "}") fail("a branch has no end");
+    ++at_;
+    return result;
+  }
+
+  Stmt loop() {
+    For result;
+    std::string_view text = line();
+    static constexpr std::string_view kKinds[] = {"for ", "parallel ", "vector ", "unroll "};
+    size_t kind = 0;
+    while (kind < 4 && !take(text, kKinds[kind])) ++kind;
+    if (kind == 4) fail("no such statement");
+    result.kind = static_cast<LoopKind>(kind);
+    const auto name = take_until(text, " in ");
+    if (!name) fail("malformed loop");
+    bool open = text.ends_with(" {");
+    if (open) text.remove_suffix(2);
+    result.scan = text.ends_with(" scan");
+    if (result.scan) text.remove_suffix(5);
+    result.extent = expr(text);
+    result.var = kernel_.ctx->loop_symbol(*name, result.extent);
+    ++at_;
+    while (!open) {
+      std::string_view carry = line();
+      open = carry.ends_with(" {");
+      if (open) carry.remove_suffix(2);
+      result.carried.push_back(carried(carry));
+      ++at_;
+    }
+    result.body = std::make_unique<Block>(block());
+    if (line().starts_with("} merge (")) result.combine_fn = merge(result.carried.size());
+    if (line() != "}") fail("a loop has no end");
+    ++at_;
+    return result;
+  }
+
+  Carried carried(std::string_view text) {
+    Carried c{};
+    if (!take(text, "carry ")) fail("no carried value");
+    const auto arg = take_until(text, " from ");
+    const auto init = take_until(text, " next ");
+    const auto next = take_until(text, " result ");
+    const auto result = take_until(text, " combine ");
+    if (!arg || !init || !next || !result) fail("malformed carried value");
+    c.arg = typed(*arg);
+    c.dtype = kernel_.scalar_types[static_cast<size_t>(c.arg)];
+    c.init = value(*init);
+    c.next = value(*next);
+    c.result = value(*result);
+    kernel_.scalar_types[static_cast<size_t>(c.result)] = c.dtype;
+    static constexpr std::string_view kNames[] = {"none", "add", "mul", "min", "max", "and", "or", "xor", "custom"};
+    size_t number = 0;
+    while (number < 9 && kNames[number] != text) ++number;
+    if (number == 9) fail("no such combination");
+    c.combine = static_cast<Combine>(number);
+    return c;
+  }
+
+  std::unique_ptr<CombineFn> merge(size_t count) {
+    std::string_view text = line();
+    take(text, "} merge (");
+    const auto left = take_until(text, "| ");
+    const auto right = take_until(text, ") {");
+    if (!left || !right) fail("malformed merge");
+    auto fn = std::make_unique<CombineFn>();
+    for (const std::string_view part : split_commas(*left)) fn->left.push_back(typed(part));
+    for (const std::string_view part : split_commas(*right)) fn->right.push_back(typed(part));
+    ++at_;
+    fn->body = std::make_unique<Block>(block());
+    std::string_view yield = line();
+    if (!take(yield, "yield")) fail("a merge without yield");
+    for (yield = trimmed(yield); !yield.empty(); yield = trimmed(yield)) {
+      const auto one = take_until(yield, " ");
+      fn->result.push_back(value(one ? *one : yield));
+      if (!one) break;
+    }
+    if (fn->left.size() != count || fn->right.size() != count || fn->result.size() != count)
+      fail("a merge of other values");
+    ++at_;
+    return fn;
+  }
+
+  std::vector<std::string_view> lines_;
+  size_t at_ = 0;
+  Kernel kernel_;
+};
+
+}  // namespace
+
+Kernel parse_kernel(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace tatara::loops
