@@ -161,8 +161,14 @@ std::string Emitter::run() {
       "define dso_local i32 @" + symbol_ +
       "(ptr noalias readonly %buffers, ptr noalias readonly %sizes, ptr readonly %scalars, i64 %begin, i64 %end, "
       "ptr noalias %fault) #0 {\nentry:\n";
-  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
-    const std::string slot = assign("getelementptr ptr, ptr %buffers, i64 " + std::to_string(i));
+  size_t argument = 0;
+  for (const BufferArg& buffer : kernel_.buffers) {
+    if (buffer.kind == ArgKind::kScratch) {
+      const int64_t bytes = buffer.numel.const_value() * dtype_size(buffer.dtype);
+      bases_.push_back(assign("alloca [" + std::to_string(bytes) + " x i8], align 64"));
+      continue;
+    }
+    const std::string slot = assign("getelementptr ptr, ptr %buffers, i64 " + std::to_string(argument++));
     bases_.push_back(assign("load ptr, ptr " + slot));
   }
   for (size_t i = 0; i < kernel_.sizes.size(); ++i) {

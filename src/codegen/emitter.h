@@ -61,6 +61,9 @@ class Emitter {
   void statement(const loops::IndexValue& index);
   void statement(const loops::If& branch);
   void statement(const loops::For& loop);
+  void statement(const loops::Transpose& tile);
+  /// Rows of a square block become its columns.
+  void transpose_registers(std::vector<std::string>& rows, const std::string& element);
   void parallel(const loops::For& loop);
   void serial(const loops::For& loop, const std::string& begin, const std::string& end);
   void serial_from(const loops::For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried);

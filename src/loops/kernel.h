@@ -145,6 +145,7 @@ struct Scalar {
   int lane = 0;           // kPhilox
 };
 
+/// kScratch: memory of the thread itself (numel is constant), no argument of the launch.
 enum class ArgKind : uint8_t { kInput, kOutput, kInOut, kScratch };
 
 struct BufferArg {
@@ -249,7 +250,20 @@ struct If {
   std::unique_ptr<Block> body;
 };
 
-using Stmt = std::variant<Let, Load, Store, IndexValue, For, If>;
+/// to[to_index + c * to_stride + r] = from[from_index + r * from_stride + c] for r < rows, c < columns: a tile of memory whose
+/// rows become columns, on its way between a tensor and local memory. Not inside a vector loop; both buffers of one dtype.
+struct Transpose {
+  int from;
+  Expr from_index;
+  Expr from_stride;
+  int to;
+  Expr to_index;
+  Expr to_stride;
+  Expr rows;
+  Expr columns;
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose>;
 
 struct Block {
   std::vector<Stmt> stmts;

@@ -203,6 +203,11 @@ class Printer {
     if (index.check) out_ += " check";
     if (index.mask != kNoScalar) out_ += " if " + value(index.mask);
   }
+  void statement(const Transpose& tile, int) {
+    out_ += "transpose b" + std::to_string(tile.to) + "[" + tile.to_index.str() + "] stride " + tile.to_stride.str() +
+            " = b" + std::to_string(tile.from) + "[" + tile.from_index.str() + "] stride " + tile.from_stride.str() +
+            " rows " + tile.rows.str() + " columns " + tile.columns.str();
+  }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
     block(*branch.body, depth + 1);
@@ -298,6 +303,10 @@ class Verifier {
       } else if (const auto* branch = std::get_if<If>(&stmt)) {
         use(branch->condition);
         block(*branch->body, false, in_vector);
+      } else if (const auto* tile = std::get_if<Transpose>(&stmt)) {
+        buffer(tile->from);
+        buffer(tile->to);
+        TATARA_CHECK(!in_vector, "a tile inside of a vector loop in ", kernel_.name);
       } else {
         loop(std::get<For>(stmt), outermost, in_vector);
       }

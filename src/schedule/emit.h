@@ -11,6 +11,8 @@ bool is_custom(const ReductionDef& def);
 std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,
                               std::span<const ScalarId> b);
 std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node);
+/// Opens the loops over dims that are not reduced, with the tiles they need.
+void open_outer(State& s, NestBuilder& nest, const NestPlan& plan);
 /// Adds the finished kernel and its launch to the plan. `elements`: size of the iteration space.
 void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements);
 

@@ -57,6 +57,38 @@ std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNod
   return fn;
 }
 
+namespace {
+
+/// What lies across the vector loop comes through tiles in local memory.
+void load_tiles(State& s, NestBuilder& nest, const NestPlan::Tile& tile) {
+  ExprContext& ctx = s.ctx;
+  const ExprMap corner{{tile.row, ctx.constant(0)}, {tile.lane, ctx.constant(0)}};
+  for (const Access& access : tile.accesses) {
+    const int64_t length = tile.most_lanes;
+    const BufferId local = nest.add_local(access.dtype, NestPlan::kTileRows * length);
+    loops::Transpose copy;
+    copy.from = nest.buffer_arg(access.buffer, false);
+    copy.from_index = s.simplify(ctx.substitute(nest.finalize(access.address), corner));
+    copy.from_stride = access.address.coefficient_of(tile.lane_dim);
+    copy.to = nest.buffer_arg(local, true);
+    copy.to_index = ctx.constant(0);
+    copy.to_stride = ctx.constant(length);
+    copy.rows = tile.lanes;
+    copy.columns = tile.rows;
+    nest.transpose(copy);
+    nest.redirect(access.buffer, access.address, local, tile.row * ctx.constant(length) + tile.lane);
+  }
+}
+
+}  // namespace
+
+void open_outer(State& s, NestBuilder& nest, const NestPlan& plan) {
+  for (const LoopSpec& loop : plan.outer) {
+    if (plan.tile && loop.var == plan.tile->row) load_tiles(s, nest, *plan.tile);
+    nest.open_loop(loop.var, loop.extent, loop.kind);
+  }
+}
+
 void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements) {
   kernel.body = nest.take_body();
   PlanKernel info;
@@ -74,9 +106,12 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   info.fault_sites = nest.fault_sites;
   KernelLaunch launch;
   launch.kernel = static_cast<int>(s.out.kernels.size());
-  launch.buffers = nest.buffer_ids;
+  for (const BufferId b : nest.buffer_ids) {
+    if (b >= 0) launch.buffers.push_back(b);
+  }
   for (size_t b = 0; b < kernel.buffers.size(); ++b) {
     const loops::BufferArg& arg = kernel.buffers[b];
+    if (arg.kind == loops::ArgKind::kScratch) continue;
     const int64_t bytes = s.hint(arg.numel, 0) * dtype_size(arg.dtype);
     if (arg.kind != loops::ArgKind::kOutput) info.bytes_read += bytes;
     if (arg.kind != loops::ArgKind::kInput) info.bytes_written += bytes;
@@ -117,7 +152,7 @@ class GroupEmitter {
   }
 
   void emit() {
-    for (const LoopSpec& loop : plan_.outer) nest_.open_loop(loop.var, loop.extent, loop.kind);
+    open_outer(s_, nest_, plan_);
     int last = 0;
     for (const Member& m : group_.members) last = std::max(last, m.stage);
     for (stage_ = 0; stage_ <= last; ++stage_) {

@@ -109,7 +109,7 @@ void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
   run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
-    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    open_outer(s, nest, plan);
     NodeBuilder builder(nest, node, loops::kNoScalar);
     const ScalarId x = builder.load(node.scatter_def.base_operand, space.symbols);
     nest.store(result, *s.values[static_cast<size_t>(result)].storage, space.symbols, x);
@@ -190,7 +190,7 @@ void emit_copy(State& s, int unit) {
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
   run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
-    for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
+    open_outer(s, nest, plan);
     const ScalarId x = nest.eval(copy.value, space.symbols);
     nest.store(target, *s.values[static_cast<size_t>(target)].storage, space.symbols, x);
     for (size_t i = 0; i < plan.outer.size(); ++i) nest.close_loop({});

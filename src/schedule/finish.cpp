@@ -75,6 +75,11 @@ class Detacher {
       } else if (auto* index = std::get_if<loops::IndexValue>(&stmt)) {
         define(index->symbol, index->size);
         use(index->size);
+      } else if (auto* tile = std::get_if<loops::Transpose>(&stmt)) {
+        for (Expr* e : {&tile->from_index, &tile->from_stride, &tile->to_index, &tile->to_stride, &tile->rows,
+                        &tile->columns}) {
+          use(*e);
+        }
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
         define(loop->var, loop->extent);
         use(loop->extent);

@@ -11,6 +11,9 @@ using loops::LoopKind;
 namespace {
 
 constexpr int64_t kPointwiseChunk = 4096;   // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kTileLanes = 64;          // elements of a tile along the vector loop
+constexpr int64_t kTileBytes = 1 << 17;     // of all tiles of a kernel: they stay in the cache
+constexpr double kTiledWorth = 0.75;        // an access through a tile, beside a contiguous one
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
 constexpr int64_t kMostChunks = 128;
 constexpr int64_t kColumnChunk = 256;  // columns per parallel iteration of a reduction over rows
@@ -118,6 +121,7 @@ class Planner {
         if (!c.valid()) continue;
         if (c.is_const(1)) score += weight;
         if (c.is_const(0)) score += 0.4 * weight;
+        if (crossing(m, access) >= 0) score += kTiledWorth * weight;
       }
       score = total > 0 ? score / total : 0;
       const int64_t extent = s_.hint(merged_[m].extent, 64);
@@ -130,8 +134,88 @@ class Planner {
     return best;
   }
 
+  Expr position(size_t m) const { return group_.symbols[merged_[m].dims.back()]; }
+
+  /// The dim across the vector loop `v` along which the access is contiguous; -1: there is none, or no tile can hold it.
+  int crossing(size_t v, const Access& access) const {
+    if (access.store || access.masked || access.buffer < 0 || is_complex(access.dtype)) return -1;
+    const Merged& lane = merged_[v];
+    if (group_.has_reduction) {
+      const bool only = std::count_if(merged_.begin(), merged_.end(), [](const Merged& m) { return m.reduced; }) == 1;
+      if (!lane.reduced || !only || !lane.extent.is_const()) return -1;
+      if (lane.extent.const_value() * NestPlan::kTileRows * dtype_size(access.dtype) > kTileBytes) return -1;
+    }
+    if (s_.hint(lane.extent, 64) < 8) return -1;
+    const Expr along = stride_of(s_.ctx, access.address, position(v));
+    if (!along.valid() || along.is_const(0) || along.is_const(1) || along.is_const(-1)) return -1;
+    for (const Access& other : accesses_) {
+      if (other.store && other.buffer == access.buffer) return -1;
+    }
+    int found = -1;
+    for (size_t m = 0; m < merged_.size(); ++m) {
+      const Expr c = stride_of(s_.ctx, access.address, position(m));
+      if (!c.valid()) return -1;  // not affine
+      if (m == v || merged_[m].reduced || !c.is_const(1)) continue;
+      if (s_.hint(merged_[m].extent, 64) >= 8) found = static_cast<int>(m);
+    }
+    return found;
+  }
+
+  /// The accesses that go through tiles, all of them contiguous along one dim.
+  int choose_tile(size_t v, std::vector<Access>& tiled) const {
+    int along = -1;
+    int64_t bytes = 0;
+    for (const Access& access : accesses_) {
+      const int m = crossing(v, access);
+      if (m < 0 || (along >= 0 && m != along)) continue;
+      const bool known = std::any_of(tiled.begin(), tiled.end(), [&](const Access& other) {
+        return other.buffer == access.buffer && other.address == access.address;
+      });
+      if (known) continue;
+      const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes;
+      bytes += lanes * NestPlan::kTileRows * dtype_size(access.dtype);
+      if (bytes > kTileBytes) break;
+      along = m;
+      tiled.push_back(access);
+    }
+    return along;
+  }
+
+  /// Loops over tiles: parallel over blocks, serial over the rows of a tile, the vector loop innermost.
+  void tile(NestPlan& plan, size_t v, size_t across, std::vector<Access> tiled) {
+    NestPlan::Tile tile;
+    tile.accesses = std::move(tiled);
+    tile.lane_dim = position(v);
+    const auto blocks = [&](size_t m, int64_t size, size_t number) {
+      ExprContext& ctx = s_.ctx;
+      const Expr extent = merged_[m].extent;
+      const Expr step = ctx.constant(size);
+      const Expr block = s_.pooled_symbol(s_.simplify(ctx.ceildiv(extent, step)), number);
+      const bool even = extent.is_const() && extent.const_value() % size == 0;
+      const Expr inside = even ? step : ctx.min(step, extent - block * step);
+      const Expr at = s_.pooled_symbol(inside, number + 1);
+      plan.outer.push_back({block, s_.simplify(ctx.ceildiv(extent, step)), LoopKind::kParallel, Expr(), Expr()});
+      plan.substitution[position(m)] = block * step + at;
+      return LoopSpec{at, inside, LoopKind::kSerial, Expr(), step};
+    };
+    LoopSpec lane{s_.pooled_symbol(merged_[v].extent, 100 + v), merged_[v].extent, LoopKind::kVector, position(v), Expr()};
+    if (!merged_[v].reduced) lane = blocks(v, kTileLanes, 204);
+    const LoopSpec row = blocks(across, NestPlan::kTileRows, 206);
+    plan.outer.push_back(row);
+    lane.kind = LoopKind::kVector;
+    (merged_[v].reduced ? plan.inner : plan.outer).push_back(lane);
+    tile.row = row.var;
+    tile.rows = row.extent;
+    tile.lane = lane.var;
+    tile.lanes = lane.extent;
+    tile.most_lanes = merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes;
+    plan.tile = std::move(tile);
+  }
+
   NestPlan build(int vector) {
     NestPlan plan;
+    std::vector<Access> tiled;
+    const int across = vector < 0 ? -1 : choose_tile(static_cast<size_t>(vector), tiled);
     const Expr zero = s_.ctx.constant(0);
     int64_t rows = 1;
     for (size_t m = 0; m < merged_.size(); ++m) {
@@ -139,7 +223,7 @@ class Planner {
       for (const size_t d : merged.dims) plan.substitution[group_.symbols[d]] = zero;
       const Expr var = s_.pooled_symbol(merged.extent, 100 + m);
       plan.substitution[group_.symbols[merged.dims.back()]] = var;
-      if (static_cast<int>(m) == vector) continue;
+      if (static_cast<int>(m) == vector || static_cast<int>(m) == across) continue;
       if (merged.reduced) {
         plan.inner.push_back({var, merged.extent, LoopKind::kSerial, group_.symbols[merged.dims.back()], Expr()});
       } else {
@@ -148,6 +232,10 @@ class Planner {
       }
     }
     if (vector < 0) return plan;
+    if (across >= 0) {
+      tile(plan, static_cast<size_t>(vector), static_cast<size_t>(across), std::move(tiled));
+      return plan;
+    }
     const Merged& merged = merged_[static_cast<size_t>(vector)];
     const Expr var = s_.pooled_symbol(merged.extent, 100 + static_cast<size_t>(vector));
     if (merged.reduced) {
@@ -201,7 +289,7 @@ NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& acce
 }
 
 std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
-  if (s.options.num_threads <= 1 || whole.inner.empty()) return std::nullopt;
+  if (s.options.num_threads <= 1 || whole.inner.empty() || whole.tile) return std::nullopt;
   int64_t pieces = 1;
   int64_t work = 1;
   for (const LoopSpec& loop : whole.outer) {

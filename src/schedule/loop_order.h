@@ -20,6 +20,18 @@ struct NestPlan {
   std::vector<LoopSpec> outer;  // over dims that are not reduced
   std::vector<LoopSpec> inner;  // over the reduced ones, inside of outer
   ExprMap substitution;         // dims -> loop variables
+
+  /// Inputs that are contiguous across the vector loop: before the serial loop `row` over neighbouring elements, a tile of each
+  /// is copied into local memory so that the vector loop (`lane`) finds it contiguous.
+  struct Tile {
+    Expr row, rows;    // variable and extent
+    Expr lane, lanes;  // of the vector loop
+    Expr lane_dim;     // the dim it stands for
+    int64_t most_lanes = 0;
+    std::vector<Access> accesses;
+  };
+  static constexpr int64_t kTileRows = 16;
+  std::optional<Tile> tile;
 };
 
 /// Each dim a serial loop: for finding out what is accessed.

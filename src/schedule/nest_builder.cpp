@@ -9,6 +9,10 @@ namespace tatara::sched {
 
 using loops::kNoScalar;
 
+namespace {
+constexpr BufferId kFirstLocal = -2;  // and below: memory of the thread; -1 stands for memory not planned yet
+}
+
 NestBuilder::NestBuilder(State& state, loops::Kernel& kernel) : state_(state), kernel_(kernel) {
   scopes_.emplace_back();
 }
@@ -209,18 +213,38 @@ int NestBuilder::buffer_arg(BufferId buffer, bool written) {
       arg.numel = state_.simplify(numel);
     }
     arg.kind = written ? loops::ArgKind::kOutput : loops::ArgKind::kInput;
+    if (buffer <= kFirstLocal) {
+      const auto& [dtype, numel] = locals_[static_cast<size_t>(kFirstLocal - buffer)];
+      arg.dtype = dtype;
+      arg.numel = ctx().constant(numel);
+      arg.kind = loops::ArgKind::kScratch;
+    }
     kernel_.buffers.push_back(std::move(arg));
   }
+  if (buffer <= kFirstLocal) return found->second;
   loops::BufferArg& arg = kernel_.buffers[static_cast<size_t>(found->second)];
   if (written != (arg.kind == loops::ArgKind::kOutput)) arg.kind = loops::ArgKind::kInOut;
   return found->second;
+}
+
+BufferId NestBuilder::add_local(DType dtype, int64_t numel) {
+  locals_.emplace_back(dtype, numel);
+  return kFirstLocal - static_cast<BufferId>(locals_.size()) + 1;
+}
+
+void NestBuilder::redirect(BufferId buffer, Expr dims_address, BufferId local, Expr place) {
+  redirected_[{buffer, dims_address.node()}] = {local, place};
 }
 
 ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask,
                            ScalarId other) {
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
-  accesses.push_back({dims_address, false, dtype_size(stored)});
+  accesses.push_back({dims_address, false, stored, storage.buffer, mask != kNoScalar});
+  if (const auto found = redirected_.find({storage.buffer, dims_address.node()});
+      found != redirected_.end() && mask == kNoScalar) {
+    return cast(load_at(found->second.first, stored, found->second.second), compute_dtype(stored));
+  }
   return cast(load_at(storage.buffer, stored, finalize(dims_address), mask, other), compute_dtype(stored));
 }
 
@@ -245,7 +269,7 @@ void NestBuilder::store(ValueId v, const Storage& storage, const std::vector<Exp
                         loops::StoreMode mode, ScalarId mask) {
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
-  accesses.push_back({dims_address, true, dtype_size(stored)});
+  accesses.push_back({dims_address, true, stored, storage.buffer, mask != kNoScalar});
   store_at(storage.buffer, finalize(dims_address), cast(value, stored), mask, mode);
 }
 

@@ -25,7 +25,9 @@ inline loops::Scalar make_scalar(ScalarOp op, DType dtype, std::vector<ScalarId>
 struct Access {
   Expr address;
   bool store = false;
-  int bytes = 0;
+  DType dtype = DType::kFloat32;
+  BufferId buffer = -1;
+  bool masked = false;
 };
 
 class NestBuilder {
@@ -80,6 +82,11 @@ class NestBuilder {
   ScalarId round(ScalarId x, DType storage_dtype);
   void remember(ValueId v, const std::vector<Expr>& indices, ScalarId x);
   int buffer_arg(BufferId buffer, bool written);
+  /// Memory of the thread itself, as a buffer for load_at and store_at.
+  BufferId add_local(DType dtype, int64_t numel);
+  /// From now on loads of that element of the buffer (an address over dims) are loads of `local` at `place`.
+  void redirect(BufferId buffer, Expr dims_address, BufferId local, Expr place);
+  void transpose(loops::Transpose tile) { at(depth()).block.stmts.emplace_back(std::move(tile)); }
   Expr address_of(const Storage& storage, const std::vector<Expr>& indices);
   /// Simplified and rewritten to loop variables.
   Expr finalize(Expr e);
@@ -123,6 +130,8 @@ class NestBuilder {
   std::unordered_map<Expr, int, ExprHash> symbol_depth_;
   std::unordered_map<Expr, size_t, ExprHash> indirect_count_;
   std::map<BufferId, int> buffer_args_;
+  std::vector<std::pair<DType, int64_t>> locals_;
+  std::map<std::pair<BufferId, const ExprNode*>, std::pair<BufferId, Expr>> redirected_;
   std::vector<bool> written_;
   std::vector<int> floors_;
   int floor_ = 0;
