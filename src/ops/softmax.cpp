@@ -43,8 +43,8 @@ DecomposeFn softmax_decompose(Form form, Third third) {
     const ValueId shifted = b.binary("sub", x, b.reduce("amax", x, dims, true));
     const ValueId exponent = b.unary("exp", shifted);
     const ValueId sum = b.reduce("sum", exponent, dims, true);
-    const ValueId result =
-        form == Form::kSoftmax ? b.binary("div", exponent, sum) : b.binary("sub", shifted, b.unary("log", sum));
+    const ValueId result = form == Form::kSoftmax ? b.binary("mul", exponent, b.unary("reciprocal", sum))
+                                                  : b.binary("sub", shifted, b.unary("log", sum));
     return {b.cast(result, out)};
   };
 }

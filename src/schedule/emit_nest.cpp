@@ -13,6 +13,9 @@ using loops::LoopKind;
 
 namespace {
 
+constexpr double kDear = 8;              // computing again costs more than a trip to the nearest cache
+constexpr int64_t kKeptBytes = 1 << 18;  // of values kept between the walks over a row
+
 ScalarOp combine_op(Combine combine) {
   switch (combine) {
     case Combine::kAdd: return ScalarOp::kAdd;
@@ -136,6 +139,7 @@ struct Partials {
 
 class GroupEmitter {
  public:
+  using Kept = NestPlan::Kept;
   GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan, Phase phase = Phase::kWhole,
                Partials* partials = nullptr)
       : s_(s),
@@ -179,10 +183,59 @@ class GroupEmitter {
     for (size_t i = 0; i < plan_.outer.size(); ++i) nest_.close_loop({});
   }
 
+  /// Dear values that two walks of the row need.
+  std::set<Kept> needed_twice() const {
+    std::set<Kept> result;
+    for (const auto& [key, walks] : seen_) {
+      if (walks.first < walks.second) result.insert(key);
+    }
+    return result;
+  }
+
  private:
   const LoweredNode& node_of(const Member& m) const { return *s_.nodes[static_cast<size_t>(m.node)]; }
 
   std::optional<ScalarId> read(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
+    if (mask == loops::kNoScalar) {
+      if (const auto kept = kept_between_walks(v, indices)) return kept;
+    }
+    return read_memory(v, indices, mask);
+  }
+
+  /// A dear value that several walks over a row need: computed in the first, kept in memory of the thread.
+  std::optional<ScalarId> kept_between_walks(ValueId v, const std::vector<Expr>& indices) {
+    const ValueInfo& info = s_.values[static_cast<size_t>(v)];
+    const LoweredNode* node = s_.producer(v);
+    if (node == nullptr || node->kind != LoweredNode::Kind::kElement || info.cost < kDear) return std::nullopt;
+    if (info.root && (info.unit != unit_ || info.stored)) return std::nullopt;
+    if (!computing_.empty() && computing_.back() == v) return std::nullopt;
+    Kept key{v, {}};
+    for (const Expr e : indices) key.second.push_back(s_.simplify(e).node());
+    if (computing_.empty()) {
+      auto [at, inserted] = seen_.emplace(key, std::pair{stage_, stage_});
+      at->second.second = stage_;
+    }
+    const bool keep = plan_.kept.contains(key);
+    const auto place = [&] { return plan_.inner.back().var; };
+    if (keep) {
+      const auto found = kept_.find(key);
+      if (found != kept_.end() && found->second.second < stage_) {
+        return nest_.load_at(found->second.first, compute_dtype(s_.graph.type(v).dtype), place());
+      }
+      if (found != kept_.end()) return std::nullopt;
+    }
+    computing_.push_back(v);
+    const ScalarId x = nest_.eval(v, indices);
+    computing_.pop_back();
+    if (keep) {
+      const BufferId local = nest_.add_local(nest_.dtype(x), plan_.inner.back().extent.const_value());
+      kept_[key] = {local, stage_};
+      nest_.store_at(local, place(), x);
+    }
+    return x;
+  }
+
+  std::optional<ScalarId> read_memory(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
     const ValueInfo& info = s_.values[static_cast<size_t>(v)];
     if (!info.root || v == current_) return std::nullopt;
     if (info.unit == unit_) {
@@ -385,6 +438,9 @@ class GroupEmitter {
   Partials* const partials_;
   int stage_ = 0;
   ValueId current_ = kNoValue;
+  std::vector<ValueId> computing_;
+  std::map<Kept, std::pair<int, int>> seen_;       // dear values: the first and the last walk that needs them
+  std::map<Kept, std::pair<BufferId, int>> kept_;  // where, and since which walk
   std::map<ValueId, int> stored_in_;
 };
 
@@ -400,6 +456,22 @@ std::string first_name(State& s, const Group& group) {
   return s.name_of(m.kind == Member::Kind::kStore ? m.value : s.graph.node(m.node).outputs[0]);
 }
 
+/// Only rows of known length that fit beside the data in the cache.
+void keep_between_walks(State& s, NestPlan& plan, const std::set<NestPlan::Kept>& candidates) {
+  if (plan.inner.size() != 1 || plan.inner[0].kind != LoopKind::kVector || !plan.inner[0].extent.is_const()) return;
+  const Expr dim = plan.inner[0].dim;
+  int64_t bytes = 0;
+  for (const NestPlan::Kept& key : candidates) {
+    const bool along =
+        std::any_of(key.second.begin(), key.second.end(), [&](const ExprNode* e) { return Expr(e).contains(dim); });
+    if (!along) continue;
+    bytes += plan.inner[0].extent.const_value() * dtype_size(compute_dtype(s.graph.type(key.first).dtype));
+    if (bytes > kKeptBytes) return;
+    plan.kept.insert(key);
+    s.note(s.name_of(key.first), "kept between the walks over a row");
+  }
+}
+
 /// Whether all that walks the reduced dims does so once: what is combined later is needed by nobody in the walk.
 bool walks_once(const Group& group) {
   return std::all_of(group.members.begin(), group.members.end(),
@@ -408,18 +480,53 @@ bool walks_once(const Group& group) {
 
 }  // namespace
 
+/// Which of the group's results may lie where an input lies: each element is read, by the last walk at the latest, where its
+/// successor is written.
+std::vector<std::pair<BufferId, BufferId>> replaceable(State& s, const Group& group,
+                                                       const std::vector<Access>& accesses) {
+  int last = 0;
+  for (const Member& m : group.members) last = std::max(last, m.stage);
+  std::vector<std::pair<BufferId, BufferId>> result;
+  for (const Member& m : group.members) {
+    if (m.kind != Member::Kind::kStore || !m.full || m.stage != last) continue;
+    const BufferId target = s.values[static_cast<size_t>(m.value)].storage->buffer;
+    Expr place;
+    bool once = true;
+    for (const Access& a : accesses) {
+      if (a.buffer != target) continue;
+      once = once && a.store && !place.valid();
+      place = a.address;
+    }
+    if (!once || !place.valid()) continue;
+    std::set<BufferId> sources;
+    for (const Access& a : accesses) {
+      if (!a.store && a.buffer >= 0) sources.insert(a.buffer);
+    }
+    for (const Access& a : accesses) {
+      const bool same =
+          !a.store && !a.masked && a.address == place && dtype_size(a.dtype) == dtype_size(s.graph.type(m.value).dtype);
+      if (!same) sources.erase(a.buffer);
+    }
+    for (const BufferId source : sources) result.emplace_back(target, source);
+  }
+  return result;
+}
+
 void emit_group(State& s, int unit) {
   const Group& group = s.units[static_cast<size_t>(unit)].group;
   if (group.members.empty()) return;
   loops::Kernel scratch;
   NestBuilder dry(s, scratch);
   const NestPlan plain = plain_nest(group);
-  GroupEmitter(s, unit, dry, plain).emit();
-  const NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
+  GroupEmitter trial(s, unit, dry, plain);
+  trial.emit();
+  NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
+  if (group.has_reduction) keep_between_walks(s, plan, trial.needed_twice());
   Expr elements = s.ctx.constant(1);
   for (const Expr e : group.dims) elements = elements * e;
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
+    if (!plan.tile) s.in_place[s.out.plan.steps.size()] = replaceable(s, group, dry.accesses);
     emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr);
     return;
   }

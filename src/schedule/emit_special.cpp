@@ -162,7 +162,11 @@ void emit_scatter(State& s, int unit) {
   const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
   const ValueId result = node.node().outputs[0];
   const ScatterDef& def = node.scatter_def;
-  emit_base_copy(s, node, result);
+  const ValueId base = node.operands[static_cast<size_t>(def.base_operand)];
+  const Storage& target = *s.values[static_cast<size_t>(result)].storage;
+  const auto& source = s.values[static_cast<size_t>(base)].storage;
+  // Computed into the very tensor that it starts from: nothing to copy.
+  if (!source || source->buffer != target.buffer) emit_base_copy(s, node, result);
   Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), true));
   space.reduced = meeting_dims(s, node, space);
   space.has_reduction = true;

@@ -76,8 +76,8 @@ class Detacher {
         define(index->symbol, index->size);
         use(index->size);
       } else if (auto* tile = std::get_if<loops::Transpose>(&stmt)) {
-        for (Expr* e : {&tile->from_index, &tile->from_stride, &tile->to_index, &tile->to_stride, &tile->rows,
-                        &tile->columns}) {
+        for (Expr* e :
+             {&tile->from_index, &tile->from_stride, &tile->to_index, &tile->to_stride, &tile->rows, &tile->columns}) {
           use(*e);
         }
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {

@@ -365,12 +365,14 @@ class Former {
     NodeBuilder builder(nest, node, loops::kNoScalar);
     const std::vector<Expr>& sizes = kind == Unit::Kind::kScan ? node.operand(0).sizes : node.scatter_def.domain;
     std::vector<Expr> index;
+    std::set<ValueId> operand_reads;
     for (size_t d = 0; d < sizes.size(); ++d) index.push_back(s_.pooled_symbol(sizes[d], d));
     if (kind == Unit::Kind::kScan) {
       node.reduction_def.element(builder, index);
     } else {
       node.scatter_def.destination(builder, index);
       node.scatter_def.value(builder, index);
+      operand_reads = reads;
       index.clear();
       const std::vector<Expr>& base = node.result().sizes;
       for (size_t d = 0; d < base.size(); ++d) index.push_back(s_.pooled_symbol(base[d], d));
@@ -379,6 +381,7 @@ class Former {
     Unit unit;
     unit.kind = kind;
     unit.node = id;
+    unit.operand_reads = std::move(operand_reads);
     add_unit(std::move(unit), reads);
   }
 

@@ -99,6 +99,7 @@ struct Unit {
   int input = -1;
   std::set<int> preds;  // transitive
   std::set<ValueId> reads;
+  std::set<ValueId> operand_reads;  // kScatter: without those for the base
 };
 
 /// Thrown when a trial finds that a member cannot join a group.
@@ -116,6 +117,8 @@ struct State {
   std::vector<ValueInfo> values;
   std::vector<Unit> units;
   std::vector<int> order;  // units in order of execution
+  /// Per step: buffers written whose elements take the place of the same elements of a buffer read.
+  std::map<size_t, std::vector<std::pair<BufferId, BufferId>>> in_place;
   Schedule out;
 
   /// ctx.simplify, remembered.

@@ -198,7 +198,8 @@ class Planner {
       plan.substitution[position(m)] = block * step + at;
       return LoopSpec{at, inside, LoopKind::kSerial, Expr(), step};
     };
-    LoopSpec lane{s_.pooled_symbol(merged_[v].extent, 100 + v), merged_[v].extent, LoopKind::kVector, position(v), Expr()};
+    LoopSpec lane{s_.pooled_symbol(merged_[v].extent, 100 + v), merged_[v].extent, LoopKind::kVector, position(v),
+                  Expr()};
     if (!merged_[v].reduced) lane = blocks(v, kTileLanes, 204);
     const LoopSpec row = blocks(across, NestPlan::kTileRows, 206);
     plan.outer.push_back(row);

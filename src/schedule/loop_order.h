@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "schedule/nest_builder.h"
@@ -31,6 +33,9 @@ struct NestPlan {
     std::vector<Access> accesses;
   };
   static constexpr int64_t kTileRows = 16;
+  /// Values at indices that the first walk over a row keeps for the later ones.
+  using Kept = std::pair<ValueId, std::vector<const ExprNode*>>;
+  std::set<Kept> kept;
   std::optional<Tile> tile;
 };
 

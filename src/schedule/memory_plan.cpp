@@ -63,7 +63,8 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
   const ValueInfo& info = s.values[static_cast<size_t>(base)];
   if (info.storage || info.unit < 0) return false;
   const Unit& unit = s.units[static_cast<size_t>(info.unit)];
-  if (unit.kind != Unit::Kind::kGroup || unit.group.has_reduction) return false;
+  const bool is_scatter = unit.kind == Unit::Kind::kScatter;
+  if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.has_reduction)) return false;
   const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
   const TensorType& type = s.graph.type(input);
   if (type.dtype != s.graph.type(base).dtype || !(type.sizes == s.graph.type(base).sizes)) return false;
@@ -76,6 +77,11 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
         position(s, static_cast<int>(u)) >= mine) {
       return false;
     }
+  }
+  if (is_scatter) {
+    const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
+    const ValueId from = node.operands[static_cast<size_t>(node.scatter_def.base_operand)];
+    return from == input && !unit.operand_reads.contains(input);
   }
   if (unit.reads.contains(input)) {
     // Only plain elementwise reads: decided from the members' expressions being over the same sizes with one load each.
@@ -195,17 +201,48 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
 
 bool overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
 
+/// Buffers that take the place of one that dies in the kernel that writes them; -1: none. Lifetimes are joined.
+std::vector<BufferId> take_places(State& s, std::vector<Lifetime>& lives) {
+  const Plan& plan = s.out.plan;
+  std::vector<BufferId> taken(plan.buffers.size(), -1);
+  const auto owner = [&](BufferId b) {
+    while (taken[static_cast<size_t>(b)] >= 0) b = taken[static_cast<size_t>(b)];
+    return static_cast<size_t>(b);
+  };
+  const auto is_arena = [&](BufferId b) { return plan.buffers[static_cast<size_t>(b)].home == BufferHome::kArena; };
+  std::set<BufferId> given;
+  for (const auto& [step, pairs] : s.in_place) {
+    for (const auto& [target, source] : pairs) {
+      if (!is_arena(target) || !is_arena(source) || taken[static_cast<size_t>(target)] >= 0) continue;
+      const Lifetime& mine = lives[static_cast<size_t>(target)];
+      // The source's whole place must be free from here on: nobody else may have moved in.
+      if (mine.first != static_cast<int>(step) || lives[owner(source)].last != static_cast<int>(step)) continue;
+      if (!(plan.buffers[static_cast<size_t>(target)].nbytes == plan.buffers[owner(source)].nbytes)) continue;
+      if (!given.insert(source).second) continue;
+      lives[owner(source)].last = mine.last;
+      taken[static_cast<size_t>(target)] = source;
+      s.note(str_cat("buffer ", target), str_cat("takes the place of buffer ", source));
+    }
+  }
+  for (size_t b = 0; b < taken.size(); ++b) {
+    if (taken[b] >= 0) taken[b] = static_cast<BufferId>(owner(static_cast<BufferId>(b)));
+  }
+  return taken;
+}
+
 }  // namespace
 
 void plan_arena(State& s) {
   Plan& plan = s.out.plan;
-  const std::vector<Lifetime> lives = lifetimes(plan);
+  std::vector<Lifetime> lives = lifetimes(plan);
+  const std::vector<BufferId> places =
+      s.options.plan_memory ? take_places(s, lives) : std::vector<BufferId>(plan.buffers.size(), -1);
   std::vector<size_t> fixed;
   std::vector<size_t> symbolic;
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
     if (plan.buffers[b].home != BufferHome::kArena) continue;
     plan.buffers[b].offset = s.ctx.constant(0);
-    if (lives[b].last < 0) continue;
+    if (lives[b].last < 0 || places[b] >= 0) continue;
     (plan.buffers[b].nbytes.is_const() ? fixed : symbolic).push_back(b);
   }
   const auto rounded = [](int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
@@ -257,6 +294,9 @@ void plan_arena(State& s) {
     }
     found->users.push_back(b);
     plan.buffers[b].offset = found->offset;
+  }
+  for (size_t b = 0; b < places.size(); ++b) {
+    if (places[b] >= 0) plan.buffers[b].offset = plan.buffers[static_cast<size_t>(places[b])].offset;
   }
   plan.arena_bytes = s.simplify(end);
 }

@@ -11,7 +11,16 @@ using loops::kNoScalar;
 
 namespace {
 constexpr BufferId kFirstLocal = -2;  // and below: memory of the thread; -1 stands for memory not planned yet
+
+/// In additions.
+double cost_of(ScalarOp op) {
+  if (op == ScalarOp::kDiv || op == ScalarOp::kSqrt || op == ScalarOp::kRsqrt || op == ScalarOp::kReciprocal) return 4;
+  if (op == ScalarOp::kFloorDiv || op == ScalarOp::kTruncDiv || op == ScalarOp::kMod || op == ScalarOp::kFmod) return 8;
+  const bool is_function = op >= ScalarOp::kExp && op <= ScalarOp::kLogNdtr && op != ScalarOp::kCopysign;
+  return is_function || op == ScalarOp::kPhilox ? 10 : 1;
 }
+
+}  // namespace
 
 NestBuilder::NestBuilder(State& state, loops::Kernel& kernel) : state_(state), kernel_(kernel) {
   scopes_.emplace_back();
@@ -133,7 +142,10 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   auto& memo = at(d).scalars;
   if (const auto found = memo.find(full); found != memo.end()) return found->second;
   const ScalarId id = define(d, scalar.dtype);
-  if (scalar.op != ScalarOp::kConst) ++num_ops;
+  if (scalar.op != ScalarOp::kConst) {
+    ++num_ops;
+    cost += cost_of(scalar.op);
+  }
   if (loops::is_elementary_function(scalar.op)) ++num_functions;
   at(d).block.stmts.emplace_back(loops::Let{id, std::move(scalar)});
   memo.emplace(std::move(full), id);

@@ -100,6 +100,7 @@ class NestBuilder {
   std::vector<NodeId> fused_nodes;     // and views, for the report
   int num_ops = 0;
   int num_functions = 0;  // of these, exp, sin and the like: a dozen instructions or more each
+  double cost = 0;        // of num_ops, transcendentals and divisions counted for what they take
   void fused(const LoweredNode& node);
 
  private:

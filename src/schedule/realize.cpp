@@ -83,7 +83,7 @@ Probe probe(State& s, const LoweredNode& node, size_t output) {
   };
   NodeBuilder builder(nest, node, loops::kNoScalar);
   node.elements[output](builder, dims);
-  result.ops = nest.num_ops;
+  result.ops = nest.cost;
   result.functions = nest.num_functions;
   return result;
 }
@@ -128,14 +128,14 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
     ValueInfo& info = s.values[static_cast<size_t>(v)];
     const auto inherit = [&](ValueId operand, size_t times) {
       const ValueInfo& from = s.values[static_cast<size_t>(operand)];
-      // What is broadcast stays in the cache: only its share of this value's elements is traffic.
+      // What is broadcast stays in the cache or a register: only its share of this value's elements counts.
       const double share = std::min(1.0, elements_of(s, operand) / std::max(elements_of(s, v), 1.0));
       if (from.root) {
         info.loads += share * static_cast<double>(times);
         return;
       }
-      info.cost += from.cost * static_cast<double>(times);
-      info.functions += from.functions * static_cast<double>(times);
+      info.cost += from.cost * share * static_cast<double>(times);
+      info.functions += from.functions * share * static_cast<double>(times);
       info.loads += from.loads * share * static_cast<double>(times);
       info.depth = std::max(info.depth, from.depth + 1);
     };

@@ -239,6 +239,65 @@ TEST(Schedule, IndexAdd) {
   expect_golden("index_add", s);
 }
 
+TEST(Schedule, IndexAddIntoInput) {
+  Program p;
+  const ValueId x = p.input({100, 64});
+  const ValueId index = p.input({10}, DType::kInt64);
+  const ValueId source = p.input({10, 64});
+  p.graph.add_input_write(0,
+                          p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{source}}));
+  const Schedule s = p.schedule({});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 0);
+}
+
+TEST(Schedule, IndexAddOfItselfIntoInputIsCopied) {
+  Program p;
+  const ValueId x = p.input({100, 64});
+  const ValueId index = p.input({100}, DType::kInt64);
+  p.graph.add_input_write(
+      0, p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{p.b.unary("neg", x)}}));
+  const Schedule s = p.schedule({});
+  EXPECT_EQ(s.kernels.size(), 3u);
+}
+
+TEST(Schedule, PointwiseTakesThePlaceOfWhatDies) {
+  Program p;
+  const ValueId x = p.input({64, 64});
+  const ValueId w = p.input({64, 64});
+  const ValueId h = p.b.unary("relu", p.b.binary("mm", x, w));
+  const Schedule s = p.schedule({p.b.binary("mm", h, w)});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 64 * 4);
+  expect_golden("in_place", s);
+}
+
+TEST(Schedule, SoftmaxTakesThePlaceOfWhatDies) {
+  Program p;
+  const ValueId x = p.input({64, 64});
+  const ValueId h = p.b.op("softmax", {TensorArg{p.b.binary("mm", x, x)}, Scalar(int64_t{-1})});
+  const Schedule s = p.schedule({p.b.binary("mm", h, x)});
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 64 * 4);
+}
+
+TEST(Schedule, TransposeTakesNoPlace) {
+  Program p;
+  const ValueId x = p.input({64, 64});
+  const ValueId h = p.b.binary("mm", x, x);
+  const ValueId sum = p.b.binary("add", p.b.permute(h, {1, 0}), h);
+  const Schedule s = p.schedule({p.b.binary("mm", sum, x)});
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 2 * 64 * 64 * 4);
+}
+
+TEST(Schedule, ChannelsNormalisedThroughTiles) {
+  Program p;
+  const ValueId x = p.input({2, 96, 14, 14});
+  const ValueId last = p.b.permute(x, {0, 2, 3, 1});
+  const Schedule s = p.schedule({p.b.op("layer_norm", {TensorArg{last}, SymInts{{p.ctx->constant(96)}}})});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  expect_golden("channels_norm", s);
+}
+
 TEST(Schedule, ArenaIsUsedAgain) {
   Program p;
   ValueId x = p.input({64, 64});
