@@ -297,6 +297,9 @@ def inverse_fits() -> list[Fit]:
     return [
         odd_fit("kAtanF32", mpmath.atan, 1, 9, 9, "atan x"),
         odd_fit("kAsinF32", mpmath.asin, 0.5, 4, 9, "asin x"),
+        odd_fit("kAtanF64", mpmath.atan, 1, 19, 17, "atan x"),
+        odd_fit("kAsinF64", mpmath.asin, 0.5, 12, 17, "asin x"),
+        odd_fit("kSinhF64", mpmath.sinh, 1, 6, 17, "sinh x"),
         odd_fit("kSinhF32", mpmath.sinh, 1, 3, 9, "sinh x"),
         Fit(
             "kErfinvNear",
@@ -378,6 +381,8 @@ def gamma_fits() -> list[Fit]:
         Fit("kErfcF64", "erfc(x) exp(x^2) (x+2) over (x-2)/(x+2)", erfc_scaled, scaled, -1, 1, 27, 17),
         Fit("kLgammaNear", "lgamma(2+u) / (u (1+u))", lgamma_near, inverse(lgamma_near), -1, 1, 14, 17),
         Fit("kLgammaFar", "Stirling's rest times x over 1/x^2", stirling, size, 0, mpf(1) / 9, 3, 17),
+        Fit("kLgammaNearF64", "lgamma(2+u) / (u (1+u))", lgamma_near, inverse(lgamma_near), -1, 1, 27, 17),
+        Fit("kLgammaFarF64", "Stirling's rest times x over 1/x^2", stirling, size, 0, mpf(1) / 9, 9, 17),
         Fit("kSinPi", "sin(pi r) / r over r^2", sine, inverse(sine), 0, 0.25, 5, 17),
         Fit("kDigammaLowF64", "digamma's rest over 1/x^2", digamma_rest, lambda w: w, 0, mpf(1) / 36, 2, 17),
         Fit("kDigammaF64", "digamma's rest over 1/x^2", digamma_rest, lambda w: w, 0, 0.01, 4, 17),
@@ -480,6 +485,8 @@ def constants() -> list[str]:
         ("kHalfPiF32", mpmath.pi / 2, 3, 24, 24),
         ("kHalfPiF64", mpmath.pi / 2, 3, 53, 53),
         ("kHalfPiShort", mpmath.pi / 2, 3, 33, 53),
+        ("kHalfPiInF32", mpmath.pi / 2, 2, 24, 24),
+        ("kHalfPiInF64", mpmath.pi / 2, 2, 53, 53),
         ("kLn2F32", LN2, 2, 15, 24),
         ("kLn2F64", LN2, 2, 32, 53),
         ("kTwoOverLn2", 2 / LN2, 2, 53, 53),

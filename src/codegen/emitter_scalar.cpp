@@ -217,11 +217,11 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
 }
 
 bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec, std::string& result) {
-  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, "#0"};
+  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, target_.isa == VectorIsa::kAvx512, "#0"};
   const MathForm form = math_form(op, dtype, target);
   if (form == MathForm::kNone) return false;
   const std::string type = llvm_type(dtype);
-  MathBuilder builder({&out_, &next_, &current_block_, &declarations_}, target.lanes, target.has_fma);
+  MathBuilder builder({&out_, &next_, &current_block_, &declarations_}, target);
   std::vector<Val> args;
   std::string operands;
   for (const Reg& r : v) {
@@ -229,7 +229,7 @@ bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool ve
     operands += (operands.empty() ? "" : ", ") + type_of(type, vec) + " " + args.back().text;
   }
   if (form == MathForm::kInline) {
-    result = expand_math(op, builder, args).text;
+    result = expand_math(op, args).text;
   } else {
     result = call(define_math(op, dtype, target, declarations_), type_of(type, vec), operands);
   }

@@ -92,6 +92,14 @@ Val MathBuilder::intrinsic(const char* name, std::span<const Val> args) {
   return value(lane, assign("call " + type(lane) + " " + full + "(" + values + ")"));
 }
 
+Val MathBuilder::ldexp(const Val& x, const Val& k) {
+  const std::string full = "@llvm.ldexp." + suffix(x.lane) + "." + suffix(k.lane);
+  const std::string first = type(x.lane);
+  sink_.declarations->insert("declare " + first + " " + full + "(" + first + ", " + type(k.lane) + ")");
+  return value(x.lane, assign("call " + first + " " + full + "(" + first + " " + x.text + ", " + type(k.lane) + " " +
+                              k.text + ")"));
+}
+
 Val MathBuilder::select(const Val& condition, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "selection between different types in a function of the math table");
   return value(x.lane, assign("select " + type(Lane::kI1) + " " + condition.text + ", " + type(x.lane) + " " + x.text +
@@ -146,6 +154,65 @@ std::vector<Val> MathBuilder::patch(const Val& condition, std::vector<Val> value
   start_block(done);
   for (size_t i = 0; i < values.size(); ++i) {
     values[i].text = assign("phi " + type(values[i].lane) + " [ " + patched[i].text + ", %" + last + " ], [ " +
+                            values[i].text + ", %" + before + " ]");
+  }
+  return values;
+}
+
+/// The address of a variable of the stack with this value.
+std::string MathBuilder::stack_slot(const Val& initial) {
+  const std::string slot = "%v" + std::to_string((*sink_.next)++);
+  *sink_.entry += "  " + slot + " = alloca " + type(initial.lane) + "\n";
+  line("store " + type(initial.lane) + " " + initial.text + ", ptr " + slot);
+  return slot;
+}
+
+std::vector<Val> MathBuilder::patch_each(const Val& x, const std::function<Val(const Val&)>& condition,
+                                         std::vector<Val> values,
+                                         const std::function<std::vector<Val>(const Val&)>& slow) {
+  const Val some = condition(x);
+  if (lanes_ == 0 || sink_.entry == nullptr) return patch(some, std::move(values), [&] { return slow(x); });
+  MathBuilder scalar(sink_, {0, has_fma_, false, ""});
+  const std::string then = label();
+  const std::string loop = label();
+  const std::string work = label();
+  const std::string next = label();
+  const std::string after = label();
+  const std::string done = label();
+  const std::string found = any(some);
+  const std::string before = *sink_.block;
+  line("br i1 " + found + ", label %" + then + ", label %" + done);
+  start_block(then);
+  const std::string source = stack_slot(x);
+  std::vector<std::string> slots;
+  for (const Val& v : values) slots.push_back(stack_slot(v));
+  line("br label %" + loop);
+  start_block(loop);
+  const std::string lane = "%v" + std::to_string((*sink_.next)++);
+  const std::string advanced = "%v" + std::to_string((*sink_.next)++);
+  line(lane + " = phi i64 [ 0, %" + then + " ], [ " + advanced + ", %" + next + " ]");
+  const auto at = [&](const std::string& slot, Lane kind) {
+    return assign(std::string("getelementptr ") + lane_type(kind) + ", ptr " + slot + ", i64 " + lane);
+  };
+  const Val one = scalar.value(x.lane, assign(std::string("load ") + lane_type(x.lane) + ", ptr " + at(source, x.lane)));
+  line("br i1 " + condition(one).text + ", label %" + work + ", label %" + next);
+  start_block(work);
+  const std::vector<Val> results = slow(one);
+  for (size_t i = 0; i < values.size(); ++i)
+    line(std::string("store ") + lane_type(values[i].lane) + " " + results[i].text + ", ptr " + at(slots[i], values[i].lane));
+  line("br label %" + next);
+  start_block(next);
+  line(advanced + " = add i64 " + lane + ", 1");
+  const std::string more = assign("icmp ult i64 " + advanced + ", " + std::to_string(lanes_));
+  line("br i1 " + more + ", label %" + loop + ", label %" + after);
+  start_block(after);
+  std::vector<std::string> patched;
+  for (size_t i = 0; i < values.size(); ++i)
+    patched.push_back(assign("load " + type(values[i].lane) + ", ptr " + slots[i]));
+  line("br label %" + done);
+  start_block(done);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i].text = assign("phi " + type(values[i].lane) + " [ " + patched[i] + ", %" + after + " ], [ " +
                             values[i].text + ", %" + before + " ]");
   }
   return values;

@@ -28,15 +28,27 @@ struct MathSink {
   int* next;                                      // number of the next register or label
   std::string* block;                             // name of the current basic block
   std::unordered_set<std::string>* declarations;  // lines of the module beside this function
+  std::string* entry = nullptr;                    // lines at the head of this function, if they can still be added
+};
+
+/// What the functions are printed for.
+struct MathTarget {
+  int lanes = 0;  // 0: scalars
+  bool has_fma = true;
+  bool has_scale = false;  // llvm.ldexp of vectors is one or two instructions (AVX-512)
+  std::string attributes;  // of functions: "#0"
 };
 
 class MathBuilder {
  public:
-  /// lanes == 0: scalars. Without `has_fma`, fma() is a product and a sum; see two_product for where that matters.
-  MathBuilder(MathSink sink, int lanes, bool has_fma) : sink_(sink), lanes_(lanes), has_fma_(has_fma) {}
+  /// Without FMA, fma() is a product and a sum; see two_product for where that matters.
+  MathBuilder(MathSink sink, const MathTarget& target)
+      : sink_(sink), lanes_(target.lanes), has_fma_(target.has_fma), has_scale_(target.has_scale) {}
 
   int lanes() const { return lanes_; }
   bool has_fma() const { return has_fma_; }
+  /// Vectors of at least one small register.
+  bool can_scale(Lane lane) const { return has_scale_ && lanes_ >= (lane == Lane::kF32 ? 4 : 2); }
   std::string type(Lane lane) const;
   /// The same value in every lane; floating values are rounded to the lane's type.
   Val constant(Lane lane, double value);
@@ -47,6 +59,8 @@ class MathBuilder {
   Val compare(const char* test, const Val& x, const Val& y);
   Val convert(const char* op, const Val& x, Lane to);
   Val intrinsic(const char* name, std::span<const Val> args);
+  /// x * 2^k for i32 lanes k, rounded once.
+  Val ldexp(const Val& x, const Val& k);
   Val select(const Val& condition, const Val& x, const Val& y);
   Val negate(const Val& x);
   Val freeze(const Val& x);
@@ -57,6 +71,10 @@ class MathBuilder {
   /// Where `condition` holds, the values of slow(); elsewhere `values`. slow() is jumped over when it holds in no lane; it
   /// runs on all lanes otherwise and must not trap on the others.
   std::vector<Val> patch(const Val& condition, std::vector<Val> values, const std::function<std::vector<Val>()>& slow);
+  /// patch() for lanes that seldom need it and whose code is long: a loop over the lanes runs slow() as a scalar function of
+  /// x where condition(x) holds. Both get a value that belongs to a builder of scalars.
+  std::vector<Val> patch_each(const Val& x, const std::function<Val(const Val&)>& condition, std::vector<Val> values,
+                              const std::function<std::vector<Val>(const Val&)>& slow);
   /// Repeats step while more(state) holds in any lane; step must leave lanes that are finished as they are.
   std::vector<Val> repeat(std::vector<Val> state, const std::function<Val(const std::vector<Val>&)>& more,
                           const std::function<std::vector<Val>(const std::vector<Val>&)>& step);
@@ -66,12 +84,14 @@ class MathBuilder {
   void line(const std::string& text) { *sink_.out += "  " + text + "\n"; }
   std::string label() { return "L" + std::to_string((*sink_.next)++); }
   void start_block(const std::string& name);
+  std::string stack_slot(const Val& initial);
   std::string suffix(Lane lane) const;
   std::string any(const Val& condition);
 
   MathSink sink_;
   int lanes_;
   bool has_fma_;
+  bool has_scale_;
 };
 
 // ---- Operators. A number on one side is a constant of the other side's type; integer compares are signed. ----------------

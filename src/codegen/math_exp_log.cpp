@@ -20,6 +20,15 @@ Val scale(const Val& x, const Val& k) {
   return x * power_of_two(half) * power_of_two(k - half);
 }
 
+Val scale_by(const Val& x, const Val& k, int shift) {
+  if (x.b->can_scale(x.lane)) {
+    const Val whole = x.b->freeze(x.b->convert("fptosi", shift == 0 ? k : k + shift, Lane::kI32));
+    return x.b->ldexp(x, whole);
+  }
+  const Val whole = to_int(k);
+  return scale(x, shift == 0 ? whole : whole + shift);
+}
+
 namespace {
 
 std::span<const double> ln2_parts(const Val& x) { return by_lane(x, kLn2F32, kLn2F64); }
@@ -33,8 +42,7 @@ Val exp_shifted(const Val& x, int shift) {
   // The first part of ln2 has few enough bits for an exact product.
   const Val r = fma(k, -ln2[1], fma(k, -ln2[0], x));
   const Val e = fma(r * r, poly(r, by_lane(x, kExpF32, kExpF64)), r) + 1.0;
-  const Val power = to_int(k);
-  return scale(e, shift == 0 ? power : power + shift);
+  return scale_by(e, k, shift);
 }
 
 Val exp(const Val& x) {
@@ -49,7 +57,7 @@ Val exp2(const Val& x) {
   const Val bounded = clamp(x, by_lane(x, -151, -1076), by_lane(x, 129, 1025));
   const Val k = round_even(bounded);
   const Val r = bounded - k;
-  return scale(fma(r, poly(r, by_lane(x, kExp2F32, kExp2F64)), 1.0), to_int(k));
+  return scale_by(fma(r, poly(r, by_lane(x, kExp2F32, kExp2F64)), 1.0), k);
 }
 
 /// 2^k * expm1(r) + (2^k - 1), with the rounding error of r, since that is doubled near 1/2.
@@ -134,8 +142,8 @@ Val log(const Val& x) {
 
 Val log2(const Val& x) {
   if (x.lane == Lane::kF64) {
-    const Pair sum = log2_pair(x);
-    return log_limits(x, sum.high + sum.low);
+    const auto [e, f] = split_log(x);
+    return log_limits(x, fma(log_sum(like(f, 0), f), 1 / kLn2, e));
   }
   const auto [e, f] = split_log(x);
   return log_limits(x, fma(f, 1.44269502, f * poly(f, kLog2F32)) + e);
@@ -169,13 +177,13 @@ Val log1p(const Val& x) {
 Val sinh(const Val& x) {
   const Val size = abs(x);
   const Val square = x * x;
-  const Val small = fma(size, square * poly(square, kSinhF32), size);
-  const Val half = exp_shifted(least(like(x, 91.0), size), -1);
+  const Val small = fma(size, square * poly(square, by_lane(x, kSinhF32, kSinhF64)), size);
+  const Val half = exp_shifted(least(like(x, by_lane(x, 91, 712)), size), -1);
   return copysign(select(size < 1.0, small, half - 0.25 / half), x);
 }
 
 Val cosh(const Val& x) {
-  const Val half = exp_shifted(least(like(x, 91.0), abs(x)), -1);
+  const Val half = exp_shifted(least(like(x, by_lane(x, 91, 712)), abs(x)), -1);
   return half + 0.25 / half;
 }
 

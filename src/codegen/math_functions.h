@@ -25,6 +25,8 @@ inline Val clamp(const Val& x, double low, double high) { return largest(like(x,
 Val power_of_two(const Val& n);
 /// x * 2^k for integer lanes k, in two steps, so that only the last one may over- or underflow.
 Val scale(const Val& x, const Val& k);
+/// x * 2^(k + shift) for floating lanes k that hold whole numbers.
+Val scale_by(const Val& x, const Val& k, int shift = 0);
 Val exp(const Val& x);
 /// exp(x) * 2^shift for x where exp(x) is not far out of range.
 Val exp_shifted(const Val& x, int shift);

@@ -7,23 +7,36 @@
 namespace tatara::codegen {
 
 /// A polynomial with the zeros at 1 and 2 split off, Stirling's formula beyond 3, and the reflection
-/// lgamma(-x) = log(pi / (x |sin(pi x)|)) - lgamma(x). Float32 only.
+/// lgamma(-x) = log(pi / (x |sin(pi x)|)) - lgamma(x).
 Val lgamma(const Val& x) {
-  const Val wide = to_f64(x);
+  const bool single = x.lane == Lane::kF32;
+  const Val wide = single ? to_f64(x) : x;
+  const auto log_of = [&](const Val& v) { return single ? log2_low(v) * kLn2 : log(v); };
   const Val a = abs(wide);
-  const Val logarithm = log2_low(largest(like(a, 1e-300), a)) * kLn2;
+  const Val logarithm = log_of(single ? largest(like(a, 1e-300), a) : a);
   const Val below = a < 1.0;
   const Val u = a - select(below, like(a, 1), like(a, 2));
-  const Val near = u * (u + 1.0) * poly(u, kLgammaNear) - select(below, logarithm, 0.0);
+  const Val middle = u * (u + 1.0) * (single ? poly(u, kLgammaNear) : poly(u, kLgammaNearF64));
+  const Val near = middle - select(below, logarithm, 0.0);
   const Val r = 1.0 / a;
-  const Val far = fma(a - 0.5, logarithm, r * poly(r * r, kLgammaFar) + (0.91893853320467274178 - a));
+  const Val w = r * r;
+  const Val rest = r * (single ? poly(w, kLgammaFar) : poly(w, kLgammaFarF64));
+  // (a - 1/2) log a - a, written so that infinity minus infinity does not occur.
+  const Val far = fma(a - 0.5, logarithm - 1.0, rest + (0.91893853320467274178 - 0.5));
   const Val positive = select(a < 3.0, near, far);
   const Val offset = a - round_even(a);
-  const Val sine = abs(offset) * poly(offset * offset, kSinPi);
-  const Val reflected = (1.1447298858494001741 - log2_low(a * sine) * kLn2) - positive;
+  const Val part = abs(offset);
+  const Val steep = part > 0.25;
+  const Val angle = select(steep, 0.5 - part, part) * kPi;
+  const Val sine = single ? part * poly(offset * offset, kSinPi)
+                          : select(steep, cosine_polynomial(angle), sine_polynomial(angle)) * (1 / kPi);
+  // In float64 the product may underflow.
+  const Val product = single ? log_of(a * sine * (1 / kPi)) : logarithm + log_of(sine);
+  const Val reflected = -product - positive;
   const Val y = select(wide < 0.0, reflected, positive);
   const Val pole = (a == 0.0) | ((wide < 0.0) & (offset == 0.0)) | (a == INFINITY);
-  return to_f32(select(pole, INFINITY, y));
+  const Val result = select(pole, INFINITY, y);
+  return single ? to_f32(result) : result;
 }
 
 /// The asymptotic series beyond 6 (float64: 10); smaller arguments are raised by the recurrence, whose sum but for 1 / x is one

@@ -15,7 +15,8 @@ Val log2_low(const Val& x) {
 
 Val exp2_low(const Val& x) {
   const Val k = round_even(x);
-  return poly(x - k, kExp2LowF64) * power_of_two(to_int(k));
+  const Val y = poly(x - k, kExp2LowF64);
+  return x.b->can_scale(x.lane) ? scale_by(y, k) : y * power_of_two(to_int(k));
 }
 
 /// log2(m * 2^e) = e + s * (2 + 2/3 s^2 + ...) / ln2 with s = (m-1) / (m+1); the first two terms of the series and s itself
@@ -85,7 +86,7 @@ Val pow(const Val& x, const Val& y) {
   const Val k = round_even(bounded);
   const Val r = (bounded - k) + low;
   const Val e = fma(r, poly(r, kExp2F64), 1.0);
-  return power_limits(x, y, scale(e, to_int(k)));
+  return power_limits(x, y, scale_by(e, k));
 }
 
 /// By squaring, as many times as the largest exponent has bits.

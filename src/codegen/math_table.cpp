@@ -34,8 +34,8 @@ constexpr Row kRows[] = {
     {ScalarOp::kLog2, "log2", kInline, kCall, log2, nullptr},
     {ScalarOp::kLog10, "log10", kInline, kCall, log10, nullptr},
     {ScalarOp::kLog1p, "log1p", kInline, kCall, log1p, nullptr},
-    {ScalarOp::kSinh, "sinh", kCall, kNone, sinh, nullptr},
-    {ScalarOp::kCosh, "cosh", kCall, kNone, cosh, nullptr},
+    {ScalarOp::kSinh, "sinh", kCall, kCall, sinh, nullptr},
+    {ScalarOp::kCosh, "cosh", kCall, kCall, cosh, nullptr},
     {ScalarOp::kTanh, "tanh", kInline, kCall, tanh, nullptr},
     {ScalarOp::kSigmoid, "sigmoid", kInline, kInline, sigmoid, nullptr},
     {ScalarOp::kErf, "erf", kInline, kCall, erf, nullptr},
@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
     {ScalarOp::kErfinv, "erfinv", kCall, kCall, erfinv, nullptr},
     {ScalarOp::kNdtri, "ndtri", kCall, kCall, ndtri, nullptr},
     {ScalarOp::kLogNdtr, "log_ndtr", kCall, kCall, log_ndtr, nullptr},
-    {ScalarOp::kLgamma, "lgamma", kCall, kNone, lgamma, nullptr},
+    {ScalarOp::kLgamma, "lgamma", kCall, kCall, lgamma, nullptr},
     {ScalarOp::kDigamma, "digamma", kCall, kCall, digamma, nullptr},
     {ScalarOp::kI0, "i0", kCall, kCall, i0, nullptr},
     {ScalarOp::kI0e, "i0e", kCall, kCall, i0e, nullptr},
@@ -51,14 +51,14 @@ constexpr Row kRows[] = {
     {ScalarOp::kI1e, "i1e", kCall, kCall, i1e, nullptr},
     {ScalarOp::kSin, "sin", kCall, kCall, sin, nullptr},
     {ScalarOp::kCos, "cos", kCall, kCall, cos, nullptr},
-    {ScalarOp::kTan, "tan", kCall, kNone, tan, nullptr},
-    {ScalarOp::kAsin, "asin", kInline, kNone, asin, nullptr},
-    {ScalarOp::kAcos, "acos", kInline, kNone, acos, nullptr},
-    {ScalarOp::kAtan, "atan", kInline, kNone, atan, nullptr},
-    {ScalarOp::kAsinh, "asinh", kCall, kNone, asinh, nullptr},
-    {ScalarOp::kAcosh, "acosh", kCall, kNone, acosh, nullptr},
-    {ScalarOp::kAtanh, "atanh", kCall, kNone, atanh, nullptr},
-    {ScalarOp::kAtan2, "atan2", kCall, kNone, nullptr, atan2},
+    {ScalarOp::kTan, "tan", kCall, kCall, tan, nullptr},
+    {ScalarOp::kAsin, "asin", kInline, kCall, asin, nullptr},
+    {ScalarOp::kAcos, "acos", kInline, kCall, acos, nullptr},
+    {ScalarOp::kAtan, "atan", kInline, kCall, atan, nullptr},
+    {ScalarOp::kAsinh, "asinh", kCall, kCall, asinh, nullptr},
+    {ScalarOp::kAcosh, "acosh", kCall, kCall, acosh, nullptr},
+    {ScalarOp::kAtanh, "atanh", kCall, kCall, atanh, nullptr},
+    {ScalarOp::kAtan2, "atan2", kCall, kCall, nullptr, atan2},
     {ScalarOp::kPow, "pow", kCall, kCall, nullptr, pow},
     {ScalarOp::kHypot, "hypot", kCall, kCall, nullptr, hypot},
     {ScalarOp::kFmod, "fmod", kCall, kCall, nullptr, fmod},
@@ -89,8 +89,7 @@ MathForm math_form(ScalarOp op, DType dtype, const MathTarget& target) {
   return MathForm::kNone;
 }
 
-Val expand_math(ScalarOp op, MathBuilder& builder, std::span<const Val> args) {
-  (void)builder;
+Val expand_math(ScalarOp op, std::span<const Val> args) {
   const Row* row = find(op);
   TATARA_CHECK(row != nullptr, "the math table has no ", loops::scalar_op_name(op));
   if (args[0].lane == Lane::kI64) return integer_pow(args[0], args[1]);
@@ -103,9 +102,10 @@ std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
   TATARA_CHECK(row != nullptr, "the math table has no ", loops::scalar_op_name(op));
   const Lane lane = math_lane(dtype);
   std::string body;
+  std::string entry;
   std::string block = "entry";
   int next = 0;
-  MathBuilder builder({&body, &next, &block, &declarations}, target.lanes, target.has_fma);
+  MathBuilder builder({&body, &next, &block, &declarations, &entry}, target);
   const size_t arity = row->unary != nullptr ? 1 : 2;
   const std::string type = builder.type(lane);
   std::vector<Val> args;
@@ -114,12 +114,12 @@ std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
     args.push_back(builder.value(lane, "%x" + std::to_string(i)));
     parameters += (i > 0 ? ", " : "") + type + " " + args.back().text;
   }
-  const Val result = expand_math(op, builder, args);
+  const Val result = expand_math(op, args);
   const char* suffix = lane == Lane::kF32 ? "f32" : lane == Lane::kF64 ? "f64" : "i64";
   const std::string width = target.lanes > 0 ? "_v" + std::to_string(target.lanes) : "_";
   const std::string name = std::string("@tatara_") + row->name + width + suffix;
   declarations.insert("define internal " + type + " " + name + "(" + parameters + ") " + target.attributes +
-                      " {\nentry:\n" + body + "  ret " + type + " " + result.text + "\n}");
+                      " {\nentry:\n" + entry + body + "  ret " + type + " " + result.text + "\n}");
   return name;
 }
 

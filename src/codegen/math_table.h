@@ -10,12 +10,6 @@
 
 namespace tatara::codegen {
 
-struct MathTarget {
-  int lanes = 0;  // 0: scalars
-  bool has_fma = true;
-  std::string attributes;  // of functions: "#0"
-};
-
 /// How the table gives a function's value.
 enum class MathForm : uint8_t {
   kNone,    // it does not: the C library is called, or the kernel is not generated
@@ -26,7 +20,7 @@ enum class MathForm : uint8_t {
 Lane math_lane(DType dtype);
 MathForm math_form(loops::ScalarOp op, DType dtype, const MathTarget& target);
 
-Val expand_math(loops::ScalarOp op, MathBuilder& builder, std::span<const Val> args);
+Val expand_math(loops::ScalarOp op, std::span<const Val> args);
 
 /// Name of the module's function for op, whose text is added to the declarations.
 std::string define_math(loops::ScalarOp op, DType dtype, const MathTarget& target,

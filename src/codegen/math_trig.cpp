@@ -79,9 +79,10 @@ std::vector<Val> payne_hanek_f64(const Val& x) {
   const Pair t = two_sum(s.high, piece(columns[1], -94));
   const Pair sum = fast_two_sum(t.high, s.low + t.low + piece(columns[0], -126));
   const Pair product = two_product(sum.high, like(x, kHalfPiF64[0]));
-  const Val r = product.high + fma(sum.low, kHalfPiF64[0], fma(sum.high, kHalfPiF64[1], product.low));
+  const Pair r = fast_two_sum(product.high, fma(sum.low, kHalfPiF64[0], fma(sum.high, kHalfPiF64[1], product.low)));
   const Val negative = pattern < 0.0;
-  return {select(negative, -quadrant, quadrant), select(negative, -r, r)};
+  const auto with_sign = [&](const Val& v) { return select(negative, -v, v); };
+  return {with_sign(quadrant), with_sign(r.high), with_sign(r.low)};
 }
 
 /// Quadrant, r and low for |x| up to 2^17 (float64: 2^30). With FMA the products with k are exact; without it float64 has
@@ -101,7 +102,7 @@ std::vector<Val> cody_waite(const Val& x, bool with_low) {
       const Pair product = two_product(k, like(x, part));
       return (from - product.high) - product.low;
     };
-    return {quadrant, less(less(less(x, half_pi[0]), half_pi[1]), half_pi[2])};
+    return {quadrant, less(less(less(x, half_pi[0]), half_pi[1]), half_pi[2]), like(x, 0)};
   }
   const Val first = fma(k, -half_pi[0], x);
   if (!with_low) return {quadrant, fma(k, -half_pi[2], fma(k, -half_pi[1], first))};
@@ -116,10 +117,9 @@ Angle reduce(const Val& x, bool with_low) {
   std::vector<Val> parts = cody_waite(x, with_low);
   parts.resize(with_low ? 3 : 2, x);
   const bool single = x.lane == Lane::kF32;
-  const Val size = abs(x);
-  parts = x.b->patch(size > (single ? 0x1p17 : 0x1p30), parts,
-                     [&] { return single ? payne_hanek_f32(x) : payne_hanek_f64(x); });
-  return {parts[0], select(size == infinity(x), std::nan(""), parts[1]), with_low ? parts[2] : like(x, 0)};
+  const auto far = [single](const Val& v) { return abs(v) > (single ? 0x1p17 : 0x1p30); };
+  parts = x.b->patch_each(x, far, parts, [single](const Val& v) { return single ? payne_hanek_f32(v) : payne_hanek_f64(v); });
+  return {parts[0], select(abs(x) == infinity(x), std::nan(""), parts[1]), with_low ? parts[2] : like(x, 0)};
 }
 
 /// The sine for even quadrants, the cosine for odd ones.
@@ -151,13 +151,21 @@ Val cos(const Val& x) {
 }
 
 Val tan(const Val& x) {
+  const bool single = x.lane == Lane::kF32;
   const auto [quadrant, r, low] = reduce(x, true);
+  const Val odd = (quadrant & 1) != 0.0;
+  if (!single) {
+    // The quotient of sine and cosine, each corrected by the part of r that was rounded off.
+    const Val z = r * r;
+    const Val sine = fma(r * z, poly(z, kSinF64), low) + r;
+    const Val cosine = fma(z * z, poly(z, kCosF64), -(r * low)) + fma(z, -0.5, 1.0);
+    return select(x == 0.0, x, select(odd, -cosine, sine) / select(odd, sine, cosine));
+  }
   const Val z = r * r;
   const Val tail = r * z * poly(z, kTanF32);
   // The derivative of tan at r, good enough for the part that was rounded off.
   const Val t = r + (tail + fma(low, z, low));
-  const Val y = select((quadrant & 1) == 0.0, t, -1.0 / t);
-  return select(x == 0.0, x, y);
+  return select(x == 0.0, x, select(odd, -1.0 / t, t));
 }
 
 }  // namespace tatara::codegen

@@ -264,6 +264,16 @@ TEST(Math, I0F64) { check_unary_f64(Op::kI0, bessel_i0, 4, 1 << 14); }
 TEST(Math, I0eF64) { check_unary_f64(Op::kI0e, bessel_i0e, 4, 1 << 14); }
 TEST(Math, I1F64) { check_unary_f64(Op::kI1, bessel_i1, 4, 1 << 14); }
 TEST(Math, I1eF64) { check_unary_f64(Op::kI1e, bessel_i1e, 4, 1 << 14); }
+TEST(Math, SinhF64) { check_unary_f64(Op::kSinh, std::sinh, 2); }
+TEST(Math, CoshF64) { check_unary_f64(Op::kCosh, std::cosh, 2); }
+TEST(Math, TanF64) { check_unary_f64(Op::kTan, std::tan, 3); }
+TEST(Math, AsinF64) { check_unary_f64(Op::kAsin, std::asin, 2); }
+TEST(Math, AcosF64) { check_unary_f64(Op::kAcos, std::acos, 2); }
+TEST(Math, AtanF64) { check_unary_f64(Op::kAtan, std::atan, 2); }
+TEST(Math, AsinhF64) { check_unary_f64(Op::kAsinh, std::asinh, 3); }
+TEST(Math, AcoshF64) { check_unary_f64(Op::kAcosh, std::acosh, 3); }
+TEST(Math, AtanhF64) { check_unary_f64(Op::kAtanh, std::atanh, 3); }
+TEST(Math, LgammaF64) { check_unary_f64(Op::kLgamma, std::lgamma, 6, 1 << 16, 4e-15); }
 TEST(Math, SinF64) { check_unary_f64(Op::kSin, std::sin, 2); }
 TEST(Math, CosF64) { check_unary_f64(Op::kCos, std::cos, 2); }
 
@@ -382,6 +392,13 @@ TEST(Math, Atan2F32) {
   std::vector<float> y;
   binary_arguments(x, y, 126, 400000);
   check_binary<float, double>(Op::kAtan2, x, y, [](double a, double b) { return std::atan2(a, b); }, 2);
+}
+
+TEST(Math, Atan2F64) {
+  std::vector<double> x;
+  std::vector<double> y;
+  binary_arguments(x, y, 1020, 100000);
+  check_binary<double, long double>(Op::kAtan2, x, y, [](long double a, long double b) { return std::atan2(a, b); }, 2);
 }
 
 TEST(Math, Hypot) {
