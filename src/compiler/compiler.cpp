@@ -3,13 +3,14 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "codegen/emit_cpu.h"
 #include "compiler/dump.h"
 #include "compiler/kernel_store.h"
+#include "compiler/plan_store.h"
 #include "ops/parse.h"
 #include "runtime/history.h"
 #include "runtime/thread_pool.h"
@@ -83,9 +84,8 @@ CpuTarget chosen_target() {
 }
 
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
-std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, CompileResult& result,
-                                        std::vector<HistoryEvent>& events) {
-  const CpuTarget target = chosen_target();
+std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const CpuTarget& target,
+                                        CompileResult& result, std::vector<HistoryEvent>& events) {
   if (option_bool(Option::kVerify)) {
     for (const loops::Kernel& kernel : schedule.kernels) loops::verify_kernel(kernel);
   }
@@ -135,14 +135,37 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   return code;
 }
 
-}  // namespace
+/// A plan from the disk cache with all of its code. Null when either is not there.
+std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, CompileResult& result,
+                                            std::vector<HistoryEvent>& events) {
+  std::optional<StoredPlan> stored = find_plan(key, graph);
+  if (!stored) return nullptr;
+  const bool recording = history_on();
+  std::vector<KernelCode> code;
+  std::vector<HistoryEvent> found;
+  int from_disk = 0;
+  for (size_t i = 0; i < stored->plan.kernels.size(); ++i) {
+    const PlanKernel& kernel = stored->plan.kernels[i];
+    const auto start = HistoryClock::now();
+    KernelOrigin origin = KernelOrigin::kMemory;
+    code.push_back(find_kernel(kernel.cache_key, kernel.symbol, true, origin));
+    if (code.back().fn == nullptr) return nullptr;
+    from_disk += origin == KernelOrigin::kDisk ? 1 : 0;
+    const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
+    if (recording) found.push_back(compile_event(kernel, i, origin, seconds));
+  }
+  result.lowered_text = std::move(stored->lowered_text);
+  result.notes = std::move(stored->notes);
+  result.cache_hits = from_disk;
+  events = std::move(found);
+  return std::make_shared<Executable>(std::move(stored->plan), std::move(code), torch_host_ops());
+}
 
-CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
-  CompileResult result;
-  StageClock clock(result.times);
-  const auto start = HistoryClock::now();
-  if (options.keep_text) result.graph_text = print_graph(graph);
-
+/// Rewrites, schedules and compiles.
+std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOptions& options,
+                                            const ScheduleOptions& schedule_options, const CpuTarget& target,
+                                            const std::string& key, StageClock& clock, CompileResult& result,
+                                            std::vector<HistoryEvent>& events) {
   // The pipeline. Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal
   // subexpressions are easiest to see after it.
   const Graph lowered = clock.run("rewrite", [&] {
@@ -157,22 +180,47 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   if (option_bool(Option::kVerify)) verify_graph(lowered);
   if (options.explain) result.lowered = std::make_shared<const Graph>(lowered);
 
-  ScheduleOptions schedule_options = options.schedule;
-  if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, schedule_options); });
   const std::string dump_directory = option_text(Option::kDump);
   const std::string schedule_text = dump_directory.empty() ? std::string() : print_schedule(schedule);
   result.notes = std::move(schedule.notes);
 
-  std::vector<HistoryEvent> events;
-  std::vector<KernelCode> code = clock.run("code", [&] { return compile_kernels(schedule, options, result, events); });
+  std::vector<KernelCode> code =
+      clock.run("code", [&] { return compile_kernels(schedule, options, target, result, events); });
   if (!dump_directory.empty()) {
     dump_compilation(dump_directory, {print_graph(graph, true), print_graph(lowered, true), schedule_text},
                      schedule.plan.kernels);
   }
-  result.executable = clock.run("load", [&] {
+  if (!key.empty() && schedule.plan.size_symbols.empty()) {
+    keep_plan(key, schedule.plan, result.lowered_text, result.notes);
+  }
+  return clock.run("load", [&] {
     return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops());
   });
+}
+
+}  // namespace
+
+CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
+  CompileResult result;
+  StageClock clock(result.times);
+  const auto start = HistoryClock::now();
+  const CpuTarget target = chosen_target();
+  ScheduleOptions schedule_options = options.schedule;
+  if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
+  // Texts of all stages are wanted: they are made anew.
+  const bool all_texts = options.explain || !option_text(Option::kDump).empty() || option_bool(Option::kVerify);
+  std::string key;
+  std::vector<HistoryEvent> events;
+  if (options.use_cache && options.keep_text && !all_texts) {
+    clock.run("find", [&] {
+      key = plan_key(graph, schedule_options, target);
+      if (!key.empty()) result.executable = find_executable(key, graph, result, events);
+    });
+  }
+  if (result.executable == nullptr) {
+    result.executable = make_executable(graph, options, schedule_options, target, key, clock, result, events);
+  }
   if (!events.empty() || history_on()) {
     HistoryEvent whole;
     whole.kind = HistoryEvent::Kind::kGraph;

@@ -25,7 +25,6 @@ struct StageTime {
 
 struct CompileResult {
   std::shared_ptr<Executable> executable;
-  std::string graph_text;                // as captured
   std::string lowered_text;              // after decomposition and rewriting
   std::shared_ptr<const Graph> lowered;  // with CompileOptions::explain
   std::vector<ScheduleNote> notes;

@@ -49,6 +49,13 @@ TargetOptions target_options(const CpuTarget& target) {
 
 }  // namespace
 
+std::string target_key(const CpuTarget& target) {
+  KeyBuilder key;
+  key.add(kEmitter).add(llvm_fingerprint()).add(target_options(target).key());
+  key.add(static_cast<uint64_t>(target.isa)).add(static_cast<uint64_t>(target.has_fma));
+  return key.finish().str();
+}
+
 KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& target) {
   KernelRequest request;
   request.loop_text = loops::print_kernel(kernel);
@@ -56,8 +63,7 @@ KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& 
   std::string_view body = request.loop_text;
   const size_t name_at = body.find(kernel.name);
   KeyBuilder key;
-  key.add(kEmitter).add(llvm_fingerprint()).add(target_options(target).key());
-  key.add(static_cast<uint64_t>(target.isa)).add(static_cast<uint64_t>(target.has_fma));
+  key.add(target_key(target));
   if (name_at != std::string_view::npos && name_at < body.find('\n')) {
     key.add(body.substr(0, name_at)).add(body.substr(name_at + kernel.name.size()));
   } else {
@@ -68,36 +74,38 @@ KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& 
   return request;
 }
 
-KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
-                         bool use_disk, KernelOrigin& origin, std::string* llvm_text) {
+KernelCode find_kernel(const std::string& key, const std::string& symbol, bool use_disk, KernelOrigin& origin) {
   {
     const std::lock_guard lock(store().mutex);
-    const auto found = store().code.find(request.key);
+    const auto found = store().code.find(key);
     if (found != store().code.end()) {
       origin = KernelOrigin::kMemory;
       return found->second;
     }
   }
+  const std::optional<std::string> object = use_disk ? disk_cache().get(key) : std::nullopt;
+  if (!object) return {};
   KernelCode code;
-  if (use_disk) {
-    if (const std::optional<std::string> object = disk_cache().get(request.key)) {
-      try {
-        code = load(*object, request.symbol);
-        origin = KernelOrigin::kDisk;
-      } catch (const CompilationError&) {
-        // A damaged object that passed its checksum: compile again, which overwrites it.
-        code = {};
-      }
-    }
+  try {
+    code = load(*object, symbol);
+  } catch (const CompilationError&) {
+    return {};  // a damaged object that passed its checksum: compiled again, which overwrites it
   }
-  if (code.fn == nullptr) {
-    const std::string text = emit_cpu(kernel, target, request.symbol);
-    if (llvm_text != nullptr) *llvm_text = text;
-    const CompiledObject object = llvm_provider().compile(text, target_options(target));
-    code = load(object.bytes, request.symbol);
-    origin = KernelOrigin::kCompiled;
-    if (use_disk) disk_cache().put(request.key, object.bytes);
-  }
+  origin = KernelOrigin::kDisk;
+  const std::lock_guard lock(store().mutex);
+  return store().code.emplace(key, std::move(code)).first->second;
+}
+
+KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
+                         bool use_disk, KernelOrigin& origin, std::string* llvm_text) {
+  KernelCode code = find_kernel(request.key, request.symbol, use_disk, origin);
+  if (code.fn != nullptr) return code;
+  const std::string text = emit_cpu(kernel, target, request.symbol);
+  if (llvm_text != nullptr) *llvm_text = text;
+  const CompiledObject object = llvm_provider().compile(text, target_options(target));
+  code = load(object.bytes, request.symbol);
+  origin = KernelOrigin::kCompiled;
+  if (use_disk) disk_cache().put(request.key, object.bytes);
   const std::lock_guard lock(store().mutex);
   return store().code.emplace(request.key, std::move(code)).first->second;
 }

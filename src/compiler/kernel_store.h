@@ -16,6 +16,8 @@ struct KernelRequest {
   std::string loop_text;
 };
 
+/// What all keys of kernels for this target share: emitter, LLVM, processor.
+std::string target_key(const CpuTarget& target);
 KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& target);
 
 enum class KernelOrigin : uint8_t { kMemory, kDisk, kCompiled };
@@ -24,6 +26,9 @@ enum class KernelOrigin : uint8_t { kMemory, kDisk, kCompiled };
 /// `llvm_text`, when not null, gets the IR text if it had to be made. Throws CompilationError.
 KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
                          bool use_disk, KernelOrigin& origin, std::string* llvm_text);
+
+/// The same for a kernel whose loops are not at hand: null code when neither table nor disk has it.
+KernelCode find_kernel(const std::string& key, const std::string& symbol, bool use_disk, KernelOrigin& origin);
 
 /// Forgets this process's table (tatara.reset()); code in use stays alive.
 void clear_kernel_store();
