@@ -194,12 +194,14 @@ std::vector<Val> MathBuilder::patch_each(const Val& x, const std::function<Val(c
   const auto at = [&](const std::string& slot, Lane kind) {
     return assign(std::string("getelementptr ") + lane_type(kind) + ", ptr " + slot + ", i64 " + lane);
   };
-  const Val one = scalar.value(x.lane, assign(std::string("load ") + lane_type(x.lane) + ", ptr " + at(source, x.lane)));
+  const Val one =
+      scalar.value(x.lane, assign(std::string("load ") + lane_type(x.lane) + ", ptr " + at(source, x.lane)));
   line("br i1 " + condition(one).text + ", label %" + work + ", label %" + next);
   start_block(work);
   const std::vector<Val> results = slow(one);
   for (size_t i = 0; i < values.size(); ++i)
-    line(std::string("store ") + lane_type(values[i].lane) + " " + results[i].text + ", ptr " + at(slots[i], values[i].lane));
+    line(std::string("store ") + lane_type(values[i].lane) + " " + results[i].text + ", ptr " +
+         at(slots[i], values[i].lane));
   line("br label %" + next);
   start_block(next);
   line(advanced + " = add i64 " + lane + ", 1");

@@ -28,7 +28,7 @@ struct MathSink {
   int* next;                                      // number of the next register or label
   std::string* block;                             // name of the current basic block
   std::unordered_set<std::string>* declarations;  // lines of the module beside this function
-  std::string* entry = nullptr;                    // lines at the head of this function, if they can still be added
+  std::string* entry = nullptr;                   // lines at the head of this function, if they can still be added
 };
 
 /// What the functions are printed for.

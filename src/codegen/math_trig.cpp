@@ -118,7 +118,8 @@ Angle reduce(const Val& x, bool with_low) {
   parts.resize(with_low ? 3 : 2, x);
   const bool single = x.lane == Lane::kF32;
   const auto far = [single](const Val& v) { return abs(v) > (single ? 0x1p17 : 0x1p30); };
-  parts = x.b->patch_each(x, far, parts, [single](const Val& v) { return single ? payne_hanek_f32(v) : payne_hanek_f64(v); });
+  parts = x.b->patch_each(x, far, parts,
+                          [single](const Val& v) { return single ? payne_hanek_f32(v) : payne_hanek_f64(v); });
   return {parts[0], select(abs(x) == infinity(x), std::nan(""), parts[1]), with_low ? parts[2] : like(x, 0)};
 }
 

@@ -195,6 +195,7 @@ class Parser {
     if (text.starts_with("store")) return store();
     if (text.starts_with("index ")) return index_value();
     if (text.starts_with("if ")) return branch();
+    if (text.starts_with("transpose ")) return transpose();
     return loop();
   }
 
@@ -309,6 +310,27 @@ class Parser {
     result.symbol = kernel_.ctx->loop_symbol(*name, result.size);
     ++at_;
     return result;
+  }
+
+  Stmt transpose() {
+    std::string_view text = line();
+    take(text, "transpose ");
+    Transpose tile{};
+    const auto part = [&](std::string_view mark) {
+      const auto found = take_until(text, mark);
+      if (!found) fail("malformed transpose");
+      return expr(*found);
+    };
+    tile.to = buffer(text);
+    tile.to_index = part("] stride ");
+    tile.to_stride = part(" = ");
+    tile.from = buffer(text);
+    tile.from_index = part("] stride ");
+    tile.from_stride = part(" rows ");
+    tile.rows = part(" columns ");
+    tile.columns = expr(text);
+    ++at_;
+    return tile;
   }
 
   Stmt branch() {

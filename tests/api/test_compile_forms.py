@@ -145,7 +145,7 @@ def test_lambdas_and_closures() -> None:
     check(tatara.compile(fn), fn, X)
 
 
-@pytest.mark.parametrize("fn", [torch.sin, torch.nn.functional.relu, torch.Tensor.exp], ids=str)
+@pytest.mark.parametrize("fn", [torch.sin, torch.nn.functional.relu, torch.Tensor.exp], ids=lambda fn: fn.__name__)
 def test_builtin_functions_of_torch(fn: Any) -> None:
     compiled = tatara.compile(fn)
     assert graphs_of(lambda: compiled(X)) == 1
