@@ -35,8 +35,10 @@ build: setup
 test-cpp: build
 	TATARA_LLVM=$(LLVM) $(DEV)/tests/unit/tatara_unit_tests
 
+# The NumPy tests by themselves: they show that torch is not loaded.
 test-python: build
-	$(PY) -m pytest -q -n 2 tests
+	$(PY) -m pytest -q -n 2 tests --ignore tests/numpy
+	$(PY) -m pytest -q -n 2 tests/numpy
 
 # The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
