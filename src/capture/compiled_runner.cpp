@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/kept_outputs.h"
 #include "capture/torch_native.h"
 #include "capture/tracer.h"
 #include "support/error.h"
+#include "support/options.h"
 
 namespace tatara::capture {
 namespace {
@@ -85,6 +87,7 @@ struct CompiledRunner::Frame {
   std::vector<InputRef> inputs;
   std::vector<void*> input_data, buffer_data;
   std::vector<Ref> buffers;
+  std::vector<KeptOutputs> kept;  // per buffer
   std::vector<HostTensor> host_outputs;
   std::vector<bool> host_layout;  // eager's own, other than the plan's
 };
@@ -112,6 +115,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
   }
   mutates_ = !plan.input_writes.empty();
+  keep_bytes_ = option_int(Option::kKeepOutputsMb) << 20;
   for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
 }
 
@@ -162,6 +166,7 @@ std::unique_ptr<CompiledRunner::Frame> CompiledRunner::take_frame() {
     frame->inputs.resize(inputs_.size());
     frame->input_data.resize(inputs_.size());
     frame->buffers.resize(buffer_types_.size());
+    for (size_t i = 0; i < buffer_types_.size(); ++i) frame->kept.emplace_back(keep_bytes_);
     frame->buffer_data.resize(buffer_types_.size());
     return frame;
   }
@@ -217,7 +222,7 @@ bool CompiledRunner::allocate(Frame& frame) const {
   for (size_t i = 0; i < buffer_types_.size(); ++i) {
     const TensorLayout& layout = frame.layouts.output_buffers[i];
     frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], frame.buffer_bytes[i],
-                                                &frame.buffer_data[i]);
+                                                frame.kept[i], &frame.buffer_data[i]);
     if (!frame.buffers[i]) return false;
   }
   return true;

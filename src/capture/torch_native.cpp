@@ -89,8 +89,11 @@ Ref TorchNative::wrap(torch_abi::TensorHandle handle) const {
 }
 
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
-                       size_t bytes, void** data) const {
+                       size_t bytes, KeptOutputs& kept, void** data) const {
   torch_abi::TensorHandle handle = nullptr;
+  const bool wanted = kept.wants(bytes);
+  if (wanted) handle = kept.take(sizes, strides, bytes, data);
+  if (handle != nullptr) return wrap(handle);
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
   if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type, cpu,
                                      0, &handle) != 0) {
@@ -102,7 +105,13 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
   }
   abi_->aoti_torch_get_data_ptr(handle, data);
   advise_huge_pages(*data, bytes);
-  return wrap(handle);
+  if (!wanted) return wrap(handle);
+  torch_abi::TensorHandle second = nullptr;
+  if (abi_->aoti_torch_new_tensor_handle(handle, &second) != 0) return wrap(handle);
+  Ref object = wrap(handle);
+  if (object) kept.keep(second, object.get(), bytes);
+  abi_->aoti_torch_delete_tensor_object(second);
+  return object;
 }
 
 }  // namespace tatara::capture

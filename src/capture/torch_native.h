@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "capture/kept_outputs.h"
 #include "capture/py.h"
 #include "ir/dtype.h"
 #include "runtime/torch_abi.h"
@@ -31,10 +32,9 @@ class TorchNative {
   TorchThreadState state() const;
   bool grad_enabled() const { return grad_enabled_(); }
 
-  /// A new, uninitialised CPU tensor and its memory, of which the caller is going to write `bytes`. Null with a Python
-  /// error set.
+  /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
-            void** data) const;
+            KeptOutputs& kept, void** data) const;
   /// A Python object for the tensor behind `handle`, which is consumed.
   Ref wrap(torch_abi::TensorHandle handle) const;
 

@@ -53,9 +53,12 @@ struct Api {
 #define TATARA_DECLARE_SHIM(name, result, args) result(*name) args = nullptr;
   TATARA_TORCH_SHIMS(TATARA_DECLARE_SHIM)
 #undef TATARA_DECLARE_SHIM
-  // Newer than 2.11: may be null.
+  // Not in every torch: may be null.
   const char* (*torch_exception_get_what_without_backtrace)() = nullptr;
   ErrorCode (*torch_new_stable_ivalue)(StableIValue**) = nullptr;
+  ErrorCode (*aoti_torch__reinterpret_tensor)(TensorHandle, int64_t, const int64_t*, const int64_t*, int64_t,
+                                              TensorHandle*) = nullptr;
+  ErrorCode (*aoti_torch_get_storage_size)(TensorHandle, int64_t*) = nullptr;
 };
 
 /// The interface of the torch loaded in this process; null with the reason when there is none.

@@ -40,6 +40,10 @@ Loaded load_api() {
       reinterpret_cast<const char* (*)()>(dlsym(library, "torch_exception_get_what_without_backtrace"));
   loaded.api.torch_new_stable_ivalue =
       reinterpret_cast<ErrorCode (*)(StableIValue**)>(dlsym(library, "torch_new_stable_ivalue"));
+  loaded.api.aoti_torch__reinterpret_tensor = reinterpret_cast<decltype(loaded.api.aoti_torch__reinterpret_tensor)>(
+      dlsym(library, "aoti_torch__reinterpret_tensor"));
+  loaded.api.aoti_torch_get_storage_size =
+      reinterpret_cast<decltype(loaded.api.aoti_torch_get_storage_size)>(dlsym(library, "aoti_torch_get_storage_size"));
   loaded.ok = true;
   return loaded;
 }

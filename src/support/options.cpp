@@ -84,6 +84,9 @@ const std::vector<OptionInfo>& option_table() {
        true},
       {Option::kFallback, "fallback", "TATARA_FALLBACK", true,
        "Run what Tatara fails to compile in eager; off: raise the error.", true},
+      {Option::kKeepOutputsMb, "keep_outputs_mb", "TATARA_KEEP_OUTPUTS_MB", int64_t{1024},
+       "Memory in MB of big outputs that the caller has dropped and that stay allocated for the next call; 0: none.",
+       true},
   };
   return *table;
 }

@@ -27,8 +27,9 @@ enum class Option : uint8_t {
   kCpuFeatures,
   kVectorWidth,
   kFallback,
+  kKeepOutputsMb,
 };
-inline constexpr int kNumOptions = 15;
+inline constexpr int kNumOptions = 16;
 
 /// bool, integer or text.
 using OptionValue = std::variant<bool, int64_t, std::string>;
