@@ -85,6 +85,7 @@ struct CompiledRunner::Frame {
   std::vector<size_t> buffer_bytes;
   std::vector<int> whole;  // per output: the output buffer that it is, or -1
   std::vector<InputRef> inputs;
+  std::vector<int64_t> numbers;  // per input, of those that are Python ints
   std::vector<void*> input_data, buffer_data;
   std::vector<Ref> buffers;
   std::vector<KeptOutputs> kept;  // per buffer
@@ -102,6 +103,8 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
       input.pinned = constants_[static_cast<size_t>(-1 - input.slot)].get();
     } else if (const TapeSlot& slot = tape.slots()[static_cast<size_t>(input.slot)]; slot.guard_index < 0) {
       input.pinned = slot.object.get();
+    } else {
+      input.number = slot.number;
     }
     const TensorType& type = plan.inputs[i].type;
     if (type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on another device than the CPU");
@@ -175,6 +178,16 @@ std::unique_ptr<CompiledRunner::Frame> CompiledRunner::take_frame() {
   return frame;
 }
 
+bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const {
+  static constexpr int64_t kStride = 1;
+  PyObject* value = input(env, i);
+  if (value == nullptr || !PyLong_CheckExact(value)) return false;
+  frame.numbers.resize(inputs_.size());
+  frame.numbers[i] = PyLong_AsLongLong(value);
+  frame.inputs[i] = {nullptr, &frame.numbers[i], &kStride, 1};
+  return true;
+}
+
 /// Memory and layout of every input. False when one is not as compiled for.
 bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame) {
   size_t next_pinned = 0;
@@ -184,7 +197,7 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
     if (inputs_[i].pinned != nullptr && seen) {
       frame.inputs[i] = pinned_[next_pinned++];
     } else {
-      good = import_input(i, input(env, i), api, frame.inputs[i]);
+      good = inputs_[i].number ? import_number(i, env, frame) : import_input(i, input(env, i), api, frame.inputs[i]);
     }
   }
   pinned_.clear();
@@ -240,7 +253,7 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
       empty = empty || inputs[i].sizes[d] == 0;
       last += (inputs[i].sizes[d] - 1) * inputs[i].strides[d];
     }
-    if (empty) continue;
+    if (empty || inputs[i].data == nullptr) continue;
     const auto* begin = static_cast<const char*>(inputs[i].data);
     ranges.emplace_back(begin, begin + (last + 1) * dtype_size(plan.inputs[i].type.dtype));
   }

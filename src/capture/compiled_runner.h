@@ -29,11 +29,13 @@ class CompiledRunner final : public GraphRunner {
     PyObject* pinned = nullptr;  // borrowed from the tape or constants_; null: comes with the call
     uint8_t code = 0, bits = 0;
     int32_t device_type = 0;
+    bool number = false;  // a Python int, for the plan the size of a tensor without memory
   };
   struct Frame;
 
   PyObject* input(const std::vector<Ref>& env, size_t i) const;
   bool import_input(size_t i, PyObject* tensor, const TorchApi& api, InputRef& out) const;
+  bool import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const;
   bool import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame);
   void resolve(Frame& frame) const;
   bool allocate(Frame& frame) const;

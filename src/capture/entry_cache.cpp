@@ -27,15 +27,12 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
 
 }  // namespace
 
-DynamicDims EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
-                                     DynamicMode mode) const {
-  DynamicDims dims;
-  dims.mode = mode;
-  if (mode != DynamicMode::kAuto) return dims;
+void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                              DynamicDims& dims) const {
+  if (dims.mode != DynamicMode::kAuto) return;
   for (const auto& entry : entries_) {
     if (entry->code == code && entry->offset == offset) entry->guard.compare(roots, count, api, dims);
   }
-  return dims;
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,

@@ -77,8 +77,8 @@ class EntryCache {
   Entry* add(std::unique_ptr<Entry> entry);
   size_t count(PyObject* code, int offset) const;
   /// What the entries at (code, offset) and the present roots say about sizes that vary.
-  DynamicDims dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
-                           DynamicMode mode) const;
+  void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                    DynamicDims& dims) const;
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   void clear() {
     // Dropping an entry may run Python code that comes back here.

@@ -331,7 +331,19 @@ class Converter {
     return type;
   }
 
+  /// A number has no place in the graph but as a symbol: a tensor that nothing reads has it as its size.
+  void add_number(int slot) {
+    ExprContext& ctx = builder_.ctx();
+    TensorType type;
+    type.dtype = DType::kUInt8;
+    type.sizes = {ctx.import(tape_.slots()[static_cast<size_t>(slot)].symbolic_sizes[0])};
+    type.strides = {ctx.constant(1)};
+    result_.graph.add_input(std::move(type));
+    result_.inputs.push_back(slot);
+  }
+
   void add_input(int slot) {
+    if (tape_.slots()[static_cast<size_t>(slot)].number) return add_number(slot);
     const ValueId value = result_.graph.add_input(slot_type(slot));
     refs_[static_cast<size_t>(slot)] = fz_.input(value, static_cast<int>(result_.inputs.size()));
     result_.inputs.push_back(slot);

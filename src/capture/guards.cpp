@@ -144,12 +144,43 @@ struct ValueGuard::Builder {
   std::unordered_map<PyObject*, int> index;
   std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
 
-  void add(PyObject* o, int depth) {
+  /// An int whose values vary, where the frame can hold a placeholder instead.
+  bool add_int(PyObject* o, size_t at, size_t root) {
+    if (dynamic.mode == DynamicMode::kNever || !PyLong_CheckExact(o)) return false;
+    if (root >= dynamic.places.size() || dynamic.places[root] < 0) return false;
+    if (dynamic.mode != DynamicMode::kAlways && !dynamic.ints.contains(at)) return false;
+    constexpr int64_t kLargest = int64_t{1} << 62;
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow != 0 || value == 0 || value == 1 || value > kLargest || value < -kLargest) return false;
+    const int object = static_cast<int>(objects.size());
+    Expr symbol;
+    if (dynamic.share_ints && value >= 2) {
+      Expr& shared = by_size[value];
+      if (!shared.valid()) shared = symbols.add(value, {object, -1, false}, {2, INT64_MAX});
+      symbol = shared;
+    } else {
+      symbol = symbols.add(value, {object, -1, false}, value > 0 ? IntRange{2, kLargest} : IntRange{-kLargest, -1});
+    }
+    objects.push_back(o);
+    guard.items_[at].kind = Kind::kInt;
+    guard.items_[at].same = number_of(symbol);
+    guard.symbolic_roots_.emplace_back(root, symbol);
+    return true;
+  }
+
+  int number_of(Expr e) const {
+    const auto found = std::find(symbols.symbols().begin(), symbols.symbols().end(), e);
+    return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
+  }
+
+  void add(PyObject* o, int depth, size_t root = SIZE_MAX) {
     const size_t at = guard.items_.size();
     guard.items_.emplace_back();
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+    if (add_int(o, at, root)) return;
     if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o))) {
       item().kind = Kind::kConst;
       item().value = Ref::borrow(o);
@@ -282,15 +313,11 @@ struct ValueGuard::Builder {
       if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
       dims.layout.strides[d] = symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, {2, INT64_MAX});
     }
-    const auto number = [&](Expr e) {
-      const auto found = std::find(symbols.symbols().begin(), symbols.symbols().end(), e);
-      return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
-    };
     for (size_t d = 0; d < rank; ++d) {
-      dims.size_symbols.push_back(number(dims.layout.sizes[d]));
+      dims.size_symbols.push_back(number_of(dims.layout.sizes[d]));
       const Expr stride = dims.layout.strides[d];
       // A stride that is a size's symbol was bound by that size: compare it as a program.
-      const int own = number(stride);
+      const int own = number_of(stride);
       const bool free = own >= 0 && symbols.sources()[static_cast<size_t>(own)].stride;
       dims.stride_symbols.push_back(free ? own : -1);
       if (!free && !stride.is_const()) dims.strides.emplace_back(static_cast<int>(d), symbols.program(stride));
@@ -303,8 +330,8 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
                        TraceSymbols& symbols, std::vector<PyObject*>& objects) {
   root_count_ = count;
   Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
-  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0);
-  symbol_count_ = symbols.symbols().size();
+  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, i);
+  ranges_ = symbols.ranges();
   ctx_ = symbols.ctx_ptr();
 }
 
@@ -349,6 +376,11 @@ struct ValueGuard::Checker {
       case Kind::kNull:
       case Kind::kConst:
       case Kind::kSame: return true;
+      case Kind::kInt: {
+        int overflow = 0;
+        const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
+        return overflow == 0 ? bind(item.same, value) : fail("an integer beyond 64 bits");
+      }
       case Kind::kIdentity: return o == item.value.get() || fail("another object than before");
       case Kind::kTensor: {
         const auto tensor = static_cast<size_t>(item.same);
@@ -406,7 +438,10 @@ struct ValueGuard::Checker {
       return bound == value ||
              fail(why == nullptr ? "" : str_cat("sizes that were equal (s", symbol, ") are ", bound, " and ", value));
     }
-    if (value < 2) return fail(why == nullptr ? "" : str_cat("symbolic size s", symbol, " became ", value));
+    const IntRange& range = guard.ranges_[static_cast<size_t>(symbol)];
+    if (value < range.lo || value > range.hi) {
+      return fail(why == nullptr ? "" : str_cat("symbolic integer s", symbol, " became ", value));
+    }
     bound = value;
     return true;
   }
@@ -477,13 +512,19 @@ struct ValueGuard::Comparer {
     const Item& item = guard.items_[here];
     if (item.kind == Kind::kNull) return o == nullptr;
     if (o == nullptr) return false;
-    if (item.kind == Kind::kConst) return true;
+    if (item.kind == Kind::kConst) {
+      const bool both = PyLong_CheckExact(o) && PyLong_CheckExact(item.value.get());
+      if (both && !same_value(o, item.value.get())) dynamic.ints.insert(here);
+      return true;
+    }
+    if (item.kind == Kind::kInt) dynamic.ints.insert(here);
     if (item.kind == Kind::kSame) return objects[static_cast<size_t>(item.same)] == o;
     if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) return false;
     objects.push_back(o);
     switch (item.kind) {
       case Kind::kNull:
       case Kind::kConst:
+      case Kind::kInt:
       case Kind::kSame:
       case Kind::kIdentity: return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
@@ -558,7 +599,7 @@ void ValueGuard::compare(PyObject* const* roots, size_t count, TorchApi& api, Dy
 bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
                        std::vector<int64_t>& symbols, std::string* why) const {
   objects.clear();
-  symbols.assign(symbol_count_, kUnbound);
+  symbols.assign(ranges_.size(), kUnbound);
   if (count != root_count_) {
     if (why != nullptr) *why = "the number of arguments changed";
     return false;
@@ -574,6 +615,7 @@ std::vector<std::string> ValueGuard::describe() const {
   std::vector<std::string> lines;
   for (const Item& item : items_) {
     if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
+    if (item.kind == Kind::kInt) lines.push_back(str_cat("an int is s", item.same));
     if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
     if (item.kind == Kind::kTensor) {
       std::string text = "tensor sizes [";

@@ -26,6 +26,9 @@ enum class DynamicMode : uint8_t {
 struct DynamicDims {
   DynamicMode mode = DynamicMode::kAuto;
   std::unordered_map<size_t, uint64_t> sizes, strides;
+  std::unordered_set<size_t> ints;  // items that are Python ints
+  std::vector<int> places;          // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
+  bool share_ints = false;          // an int that equals a size is that size
 };
 
 /// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
@@ -45,6 +48,8 @@ class ValueGuard {
     std::vector<Expr> sizes, strides;
   };
   const SymbolicLayout* layout(int object) const;
+  /// Roots that are symbolic ints: the root's number and the symbol.
+  const std::vector<std::pair<size_t, Expr>>& symbolic_roots() const { return symbolic_roots_; }
   /// Some tensor among the roots requires grad, or cannot be read.
   bool has_grad = false;
   bool unsupported_tensor = false;
@@ -56,6 +61,7 @@ class ValueGuard {
   enum class Kind : uint8_t {
     kNull,
     kConst,
+    kInt,
     kIdentity,
     kTensor,
     kTuple,
@@ -69,7 +75,7 @@ class ValueGuard {
   struct Item {
     Kind kind = Kind::kNull;
     int count = 0;          // children that follow
-    int same = -1;          // kSame: index into objects; kTensor: index into metas_
+    int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt: symbol
     bool has_dict = false;  // kDict: children of __dict__ follow as one more kInstance item
     Ref type;
     Ref value;              // kConst, kIdentity
@@ -87,7 +93,8 @@ class ValueGuard {
   std::vector<Item> items_;
   std::vector<TensorMeta> metas_;
   std::vector<Dims> dims_;  // parallel to metas_
-  size_t symbol_count_ = 0;
+  std::vector<std::pair<size_t, Expr>> symbolic_roots_;
+  std::vector<IntRange> ranges_;  // of the symbols
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;

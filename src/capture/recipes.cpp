@@ -56,6 +56,10 @@ bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<in
   TensorMeta meta;
   for (const SymbolSource& source : sources_) {
     PyObject* object = objects[static_cast<size_t>(source.object)];
+    if (source.dim < 0) {
+      values.push_back(PyLong_AsLongLong(object));
+      continue;
+    }
     if (!TorchApi::get()->read_meta(object, meta)) {
       PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
       return false;

@@ -63,10 +63,6 @@ PyObject* make_size(PyObject* size_type, PyObject* items) {
   return args ? PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(size_type), args.get(), nullptr) : nullptr;
 }
 
-Ref without_symbols(PyObject* object) {
-  return map_structure(object, [](PyObject* o) { return plain_int(o); });
-}
-
 /// The callable as a torch function mode gets it, and its arguments with the bound object.
 bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) {
   func = Ref::borrow(callable);
@@ -94,6 +90,55 @@ bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) 
 }
 
 }  // namespace
+
+std::vector<int> Tracer::argument_places(const Frame& f, const std::vector<PyObject*>& roots) const {
+  // The arguments of a call, then keyword names, defaults and keyword defaults.
+  std::vector<int> places(roots.size(), -1);
+  if (roots.size() < 3) return places;
+  const PyCodeObject* code = f.code();
+  PyObject* names = roots[roots.size() - 3];
+  const size_t keywords = names != nullptr && PyTuple_Check(names) ? static_cast<size_t>(PyTuple_GET_SIZE(names)) : 0;
+  const size_t positional = roots.size() - 3 - keywords;
+  for (size_t i = 0; i < positional && i < static_cast<size_t>(code->co_argcount); ++i) places[i] = static_cast<int>(i);
+  for (size_t k = 0; k < keywords; ++k) {
+    const std::string wanted = text_of(PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(k)));
+    for (int i = code->co_posonlyargcount; i < code->co_argcount + code->co_kwonlyargcount; ++i) {
+      if (text_of(PyTuple_GET_ITEM(code->co_localsplusnames, i)) == wanted) places[positional + k] = i;
+    }
+  }
+  // What the frame holds there must be the argument itself.
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] >= 0 && (places[i] >= f.local_count() || f.local(places[i]) != roots[i])) places[i] = -1;
+  }
+  return places;
+}
+
+void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
+  Trace& t = *trace_;
+  if (t.symbols.empty()) return;
+  for (size_t s = 0; s < t.symbols.symbols().size(); ++s) {
+    const SymbolSource& source = t.symbols.sources()[s];
+    if (source.dim >= 0) continue;
+    t.tape.add_number(t.objects[static_cast<size_t>(source.object)], source.object, t.symbols.symbols()[s]);
+  }
+  std::vector<Ref> stack;
+  for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
+  bool stack_changed = false;
+  for (const auto& [root, symbol] : t.guard.symbolic_roots()) {
+    const Ref number = t.symbols.make(symbol);
+    const int place = places[root];
+    if (place < f.local_count()) {
+      f.set_local(place, number.get());
+    } else {
+      stack[static_cast<size_t>(place - f.local_count())] = number;
+      stack_changed = true;
+    }
+  }
+  if (!stack_changed) return;
+  std::vector<PyObject*> values;
+  for (const Ref& value : stack) values.push_back(value.get());
+  f.replace_stack(values.data(), static_cast<int>(values.size()));
+}
 
 bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
   if (trace_->symbols.empty()) return false;
@@ -219,16 +264,21 @@ PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
     return symbolic_operator(left, method("").c_str(), right);
   }
   if (is_symbolic_int(left) && api_.is_tensor(right)) return symbolic_operator(right, method("r").c_str(), left);
+  if (op % kInplace != 0 || !PyTuple_Check(left) || !PyTuple_Check(right)) return not_handled();
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(left));
-  if (op % kInplace == 0 && is_torch_size(type) && PyTuple_Check(right) &&
-      (holds_symbolic_int(left) || holds_symbolic_int(right))) {
-    const Ref head = Ref::steal(PySequence_List(left)), tail = Ref::steal(PySequence_List(right));
-    const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
-    PyObject* size = make_size(type, all.get());
-    note_result(size);
-    return size;
+  PyObject* other = reinterpret_cast<PyObject*>(Py_TYPE(right));
+  if ((!is_torch_size(type) && !is_torch_size(other)) || (!holds_symbolic_int(left) && !holds_symbolic_int(right))) {
+    return not_handled();
   }
-  return not_handled();
+  // What the host makes of two sizes without items says which type the sum has.
+  const Ref no_left = Ref::steal(PySequence_GetSlice(left, 0, 0)), no_right = Ref::steal(PySequence_GetSlice(right, 0, 0));
+  const Ref empty = no_left && no_right ? Ref::steal(PyNumber_Add(no_left.get(), no_right.get())) : Ref();
+  const Ref head = Ref::steal(PySequence_List(left)), tail = Ref::steal(PySequence_List(right));
+  const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
+  if (!empty || !all) return nullptr;
+  PyObject* sum = make_size(reinterpret_cast<PyObject*>(Py_TYPE(empty.get())), all.get());
+  note_result(sum);
+  return sum;
 }
 
 PyObject* Tracer::symbolic_slice(PyObject* size, PyObject* key) {
@@ -275,13 +325,12 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;
     return torch_function(func.get(), all_args.get(), kwargs);
   }
-  if (plan.kind != Kind::kPure || passes_objects(callable)) return not_handled();
-  const Ref plain_args = without_symbols(args);
-  const Ref plain_kwargs = kwargs != nullptr ? without_symbols(kwargs) : Ref();
-  if (!plain_args || (kwargs != nullptr && !plain_kwargs)) return nullptr;
-  PyObject* result = PyObject_Call(callable, plain_args.get(), plain_kwargs.get());
-  note_result(result);
-  return result;
+  const bool reads = (plan.kind == Kind::kPure && !passes_objects(callable)) || plan.kind == Kind::kBreak;
+  if (reads || numpy_value(callable)) {
+    settle_in(args);
+    settle_in(kwargs);
+  }
+  return not_handled();
 }
 
 }  // namespace tatara::capture

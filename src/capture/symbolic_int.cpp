@@ -346,6 +346,25 @@ bool holds_symbolic_int(PyObject* object, int depth) {
   return false;
 }
 
+void settle_in(PyObject* object, int depth) {
+  if (object == nullptr || depth < 0) return;
+  if (is_symbolic_int(object)) {
+    cast(object)->owner->specialize(Expr(cast(object)->node));
+    Py_SET_TYPE(object, &PyLong_Type);
+  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      settle_in(PySequence_Fast_GET_ITEM(object, i), depth - 1);
+    }
+  } else if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) settle_in(part, depth - 1);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) settle_in(value, depth - 1);
+  }
+}
+
 Expr TraceSymbols::add(int64_t hint, SymbolSource source, IntRange range) {
   const Expr symbol = ctx_->fresh_size_symbol(hint, range);
   symbols_.push_back(symbol);
@@ -399,7 +418,9 @@ Ref TraceSymbols::make(Expr e) {
 }
 
 void TraceSymbols::settle() {
-  for (const Ref& object : made_) Py_SET_TYPE(object.get(), &PyLong_Type);
+  for (const Ref& object : made_) {
+    if (is_symbolic_int(object.get())) Py_SET_TYPE(object.get(), &PyLong_Type);
+  }
   made_.clear();
 }
 

@@ -22,7 +22,7 @@ namespace tatara::capture {
 /// Where the value of a symbol is found when an entry is called.
 struct SymbolSource {
   int object = -1;      // index among the guarded objects
-  int dim = -1;         // of that tensor; -1: the object is an int
+  int dim = -1;         // of that tensor; -1: the object is the int itself
   bool stride = false;  // the stride of `dim`, not its size
 };
 
@@ -77,6 +77,9 @@ Expr symbolic_expr(PyObject* object);
 TraceSymbols* symbols_of(PyObject* object);
 /// The plain int of a placeholder, guarded by value. The object itself when it is none.
 Ref plain_int(PyObject* object);
+
+/// Turns the placeholder integers among the object's items into plain ints where they are, guarded by value.
+void settle_in(PyObject* object, int depth = 6);
 
 /// Some placeholder integer is among the object's items (tuples, lists, dicts, slices; to a small depth).
 bool holds_symbolic_int(PyObject* object, int depth = 4);

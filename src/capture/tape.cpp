@@ -74,19 +74,13 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[meta.get()] = index;
-  slots_.push_back(describe({Ref::borrow(tensor),
-                             std::move(meta),
-                             std::move(device),
-                             {},
-                             {},
-                             {},
-                             true,
-                             guard_index,
-                             {},
-                             {},
-                             false,
-                             false,
-                             false}));
+  TapeSlot slot;
+  slot.object = Ref::borrow(tensor);
+  slot.meta = std::move(meta);
+  slot.device = std::move(device);
+  slot.input = true;
+  slot.guard_index = guard_index;
+  slots_.push_back(describe(std::move(slot)));
   return index;
 }
 
@@ -94,19 +88,11 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   const int index = static_cast<int>(slots_.size());
   by_object_[tensor] = index;
   by_meta_[tensor] = index;
-  slots_.push_back(describe({Ref::borrow(tensor),
-                             Ref::borrow(tensor),
-                             std::move(device),
-                             {},
-                             {},
-                             {},
-                             false,
-                             -1,
-                             {},
-                             {},
-                             false,
-                             false,
-                             false}));
+  TapeSlot slot;
+  slot.object = Ref::borrow(tensor);
+  slot.meta = Ref::borrow(tensor);
+  slot.device = std::move(device);
+  slots_.push_back(describe(std::move(slot)));
   return index;
 }
 
@@ -115,6 +101,15 @@ int Tape::add_value(TapeSlot slot) {
   by_object_[slot.object.get()] = index;
   slots_.push_back(std::move(slot));
   return index;
+}
+
+void Tape::add_number(PyObject* value, int guard_index, Expr symbol) {
+  TapeSlot slot;
+  slot.object = slot.meta = Ref::borrow(value);
+  slot.input = slot.number = true;
+  slot.guard_index = guard_index;
+  slot.symbolic_sizes = {symbol};
+  slots_.push_back(std::move(slot));
 }
 
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
@@ -233,6 +228,10 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
   for (const SymbolPlace& place : places_) {
     symbols.push_back(0);
     if (place.slot < 0) continue;
+    if (slots_[static_cast<size_t>(place.slot)].number) {
+      symbols.back() = PyLong_AsLongLong(env[static_cast<size_t>(place.slot)].get());
+      continue;
+    }
     if (!api.read_meta(env[static_cast<size_t>(place.slot)].get(), meta)) {
       PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
       return false;

@@ -4,6 +4,7 @@
 #include <opcode.h>
 
 #include <cstring>
+#include <numeric>
 
 #include "capture/compiled_function.h"
 #include "capture/report_details.h"
@@ -150,7 +151,8 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.root = true;
     frames_.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
-    if (!try_begin(f, std::move(roots_))) {
+    const std::vector<int> places = argument_places(f, roots_);
+    if (!try_begin(f, std::move(roots_), places)) {
       ++stats().fallbacks;
       f.root = false;
       f.observer = nullptr;
@@ -305,7 +307,9 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
     made = entry->end != Entry::End::kEager;
     return apply(f, *entry, objects);
   }
-  if (owner_.cache.count(code, f.offset()) < kMaxEntriesPerPoint && try_begin(f, std::move(roots))) {
+  std::vector<int> places(roots.size());
+  std::iota(places.begin(), places.end(), 0);
+  if (owner_.cache.count(code, f.offset()) < kMaxEntriesPerPoint && try_begin(f, std::move(roots), places)) {
     made = true;
     snapshot(f);
   }
@@ -354,7 +358,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 
 // ---- Traces ----------------------------------------------------------------------------------------------------------
 
-bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
+bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places) {
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
@@ -362,12 +366,17 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;
   if (ok) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
-    const DynamicDims dims = owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(),
-                                                       roots.size(), api_, owner_.dynamic);
+    DynamicDims dims;
+    dims.mode = owner_.dynamic;
+    // NumPy's functions are called for real while they are traced.
+    const bool arrays = std::any_of(roots.begin(), roots.end(), [this](PyObject* o) { return o != nullptr && api_.is_numpy(o); });
+    if (api_.present() && !arrays) dims.places = places;
+    dims.share_ints = f.offset() != 0;
+    owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_, dims);
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
-      trace->object_index[trace->objects[i]] = static_cast<int>(i);
+      if (!PyLong_CheckExact(trace->objects[i])) trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
     ok = !trace->guard.unsupported_tensor && !(trace->state.grad && trace->guard.has_grad);
   }
@@ -382,6 +391,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots) {
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
+  place_symbols(f, places);
   state_ = State::kTracing;
   set_mode(true);
   return true;

@@ -98,7 +98,8 @@ class Tracer final : public VmObserver {
   struct CallPlan;
 
   bool tracing() const { return state_ == State::kTracing && bypass_ == 0; }
-  bool try_begin(Frame& f, std::vector<PyObject*> roots);
+  /// `places`: where in the frame's locals and stack each root stands, or -1.
+  bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places);
   FrameAction at_boundary(Frame& f);
   /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
   FrameAction start_here(Frame& f, bool& made);
@@ -182,6 +183,9 @@ class Tracer final : public VmObserver {
   /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   // Symbolic integers in calls (symbolic_calls.cpp).
+  void settle_for_arrays(PyObject* left, PyObject* right);
+  void place_symbols(Frame& f, const std::vector<int>& places);
+  std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
   bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);
   PyObject* symbolic_length(PyObject* tensor);

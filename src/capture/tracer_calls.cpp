@@ -334,8 +334,6 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
 PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
-  if (PyObject* done = numpy_call_ex(callable, args, kwargs); done != not_handled()) return done;
-  if (!tracing()) return not_handled();
   std::vector<PyObject*> items;
   if (PyTuple_Check(args) || PyList_Check(args)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args); ++i) items.push_back(PySequence_Fast_GET_ITEM(args, i));
@@ -349,6 +347,8 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
     PyObject* result = symbolic_call(callable, positional.get(), kwargs);
     if (result != not_handled()) return result;
   }
+  if (PyObject* done = numpy_call_ex(callable, args, kwargs); done != not_handled()) return done;
+  if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
   switch (plan.kind) {
     case Kind::kEnter:

@@ -144,8 +144,16 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
   return not_handled();
 }
 
+/// NumPy would take a symbolic integer for an object of its own kind.
+void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
+  if (trace_->symbols.empty() || api_.numpy == nullptr) return;
+  if (is_symbolic_int(left) && numpy_value(right)) settle_in(left);
+  if (is_symbolic_int(right) && numpy_value(left)) settle_in(right);
+}
+
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
+    settle_for_arrays(left, right);
     if (PyObject* done = numpy_compare(op, left, right); done != not_handled()) return done;
   }
   if (tracing()) {
@@ -167,6 +175,7 @@ int Tracer::truth(Frame&, PyObject* value) {
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
+  settle_for_arrays(left, right);
   if (PyObject* done = numpy_binary(op, left, right); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   if (!trace_->symbols.empty()) {

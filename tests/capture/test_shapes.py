@@ -292,3 +292,81 @@ def test_values_made_from_sizes() -> None:
         return x + 1
 
     check(f, sized((3, 4), (4, 4), (5, 4), (6, 4), (9, 4), (12, 4), (2, 4)), 3)
+
+
+# ---- Python numbers --------------------------------------------------------------------------------------------------
+
+
+def test_int_argument() -> None:
+    def f(x: Any, n: int, *, k: int = 3) -> Any:
+        return x[:n] * n + k, x.new_zeros(n, k), n + k
+
+    x = torch.randn(40, 3)
+    check(f, [(x, 5), (x, 7), (x, 11), (x, 30)], 2)
+    compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
+    for n, k in ((5, 3), (6, 4), (7, 9), (9, 5)):
+        _same(compiled(x, n, k=k), f(x, n, k=k))
+    assert len(compiled._report()["entries"]) == 2
+
+
+def test_small_and_negative_ints() -> None:
+    def f(x: Any, n: int) -> Any:
+        return x * n, n // 2, n % 3, -n
+
+    check(f, [(torch.ones(3), n) for n in (5, 6, 0, 1, -3, -7, 9, -100, 0)], 5)
+
+
+def test_int_that_is_a_dimension() -> None:
+    def f(x: Any, dim: int) -> Any:
+        return x.sum(dim)
+
+    check(f, [(torch.randn(2, 3, 4, 5), dim) for dim in (2, 3, 1, 3)], 3)
+
+
+def test_int_operand_dtypes() -> None:
+    def f(x: Any, n: int) -> Any:
+        return x + n, x * n, x > n
+
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.float16, torch.bool):
+        compiled = tatara.compile(f, backend=BACKEND)
+        for n in (3, 5, 100, 7, -4, -9):
+            x = torch.arange(6).to(dtype)
+            _same(compiled(x, n), f(x, n))
+
+
+def test_bool_and_other_values_stay_constants() -> None:
+    def f(x: Any, flag: Any) -> Any:
+        return x + 1 if flag else x - 1
+
+    check(f, [(torch.ones(3), v) for v in (True, False, None, "a", True)], 4)
+
+
+def test_ints_in_c_code_and_containers() -> None:
+    def f(x: Any, n: int) -> Any:
+        items = [n, (n, {"n": n})]
+        return items, str(n), [0] * n, x.view(n, -1), isinstance(n, int), sum(items[:1]), {n: n}
+
+    check(f, [(torch.ones(24), n) for n in (4, 6, 8, 6)], 3)
+
+
+def test_counter_across_a_break() -> None:
+    def f(x: Any, steps: int) -> Any:
+        for i in range(steps):
+            print(end="")
+            x = x * 0.5 + i
+        return x
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    x = torch.ones(4)
+    for steps in (12, 12, 15):
+        _same(compiled(x, steps), f(x, steps))
+    assert tatara.stats()["graphs"] <= 8
+
+
+def test_dynamic_ints() -> None:
+    def f(x: Any, n: int) -> Any:
+        return x[:n] + n
+
+    x = torch.randn(20)
+    check(f, [(x, n) for n in (3, 4, 9)], 1, dynamic=True)
+    check(f, [(x, n) for n in (3, 4, 9)], 3, dynamic=False)
