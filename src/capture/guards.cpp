@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
 #include "capture/numpy_api.h"
 #include "ir/graph.h"
@@ -102,6 +103,31 @@ bool is_plain_instance(PyObject* object) {
   return dict && PyDict_CheckExact(dict.get());
 }
 
+bool is_builtin_iterator(PyObject* o) {
+  static const std::unordered_set<std::string_view> names = {"list_iterator",
+                                                             "tuple_iterator",
+                                                             "range_iterator",
+                                                             "longrange_iterator",
+                                                             "enumerate",
+                                                             "zip",
+                                                             "reversed",
+                                                             "str_iterator",
+                                                             "str_ascii_iterator",
+                                                             "list_reverseiterator",
+                                                             "dict_keyiterator",
+                                                             "dict_valueiterator",
+                                                             "dict_itemiterator",
+                                                             "odict_iterator",
+                                                             "set_iterator",
+                                                             "bytes_iterator",
+                                                             "itertools.count",
+                                                             "iterator",
+                                                             "map",
+                                                             "filter"};
+  return Py_TYPE(o)->tp_iternext != nullptr && (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
+         names.contains(Py_TYPE(o)->tp_name);
+}
+
 // ---- Structural guards -----------------------------------------------------------------------------------------------
 
 namespace {
@@ -195,6 +221,11 @@ struct ValueGuard::Builder {
     objects.push_back(o);
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
+    if (root != SIZE_MAX && is_builtin_iterator(o)) {
+      // Its state is not looked at: what would move it on breaks the trace.
+      item().kind = Kind::kPassive;
+      return;
+    }
     if (PyTuple_Check(o) || PyList_CheckExact(o)) {
       item().kind = PyTuple_Check(o) ? Kind::kTuple : Kind::kList;
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
@@ -375,6 +406,7 @@ struct ValueGuard::Checker {
     switch (item.kind) {
       case Kind::kNull:
       case Kind::kConst:
+      case Kind::kPassive:
       case Kind::kSame: return true;
       case Kind::kInt: {
         int overflow = 0;
@@ -526,6 +558,7 @@ struct ValueGuard::Comparer {
       case Kind::kConst:
       case Kind::kInt:
       case Kind::kSame:
+      case Kind::kPassive:
       case Kind::kIdentity: return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:

@@ -63,6 +63,7 @@ class ValueGuard {
     kConst,
     kInt,
     kIdentity,
+    kPassive,
     kTensor,
     kTuple,
     kList,
@@ -94,7 +95,7 @@ class ValueGuard {
   std::vector<TensorMeta> metas_;
   std::vector<Dims> dims_;  // parallel to metas_
   std::vector<std::pair<size_t, Expr>> symbolic_roots_;
-  std::vector<IntRange> ranges_;  // of the symbols
+  std::vector<IntRange> ranges_;      // of the symbols
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
@@ -170,5 +171,7 @@ bool is_pinned_kind(PyObject* object, const TorchApi& api);
 bool same_value(PyObject* a, PyObject* b);
 /// Instances whose attributes live in a __dict__ and nowhere else.
 bool is_plain_instance(PyObject* object);
+/// Iterators of the language's own containers and of range, zip and the like.
+bool is_builtin_iterator(PyObject* object);
 
 }  // namespace tatara::capture

@@ -1,6 +1,8 @@
 #include "capture/recipes.h"
 
 #include <cstring>
+#include <string_view>
+#include <unordered_set>
 
 #include "capture/guards.h"
 
@@ -10,27 +12,8 @@ namespace {
 constexpr int kInProgress = -2;
 
 bool is_rebuildable_iterator(PyObject* o) {
-  static const char* const kNames[] = {"list_iterator",
-                                       "tuple_iterator",
-                                       "range_iterator",
-                                       "enumerate",
-                                       "zip",
-                                       "reversed",
-                                       "list_reverseiterator",
-                                       "str_iterator",
-                                       "str_ascii_iterator",
-                                       "dict_keyiterator",
-                                       "dict_valueiterator",
-                                       "dict_itemiterator",
-                                       "odict_iterator",
-                                       "set_iterator",
-                                       "bytes_iterator",
-                                       "itertools.count",
-                                       "iterator"};
-  for (const char* name : kNames) {
-    if (std::strcmp(Py_TYPE(o)->tp_name, name) == 0) return true;
-  }
-  return false;
+  static const std::unordered_set<std::string_view> others = {"longrange_iterator", "map", "filter"};
+  return is_builtin_iterator(o) && !others.contains(Py_TYPE(o)->tp_name);
 }
 
 Ref new_instance(PyObject* type) {
@@ -184,7 +167,7 @@ bool RecipeBuilder::want(PyObject* object) {
 
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
-  if (is_symbolic_int(object)) return add_symbolic(object);
+  if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
   const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
   if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
@@ -197,11 +180,11 @@ int RecipeBuilder::add(PyObject* object) {
   return index;
 }
 
-int RecipeBuilder::add_symbolic(PyObject* object) {
-  const TraceSymbols& symbols = *symbols_of(object);
+int RecipeBuilder::add_symbolic(Expr e) {
+  const TraceSymbols& symbols = world_.symbols;
   Recipe::Step step;
   step.kind = Recipe::Kind::kSymbolic;
-  step.program = symbols.program(symbolic_expr(object));
+  step.program = symbols.program(e);
   recipe_.sources_ = symbols.sources();
   return emit(std::move(step));
 }

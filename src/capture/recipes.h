@@ -68,6 +68,7 @@ struct RecipeWorld {
   std::function<int(PyObject*)> object_index;  // index among the guarded objects, or -1
   std::function<bool(PyObject*)> is_outside;   // existed before the trace
   std::function<bool(PyObject*)> is_born;      // made in the trace
+  const TraceSymbols& symbols;
 };
 
 class RecipeBuilder {
@@ -81,7 +82,7 @@ class RecipeBuilder {
   int add(PyObject* object);
   int add_new(PyObject* object);
   int emit(Recipe::Step step);
-  int add_symbolic(PyObject* object);
+  int add_symbolic(Expr e);
   bool parts_of_dict(PyObject* dict, Recipe::Step& step);
   int fail(std::string why);
   Recipe& recipe_;

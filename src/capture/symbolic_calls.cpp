@@ -271,7 +271,8 @@ PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
     return not_handled();
   }
   // What the host makes of two sizes without items says which type the sum has.
-  const Ref no_left = Ref::steal(PySequence_GetSlice(left, 0, 0)), no_right = Ref::steal(PySequence_GetSlice(right, 0, 0));
+  const Ref no_left = Ref::steal(PySequence_GetSlice(left, 0, 0)),
+            no_right = Ref::steal(PySequence_GetSlice(right, 0, 0));
   const Ref empty = no_left && no_right ? Ref::steal(PyNumber_Add(no_left.get(), no_right.get())) : Ref();
   const Ref head = Ref::steal(PySequence_List(left)), tail = Ref::steal(PySequence_List(right));
   const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));

@@ -413,15 +413,19 @@ Ref TraceSymbols::make(Expr e) {
   object->node = e.node();
   object->owner = this;
   Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
-  made_.push_back(result);
+  made_.emplace(result.get(), result);
   return result;
 }
 
 void TraceSymbols::settle() {
-  for (const Ref& object : made_) {
-    if (is_symbolic_int(object.get())) Py_SET_TYPE(object.get(), &PyLong_Type);
+  for (const auto& [object, held] : made_) {
+    if (is_symbolic_int(object)) Py_SET_TYPE(object, &PyLong_Type);
   }
   made_.clear();
+}
+
+Expr TraceSymbols::made_of(PyObject* object) const {
+  return made_.contains(object) ? Expr(cast(object)->node) : Expr();
 }
 
 Ref make_size_ref(Expr e, const TraceSymbols& symbols) {

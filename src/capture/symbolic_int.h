@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/py.h"
@@ -52,6 +53,9 @@ class TraceSymbols {
   int64_t specialize(Expr e);
   /// All integers made so far become plain ints.
   void settle();
+  /// What `object` was made of, also after it became a plain int; invalid for other objects. A plain int among the values
+  /// of a frame may be the value of an expression that was only asked for after the guards of that frame end.
+  Expr made_of(PyObject* object) const;
 
   /// Tells where in the program the trace is.
   void set_place(std::function<std::string()> place) { place_ = std::move(place); }
@@ -66,7 +70,7 @@ class TraceSymbols {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
-  std::vector<Ref> made_;
+  std::unordered_map<PyObject*, Ref> made_;
   std::function<std::string()> place_;
   std::vector<std::string> places_;  // of the context's guards
 };

@@ -25,7 +25,7 @@ struct TapeSlot {
   bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;                                   ///< a NumPy array with memory of its own
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
-  bool number = false;                                 ///< a Python int among the inputs: the value of the symbol symbolic_sizes[0]
+  bool number = false;  ///< a Python int among the inputs: the value of the symbol symbolic_sizes[0]
 };
 
 struct TapeNode {

@@ -369,10 +369,12 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     DynamicDims dims;
     dims.mode = owner_.dynamic;
     // NumPy's functions are called for real while they are traced.
-    const bool arrays = std::any_of(roots.begin(), roots.end(), [this](PyObject* o) { return o != nullptr && api_.is_numpy(o); });
+    const bool arrays =
+        std::any_of(roots.begin(), roots.end(), [this](PyObject* o) { return o != nullptr && api_.is_numpy(o); });
     if (api_.present() && !arrays) dims.places = places;
     dims.share_ints = f.offset() != 0;
-    owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_, dims);
+    owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_,
+                              dims);
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
@@ -457,7 +459,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
                           [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); }};
+                          [this](PyObject* o) { return born(o); }, t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
@@ -510,7 +512,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   const std::unordered_set<PyObject*> old = t.watches.seen_objects();
   const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
                           [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); }};
+                          [this](PyObject* o) { return born(o); }, t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
   if (t.open_context_vars == 0 && builder.want(result)) {
     entry->end = Entry::End::kReturn;

@@ -129,6 +129,10 @@ class Tracer final : public VmObserver {
   void note_result(PyObject* object);
   void watch_container(PyObject* object);
   void watch_lookup(PyObject* owner, PyObject* name);
+  /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
+  bool outside_iterator(PyObject* object) const;
+  bool break_if_moved(PyObject* iterator);
+  bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   bool mutating(PyObject* object, const char* what, bool& broken);
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.

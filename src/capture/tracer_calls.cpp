@@ -290,6 +290,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
+  if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak) {
+    if (!break_if_moved(callable, args, nargs + keywords)) return nullptr;
+    if (!tracing()) return not_handled();
+  }
   switch (plan.kind) {
     case Kind::kEnter:
     case Kind::kTorch: return not_handled();
@@ -350,6 +354,12 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
   if (PyObject* done = numpy_call_ex(callable, args, kwargs); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
+  if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak) {
+    if (!break_if_moved(callable, items.data(), static_cast<Py_ssize_t>(items.size())) || !break_if_moved(args)) {
+      return nullptr;
+    }
+    if (!tracing()) return not_handled();
+  }
   switch (plan.kind) {
     case Kind::kEnter:
     case Kind::kTorch: return not_handled();

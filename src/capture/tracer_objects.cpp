@@ -13,12 +13,6 @@ bool has_instance_dict(PyObject* object) {
   return Py_TYPE(object)->tp_dictoffset != 0;
 }
 
-bool is_iterator_type(PyObject* o, const char* suffix) {
-  const char* name = Py_TYPE(o)->tp_name;
-  const size_t n = std::strlen(name), m = std::strlen(suffix);
-  return n >= m && std::strcmp(name + n - m, suffix) == 0;
-}
-
 }  // namespace
 
 void Tracer::watch_container(PyObject* object) {
@@ -121,15 +115,35 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
   return iterator;
 }
 
+bool Tracer::outside_iterator(PyObject* object) const {
+  return object != nullptr && is_builtin_iterator(object) && !born(object);
+}
+
+bool Tracer::break_if_moved(PyObject* iterator) {
+  return !tracing() || !outside_iterator(iterator) || graph_break("an iterator that existed before the trace");
+}
+
+bool Tracer::break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
+  if (PyCFunction_Check(callable) && !break_if_moved(reinterpret_cast<PyCFunctionObject*>(callable)->m_self)) {
+    return false;
+  }
+  if (callable == reinterpret_cast<PyObject*>(&PyType_Type)) return true;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!break_if_moved(args[i])) return false;
+  }
+  return true;
+}
+
 int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject** out) {
   if (tracing()) {
     if (const int done = numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
   }
   if (tracing()) watch_container(sequence);
-  return kNotHandled;
+  return break_if_moved(sequence) ? kNotHandled : -1;
 }
 
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
+  if (!break_if_moved(container)) return nullptr;
   if (tracing() &&
       (numpy_value(container) || numpy_inside(item) || (!PyDict_Check(container) && numpy_inside(container)))) {
     return numpy_break("a search among arrays");
@@ -257,12 +271,12 @@ int Tracer::write_cell(Frame& f, int index, PyObject* cell, PyObject*) {
 int Tracer::list_extend(Frame&, PyObject*, PyObject* iterable) {
   if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
-  return kNotHandled;
+  return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::set_update(Frame&, PyObject*, PyObject* iterable) {
   if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
-  return kNotHandled;
+  return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::dict_update(Frame&, PyObject*, PyObject* mapping) {
   if (tracing()) watch_container(mapping);
@@ -281,11 +295,7 @@ PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
     if (tracing()) trace_->mutated = trace_->mutated || frames_.back() != root_;
     return not_handled();
   }
-  // An iterator from before the trace would not be moved on by a later run, unless the frame's recipe rebuilds it.
-  if (trace_->start_offset == 0 && is_iterator_type(iterator, "iterator") && trace_->index_of(iterator) >= 0) {
-    if (!graph_break("an iterator that existed before the trace")) return nullptr;
-  }
-  return not_handled();
+  return break_if_moved(iterator) ? not_handled() : nullptr;
 }
 
 }  // namespace tatara::capture

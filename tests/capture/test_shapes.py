@@ -370,3 +370,66 @@ def test_dynamic_ints() -> None:
     x = torch.randn(20)
     check(f, [(x, n) for n in (3, 4, 9)], 1, dynamic=True)
     check(f, [(x, n) for n in (3, 4, 9)], 3, dynamic=False)
+
+
+def test_settled_sizes_in_a_broken_frame() -> None:
+    """What C code asked of a size in the instruction that broke says nothing about the frame before it."""
+
+    def f(x: Any) -> Any:
+        n, m = x.shape
+        held = [n, {"m": m}, (n + m, n * m)]
+        y = x * n
+        print(n, m, n + m, end="")
+        return held, y.t().reshape(m, n) + m, n, m
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for n, m in ((3, 4), (5, 6), (6, 5), (7, 7), (2, 9), (9, 2)):
+        x = torch.randn(n, m)
+        _same(compiled(x), f(x))
+    assert len([e for e in compiled._report()["entries"] if e["offset"] == 0]) <= 3
+
+
+def test_equal_ints_stay_apart_across_a_break() -> None:
+    def f(x: Any, a: int, b: int) -> Any:
+        c = a + 1
+        print(end="")
+        return x[:a] * b + c, x.new_zeros(b, c)
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    x = torch.randn(30)
+    for a, b in ((3, 3), (4, 4), (5, 6), (6, 5), (7, 8), (8, 7), (8, 8), (2, 3)):
+        _same(compiled(x, a, b), f(x, a, b))
+
+
+def test_iterators_in_a_broken_frame() -> None:
+    def f(x: Any, items: list[float]) -> Any:
+        pairs = iter(items)
+        total = []
+        for i, factor in enumerate(items):
+            print(end="")
+            x = x * factor + i
+            total.append(next(pairs))
+        return x, total, list(pairs)
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    x = torch.randn(4)
+    for items in ([0.5, 2.0, 3.0], [0.5, 2.0, 3.0], [1.0, 4.0], [0.5, 2.0, 3.0]):
+        _same(compiled(x, items), f(x, items))
+    count = len(compiled._report()["entries"])
+    _same(compiled(x, [1.0, 4.0]), f(x, [1.0, 4.0]))
+    assert len(compiled._report()["entries"]) == count
+
+
+def test_iterators_from_outside() -> None:
+    def f(x: Any, numbers: Any) -> Any:
+        first = next(numbers)
+        for n in numbers:
+            x = x * n
+            if n > 3:
+                break
+        return x + first, [*numbers]
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for _ in range(3):
+        x = torch.randn(3)
+        _same(compiled(x, iter([1, 2, 3, 4, 5, 6])), f(x, iter([1, 2, 3, 4, 5, 6])))
