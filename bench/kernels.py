@@ -1,6 +1,8 @@
 """`make bench-kernels`: single functions compiled by Tatara, beside eager and torch.compile, in one run.
 
-Each function runs in a process of its own with empty caches. Times are medians of rounds in which the three take turns.
+Each function runs in a process of its own with empty caches. Times are medians of rounds in which the three take turns, each
+with a call that does not count before the one that does: else who follows eager pays for the pages that eager's freed
+temporaries gave back to the system.
 """
 
 from __future__ import annotations
@@ -51,10 +53,10 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
             run(*arguments)
         keys = list(runs)
         for round_number in range(rounds):
-            # Each takes each place in turn: who runs first after a large block was freed pays for its pages.
             turn = round_number % len(keys)
             for key in keys[turn:] + keys[:turn]:
                 run = runs[key]
+                run(*arguments)
                 start = time.perf_counter()
                 run(*arguments)
                 samples[key].append(time.perf_counter() - start)

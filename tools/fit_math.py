@@ -434,17 +434,14 @@ def special_fits() -> list[Fit]:
             9,
         ),
         Fit(
-            "kErfNearF32",
-            "erf x / x - 1 over x^2",
-            root(lambda x: mpmath.erf(x) / x - 1),
-            root(lambda x: x / mpmath.erf(x)),
+            "kErfF32",
+            "-log(erfc x) / x - 1, relative to erf x",
+            lambda x: -mpmath.log(mpmath.erfc(x)) / x - 1,
+            lambda x: x * mpmath.erfc(x) / mpmath.erf(x),
             0,
-            0.81,
-            6,
+            4.0,
+            8,
             9,
-        ),
-        Fit(
-            "kErfFarF32", "log(erfc x)", lambda x: mpmath.log(mpmath.erfc(x)), lambda x: mpmath.erfc(x), 0.87, 4.0, 8, 9
         ),
     ]
 

@@ -110,7 +110,7 @@ class Emitter {
   int small_step(Expr where, DType dtype) const;
   std::string masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
                           const std::string& mask);
-  void masked_store(const std::string& element, int lanes, const std::string& value, const std::string& at,
+  void masked_store(const std::string& element, int bytes, int lanes, const std::string& value, const std::string& at,
                     const std::string& align, const std::string& mask);
   std::string gather(const std::string& element, const std::string& pointers, const std::string& align,
                      const std::string& mask);

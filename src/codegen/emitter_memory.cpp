@@ -98,18 +98,28 @@ std::string Emitter::masked_load(const std::string& element, int lanes, const st
   return call(name, type, "ptr " + align + " " + at + ", " + bits + " " + mask + ", " + type + " zeroinitializer");
 }
 
-void Emitter::masked_store(const std::string& element, int lanes, const std::string& value, const std::string& at,
-                           const std::string& align, const std::string& mask) {
+void Emitter::masked_store(const std::string& element, int bytes, int lanes, const std::string& value,
+                           const std::string& at, const std::string& align, const std::string& mask) {
   const std::string count = std::to_string(lanes);
   const std::string type = "<" + count + " x " + element + ">";
   if (mask.empty()) {
-    line("store " + type + " " + value + ", ptr " + at + ", " + align);
+    // Register by register, upwards: LLVM stores the upper half of a wider vector first, and two stores to the same line are
+    // merged only when one follows the other.
+    const int most = target_.vector_bytes() / bytes;
+    for (int first = 0; first < lanes; first += most) {
+      const std::string part = lanes > most ? shuffle(element, lanes, value, "poison", every(first, 1, most)) : value;
+      const std::string to =
+          first > 0 ? assign("getelementptr inbounds " + element + ", ptr " + at + ", i64 " + std::to_string(first))
+                    : at;
+      line("store <" + std::to_string(std::min(lanes, most)) + " x " + element + "> " + part + ", ptr " + to + ", " +
+           align);
+    }
     return;
   }
-  const std::string bits = "<" + count + " x i1>";
+  const std::string flags = "<" + count + " x i1>";
   const std::string name = "@llvm.masked.store." + mangled(lanes, element) + ".p0";
-  declare("declare void " + name + "(" + type + ", ptr, " + bits + ")");
-  line("call void " + name + "(" + type + " " + value + ", ptr " + align + " " + at + ", " + bits + " " + mask + ")");
+  declare("declare void " + name + "(" + type + ", ptr, " + flags + ")");
+  line("call void " + name + "(" + type + " " + value + ", ptr " + align + " " + at + ", " + flags + " " + mask + ")");
 }
 
 std::string Emitter::gather(const std::string& element, const std::string& pointers, const std::string& align,
@@ -222,6 +232,7 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
   const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
   const std::string element = memory_type(dtype);
   const std::string align = align_of(dtype);
+  const int bytes = dtype_size(real_dtype(dtype));
   const bool pair = is_complex(dtype);
   Reg value = given;
   value.text = to_memory(dtype, value.text, true);
@@ -239,9 +250,9 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
     }
     const std::string at = address(buffer, first);
     if (!pair) {
-      masked_store(element, lanes_, value.text, at, align, lanes);
+      masked_store(element, bytes, lanes_, value.text, at, align, lanes);
     } else {
-      masked_store(element, 2 * lanes_, join_pairs(element, value), at, align,
+      masked_store(element, bytes, 2 * lanes_, join_pairs(element, value), at, align,
                    lanes.empty() ? lanes : spread_mask(lanes, 2, 2));
     }
     return;

@@ -6,13 +6,32 @@
 
 namespace tatara::codegen {
 
+namespace {
+
+/// 1 - exp(-y) for y = -log(erfc(|x|)), as (1 - 2^k) - 2^k * expm1(r): exact where the two cancel, so that one polynomial
+/// serves all x.
+Val erf_f32(const Val& x) {
+  const Val size = least(like(x, 4), abs(x));  // erf is 1 to the last bit beyond, and NaN stays
+  const Val negated = -fma(size, poly(size, kErfF32), size);
+  // Adding this number leaves k + 127, the exponent field of 2^k, in the lowest bits.
+  const double magic = 0x1.8p23 + 127;
+  const Val rounded = fma(negated, 1 / kLn2, magic);
+  const Val power = from_bits(shl(bits(rounded), 23));
+  // The rest of ln2 beside its float32 counts less than a thirtieth of an ulp: k * 2^k is at most 1/2.
+  const Val r = fma(rounded - magic, -kLn2, negated);
+  const Val grown = fma(r * r, poly(r, kExpF32), r);
+  return copysign(fma(-power, grown, 1.0 - power), x);
+}
+
+}  // namespace
+
 Val erf(const Val& x) {
+  if (x.lane == Lane::kF32) return erf_f32(x);
   const Val size = abs(x);
   // x + x * (erf(x) / x - 1): the large term is added last.
-  const Val near = fma(x, poly(x * x, by_lane(x, kErfNearF32, kErfNearF64)), x);
+  const Val near = fma(x, poly(x * x, kErfNearF64), x);
   // 1 - exp(log(erfc(|x|))); erf is 1 to the last bit beyond the bound, and NaN stays.
-  const Val bounded = least(like(x, by_lane(x, 4, 6)), size);
-  const Val far = copysign(1.0 - exp(poly(bounded, by_lane(x, kErfFarF32, kErfFarF64))), x);
+  const Val far = copysign(1.0 - exp(poly(least(like(x, 6), size), kErfFarF64)), x);
   return select(size < 0.875, near, far);
 }
 

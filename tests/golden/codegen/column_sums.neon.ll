@@ -9,9 +9,9 @@ entry:
   %v6 = and i64 %v5, -16
   br label %L7
 L7:
-  %v10 = phi i64 [ 0, %entry ], [ %v39, %L15 ]
-  %v40 = icmp slt i64 %v10, %v6
-  br i1 %v40, label %L8, label %L9
+  %v10 = phi i64 [ 0, %entry ], [ %v46, %L15 ]
+  %v47 = icmp slt i64 %v10, %v6
+  br i1 %v47, label %L8, label %L9
 L8:
   %v11 = insertelement <16 x float> poison, float 0x0000000000000000, i64 0
   %v12 = shufflevector <16 x float> %v11, <16 x float> poison, <16 x i32> zeroinitializer
@@ -47,50 +47,60 @@ L25:
   br label %L13
 L15:
   %v38 = getelementptr inbounds float, ptr %v3, i64 %v10
-  store <16 x float> %v17, ptr %v38, align 4
-  %v39 = add nsw i64 %v10, 16
+  %v39 = shufflevector <16 x float> %v17, <16 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x float> %v39, ptr %v38, align 4
+  %v40 = shufflevector <16 x float> %v17, <16 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v41 = getelementptr inbounds float, ptr %v38, i64 4
+  store <4 x float> %v40, ptr %v41, align 4
+  %v42 = shufflevector <16 x float> %v17, <16 x float> poison, <4 x i32> <i32 8, i32 9, i32 10, i32 11>
+  %v43 = getelementptr inbounds float, ptr %v38, i64 8
+  store <4 x float> %v42, ptr %v43, align 4
+  %v44 = shufflevector <16 x float> %v17, <16 x float> poison, <4 x i32> <i32 12, i32 13, i32 14, i32 15>
+  %v45 = getelementptr inbounds float, ptr %v38, i64 12
+  store <4 x float> %v44, ptr %v45, align 4
+  %v46 = add nsw i64 %v10, 16
   br label %L7
 L9:
-  br label %L41
-L41:
-  %v44 = phi i64 [ %v6, %L9 ], [ %v69, %L47 ]
-  %v70 = icmp slt i64 %v44, %v5
-  br i1 %v70, label %L42, label %L43
-L42:
-  br label %L45
-L45:
-  %v48 = phi i64 [ 0, %L42 ], [ %v66, %L55 ]
-  %v49 = phi float [ 0x0000000000000000, %L42 ], [ %v65, %L55 ]
-  %v67 = icmp slt i64 %v48, 300
-  br i1 %v67, label %L46, label %L47
-L46:
-  %v50 = add nsw i64 %v48, 32
-  %v51 = icmp slt i64 %v50, 300
-  %v52 = select i1 %v51, i64 %v50, i64 300
-  br label %L53
+  br label %L48
+L48:
+  %v51 = phi i64 [ %v6, %L9 ], [ %v76, %L54 ]
+  %v77 = icmp slt i64 %v51, %v5
+  br i1 %v77, label %L49, label %L50
+L49:
+  br label %L52
+L52:
+  %v55 = phi i64 [ 0, %L49 ], [ %v73, %L62 ]
+  %v56 = phi float [ 0x0000000000000000, %L49 ], [ %v72, %L62 ]
+  %v74 = icmp slt i64 %v55, 300
+  br i1 %v74, label %L53, label %L54
 L53:
-  %v56 = phi i64 [ %v48, %L46 ], [ %v63, %L54 ]
-  %v57 = phi float [ 0x8000000000000000, %L46 ], [ %v62, %L54 ]
-  %v64 = icmp slt i64 %v56, %v52
-  br i1 %v64, label %L54, label %L55
+  %v57 = add nsw i64 %v55, 32
+  %v58 = icmp slt i64 %v57, 300
+  %v59 = select i1 %v58, i64 %v57, i64 300
+  br label %L60
+L60:
+  %v63 = phi i64 [ %v55, %L53 ], [ %v70, %L61 ]
+  %v64 = phi float [ 0x8000000000000000, %L53 ], [ %v69, %L61 ]
+  %v71 = icmp slt i64 %v63, %v59
+  br i1 %v71, label %L61, label %L62
+L61:
+  %v65 = mul nsw i64 %v63, %v5
+  %v66 = add nsw i64 %v51, %v65
+  %v67 = getelementptr inbounds float, ptr %v1, i64 %v66
+  %v68 = load float, ptr %v67, align 4
+  %v69 = fadd float %v64, %v68
+  %v70 = add nsw i64 %v63, 1
+  br label %L60
+L62:
+  %v72 = fadd float %v56, %v64
+  %v73 = add nsw i64 %v55, 32
+  br label %L52
 L54:
-  %v58 = mul nsw i64 %v56, %v5
-  %v59 = add nsw i64 %v44, %v58
-  %v60 = getelementptr inbounds float, ptr %v1, i64 %v59
-  %v61 = load float, ptr %v60, align 4
-  %v62 = fadd float %v57, %v61
-  %v63 = add nsw i64 %v56, 1
-  br label %L53
-L55:
-  %v65 = fadd float %v49, %v57
-  %v66 = add nsw i64 %v48, 32
-  br label %L45
-L47:
-  %v68 = getelementptr inbounds float, ptr %v3, i64 %v44
-  store float %v49, ptr %v68, align 4
-  %v69 = add nsw i64 %v44, 1
-  br label %L41
-L43:
+  %v75 = getelementptr inbounds float, ptr %v3, i64 %v51
+  store float %v56, ptr %v75, align 4
+  %v76 = add nsw i64 %v51, 1
+  br label %L48
+L50:
   ret i32 0
 }
 attributes #0 = { nounwind "prefer-vector-width"="128" }

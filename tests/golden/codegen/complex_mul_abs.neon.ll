@@ -8,9 +8,9 @@ entry:
   %v5 = load ptr, ptr %v4
   br label %L6
 L6:
-  %v9 = phi i64 [ 0, %entry ], [ %v45, %L7 ]
-  %v46 = icmp slt i64 %v9, 1000
-  br i1 %v46, label %L7, label %L8
+  %v9 = phi i64 [ 0, %entry ], [ %v48, %L7 ]
+  %v49 = icmp slt i64 %v9, 1000
+  br i1 %v49, label %L7, label %L8
 L7:
   %v10 = getelementptr inbounds { float, float }, ptr %v1, i64 %v9
   %v11 = load <16 x float>, ptr %v10, align 4
@@ -47,8 +47,12 @@ L7:
   %v42 = or <8 x i1> %v41, %v40
   %v43 = select <8 x i1> %v42, <8 x float> splat (float 0x7FF0000000000000), <8 x float> %v39
   %v44 = getelementptr inbounds float, ptr %v5, i64 %v9
-  store <8 x float> %v43, ptr %v44, align 4
-  %v45 = add nsw i64 %v9, 8
+  %v45 = shufflevector <8 x float> %v43, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x float> %v45, ptr %v44, align 4
+  %v46 = shufflevector <8 x float> %v43, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v47 = getelementptr inbounds float, ptr %v44, i64 4
+  store <4 x float> %v46, ptr %v47, align 4
+  %v48 = add nsw i64 %v9, 8
   br label %L6
 L8:
   ret i32 0

@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v39, %L24 ]
-  %v40 = icmp slt i64 %v11, %end
-  br i1 %v40, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v42, %L24 ]
+  %v43 = icmp slt i64 %v11, %end
+  br i1 %v43, label %L9, label %L10
 L9:
   %v12 = getelementptr inbounds i64, ptr %v1, i64 %v11
   %v13 = load i64, ptr %v12, align 8
@@ -31,9 +31,9 @@ L18:
 L19:
   br label %L22
 L22:
-  %v25 = phi i64 [ 0, %L19 ], [ %v37, %L23 ]
-  %v38 = icmp slt i64 %v25, 64
-  br i1 %v38, label %L23, label %L24
+  %v25 = phi i64 [ 0, %L19 ], [ %v40, %L23 ]
+  %v41 = icmp slt i64 %v25, 64
+  br i1 %v41, label %L23, label %L24
 L23:
   %v26 = mul nsw i64 64, %v16
   %v27 = add nsw i64 %v25, %v26
@@ -46,11 +46,15 @@ L23:
   %v34 = mul nsw i64 64, %v11
   %v35 = add nsw i64 %v25, %v34
   %v36 = getelementptr inbounds half, ptr %v5, i64 %v35
-  store <32 x half> %v33, ptr %v36, align 2
-  %v37 = add nsw i64 %v25, 32
+  %v37 = shufflevector <32 x half> %v33, <32 x half> poison, <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
+  store <16 x half> %v37, ptr %v36, align 2
+  %v38 = shufflevector <32 x half> %v33, <32 x half> poison, <16 x i32> <i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
+  %v39 = getelementptr inbounds half, ptr %v36, i64 16
+  store <16 x half> %v38, ptr %v39, align 2
+  %v40 = add nsw i64 %v25, 32
   br label %L22
 L24:
-  %v39 = add nsw i64 %v11, 1
+  %v42 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0

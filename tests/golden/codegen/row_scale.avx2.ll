@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v218, %L197 ]
-  %v219 = icmp slt i64 %v11, %end
-  br i1 %v219, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v225, %L204 ]
+  %v226 = icmp slt i64 %v11, %end
+  br i1 %v226, label %L9, label %L10
 L9:
   %v12 = insertelement <32 x float> poison, float 0xFFF0000000000000, i64 0
   %v13 = shufflevector <32 x float> %v12, <32 x float> poison, <32 x i32> zeroinitializer
@@ -199,9 +199,9 @@ L141:
   %v175 = and i64 %v7, -32
   br label %L176
 L176:
-  %v179 = phi i64 [ 0, %L141 ], [ %v194, %L177 ]
-  %v195 = icmp slt i64 %v179, %v175
-  br i1 %v195, label %L177, label %L178
+  %v179 = phi i64 [ 0, %L141 ], [ %v201, %L177 ]
+  %v202 = icmp slt i64 %v179, %v175
+  br i1 %v202, label %L177, label %L178
 L177:
   %v180 = mul nsw i64 %v11, %v7
   %v181 = add nsw i64 %v179, %v180
@@ -217,36 +217,46 @@ L177:
   %v191 = mul nsw i64 %v11, %v7
   %v192 = add nsw i64 %v179, %v191
   %v193 = getelementptr inbounds float, ptr %v3, i64 %v192
-  store <32 x float> %v190, ptr %v193, align 4
-  %v194 = add nsw i64 %v179, 32
+  %v194 = shufflevector <32 x float> %v190, <32 x float> poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>
+  store <8 x float> %v194, ptr %v193, align 4
+  %v195 = shufflevector <32 x float> %v190, <32 x float> poison, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
+  %v196 = getelementptr inbounds float, ptr %v193, i64 8
+  store <8 x float> %v195, ptr %v196, align 4
+  %v197 = shufflevector <32 x float> %v190, <32 x float> poison, <8 x i32> <i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23>
+  %v198 = getelementptr inbounds float, ptr %v193, i64 16
+  store <8 x float> %v197, ptr %v198, align 4
+  %v199 = shufflevector <32 x float> %v190, <32 x float> poison, <8 x i32> <i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
+  %v200 = getelementptr inbounds float, ptr %v193, i64 24
+  store <8 x float> %v199, ptr %v200, align 4
+  %v201 = add nsw i64 %v179, 32
   br label %L176
 L178:
-  %v198 = sub i64 %v7, %v175
-  %v199 = icmp sgt i64 %v198, 0
-  br i1 %v199, label %L196, label %L197
-L196:
-  %v200 = trunc i64 %v198 to i32
-  %v201 = insertelement <32 x i32> poison, i32 %v200, i64 0
-  %v202 = shufflevector <32 x i32> %v201, <32 x i32> poison, <32 x i32> zeroinitializer
-  %v203 = icmp sgt <32 x i32> %v202, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
-  %v204 = mul nsw i64 %v11, %v7
-  %v205 = add nsw i64 %v175, %v204
-  %v206 = getelementptr inbounds float, ptr %v1, i64 %v205
-  %v207 = call <32 x float> @llvm.masked.load.v32f32.p0(ptr align 4 %v206, <32 x i1> %v203, <32 x float> zeroinitializer)
-  %v208 = insertelement <32 x float> poison, float %v81, i64 0
-  %v209 = shufflevector <32 x float> %v208, <32 x float> poison, <32 x i32> zeroinitializer
-  %v210 = fsub <32 x float> %v207, %v209
-  %v211 = fmul <32 x float> %v210, %v210
-  %v212 = insertelement <32 x float> poison, float %v174, i64 0
-  %v213 = shufflevector <32 x float> %v212, <32 x float> poison, <32 x i32> zeroinitializer
-  %v214 = fdiv <32 x float> %v211, %v213
-  %v215 = mul nsw i64 %v11, %v7
-  %v216 = add nsw i64 %v175, %v215
-  %v217 = getelementptr inbounds float, ptr %v3, i64 %v216
-  call void @llvm.masked.store.v32f32.p0(<32 x float> %v214, ptr align 4 %v217, <32 x i1> %v203)
-  br label %L197
-L197:
-  %v218 = add nsw i64 %v11, 1
+  %v205 = sub i64 %v7, %v175
+  %v206 = icmp sgt i64 %v205, 0
+  br i1 %v206, label %L203, label %L204
+L203:
+  %v207 = trunc i64 %v205 to i32
+  %v208 = insertelement <32 x i32> poison, i32 %v207, i64 0
+  %v209 = shufflevector <32 x i32> %v208, <32 x i32> poison, <32 x i32> zeroinitializer
+  %v210 = icmp sgt <32 x i32> %v209, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
+  %v211 = mul nsw i64 %v11, %v7
+  %v212 = add nsw i64 %v175, %v211
+  %v213 = getelementptr inbounds float, ptr %v1, i64 %v212
+  %v214 = call <32 x float> @llvm.masked.load.v32f32.p0(ptr align 4 %v213, <32 x i1> %v210, <32 x float> zeroinitializer)
+  %v215 = insertelement <32 x float> poison, float %v81, i64 0
+  %v216 = shufflevector <32 x float> %v215, <32 x float> poison, <32 x i32> zeroinitializer
+  %v217 = fsub <32 x float> %v214, %v216
+  %v218 = fmul <32 x float> %v217, %v217
+  %v219 = insertelement <32 x float> poison, float %v174, i64 0
+  %v220 = shufflevector <32 x float> %v219, <32 x float> poison, <32 x i32> zeroinitializer
+  %v221 = fdiv <32 x float> %v218, %v220
+  %v222 = mul nsw i64 %v11, %v7
+  %v223 = add nsw i64 %v175, %v222
+  %v224 = getelementptr inbounds float, ptr %v3, i64 %v223
+  call void @llvm.masked.store.v32f32.p0(<32 x float> %v221, ptr align 4 %v224, <32 x i1> %v210)
+  br label %L204
+L204:
+  %v225 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0

@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v227, %L206 ]
-  %v228 = icmp slt i64 %v11, %end
-  br i1 %v228, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v234, %L213 ]
+  %v235 = icmp slt i64 %v11, %end
+  br i1 %v235, label %L9, label %L10
 L9:
   %v12 = insertelement <64 x float> poison, float 0xFFF0000000000000, i64 0
   %v13 = shufflevector <64 x float> %v12, <64 x float> poison, <64 x i32> zeroinitializer
@@ -208,9 +208,9 @@ L147:
   %v184 = and i64 %v7, -64
   br label %L185
 L185:
-  %v188 = phi i64 [ 0, %L147 ], [ %v203, %L186 ]
-  %v204 = icmp slt i64 %v188, %v184
-  br i1 %v204, label %L186, label %L187
+  %v188 = phi i64 [ 0, %L147 ], [ %v210, %L186 ]
+  %v211 = icmp slt i64 %v188, %v184
+  br i1 %v211, label %L186, label %L187
 L186:
   %v189 = mul nsw i64 %v11, %v7
   %v190 = add nsw i64 %v188, %v189
@@ -226,36 +226,46 @@ L186:
   %v200 = mul nsw i64 %v11, %v7
   %v201 = add nsw i64 %v188, %v200
   %v202 = getelementptr inbounds float, ptr %v3, i64 %v201
-  store <64 x float> %v199, ptr %v202, align 4
-  %v203 = add nsw i64 %v188, 64
+  %v203 = shufflevector <64 x float> %v199, <64 x float> poison, <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>
+  store <16 x float> %v203, ptr %v202, align 4
+  %v204 = shufflevector <64 x float> %v199, <64 x float> poison, <16 x i32> <i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
+  %v205 = getelementptr inbounds float, ptr %v202, i64 16
+  store <16 x float> %v204, ptr %v205, align 4
+  %v206 = shufflevector <64 x float> %v199, <64 x float> poison, <16 x i32> <i32 32, i32 33, i32 34, i32 35, i32 36, i32 37, i32 38, i32 39, i32 40, i32 41, i32 42, i32 43, i32 44, i32 45, i32 46, i32 47>
+  %v207 = getelementptr inbounds float, ptr %v202, i64 32
+  store <16 x float> %v206, ptr %v207, align 4
+  %v208 = shufflevector <64 x float> %v199, <64 x float> poison, <16 x i32> <i32 48, i32 49, i32 50, i32 51, i32 52, i32 53, i32 54, i32 55, i32 56, i32 57, i32 58, i32 59, i32 60, i32 61, i32 62, i32 63>
+  %v209 = getelementptr inbounds float, ptr %v202, i64 48
+  store <16 x float> %v208, ptr %v209, align 4
+  %v210 = add nsw i64 %v188, 64
   br label %L185
 L187:
-  %v207 = sub i64 %v7, %v184
-  %v208 = icmp sgt i64 %v207, 0
-  br i1 %v208, label %L205, label %L206
-L205:
-  %v209 = trunc i64 %v207 to i32
-  %v210 = insertelement <64 x i32> poison, i32 %v209, i64 0
-  %v211 = shufflevector <64 x i32> %v210, <64 x i32> poison, <64 x i32> zeroinitializer
-  %v212 = icmp sgt <64 x i32> %v211, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31, i32 32, i32 33, i32 34, i32 35, i32 36, i32 37, i32 38, i32 39, i32 40, i32 41, i32 42, i32 43, i32 44, i32 45, i32 46, i32 47, i32 48, i32 49, i32 50, i32 51, i32 52, i32 53, i32 54, i32 55, i32 56, i32 57, i32 58, i32 59, i32 60, i32 61, i32 62, i32 63>
-  %v213 = mul nsw i64 %v11, %v7
-  %v214 = add nsw i64 %v184, %v213
-  %v215 = getelementptr inbounds float, ptr %v1, i64 %v214
-  %v216 = call <64 x float> @llvm.masked.load.v64f32.p0(ptr align 4 %v215, <64 x i1> %v212, <64 x float> zeroinitializer)
-  %v217 = insertelement <64 x float> poison, float %v87, i64 0
-  %v218 = shufflevector <64 x float> %v217, <64 x float> poison, <64 x i32> zeroinitializer
-  %v219 = fsub <64 x float> %v216, %v218
-  %v220 = fmul <64 x float> %v219, %v219
-  %v221 = insertelement <64 x float> poison, float %v183, i64 0
-  %v222 = shufflevector <64 x float> %v221, <64 x float> poison, <64 x i32> zeroinitializer
-  %v223 = fdiv <64 x float> %v220, %v222
-  %v224 = mul nsw i64 %v11, %v7
-  %v225 = add nsw i64 %v184, %v224
-  %v226 = getelementptr inbounds float, ptr %v3, i64 %v225
-  call void @llvm.masked.store.v64f32.p0(<64 x float> %v223, ptr align 4 %v226, <64 x i1> %v212)
-  br label %L206
-L206:
-  %v227 = add nsw i64 %v11, 1
+  %v214 = sub i64 %v7, %v184
+  %v215 = icmp sgt i64 %v214, 0
+  br i1 %v215, label %L212, label %L213
+L212:
+  %v216 = trunc i64 %v214 to i32
+  %v217 = insertelement <64 x i32> poison, i32 %v216, i64 0
+  %v218 = shufflevector <64 x i32> %v217, <64 x i32> poison, <64 x i32> zeroinitializer
+  %v219 = icmp sgt <64 x i32> %v218, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31, i32 32, i32 33, i32 34, i32 35, i32 36, i32 37, i32 38, i32 39, i32 40, i32 41, i32 42, i32 43, i32 44, i32 45, i32 46, i32 47, i32 48, i32 49, i32 50, i32 51, i32 52, i32 53, i32 54, i32 55, i32 56, i32 57, i32 58, i32 59, i32 60, i32 61, i32 62, i32 63>
+  %v220 = mul nsw i64 %v11, %v7
+  %v221 = add nsw i64 %v184, %v220
+  %v222 = getelementptr inbounds float, ptr %v1, i64 %v221
+  %v223 = call <64 x float> @llvm.masked.load.v64f32.p0(ptr align 4 %v222, <64 x i1> %v219, <64 x float> zeroinitializer)
+  %v224 = insertelement <64 x float> poison, float %v87, i64 0
+  %v225 = shufflevector <64 x float> %v224, <64 x float> poison, <64 x i32> zeroinitializer
+  %v226 = fsub <64 x float> %v223, %v225
+  %v227 = fmul <64 x float> %v226, %v226
+  %v228 = insertelement <64 x float> poison, float %v183, i64 0
+  %v229 = shufflevector <64 x float> %v228, <64 x float> poison, <64 x i32> zeroinitializer
+  %v230 = fdiv <64 x float> %v227, %v229
+  %v231 = mul nsw i64 %v11, %v7
+  %v232 = add nsw i64 %v184, %v231
+  %v233 = getelementptr inbounds float, ptr %v3, i64 %v232
+  call void @llvm.masked.store.v64f32.p0(<64 x float> %v230, ptr align 4 %v233, <64 x i1> %v219)
+  br label %L213
+L213:
+  %v234 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0

@@ -10,9 +10,9 @@ entry:
   %v7 = load i64, ptr %v6
   br label %L8
 L8:
-  %v11 = phi i64 [ %begin, %entry ], [ %v228, %L214 ]
-  %v229 = icmp slt i64 %v11, %end
-  br i1 %v229, label %L9, label %L10
+  %v11 = phi i64 [ %begin, %entry ], [ %v235, %L221 ]
+  %v236 = icmp slt i64 %v11, %end
+  br i1 %v236, label %L9, label %L10
 L9:
   %v12 = insertelement <16 x float> poison, float 0xFFF0000000000000, i64 0
   %v13 = shufflevector <16 x float> %v12, <16 x float> poison, <16 x i32> zeroinitializer
@@ -226,9 +226,9 @@ L146:
   %v191 = and i64 %v7, -16
   br label %L192
 L192:
-  %v195 = phi i64 [ 0, %L146 ], [ %v210, %L193 ]
-  %v211 = icmp slt i64 %v195, %v191
-  br i1 %v211, label %L193, label %L194
+  %v195 = phi i64 [ 0, %L146 ], [ %v217, %L193 ]
+  %v218 = icmp slt i64 %v195, %v191
+  br i1 %v218, label %L193, label %L194
 L193:
   %v196 = mul nsw i64 %v11, %v7
   %v197 = add nsw i64 %v195, %v196
@@ -244,31 +244,41 @@ L193:
   %v207 = mul nsw i64 %v11, %v7
   %v208 = add nsw i64 %v195, %v207
   %v209 = getelementptr inbounds float, ptr %v3, i64 %v208
-  store <16 x float> %v206, ptr %v209, align 4
-  %v210 = add nsw i64 %v195, 16
+  %v210 = shufflevector <16 x float> %v206, <16 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x float> %v210, ptr %v209, align 4
+  %v211 = shufflevector <16 x float> %v206, <16 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v212 = getelementptr inbounds float, ptr %v209, i64 4
+  store <4 x float> %v211, ptr %v212, align 4
+  %v213 = shufflevector <16 x float> %v206, <16 x float> poison, <4 x i32> <i32 8, i32 9, i32 10, i32 11>
+  %v214 = getelementptr inbounds float, ptr %v209, i64 8
+  store <4 x float> %v213, ptr %v214, align 4
+  %v215 = shufflevector <16 x float> %v206, <16 x float> poison, <4 x i32> <i32 12, i32 13, i32 14, i32 15>
+  %v216 = getelementptr inbounds float, ptr %v209, i64 12
+  store <4 x float> %v215, ptr %v216, align 4
+  %v217 = add nsw i64 %v195, 16
   br label %L192
 L194:
-  br label %L212
-L212:
-  %v215 = phi i64 [ %v191, %L194 ], [ %v226, %L213 ]
-  %v227 = icmp slt i64 %v215, %v7
-  br i1 %v227, label %L213, label %L214
-L213:
-  %v216 = mul nsw i64 %v11, %v7
-  %v217 = add nsw i64 %v215, %v216
-  %v218 = getelementptr inbounds float, ptr %v1, i64 %v217
-  %v219 = load float, ptr %v218, align 4
-  %v220 = fsub float %v219, %v62
-  %v221 = fmul float %v220, %v220
-  %v222 = fdiv float %v221, %v148
+  br label %L219
+L219:
+  %v222 = phi i64 [ %v191, %L194 ], [ %v233, %L220 ]
+  %v234 = icmp slt i64 %v222, %v7
+  br i1 %v234, label %L220, label %L221
+L220:
   %v223 = mul nsw i64 %v11, %v7
-  %v224 = add nsw i64 %v215, %v223
-  %v225 = getelementptr inbounds float, ptr %v3, i64 %v224
-  store float %v222, ptr %v225, align 4
-  %v226 = add nsw i64 %v215, 1
-  br label %L212
-L214:
-  %v228 = add nsw i64 %v11, 1
+  %v224 = add nsw i64 %v222, %v223
+  %v225 = getelementptr inbounds float, ptr %v1, i64 %v224
+  %v226 = load float, ptr %v225, align 4
+  %v227 = fsub float %v226, %v62
+  %v228 = fmul float %v227, %v227
+  %v229 = fdiv float %v228, %v148
+  %v230 = mul nsw i64 %v11, %v7
+  %v231 = add nsw i64 %v222, %v230
+  %v232 = getelementptr inbounds float, ptr %v3, i64 %v231
+  store float %v229, ptr %v232, align 4
+  %v233 = add nsw i64 %v222, 1
+  br label %L219
+L221:
+  %v235 = add nsw i64 %v11, 1
   br label %L8
 L10:
   ret i32 0
