@@ -84,6 +84,8 @@ struct Node {
   std::vector<Arg> args;
   std::vector<ValueId> outputs;
   SourceLocation location;
+  /// Recorded while gradients were off: its results are constants to derivatives.
+  bool no_grad = false;
 };
 
 struct Value {

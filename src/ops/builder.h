@@ -21,6 +21,8 @@ class GraphBuilder {
   ExprContext& ctx() { return graph_.ctx(); }
   DType default_dtype() const { return default_dtype_; }
   void set_location(SourceLocation location) { location_ = std::move(location); }
+  /// Marks the nodes that follow as recorded while gradients were off.
+  void set_no_grad(bool no_grad) { no_grad_ = no_grad; }
 
   /// Adds a node of `op` with fully bound arguments (one Arg per schema argument), inferring result types.
   std::vector<ValueId> call(const OpDef& op, std::vector<Arg> args);
@@ -51,6 +53,7 @@ class GraphBuilder {
   Graph& graph_;
   DType default_dtype_;
   SourceLocation location_;
+  bool no_grad_ = false;
 };
 
 /// Tensors with identity, on top of the functional graph: the tracer's view of the host's tensors. Each Storage holds the

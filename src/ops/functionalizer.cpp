@@ -35,7 +35,7 @@ ValueId invert(GraphBuilder& b, const OpDef& op, const std::vector<Arg>& args, V
     return b.op(name, std::move(all));
   };
   const std::string_view name = op.name;
-  if (name == "alias") return value;
+  if (name == "alias" || name == "detach") return value;
   if (name == "view" || name.starts_with("squeeze") || name == "unsqueeze") return b.reshape(value, type.sizes);
   if (name == "permute") {
     const std::vector<int64_t> dims = ops::Args(b, args).integers(1);

@@ -19,6 +19,7 @@ namespace tatara {
 class GraphBuilder;  // ops/builder.h
 class MetaContext;   // ops/meta.h
 class LowerContext;  // ops/lowering.h
+class VjpContext;    // ops/derivative.h
 
 enum class OpKind : uint8_t {
   kPointwise,  // one scalar expression per output element, operands broadcast
@@ -92,6 +93,9 @@ using DecomposeFn = std::function<std::vector<ValueId>(GraphBuilder&, std::span<
 /// Defines the loops of a primitive: see ops/lowering.h.
 using LowerFn = std::function<void(LowerContext&)>;
 
+/// Builds the cotangents of a node's operands from those of its results: see ops/derivative.h.
+using VjpFn = std::function<void(VjpContext&)>;
+
 struct Choice {
   std::string op;
   std::vector<Arg> args;
@@ -120,6 +124,14 @@ struct OpDef {
   std::string host_overload;
   bool has_out = true;  // accepts out=: computed, then written to out
   bool nondeterministic = false;
+
+  // Derivatives, attached by the families derivatives_*. Without any of these a result that would need a gradient is
+  // Unsupported.
+  VjpFn vjp;
+  /// Operators with rules that this one is made of, where gradients are wanted; used instead of `vjp`.
+  DecomposeFn differentiable_parts;
+  /// Results never require grad, as in eager (zeros_like, floor_divide).
+  bool not_differentiable = false;
 };
 
 class OpRegistry {
@@ -141,7 +153,8 @@ class OpRegistry {
   /// All dotted names, sorted.
   std::vector<std::string> python_names() const;
 
-  void add(OpDef def);  // used by the families' register_* functions only
+  void add(OpDef def);                  // used by the families' register_* functions only
+  OpDef& amend(std::string_view name);  // likewise, for tables of further properties
 
  private:
   std::vector<const OpDef*> ordered_;

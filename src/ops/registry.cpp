@@ -11,7 +11,7 @@ namespace tatara {
 
 struct OpRegistry::Tables {
   std::deque<OpDef> defs;
-  std::unordered_map<std::string, const OpDef*> by_name;
+  std::unordered_map<std::string, OpDef*> by_name;
   std::map<std::string, std::vector<PythonName>, std::less<>> by_python;
 };
 
@@ -38,7 +38,7 @@ void OpRegistry::add(OpDef def) {
     throw InternalError("operator " + def.name + ": " + error.what());
   }
   if (tables_->by_name.contains(def.name)) throw InternalError("operator " + def.name + " is registered twice");
-  const OpDef& kept = tables_->defs.emplace_back(std::move(def));
+  OpDef& kept = tables_->defs.emplace_back(std::move(def));
   tables_->by_name.emplace(kept.name, &kept);
   ordered_.push_back(&kept);
   const auto list = [&](const std::string& names, PythonName::Form form) {
@@ -48,6 +48,12 @@ void OpRegistry::add(OpDef def) {
   list(kept.names, PythonName::Form::kFunction);
   list(kept.inplace_names, PythonName::Form::kInplace);
   list(kept.reflected_names, PythonName::Form::kReflected);
+}
+
+OpDef& OpRegistry::amend(std::string_view name) {
+  const auto found = tables_->by_name.find(std::string(name));
+  if (found == tables_->by_name.end()) throw InternalError(str_cat("no operator ", name, " to amend"));
+  return *found->second;
 }
 
 const OpDef* OpRegistry::find(std::string_view name) const {

@@ -8,30 +8,6 @@
 
 namespace tatara {
 
-namespace {
-
-constexpr int kMaxRounds = 32;
-
-/// The results of the node's decomposition in the new graph; empty when it stays as it is.
-std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
-  if (!node.op->decompose) return {};
-  GraphBuilder builder(copy.to());
-  builder.set_location(node.location);
-  const size_t before = copy.to().num_nodes();
-  const std::vector<Arg> args = copy.args(node);
-  try {
-    std::vector<ValueId> results = node.op->decompose(builder, args);
-    if (results.size() < node.outputs.size()) results.clear();
-    return results;
-  } catch (const Unsupported&) {
-    // An operator with loops or a host kernel of its own does without.
-    if (!node.op->lower && node.op->kind == OpKind::kComposite) throw;
-    copy.to().truncate_nodes(before);
-    return {};
-  }
-}
-
-/// Gives the value the type that was inferred for the whole operator: eager's strides, which the parts may not have.
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new) {
   Graph& g = copy.to();
   const TensorType& now = g.type(v);
@@ -50,6 +26,30 @@ ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t fir
   if (cast == nullptr) return v;
   const NodeId id = g.add_node(cast, {TensorArg{v}, type.dtype}, {type}, {});
   return g.node(id).outputs[0];
+}
+
+namespace {
+
+constexpr int kMaxRounds = 32;
+
+/// The results of the node's decomposition in the new graph; empty when it stays as it is.
+std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
+  if (!node.op->decompose) return {};
+  GraphBuilder builder(copy.to());
+  builder.set_location(node.location);
+  builder.set_no_grad(node.no_grad);
+  const size_t before = copy.to().num_nodes();
+  const std::vector<Arg> args = copy.args(node);
+  try {
+    std::vector<ValueId> results = node.op->decompose(builder, args);
+    if (results.size() < node.outputs.size()) results.clear();
+    return results;
+  } catch (const Unsupported&) {
+    // An operator with loops or a host kernel of its own does without.
+    if (!node.op->lower && node.op->kind == OpKind::kComposite) throw;
+    copy.to().truncate_nodes(before);
+    return {};
+  }
 }
 
 bool one_round(const Graph& graph, Graph& result) {

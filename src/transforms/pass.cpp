@@ -65,6 +65,7 @@ void GraphCopy::copy(const Node& node) {
   std::vector<TensorType> types;
   for (const ValueId v : node.outputs) types.push_back(from_.type(v));
   const NodeId id = to_.add_node(node.op, args(node), std::move(types), node.location);
+  to_.node(id).no_grad = node.no_grad;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     set(node.outputs[i], to_.node(id).outputs[i]);
     to_.value(to_.node(id).outputs[i]).name = from_.value(node.outputs[i]).name;

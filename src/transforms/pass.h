@@ -34,6 +34,10 @@ class GraphCopy {
   std::vector<ValueId> map_;
 };
 
+/// Gives a value of the new graph the type that was inferred for the whole operator: eager's strides, which the parts that now
+/// make it up may not have. Nodes from `first_new` on are the parts.
+ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new);
+
 /// Per value: whether its memory is seen outside as a fresh output or a write (directly or through views). Such values keep
 /// an identity of their own.
 std::vector<bool> escaping_values(const Graph& graph);

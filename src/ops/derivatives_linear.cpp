@@ -1,0 +1,120 @@
+// Gradients of matrix products, and of attention by its parts.
+#include <cmath>
+
+#include "ops/derivative.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+
+/// The last two dimensions exchanged, conjugated.
+Term adjoint(Term x) {
+  const int64_t rank = x.type().dim();
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < rank - 2; ++d) dims.push_back(d);
+  dims.push_back(rank - 1);
+  dims.push_back(rank - 2);
+  return Term{x.b, x.b->permute(x.id, dims)}.conj();
+}
+
+Term scaled(Term x, const Scalar& factor) {
+  if (const auto* n = std::get_if<int64_t>(&factor); n != nullptr && *n == 1) return x;
+  Scalar value = factor;
+  if (const auto* c = std::get_if<std::complex<double>>(&value)) value = std::conj(*c);
+  return {x.b, x.b->binary("mul", x.id, value)};
+}
+
+/// g = d(a @ b) for operands `a` and `b` by position, by mm or bmm.
+void product_rule(VjpContext& v, const char* op, size_t a, size_t b, const Scalar& alpha) {
+  const Term g = scaled(gradient(v), alpha);
+  if (v.needs(a)) v.give(a, g.bin(op, adjoint(operand(v, b))).id);
+  if (v.needs(b)) v.give(b, adjoint(operand(v, a)).bin(op, g).id);
+}
+
+void added_product_rule(VjpContext& v, const char* op) {
+  if (v.needs(0)) v.give(0, scaled(gradient(v), v.args().scalar(3)).id);
+  product_rule(v, op, 1, 2, v.args().scalar(4));
+}
+
+void mv_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const Term g = gradient(v);
+  if (v.needs(0)) {
+    const Term column = term(v, b.unsqueeze(g.id, 1)), row = term(v, b.unsqueeze(operand(v, 1).conj().id, 0));
+    v.give(0, (column * row).id);
+  }
+  if (v.needs(1)) v.give(1, adjoint(operand(v, 0)).bin("mv", g).id);
+}
+
+void dot_rule(VjpContext& v) {
+  const Term g = gradient(v);
+  if (v.needs(0)) v.give(0, (g * operand(v, 1).conj()).id);
+  if (v.needs(1)) v.give(1, (g * operand(v, 0).conj()).id);
+}
+
+/// y = x @ w.T + bias over the last dimension of x.
+void linear_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const Term g = gradient(v), x = operand(v, 0), w = operand(v, 1);
+  if (w.type().dim() != 2) throw Unsupported("the derivative of linear with a vector of weights");
+  const Expr in = w.type().sizes[1], out = w.type().sizes[0];
+  std::vector<Expr> lead(x.type().sizes.begin(), x.type().sizes.end() - 1);
+  const Expr rows = product(b.ctx(), lead);
+  const Term flat = term(v, b.reshape(g.id, {rows, out}));
+  if (v.needs(0)) v.give(0, b.reshape(flat.bin("mm", w.conj()).id, x.type().sizes));
+  if (v.needs(1)) {
+    const Term rows_of_x = term(v, b.reshape(x.id, {rows, in}));
+    v.give(1, adjoint(flat).bin("mm", rows_of_x.conj()).id);
+  }
+  if (v.needs(2)) v.give(2, b.reduce("sum", flat.id, {0}, false));
+}
+
+/// softmax(q @ k.T * scale + mask) @ v, as eager's plain composition computes it.
+std::vector<ValueId> attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  if (args.number(4) != 0) throw Unsupported("the derivative of attention with dropout");
+  if (args.flag(7)) throw Unsupported("the derivative of grouped attention");
+  const TensorType q = args.type(0), k = args.type(1);
+  if (!q.sizes.back().is_const()) throw Unsupported("the derivative of attention over a symbolic head size");
+  const double scale = args.none(6) ? 1 / std::sqrt(static_cast<double>(q.sizes.back().const_value())) : args.number(6);
+  const Term query{&b, args.tensor(0)}, key{&b, args.tensor(1)};
+  const double root = std::sqrt(std::abs(scale));
+  const Term left = query * (scale < 0 ? -root : root), right = adjoint(key * root);
+  Term scores = left.bin("matmul", right);
+  const bool causal = args.flag(5);
+  if (causal) {
+    const Expr rows = q.sizes[q.sizes.size() - 2], columns = k.sizes[k.sizes.size() - 2];
+    const ValueId ones = b.op("full", {SymInts{{rows, columns}}, Scalar(true), DType::kBool, NoneArg{}, q.device});
+    scores = Term{&b, b.op("tril", {TensorArg{ones}})}.choose(scores, -INFINITY);
+  }
+  if (!args.none(3)) {
+    const Term mask{&b, args.tensor(3)};
+    scores = mask.type().dtype == DType::kBool ? mask.choose(scores, -INFINITY) : scores + mask;
+  }
+  Term weights{&b, b.op("softmax", {TensorArg{scores.id}, int_arg(-1)})};
+  if (!args.none(3) || causal) {
+    // A row without any key weighs nothing.
+    const int64_t last = scores.type().dim() - 1;
+    const Term hidden{&b, b.reduce("all", scores.bin("eq", -INFINITY).id, {last}, true)};
+    weights = hidden.choose(Term{&b, b.unary("zeros_like", weights.id)}, weights);
+  }
+  return {weights.bin("matmul", Term{&b, args.tensor(2)}).id};
+}
+
+}  // namespace
+
+void register_derivatives_linear(OpRegistry& r) {
+  const Scalar one = int64_t{1};
+  r.amend("mm").vjp = [one](VjpContext& v) { product_rule(v, "mm", 0, 1, one); };
+  r.amend("bmm").vjp = [one](VjpContext& v) { product_rule(v, "bmm", 0, 1, one); };
+  r.amend("addmm").vjp = [](VjpContext& v) { added_product_rule(v, "mm"); };
+  r.amend("baddbmm").vjp = [](VjpContext& v) { added_product_rule(v, "bmm"); };
+  r.amend("mv").vjp = mv_rule;
+  r.amend("dot").vjp = dot_rule;
+  r.amend("linear").vjp = linear_rule;
+  r.amend("scaled_dot_product_attention").differentiable_parts = attention_parts;
+}
+
+}  // namespace tatara

@@ -1,0 +1,253 @@
+// Gradients of views, their inverses, joins and indexing.
+#include "ops/derivative.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+
+/// The arguments of the node from `first` on.
+std::vector<Arg> tail(const VjpContext& v, size_t first) {
+  return {v.node().args.begin() + static_cast<std::ptrdiff_t>(first), v.node().args.end()};
+}
+
+ValueId with_tail(VjpContext& v, std::string_view op, std::vector<Arg> head, size_t first) {
+  for (Arg& arg : tail(v, first)) head.push_back(std::move(arg));
+  return v.builder().op(op, std::move(head));
+}
+
+ValueId zeros_of_operand(VjpContext& v, size_t arg) {
+  return zeros_of(v.builder(), v.builder().type(v.args().tensor(arg)));
+}
+
+void reshape_rule(VjpContext& v) { v.give(0, v.builder().reshape(v.grad(), v.args().type(0).sizes)); }
+
+void permute_rule(VjpContext& v) {
+  const std::vector<int64_t> dims = v.args().integers(1);
+  std::vector<int64_t> inverse(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    inverse[static_cast<size_t>(wrap_dim(dims[i], static_cast<int64_t>(dims.size())))] = static_cast<int64_t>(i);
+  }
+  v.give(0, v.builder().permute(v.grad(), inverse));
+}
+
+/// slice, select, diagonal: the gradient stands at its place among zeros.
+VjpFn scattered(const char* scatter) {
+  return [scatter](VjpContext& v) {
+    v.give(0, with_tail(v, scatter, {TensorArg{zeros_of_operand(v, 0)}, TensorArg{v.grad()}}, 1));
+  };
+}
+
+/// The inverses of views: what was written over takes no gradient.
+VjpFn written_over(const char* view, const char* scatter) {
+  return [view, scatter](VjpContext& v) {
+    if (v.needs(0)) {
+      const ValueId zeros = zeros_of_operand(v, 1);
+      v.give(0, with_tail(v, scatter, {TensorArg{v.grad()}, TensorArg{zeros}}, 2));
+    }
+    if (v.needs(1)) v.give(1, with_tail(v, view, {TensorArg{v.grad()}}, 2));
+  };
+}
+
+void cat_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const auto& tensors = std::get<TensorList>(v.args()[0]).values;
+  const TensorType out = b.type(v.out());
+  const int64_t dim = v.args().dim(1, out.dim());
+  Expr start = b.ctx().constant(0);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorType& part = b.type(tensors[i]);
+    if (part.dim() != out.dim()) {  // an empty tensor of one dimension is left out
+      if (v.needs(0, i)) v.give(0, i, zeros_of(b, part));
+      continue;
+    }
+    const Expr end = b.ctx().add(start, part.sizes[static_cast<size_t>(dim)]);
+    if (v.needs(0, i)) v.give(0, i, b.slice(v.grad(), dim, start, end, b.ctx().constant(1)));
+    start = end;
+  }
+}
+
+void flip_rule(VjpContext& v) { v.give(0, with_tail(v, "flip", {TensorArg{v.grad()}}, 1)); }
+
+/// tril, triu.
+VjpFn same_mask(const char* op) {
+  return [op](VjpContext& v) { v.give(0, with_tail(v, op, {TensorArg{v.grad()}}, 1)); };
+}
+
+void repeat_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const std::vector<Expr> repeats = v.args().exprs(1);
+  const std::vector<Expr> sizes = v.args().type(0).sizes;
+  std::vector<Expr> split;
+  std::vector<int64_t> dims;
+  const size_t extra = repeats.size() - sizes.size();
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    dims.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(repeats[i]);
+    if (i >= extra) split.push_back(sizes[i - extra]);
+  }
+  if (dims.empty()) return v.give(0, v.grad());
+  v.give(0, b.reshape(b.reduce("sum", b.reshape(v.grad(), split), dims, false), sizes));
+}
+
+void pad_rule(VjpContext& v) {
+  SymInts pad;
+  for (const Expr e : v.args().exprs(1)) pad.values.push_back(v.ctx().mul(e, v.ctx().constant(-1)));
+  v.give(0, v.builder().op("constant_pad_nd", {TensorArg{v.grad()}, pad, Scalar(int64_t{0})}));
+}
+
+void diag_embed_rule(VjpContext& v) { v.give(0, with_tail(v, "diagonal", {TensorArg{v.grad()}}, 1)); }
+
+void real_part_rule(VjpContext& v) {
+  const Term g = gradient(v);
+  v.give(0, v.builder().binary("from_parts", g.id, v.builder().unary("zeros_like", g.id)));
+}
+void imag_part_rule(VjpContext& v) {
+  const Term g = gradient(v);
+  v.give(0, v.builder().binary("from_parts", v.builder().unary("zeros_like", g.id), g.id));
+}
+void view_as_real_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const int64_t last = b.type(v.grad()).dim() - 1;
+  const auto part = [&](int64_t i) { return b.op("select", {TensorArg{v.grad()}, int_arg(last), int_arg(i)}); };
+  v.give(0, b.binary("from_parts", part(0), part(1)));
+}
+void view_as_complex_rule(VjpContext& v) { v.give(0, v.builder().unary("view_as_real", v.grad())); }
+
+// ---- Indexing --------------------------------------------------------------------------------------------------------
+
+ValueId index_put(GraphBuilder& b, ValueId self, const Arg& indices, ValueId values, bool accumulate) {
+  return b.op("index_put", {TensorArg{self}, indices, TensorArg{values}, Scalar(accumulate)});
+}
+
+void index_rule(VjpContext& v) {
+  v.give(0, index_put(v.builder(), zeros_of_operand(v, 0), v.args()[1], v.grad(), true));
+}
+
+void index_put_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const Arg& indices = v.args()[1];
+  if (v.needs(0)) {
+    v.give(0, v.args().flag(3) ? v.grad() : index_put(b, v.grad(), indices, zeros_of_operand(v, 2), false));
+  }
+  if (v.needs(2)) v.give(2, b.op("index", {TensorArg{v.grad()}, indices}));
+}
+
+void gather_rule(VjpContext& v) {
+  if (v.args().flag(3)) throw Unsupported("the sparse gradient of gather");
+  v.give(0, v.builder().op("scatter_add",
+                           {TensorArg{zeros_of_operand(v, 0)}, v.args()[1], v.args()[2], TensorArg{v.grad()}}));
+}
+
+ValueId gathered(VjpContext& v) {
+  return v.builder().op("gather", {TensorArg{v.grad()}, v.args()[1], v.args()[2], Scalar(false)});
+}
+
+void scatter_rule(VjpContext& v, bool has_source) {
+  if (v.needs(0)) {
+    v.give(0, v.builder().op("scatter.value", {TensorArg{v.grad()}, v.args()[1], v.args()[2], Scalar(int64_t{0})}));
+  }
+  if (has_source && v.needs(3)) v.give(3, gathered(v));
+}
+
+void scatter_add_rule(VjpContext& v) {
+  v.give(0, v.grad());
+  if (v.needs(3)) v.give(3, gathered(v));
+}
+
+void index_select_rule(VjpContext& v) {
+  v.give(0, v.builder().op("index_add", {TensorArg{zeros_of_operand(v, 0)}, v.args()[1], v.args()[2],
+                                         TensorArg{v.grad()}, Scalar(int64_t{1})}));
+}
+
+ValueId selected(VjpContext& v) {
+  return v.builder().op("index_select", {TensorArg{v.grad()}, v.args()[1], v.args()[2]});
+}
+
+void index_add_rule(VjpContext& v) {
+  v.give(0, v.grad());
+  if (v.needs(3)) v.give(3, v.builder().binary("mul", selected(v), v.args().scalar(4)));
+}
+
+ValueId index_filled(VjpContext& v) {
+  return v.builder().op("index_fill", {TensorArg{v.grad()}, v.args()[1], v.args()[2], Scalar(int64_t{0})});
+}
+
+void index_copy_rule(VjpContext& v) {
+  if (v.needs(0)) v.give(0, index_filled(v));
+  if (v.needs(3)) v.give(3, selected(v));
+}
+
+void index_fill_rule(VjpContext& v) {
+  if (v.needs(0)) v.give(0, index_filled(v));
+  if (v.needs(3)) v.give(3, selected(v));  // summed to no dimensions
+}
+
+void take_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  const TensorType type = v.args().type(0);
+  const std::vector<Expr> flat{type.numel(b.ctx())};
+  const ValueId zeros = zeros_of(b, contiguous_type(b.ctx(), type.dtype, type.device, flat));
+  const TensorList indices{{v.args().tensor(1)}};
+  v.give(0, b.reshape(index_put(b, zeros, indices, v.grad(), true), type.sizes));
+}
+
+void embedding_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  if (v.args().flag(3)) throw Unsupported("the gradient of embedding scaled by frequency");
+  if (v.args().flag(4)) throw Unsupported("the sparse gradient of embedding");
+  const int64_t padding = v.args().integer(2);
+  const ValueId indices = v.args().tensor(1);
+  ValueId g = v.grad();
+  if (padding >= 0) {
+    const ValueId kept = b.unsqueeze(b.binary("ne", indices, Scalar(padding)), -1);
+    g = b.op("where", {TensorArg{kept}, TensorArg{g}, Scalar(0.0)});
+  }
+  const TensorType weight = v.args().type(0);
+  const Expr count = b.type(indices).numel(b.ctx());
+  v.give(0, b.op("index_add", {TensorArg{zeros_of(b, weight)}, int_arg(0), TensorArg{b.reshape(indices, {count})},
+                               TensorArg{b.reshape(g, {count, weight.sizes[1]})}, Scalar(int64_t{1})}));
+}
+
+}  // namespace
+
+void register_derivatives_views(OpRegistry& r) {
+  const auto rule = [&r](const char* name, VjpFn fn) { r.amend(name).vjp = std::move(fn); };
+  for (const char* name : {"view", "reshape_copy", "unsqueeze", "squeeze", "squeeze.dim"}) rule(name, reshape_rule);
+  rule("expand", [](VjpContext& v) { v.give(0, v.grad()); });
+  rule("permute", permute_rule);
+  rule("slice", scattered("slice_scatter"));
+  rule("select", scattered("select_scatter"));
+  rule("diagonal", scattered("diagonal_scatter"));
+  rule("slice_scatter", written_over("slice", "slice_scatter"));
+  rule("select_scatter", written_over("select", "select_scatter"));
+  rule("diagonal_scatter", written_over("diagonal", "diagonal_scatter"));
+  rule("diag_embed", diag_embed_rule);
+  rule("real_part", real_part_rule);
+  rule("imag_part", imag_part_rule);
+  rule("view_as_real", view_as_real_rule);
+  rule("view_as_complex", view_as_complex_rule);
+  rule("cat", cat_rule);
+  rule("cat_host", cat_rule);
+  rule("flip", flip_rule);
+  rule("tril", same_mask("tril"));
+  rule("triu", same_mask("triu"));
+  rule("repeat", repeat_rule);
+  rule("constant_pad_nd", pad_rule);
+  rule("index", index_rule);
+  rule("index_put", index_put_rule);
+  rule("gather", gather_rule);
+  rule("scatter.src", [](VjpContext& v) { scatter_rule(v, true); });
+  rule("scatter.value", [](VjpContext& v) { scatter_rule(v, false); });
+  rule("scatter_add", scatter_add_rule);
+  rule("index_select", index_select_rule);
+  rule("index_add", index_add_rule);
+  rule("index_copy", index_copy_rule);
+  rule("index_fill", index_fill_rule);
+  rule("index_fill.int_Tensor", index_fill_rule);
+  rule("take", take_rule);
+  rule("embedding", embedding_rule);
+}
+
+}  // namespace tatara

@@ -1,0 +1,61 @@
+// Reverse differentiation of whole graphs: forward graph -> joint graph -> forward and backward graphs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace tatara {
+
+/// Per value: whether eager's result would require grad, given which inputs do.
+std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool>& inputs);
+
+/// The graph with operators that have no rule of their own, but are made of some that do, written out where gradients
+/// flow. Values are numbered densely: inputs first, then results in order.
+Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs);
+
+struct JointGraph {
+  /// The forward graph's values and nodes under their own numbers, then one input per cotangent, then the gradients' nodes.
+  /// Outputs: the forward graph's, then the gradients.
+  Graph graph;
+  size_t forward_values = 0, forward_nodes = 0, forward_inputs = 0, forward_outputs = 0;
+  std::vector<int> cotangents;  // forward output of each cotangent input
+  std::vector<int> gradients;   // forward input of each gradient output; the others are reached by no gradient
+};
+
+/// Differentiates a graph in differentiable form. Cotangents come for the fresh outputs that need a gradient and that
+/// `outputs` names (empty: all). Unsupported where a rule is missing, and for writes that carry gradients to inputs.
+JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs = {});
+
+/// Which values of the forward graph the backward graph shall be given, by a minimum cut: a saved value costs its bytes
+/// twice (written and read again), a recomputed node its work. Inputs are saved for free; products, host operators and
+/// random numbers are never computed twice.
+std::vector<ValueId> choose_saved(const JointGraph& joint);
+
+/// The forward graph with the saved values that are neither inputs nor fresh outputs as further outputs.
+struct ForwardGraph {
+  Graph graph;
+  struct Saved {
+    enum class From : uint8_t { kInput, kOutput } from = From::kInput;
+    int index = 0;  // input or output of `graph`
+  };
+  std::vector<Saved> saved;  // in the order of the values
+};
+ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& saved);
+
+/// Gradients from saved values and cotangents. Unsupported where the saved values do not suffice.
+struct BackwardGraph {
+  Graph graph;               // inputs: saved values used, then cotangents used
+  std::vector<int> inputs;   // of each input: position in `saved`, or -1 - position among the joint graph's cotangents
+  std::vector<int> outputs;  // of each gradient: output of `graph`, or -1 - cotangent where it is a cotangent itself
+};
+BackwardGraph backward_graph(const JointGraph& joint, const std::vector<ValueId>& saved);
+
+/// The whole backward computation as a function of what the forward graph was given, to be differentiated again. Inputs: the
+/// forward graph's inputs, then `given` (values that cannot be computed twice), then the cotangents. Outputs: the gradients.
+Graph backward_of_inputs(const JointGraph& joint, const std::vector<ValueId>& given);
+/// Random values among the forward graph's that gradients depend on.
+std::vector<ValueId> random_values(const JointGraph& joint);
+
+}  // namespace tatara
