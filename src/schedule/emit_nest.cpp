@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kDear = 8;              // computing again costs more than a trip to the nearest cache
 constexpr int64_t kKeptBytes = 1 << 18;  // of values kept between the walks over a row
+constexpr int64_t kNearBytes = 1 << 14;  // of a row that stays in the nearest cache
 
 ScalarOp combine_op(Combine combine) {
   switch (combine) {
@@ -220,6 +221,11 @@ class GroupEmitter {
     if (keep) {
       const auto found = kept_.find(key);
       if (found != kept_.end() && found->second.second < stage_) {
+        if (const Member* host = host_of(key)) {
+          const Storage& storage = *s_.values[static_cast<size_t>(host->value)].storage;
+          return nest_.load(host->value, storage, *index_map(s_, group_, host->sizes, true), loops::kNoScalar,
+                            loops::kNoScalar);
+        }
         return nest_.load_at(found->second.first, compute_dtype(s_.graph.type(v).dtype), place());
       }
       if (found != kept_.end()) return std::nullopt;
@@ -227,12 +233,27 @@ class GroupEmitter {
     computing_.push_back(v);
     const ScalarId x = nest_.eval(v, indices);
     computing_.pop_back();
-    if (keep) {
+    const Member* host = keep ? host_of(key) : nullptr;
+    if (host != nullptr) {
+      const Storage& storage = *s_.values[static_cast<size_t>(host->value)].storage;
+      kept_[key] = {storage.buffer, stage_};
+      nest_.store(host->value, storage, *index_map(s_, group_, host->sizes, true), x);
+    } else if (keep) {
       const BufferId local = nest_.add_local(nest_.dtype(x), plan_.inner.back().extent.const_value());
       kept_[key] = {local, stage_};
       nest_.store_at(local, place(), x);
     }
     return x;
+  }
+
+  /// The store of the result whose memory keeps the value until then; null: none.
+  const Member* host_of(const Kept& key) const {
+    const auto found = plan_.kept_in_result.find(key);
+    if (found == plan_.kept_in_result.end()) return nullptr;
+    const auto member = std::find_if(group_.members.begin(), group_.members.end(), [&](const Member& m) {
+      return m.kind == Member::Kind::kStore && m.value == found->second;
+    });
+    return &*member;
   }
 
   std::optional<ScalarId> read_memory(ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
@@ -456,19 +477,50 @@ std::string first_name(State& s, const Group& group) {
   return s.name_of(m.kind == Member::Kind::kStore ? m.value : s.graph.node(m.node).outputs[0]);
 }
 
-/// Only rows of known length that fit beside the data in the cache.
-void keep_between_walks(State& s, NestPlan& plan, const std::set<NestPlan::Kept>& candidates) {
+/// Results of this group that the last walk alone touches, each place once, and along rows: until then their memory is free.
+std::vector<ValueId> idle_results(State& s, const Group& group, const std::vector<Access>& accesses, Expr dim) {
+  int last = 0;
+  for (const Member& m : group.members) last = std::max(last, m.stage);
+  std::vector<ValueId> result;
+  for (const Member& m : group.members) {
+    if (m.stage != last) continue;
+    if (m.kind != Member::Kind::kStore) return {};  // may come after the stores
+    if (!m.full) continue;
+    const BufferId target = s.values[static_cast<size_t>(m.value)].storage->buffer;
+    if (target < 0 || s.out.plan.buffers[static_cast<size_t>(target)].home == BufferHome::kInput) continue;
+    const auto touches = [&](const Access& a) { return a.buffer == target; };
+    const auto store = std::find_if(accesses.begin(), accesses.end(), touches);
+    if (std::count_if(accesses.begin(), accesses.end(), touches) != 1 || !store->store || store->masked) continue;
+    if (store->address.contains(dim) && store->address.coefficient_of(dim).is_const(1)) result.push_back(m.value);
+  }
+  return result;
+}
+
+/// Only rows of known length that fit beside the data in the cache. Long ones wait in memory that is written anyway.
+void keep_between_walks(State& s, const Group& group, const std::vector<Access>& accesses, NestPlan& plan,
+                        const std::set<NestPlan::Kept>& candidates) {
   if (plan.inner.size() != 1 || plan.inner[0].kind != LoopKind::kVector || !plan.inner[0].extent.is_const()) return;
   const Expr dim = plan.inner[0].dim;
+  std::vector<ValueId> idle = idle_results(s, group, accesses, dim);
   int64_t bytes = 0;
   for (const NestPlan::Kept& key : candidates) {
     const bool along =
         std::any_of(key.second.begin(), key.second.end(), [&](const ExprNode* e) { return Expr(e).contains(dim); });
     if (!along) continue;
-    bytes += plan.inner[0].extent.const_value() * dtype_size(compute_dtype(s.graph.type(key.first).dtype));
+    const DType dtype = compute_dtype(s.graph.type(key.first).dtype);
+    const int64_t size = plan.inner[0].extent.const_value() * dtype_size(dtype);
+    bytes += size;
     if (bytes > kKeptBytes) return;
     plan.kept.insert(key);
-    s.note(s.name_of(key.first), "kept between the walks over a row");
+    const auto same = [&](ValueId v) { return s.graph.type(v).dtype == dtype; };
+    const auto host = size > kNearBytes ? std::find_if(idle.begin(), idle.end(), same) : idle.end();
+    if (host != idle.end()) {
+      plan.kept_in_result.emplace(key, *host);
+      idle.erase(host);
+      s.note(s.name_of(key.first), "kept between the walks over a row, in the memory of a result");
+    } else {
+      s.note(s.name_of(key.first), "kept between the walks over a row");
+    }
   }
 }
 
@@ -521,12 +573,19 @@ void emit_group(State& s, int unit) {
   GroupEmitter trial(s, unit, dry, plain);
   trial.emit();
   NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
-  if (group.has_reduction) keep_between_walks(s, plan, trial.needed_twice());
+  if (group.has_reduction) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
   Expr elements = s.ctx.constant(1);
   for (const Expr e : group.dims) elements = elements * e;
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
-    if (!plan.tile) s.in_place[s.out.plan.steps.size()] = replaceable(s, group, dry.accesses);
+    if (!plan.tile) {
+      auto& pairs = s.in_place[s.out.plan.steps.size()];
+      pairs = replaceable(s, group, dry.accesses);
+      for (const auto& [key, host] : plan.kept_in_result) {
+        const BufferId taken = s.values[static_cast<size_t>(host)].storage->buffer;
+        std::erase_if(pairs, [&](const auto& pair) { return pair.first == taken; });
+      }
+    }
     emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr);
     return;
   }

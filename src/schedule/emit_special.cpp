@@ -36,19 +36,23 @@ Expr elements_of(State& s, const std::vector<Expr>& sizes) {
   return product;
 }
 
-template <typename Body>
-void run_twice(State& s, const Group& space, bool parallel, bool lanes_inside, Body&& body) {
+/// Builds the nest over plain dims, and then as planned and rearranged.
+template <typename Arrange, typename Body>
+void run_twice(State& s, const Group& space, bool lanes_inside, Arrange&& arrange, Body&& body) {
   loops::Kernel scratch;
   NestBuilder dry(s, scratch);
   const NestPlan plain = plain_nest(space);
   body(dry, plain);
-  NestPlan plan = parallel ? plan_nest(s, space, dry.accesses, dry.index_uses, lanes_inside) : plain;
+  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses, lanes_inside);
+  arrange(plan);
   loops::Kernel kernel;
   NestBuilder nest(s, kernel);
   nest.substitution = plan.substitution;
   body(nest, plan);
   finish_kernel(s, nest, std::move(kernel), plan, elements_of(s, space.dims));
 }
+
+constexpr auto as_planned = [](const NestPlan&) {};
 
 /// The vector loop belongs inside of loops that must run in order.
 void serial_loops_first(NestPlan& plan) {
@@ -69,7 +73,7 @@ void emit_scan(State& s, int unit) {
   const Group space = space_of(s, sizes, inside);
   // Lanes may run along the scan where the combine function is an operator.
   const bool simple = !def.merge && !is_custom(def) && def.combine.size() == 1;
-  run_twice(s, space, true, simple, [&](NestBuilder& nest, const NestPlan& plan) {
+  run_twice(s, space, simple, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     NodeBuilder builder(nest, node, loops::kNoScalar);
@@ -107,7 +111,7 @@ namespace {
 void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
   const std::vector<Expr>& sizes = node.result().sizes;
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
-  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
+  run_twice(s, space, false, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     open_outer(s, nest, plan);
     NodeBuilder builder(nest, node, loops::kNoScalar);
@@ -132,6 +136,29 @@ std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Group& s
     }
   }
   return meeting;
+}
+
+constexpr int64_t kLeastColumns = 64;  // that a thread gets of rows that meet
+
+/// Rows that meet go in order, but their columns are apart: where there is no other parallel loop, each thread takes some of
+/// the columns of all rows.
+void share_columns(State& s, NestPlan& plan) {
+  if (s.options.num_threads <= 1 || !plan.outer.empty() || plan.inner.size() < 2) return;
+  const LoopSpec whole = plan.inner.back();
+  if (whole.kind != LoopKind::kVector || !whole.dim.valid()) return;
+  const int64_t columns = s.hint(whole.extent, 0);
+  const int64_t count = std::min<int64_t>(columns / kLeastColumns, s.options.num_threads);
+  if (count < 2) return;
+  ExprContext& ctx = s.ctx;
+  const Expr size = ctx.constant((columns + count * 16 - 1) / (count * 16) * 16);
+  const Expr blocks = s.simplify(ctx.ceildiv(whole.extent, size));
+  const bool even = whole.extent.is_const() && columns % size.const_value() == 0;
+  const Expr block = s.pooled_symbol(blocks, 200);
+  const Expr extent = even ? size : ctx.min(size, whole.extent - block * size);
+  const Expr lane = s.pooled_symbol(extent, 201);
+  plan.outer.push_back({block, blocks, LoopKind::kParallel, Expr(), Expr()});
+  plan.inner.back() = {lane, extent, LoopKind::kVector, Expr(), size};
+  plan.substitution[whole.dim] = block * size + lane;
 }
 
 /// What the element becomes. No two lanes or threads meet at one element, so reading, combining and writing will do.
@@ -170,9 +197,11 @@ void emit_scatter(State& s, int unit) {
   Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), true));
   space.reduced = meeting_dims(s, node, space);
   space.has_reduction = true;
-  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& planned) {
-    NestPlan plan = planned;
+  const auto arrange = [&](NestPlan& plan) {
     serial_loops_first(plan);
+    share_columns(s, plan);
+  };
+  run_twice(s, space, false, arrange, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     for (const LoopSpec& loop : plan.inner) nest.open_loop(loop.var, loop.extent, loop.kind);
@@ -192,7 +221,7 @@ void emit_copy(State& s, int unit) {
   const ValueId target = s.graph.inputs()[static_cast<size_t>(copy.input)];
   const std::vector<Expr>& sizes = s.graph.type(target).sizes;
   const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
-  run_twice(s, space, true, false, [&](NestBuilder& nest, const NestPlan& plan) {
+  run_twice(s, space, false, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     open_outer(s, nest, plan);
     const ScalarId x = nest.eval(copy.value, space.symbols);

@@ -1,6 +1,7 @@
 // The loops of a kernel: which dims are merged, which one is the vector loop, what runs in parallel.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -36,6 +37,8 @@ struct NestPlan {
   /// Values at indices that the first walk over a row keeps for the later ones.
   using Kept = std::pair<ValueId, std::vector<const ExprNode*>>;
   std::set<Kept> kept;
+  /// Those of `kept` that wait in the memory of a result, named here, which the last walk writes over them.
+  std::map<Kept, ValueId> kept_in_result;
   std::optional<Tile> tile;
 };
 

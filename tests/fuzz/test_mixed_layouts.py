@@ -74,3 +74,53 @@ def test_values_kept_between_walks(scale: float) -> None:
     _check(lambda x: torch.nn.functional.layer_norm(torch.tanh(x), (777,)), x)
     _check(lambda x: (torch.log_softmax(x, -1), torch.softmax(x, -1)), x)
     _check(lambda x: torch.softmax(x.masked_fill(x > 0, float("-inf")).index_fill(1, torch.tensor(3), 0.0), -1), x)
+
+
+def _notes(function: Callable[..., Any], *arguments: Tensor) -> str:
+    tatara.reset()
+    return "\n".join(tatara.explain(function)(*arguments).notes)
+
+
+@pytest.mark.parametrize("columns", [5000, 4097])
+def test_values_kept_in_a_result(columns: int) -> None:
+    """Long rows wait where their result goes, unless something else looks at that memory."""
+    x = torch.randn(7, columns) * 3
+
+    def into_input(x: Tensor) -> Tensor:
+        x.copy_(torch.softmax(x, -1))
+        return x * 2
+
+    def added_to_input(x: Tensor, y: Tensor) -> Tensor:
+        return y.add_(torch.softmax(x, -1))
+
+    _check(lambda x: torch.softmax(x, -1), x)
+    _check(lambda x: torch.softmax(torch.nn.functional.gelu(x), -1), x)
+    _check(lambda x: (torch.log_softmax(x, -1), torch.softmax(x, -1)), x)
+    _check(lambda x: torch.softmax(x, -1) + torch.softmax(x, -1).flip(-1), x)
+    _check(lambda x: torch.softmax(x.t().contiguous().t(), -1), x)
+    _check(lambda x: torch.softmax(x, -1).to(torch.bfloat16), x)
+    _check(lambda x: torch.softmax(x.abs() + 1, -1).neg().exp().cumsum(-1), x)
+    assert "in the memory of a result" in _notes(lambda x: torch.softmax(x, -1), x)
+    assert "in the memory of a result" not in _notes(lambda x: torch.softmax(x, -1).to(torch.bfloat16), x)
+    assert "in the memory of a result" not in _notes(lambda x: torch.softmax(x, -1), x[:, :777])
+    for function, count in ((into_input, 1), (added_to_input, 2)):
+        ours, theirs = [x.clone() for _ in range(count)], [x.clone() for _ in range(count)]
+        tatara.reset()
+        torch.testing.assert_close(tatara.compile(function)(*ours), function(*theirs))
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("columns", [3, 64, 127, 128, 200, 257, 600])
+@pytest.mark.parametrize("mode", ["add", "copy", "maximum"])
+def test_rows_that_meet(columns: int, mode: str) -> None:
+    """Each thread takes some columns of all rows; rows of one place stay in order."""
+    index = torch.tensor([3, 0, 3, 3, 8, 0, 1] * 5)
+    x, y = torch.randn(9, columns), torch.randn(len(index), columns)
+    wide = index[:, None].expand(-1, columns)
+    if mode == "add":
+        _check(lambda x, i, y: torch.index_add(x, 0, i, y), x, index, y)
+        _check(lambda x, i, y: torch.index_add(x.t().contiguous(), 1, i, y.t()), x, index, y)
+    elif mode == "copy":
+        _check(lambda x, i, y: torch.index_copy(x, 0, i, y), x, index[:4:2], y[:2])
+    else:
+        _check(lambda x, i, y: torch.scatter_reduce(x, 0, i, y, "amax"), x, wide, y)
