@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import transformers
 
 import tatara
 import zoo
@@ -73,33 +74,67 @@ def warm_start() -> None:
             print(f"BERT {label}: {float(seconds):.3f} s, LLVM loaded: {loaded} (target warm 0.15 s, False)")
 
 
+PAIRS = [(2, 16), (3, 16), (3, 32), (4, 48), (4, 128), (5, 7), (8, 64), (6, 100), (9, 33), (7, 12)]
+
+
 def shapes() -> None:
+    """A batch of one is a program of its own (0 and 1 are no symbols): a second line counts it in."""
     torch.manual_seed(0)
     model = zoo.bert().eval()
-    compiled = tatara.compile(model)
-    before = tatara.stats()
+    for label, pairs in (("", PAIRS), (", then 2 lengths of one row", [(1, 100), (1, 20)])):
+        if not label:
+            compiled = tatara.compile(model)
+            before = tatara.stats()["graphs"]
+        with torch.no_grad():
+            for batch, length in pairs:
+                ids = torch.randint(0, 30522, (batch, length))
+                torch.testing.assert_close(
+                    zoo.first_tensor(compiled(ids)), zoo.first_tensor(model(ids)), rtol=1e-3, atol=1e-4
+                )
+        graphs = tatara.stats()["graphs"] - before
+        print(f"BERT at {len(PAIRS)} shapes{label}: {graphs} compilations (target at most {2 if not label else 4})")
+
+
+def _narrow_bert(layers: int) -> torch.nn.Module:
+    """As many modules and parameters as BERT has, with little work in its kernels."""
+    config = transformers.BertConfig(
+        num_hidden_layers=layers, hidden_size=48, num_attention_heads=12, intermediate_size=64, vocab_size=100
+    )
+    return transformers.BertModel(config).eval()
+
+
+def guards() -> None:
+    """Guards alone, and all that a call does beside its kernels."""
+    seconds = {}
+    ids = torch.zeros(2, 16, dtype=torch.long)
+    import_ns = 49
     with torch.no_grad():
-        for batch, length in [
-            (1, 16),
-            (2, 16),
-            (2, 32),
-            (3, 48),
-            (4, 128),
-            (5, 7),
-            (8, 64),
-            (1, 100),
-            (6, 33),
-            (7, 12),
-        ]:
-            ids = torch.randint(0, 30522, (batch, length))
-            torch.testing.assert_close(
-                zoo.first_tensor(compiled(ids)), zoo.first_tensor(model(ids)), rtol=1e-3, atol=1e-4
-            )
-    graphs = tatara.stats()["graphs"] - before["graphs"]
-    print(f"BERT at 10 shapes: {graphs} compilations (target at most 2)")
+        for layers in (4, 24):
+            model = _narrow_bert(layers)
+            compiled = tatara.compile(model)
+            compiled(ids)
+            check = compiled._compiled_forward._guard_seconds
+            imports = import_ns * 1e-9 * len(list(model.parameters()))
+            seconds[layers] = statistics.median(check(500, ids) for _ in range(15)), imports
+            if layers == 4:
+                whole = _per_call_us(lambda compiled=compiled: compiled(ids), calls=100)
+                kernels = []
+                for _ in range(50):
+                    with tatara.kernel_history() as history:
+                        compiled(ids)
+                    kernels.append(sum(e.microseconds for e in history.events if e.kind in ("launch", "host_call")))
+                host = whole - statistics.median(kernels)
+    few, many = seconds[4], seconds[24]
+    growth = (many[0] - (many[1] - few[1])) / few[0]
+    print(f"BERT's guards: {few[0] * 1e6:.1f} us (target 10)")
+    print(
+        f"guards of 24 layers: {many[0] * 1e6:.1f} us; growth beside {import_ns} ns a parameter {growth:.2f} (target 1.5)"
+    )
+    print(f"BERT's host work beside its kernels: {host:.1f} us of {whole:.1f} us (target 40)")
 
 
 if __name__ == "__main__":
     small_call()
     shapes()
+    guards()
     warm_start()

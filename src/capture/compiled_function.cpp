@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <unordered_set>
 
@@ -108,6 +109,16 @@ void note_generator(TraceOwner& owner, const PyCodeObject& code) {
   ++stats().breaks;
 }
 
+/// What the guards of a call look at: the arguments, then what else decides how they are bound.
+void collect_roots(const CompiledFunction* c, PyObject* const* args, size_t total, PyObject* kwnames,
+                   std::vector<PyObject*>& roots) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(c->function);
+  roots.assign(args, args + total);
+  roots.push_back(kwnames);
+  roots.push_back(function->func_defaults);
+  roots.push_back(function->func_kwdefaults);
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -124,14 +135,9 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   }
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
-  // Roots: arguments, then what else decides how they are bound.
   CallScratch::Lease call;
   std::vector<PyObject*>& roots = call->roots;
-  roots.assign(args, args + total);
-  auto* function = reinterpret_cast<PyFunctionObject*>(c->function);
-  roots.push_back(kwnames);
-  roots.push_back(function->func_defaults);
-  roots.push_back(function->func_kwdefaults);
+  collect_roots(c, args, total, kwnames, roots);
   TraceOwner& owner = *c->owner;
   std::string failed;
   const bool had_entries = owner.cache.count(code, 0) > 0;
@@ -339,6 +345,34 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
   return Py_BuildValue("{s:N,s:N,s:N}", "entries", entries, "breaks", breaks, "recompiles", recompiles);
 }
 
+/// Seconds that the guards take for these arguments, of `calls` rounds: for benchmarks.
+PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  CompiledFunction* c = cast(object);
+  const long calls = nargs > 0 ? PyLong_AsLong(args[0]) : -1;
+  if (calls < 1 || !PyFunction_Check(c->function)) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "wanted: a number of rounds, then arguments");
+    return nullptr;
+  }
+  std::vector<PyObject*> given;
+  if (c->self != nullptr) given.push_back(c->self);
+  const Py_ssize_t keywords = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
+  given.insert(given.end(), args + 1, args + nargs + keywords);
+  PyObject* code = PyFunction_GET_CODE(c->function);
+  TorchApi* api = TorchApi::get();
+  CallScratch::Lease call;
+  const auto start = std::chrono::steady_clock::now();
+  for (long i = 0; i < calls; ++i) {
+    collect_roots(c, given.data(), given.size(), kwnames, call->roots);
+    if (c->owner->cache.find(code, 0, call->roots.data(), call->roots.size(), *api, call->objects, nullptr) ==
+        nullptr) {
+      PyErr_SetString(PyExc_ValueError, "no entry is for these arguments");
+      return nullptr;
+    }
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return PyFloat_FromDouble(seconds.count() / static_cast<double>(calls));
+}
+
 void reset_owner(TraceOwner& owner) {
   owner.cache.clear();
   owner.breaks.clear();
@@ -353,12 +387,15 @@ PyObject* compiled_reset(PyObject* object, PyObject*) {
 }  // namespace
 
 PyObject* compiled_function_type() {
-  static PyMethodDef methods[] = {{"_report", compiled_report, METH_NOARGS, "What was captured, as plain data."},
-                                  {"_reset", compiled_reset, METH_NOARGS, "Forgets every entry."},
-                                  {"__reduce_ex__", compiled_reduce, METH_O, "Pickles the original."},
-                                  {"__copy__", compiled_copy, METH_NOARGS, "As a copy of the original."},
-                                  {"__deepcopy__", compiled_copy, METH_O, "As a copy of the original."},
-                                  {nullptr, nullptr, 0, nullptr}};
+  static PyMethodDef methods[] = {
+      {"_report", compiled_report, METH_NOARGS, "What was captured, as plain data."},
+      {"_guard_seconds", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(compiled_guard_seconds)),
+       METH_FASTCALL | METH_KEYWORDS, "Seconds that the guards of a call take."},
+      {"_reset", compiled_reset, METH_NOARGS, "Forgets every entry."},
+      {"__reduce_ex__", compiled_reduce, METH_O, "Pickles the original."},
+      {"__copy__", compiled_copy, METH_NOARGS, "As a copy of the original."},
+      {"__deepcopy__", compiled_copy, METH_O, "As a copy of the original."},
+      {nullptr, nullptr, 0, nullptr}};
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
       {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},

@@ -322,6 +322,10 @@ struct ValueGuard::Builder {
       return found == map.end() ? uint64_t{0} : found->second;
     };
     uint64_t wanted = dynamic.mode == DynamicMode::kAlways ? ~uint64_t{0} : seen(dynamic.sizes) | marked(tensor, rank);
+    // Tensors of integers are ids, positions and masks: all their sizes come from data, and vary sooner or later.
+    constexpr uint8_t kFloat = 2, kBfloat = 4, kComplex = 5;  // of DLPack
+    const bool floating = meta.code == kFloat || meta.code == kBfloat || meta.code == kComplex || meta.code > 6;
+    if (wanted != 0 && !floating) wanted = ~uint64_t{0};
     const uint64_t free_strides = seen(dynamic.strides);
     for (size_t d = 0; d < rank; ++d) {
       if (meta.sizes[d] < 2) wanted &= ~(uint64_t{1} << d);

@@ -106,17 +106,18 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
     return iterator;
   }
   watch_container(iterable);
-  if (!PyList_CheckExact(iterable) && !PyTuple_CheckExact(iterable) && !PyDict_CheckExact(iterable) &&
-      !PyRange_Check(iterable)) {
-    return not_handled();
-  }
+  static PyObject* const name = PyUnicode_InternFromString("__iter__");
+  PyObject* dunder = _PyType_Lookup(Py_TYPE(iterable), name);
+  if (dunder == nullptr || Py_TYPE(dunder) != &PyWrapperDescr_Type) return not_handled();
   PyObject* iterator = PyObject_GetIter(iterable);
   note_result(iterator);
   return iterator;
 }
 
 bool Tracer::outside_iterator(PyObject* object) const {
-  return object != nullptr && is_builtin_iterator(object) && !born(object);
+  if (object == nullptr || !is_builtin_iterator(object) || born(object)) return false;
+  // What no read from outside has shown was made on the way.
+  return trace_->index_of(object) >= 0 || trace_->watches.seen_objects().contains(object);
 }
 
 bool Tracer::break_if_moved(PyObject* iterator) {

@@ -433,3 +433,15 @@ def test_iterators_from_outside() -> None:
     for _ in range(3):
         x = torch.randn(3)
         _same(compiled(x, iter([1, 2, 3, 4, 5, 6])), f(x, iter([1, 2, 3, 4, 5, 6])))
+
+
+def test_iterators_made_in_the_trace() -> None:
+    def f(x: Any, table: dict[str, float], many: Any) -> Any:
+        doubled = {key: value * 2 for key, value in table.items()}
+        total = [value for value in doubled.values() if value > 1] + sorted({*many})
+        for a, b in zip(reversed(total), iter(many)):
+            x = x * a + b
+        first, *_ = table
+        return x, doubled, first, list(zip(table, many))
+
+    check(f, [(torch.randn(n), {"a": 0.5, "b": 1.5}, (1, 2, 3)) for n in (3, 4, 5)], 2)
