@@ -125,13 +125,17 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 namespace {
 
-/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers.
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, and
+/// the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag).
 bool is_opaque(const PyCodeObject* code) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
   if (code->co_name == del) return true;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
   if (file == nullptr) PyErr_Clear();
-  return file != nullptr && std::strncmp(file, "<frozen importlib.", 18) == 0;
+  if (file == nullptr) return false;
+  if (std::strncmp(file, "<frozen importlib.", 18) == 0) return true;
+  return std::string_view(file).ends_with("/torch/_dynamo/mutation_guard.py") &&
+         PyUnicode_CompareWithASCIIString(code->co_name, "tag") == 0;
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+"""Programs in which torch.compile has been used, too: it patches torch.nn.Module for its own book-keeping."""
+
+from __future__ import annotations
+
+import torch
+
+import tatara
+
+
+class Sliced(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers[:2]:  # makes a ModuleList
+            x = layer(x).relu()
+        return x
+
+
+def test_modules_made_inside() -> None:
+    model = Sliced().eval()
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        expected = torch.compile(model, backend="eager")(x)
+        assert not torch.nn.Module.___needs_generation_tag_patch  # type: ignore[attr-defined]
+        report = tatara.explain(model)(x)
+        assert len(report.graphs) == 1 and not report.breaks
+        compiled = tatara.compile(model, fullgraph=True)
+        before = tatara.stats()
+        for _ in range(4):
+            torch.testing.assert_close(compiled(x), expected)
+        assert tatara.stats()["recompiles"] == before["recompiles"]
+        assert tatara.stats()["graphs"] == before["graphs"] + 1
