@@ -87,6 +87,7 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
     result = std::move(call->env[static_cast<size_t>(slot)]);
   } else {
     if (!entry.recipe.build(call->env, call->objects, call->made)) return nullptr;
+    if (!entry.effects.replay(call->made)) return nullptr;
     result = std::move(call->made[0]);
   }
   if (entry.set_grad) {

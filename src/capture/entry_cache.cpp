@@ -46,7 +46,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
     if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, symbols, why) ||
-        !facts_hold(*entry, symbols, why) || !entry->watches.check(why)) {
+        !facts_hold(*entry, symbols, why) || !entry->watches.check(api, objects, why)) {
       continue;
     }
     if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "capture/constant_tensors.h"
+#include "capture/effects.h"
 #include "capture/guards.h"
 #include "capture/recipes.h"
 #include "capture/tape.h"
@@ -53,7 +54,8 @@ struct Entry {
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
-  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack
+  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what the effects need
+  EffectReplay effects;
   int break_offset = 0;
   int local_count = 0;
   bool set_grad = false;  // grad mode differs at the end

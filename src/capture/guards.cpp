@@ -14,6 +14,13 @@ namespace {
 
 constexpr int kMaxDepth = 12;
 
+bool is_enum(PyObject* object) {
+  // The metaclass tells enums apart without importing the module.
+  return std::strcmp(Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object)))->tp_name, "EnumType") == 0;
+}
+
+}  // namespace
+
 std::string short_repr(PyObject* object) {
   if (object == nullptr) return "unbound";
   const Ref text = Ref::steal(PyObject_Repr(object));
@@ -25,26 +32,6 @@ std::string short_repr(PyObject* object) {
   if (result.size() > 60) result = result.substr(0, 57) + "...";
   return result;
 }
-
-bool is_enum(PyObject* object) {
-  // The metaclass tells enums apart without importing the module.
-  return std::strcmp(Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object)))->tp_name, "EnumType") == 0;
-}
-
-uint64_t dict_version([[maybe_unused]] PyObject* dict) {
-#if PY_VERSION_HEX < 0x030D0000
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-#else
-  return 0;
-#endif
-}
-
-constexpr bool kHasVersions = PY_VERSION_HEX < 0x030D0000;
-
-}  // namespace
 
 bool is_atom(PyObject* o, const TorchApi& api) {
   if (o == Py_None || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o) ||
@@ -666,174 +653,6 @@ std::vector<std::string> ValueGuard::describe() const {
       lines.push_back(text + "]");
     }
   }
-  return lines;
-}
-
-// ---- Watches ---------------------------------------------------------------------------------------------------------
-
-Watches::DictWatch& Watches::dict_watch(PyObject* dict) {
-  const auto [found, inserted] = dict_index_.emplace(dict, dicts_.size());
-  if (inserted) {
-    dicts_.emplace_back();
-    dicts_.back().dict = Ref::borrow(dict);
-    dicts_.back().version = dict_version(dict);
-  }
-  return dicts_[found->second];
-}
-
-void Watches::dict_key(PyObject* dict, PyObject* key) {
-  if (!keys_seen_[dict].insert(key).second) return;
-  PyObject* value = PyDict_GetItemWithError(dict, key);
-  if (value == nullptr) PyErr_Clear();
-  dict_watch(dict).reads.emplace_back(Ref::borrow(key), Ref::borrow(value));
-}
-
-void Watches::dict_all(PyObject* dict) {
-  DictWatch& watch = dict_watch(dict);
-  if (watch.all) return;
-  watch.all = true;
-  PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t at = 0;
-  while (PyDict_Next(dict, &at, &key, &value) != 0) watch.items.emplace_back(Ref::borrow(key), Ref::borrow(value));
-}
-
-void Watches::type(PyObject* type) {
-  if (!seen_.insert(type).second) return;
-  const auto* object = reinterpret_cast<PyTypeObject*>(type);
-  if ((object->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
-  if (object->tp_version_tag == 0) return;
-  types_.push_back({Ref::borrow(type), object->tp_version_tag});
-}
-
-void Watches::list(PyObject* sequence) {
-  if (!seen_.insert(sequence).second) return;
-  ItemsWatch watch{Ref::borrow(sequence), {}};
-  const Py_ssize_t n = PyList_GET_SIZE(sequence);
-  for (Py_ssize_t i = 0; i < n; ++i) watch.items.push_back(Ref::borrow(PyList_GET_ITEM(sequence, i)));
-  lists_.push_back(std::move(watch));
-}
-
-void Watches::set(PyObject* set) {
-  if (!seen_.insert(set).second) return;
-  Ref copy = Ref::steal(PyFrozenSet_New(set));
-  if (!copy) {
-    PyErr_Clear();
-    return;
-  }
-  sets_.push_back({Ref::borrow(set), {std::move(copy)}});
-}
-
-void Watches::cell(PyObject* cell) {
-  if (!seen_.insert(cell).second) return;
-  cells_.push_back({Ref::borrow(cell), Ref::borrow(PyCell_GET(cell))});
-}
-
-void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
-  if (!keys_seen_[owner].insert(name).second) return;
-  attrs_.push_back({Ref::borrow(owner), Ref::borrow(name), Ref::borrow(value)});
-}
-
-bool Watches::check(std::string* why) {
-  const auto fail = [why](const char* what, PyObject* name, PyObject* before, PyObject* now) {
-    if (why != nullptr)
-      *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
-    return false;
-  };
-  for (DictWatch& watch : dicts_) {
-    const uint64_t version = dict_version(watch.dict.get());
-    if (kHasVersions && version == watch.version) continue;
-    for (const auto& [key, value] : watch.reads) {
-      PyObject* now = PyDict_GetItemWithError(watch.dict.get(), key.get());
-      if (now == nullptr) PyErr_Clear();
-      if (!same_value(now, value.get())) return fail("name", key.get(), value.get(), now);
-    }
-    if (watch.all) {
-      if (PyDict_GET_SIZE(watch.dict.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
-        return fail("keys of a dict", nullptr, nullptr, nullptr);
-      }
-      PyObject *key = nullptr, *value = nullptr;
-      Py_ssize_t at = 0;
-      for (const auto& [k, v] : watch.items) {
-        if (PyDict_Next(watch.dict.get(), &at, &key, &value) == 0 || !same_value(k.get(), key) ||
-            !same_value(v.get(), value)) {
-          return fail("dict item", k.get(), v.get(), value);
-        }
-      }
-    }
-    watch.version = version;
-  }
-  for (const TypeWatch& watch : types_) {
-    if (reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
-      return fail("attributes of class", watch.type.get(), nullptr, nullptr);
-    }
-  }
-  for (const ItemsWatch& watch : lists_) {
-    if (PyList_GET_SIZE(watch.container.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
-      return fail("length of a list", nullptr, nullptr, nullptr);
-    }
-    for (size_t i = 0; i < watch.items.size(); ++i) {
-      PyObject* now = PyList_GET_ITEM(watch.container.get(), static_cast<Py_ssize_t>(i));
-      if (!same_value(now, watch.items[i].get())) return fail("list item", nullptr, watch.items[i].get(), now);
-    }
-  }
-  for (const ItemsWatch& watch : sets_) {
-    if (PyObject_RichCompareBool(watch.container.get(), watch.items[0].get(), Py_EQ) != 1) {
-      PyErr_Clear();
-      return fail("items of a set", nullptr, nullptr, nullptr);
-    }
-  }
-  for (const CellWatch& watch : cells_) {
-    if (!same_value(PyCell_GET(watch.cell.get()), watch.value.get())) {
-      return fail("closure variable", nullptr, watch.value.get(), PyCell_GET(watch.cell.get()));
-    }
-  }
-  for (const AttrWatch& watch : attrs_) {
-    const Ref now = Ref::steal(PyObject_GetAttr(watch.owner.get(), watch.name.get()));
-    if (!now) PyErr_Clear();
-    if (!same_value(now.get(), watch.value.get())) {
-      return fail("attribute", watch.name.get(), watch.value.get(), now.get());
-    }
-  }
-  return true;
-}
-
-std::unordered_set<PyObject*> Watches::seen_objects() const {
-  std::unordered_set<PyObject*> seen;
-  for (const DictWatch& watch : dicts_) {
-    seen.insert(watch.dict.get());
-    for (const auto& [key, value] : watch.reads) seen.insert(value.get());
-    for (const auto& [key, value] : watch.items) seen.insert(value.get());
-  }
-  for (const auto* list : {&lists_, &sets_}) {
-    for (const ItemsWatch& watch : *list) {
-      seen.insert(watch.container.get());
-      for (const Ref& item : watch.items) seen.insert(item.get());
-    }
-  }
-  for (const CellWatch& watch : cells_) {
-    seen.insert(watch.cell.get());
-    seen.insert(watch.value.get());
-  }
-  for (const AttrWatch& watch : attrs_) seen.insert(watch.value.get());
-  return seen;
-}
-
-size_t Watches::size() const {
-  return dicts_.size() + types_.size() + lists_.size() + sets_.size() + cells_.size() + attrs_.size();
-}
-
-std::vector<std::string> Watches::describe() const {
-  std::vector<std::string> lines;
-  for (const DictWatch& watch : dicts_) {
-    for (const auto& [key, value] : watch.reads) {
-      lines.push_back("name " + short_repr(key.get()) + " is " + (value ? type_name(value.get()) : "absent"));
-    }
-    if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
-  }
-  for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
-  for (const ItemsWatch& watch : lists_)
-    lines.push_back(str_cat("a list of ", watch.items.size(), " items is unchanged"));
-  if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
   return lines;
 }
 

@@ -12,6 +12,7 @@
 #include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
 #include "capture/torch_native.h"
+#include "capture/watches.h"
 
 namespace tatara::capture {
 
@@ -101,57 +102,6 @@ class ValueGuard {
   size_t root_count_ = 0;
 };
 
-/// Outside objects that the trace read, each with what it saw.
-class Watches {
- public:
-  void dict_key(PyObject* dict, PyObject* key);
-  void dict_all(PyObject* dict);
-  void type(PyObject* type);
-  void list(PyObject* sequence);
-  void set(PyObject* set);
-  void cell(PyObject* cell);
-  void attribute(PyObject* owner, PyObject* name, PyObject* value);
-  /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
-  bool check(std::string* why);
-  size_t size() const;
-  /// Every object that was read from, or found in, something that existed before the trace.
-  std::unordered_set<PyObject*> seen_objects() const;
-  std::vector<std::string> describe() const;
-
- private:
-  struct DictWatch {
-    Ref dict;
-    uint64_t version = 0;
-    std::vector<std::pair<Ref, Ref>> reads;  // key, value or null
-    bool all = false;
-    std::vector<std::pair<Ref, Ref>> items;
-  };
-  struct TypeWatch {
-    Ref type;
-    unsigned tag = 0;
-  };
-  struct ItemsWatch {
-    Ref container;
-    std::vector<Ref> items;
-  };
-  struct CellWatch {
-    Ref cell, value;
-  };
-  struct AttrWatch {
-    Ref owner, name, value;
-  };
-  DictWatch& dict_watch(PyObject* dict);
-  std::vector<DictWatch> dicts_;
-  std::vector<TypeWatch> types_;
-  std::vector<ItemsWatch> lists_;
-  std::vector<ItemsWatch> sets_;
-  std::vector<CellWatch> cells_;
-  std::vector<AttrWatch> attrs_;
-  std::unordered_map<PyObject*, size_t> dict_index_;
-  std::unordered_set<PyObject*> seen_;
-  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
-};
-
 /// Interpreter-wide state of torch that changes what operations mean.
 struct GlobalState {
   bool grad = false, inference = false, autocast = false, deterministic = false;
@@ -173,5 +123,7 @@ bool same_value(PyObject* a, PyObject* b);
 bool is_plain_instance(PyObject* object);
 /// Iterators of the language's own containers and of range, zip and the like.
 bool is_builtin_iterator(PyObject* object);
+/// For messages: the object's repr, cut short.
+std::string short_repr(PyObject* object);
 
 }  // namespace tatara::capture

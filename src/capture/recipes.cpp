@@ -139,6 +139,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       }
       case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
       case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
+      case Kind::kInstanceDict: result = Ref::steal(PyObject_GenericGetDict(part(step, 0), nullptr)); break;
       case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;
     }
     if (!result) return false;
@@ -218,6 +219,9 @@ int RecipeBuilder::add_new(PyObject* o) {
     }
     if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
     return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+  }
+  if (PyDict_CheckExact(o)) {
+    if (PyObject* owner = world_.instance_of(o)) return all({Kind::kInstanceDict, -1, {}, {}, {}, 0, {}}, {owner});
   }
   const bool born = world_.is_born(o);
   if (PyFunction_Check(o) && born) {

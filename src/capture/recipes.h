@@ -30,6 +30,7 @@ class Recipe {
     kFunction,
     kSlice,
     kMethod,
+    kInstanceDict,
     kSymbolic
   };
   struct Step {
@@ -64,10 +65,11 @@ class Recipe {
 
 /// How the builder sees the trace.
 struct RecipeWorld {
-  std::function<int(PyObject*)> slot;          // tape slot of a tensor, or -1
-  std::function<int(PyObject*)> object_index;  // index among the guarded objects, or -1
-  std::function<bool(PyObject*)> is_outside;   // existed before the trace
-  std::function<bool(PyObject*)> is_born;      // made in the trace
+  std::function<int(PyObject*)> slot;               // tape slot of a tensor, or -1
+  std::function<int(PyObject*)> object_index;       // index among the guarded objects, or -1
+  std::function<bool(PyObject*)> is_outside;        // existed before the trace
+  std::function<bool(PyObject*)> is_born;           // made in the trace
+  std::function<PyObject*(PyObject*)> instance_of;  // the guarded object whose __dict__ a dict is, or null
   const TraceSymbols& symbols;
 };
 

@@ -55,6 +55,8 @@ class Tape {
   }
   int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
   int add_placeholder(PyObject* tensor, Ref device);
+  /// From now on the input comes with each call, as the guarded object `index`.
+  void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
   /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
   int add_value(TapeSlot slot);
   /// A Python int among the guarded objects whose value is a symbol.

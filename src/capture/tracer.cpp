@@ -327,7 +327,9 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> env;
   entry.tape->fill_inputs(objects, env);
-  bool ok = entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made);
+  bool ok =
+      entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
+  made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.set_grad) {
     const Ref done =
         Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
@@ -421,6 +423,8 @@ void Tracer::snapshot(Frame& f) {
   t.snap_nodes = t.tape.nodes().size();
   t.snap_facts = t.symbols.ctx().guards().size();
   t.snap_checks = t.size_checks.size();
+  t.snap_effects = t.effects.size();
+  t.snap_born = t.born.size();
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
   --bypass_;
@@ -459,16 +463,21 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   entry->why = why;
   bool changed = t.mutated;
   for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  take_sources();
   // Only what was found in older objects counts as older: a list of unknown origin is built anew.
-  const std::unordered_set<PyObject*> old = t.watches.seen_objects();
-  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
+  const std::unordered_set<PyObject*>& old = t.watches.seen_objects();
+  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); },
+                          [&t](PyObject* o) { return t.index_of(o); },
                           [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); }, t.symbols};
+                          [this](PyObject* o) { return born(o); },
+                          [this](PyObject* o) { return instance_of(o); },
+                          t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
+  can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
@@ -512,13 +521,17 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
+  take_sources();
   // Only what was found in older objects counts as older: a list of unknown origin is built anew.
-  const std::unordered_set<PyObject*> old = t.watches.seen_objects();
-  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); }, [&t](PyObject* o) { return t.index_of(o); },
+  const std::unordered_set<PyObject*>& old = t.watches.seen_objects();
+  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); },
+                          [&t](PyObject* o) { return t.index_of(o); },
                           [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); }, t.symbols};
+                          [this](PyObject* o) { return born(o); },
+                          [this](PyObject* o) { return instance_of(o); },
+                          t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars == 0 && builder.want(result)) {
+  if (t.open_context_vars == 0 && builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
@@ -527,7 +540,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   } else {
     entry->end = Entry::End::kEager;
     entry->callees = true;
-    entry->why = here("the result holds " + builder.why());
+    entry->why = here("the result or a write holds " + builder.why());
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;
   }
@@ -535,6 +548,22 @@ void Tracer::finish_return(Frame&, PyObject* result) {
   --bypass_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
+}
+
+/// Tensors of places that the trace wrote to become inputs that come with each call.
+void Tracer::take_sources() {
+  Trace& t = *trace_;
+  const auto wanted = [&t](PyObject* tensor) {
+    const int slot = t.tape.find(tensor);
+    return t.index_of(tensor) < 0 && (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input);
+  };
+  for (PyObject* tensor : t.watches.take_sources(api_, wanted)) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(tensor);
+    t.alive.push_back(Ref::borrow(tensor));
+    t.object_index[tensor] = index;
+    if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
 }
 
 bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
@@ -573,7 +602,7 @@ void Tracer::end_trace() {
 bool Tracer::born(PyObject* object) const { return trace_ != nullptr && trace_->born.contains(object); }
 
 void Tracer::mark_born(PyObject* object) {
-  if (trace_->born.insert(object).second) trace_->alive.push_back(Ref::borrow(object));
+  if (trace_->born.emplace(object, trace_->born.size()).second) trace_->alive.push_back(Ref::borrow(object));
 }
 
 void Tracer::note_result(PyObject* object) {

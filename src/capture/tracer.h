@@ -2,7 +2,9 @@
 // cache entries.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -114,6 +116,7 @@ class Tracer final : public VmObserver {
   bool run_tape();
   void finish_return(Frame& f, PyObject* result);
   void end_trace();
+  void take_sources();
   bool install_entry(std::unique_ptr<Entry> entry);
   void set_mode(bool on);
   bool push_mode();
@@ -133,7 +136,33 @@ class Tracer final : public VmObserver {
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
-  bool mutating(PyObject* object, const char* what, bool& broken);
+  /// Something made in the trace changes.
+  void touch(PyObject* object);
+  /// The guarded object whose __dict__ this is, or null.
+  PyObject* instance_of(PyObject* dict);
+  /// A later run finds this older object again.
+  bool reachable(PyObject* object);
+
+  // Writes (tracer_writes.cpp): done here and noted as effects, or a break and left to the VM (kNotHandled, not_handled()).
+  int write_break(const std::string& reason);
+  int write_attribute(PyObject* owner, PyObject* name, PyObject* value);
+  int write_item(PyObject* container, PyObject* key, PyObject* value);
+  using Perform = std::function<PyObject*()>;
+  /// The method `name` of the C type `type` on `target`.
+  PyObject* mutate(PyTypeObject* type, PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                   bool keywords, const Perform& perform);
+  PyObject* mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                        const Perform& perform);
+  PyObject* mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
+                        std::span<PyObject* const> operands, bool keywords, const Perform& perform);
+  PyObject* mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                         const Perform& perform);
+  /// The write depends on what the object holds: its contents become a guard, and the result the effect.
+  PyObject* rewrite(PyObject* target, const Perform& perform);
+  PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
+                         bool keywords, const Perform& perform);
+  PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
+  void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   struct NumpyCall {

@@ -11,8 +11,7 @@ namespace {
 using Names = std::unordered_set<std::string_view>;
 
 const Names& impure_builtins() {
-  static const Names names = {"print",   "input",      "open",       "exec",   "eval",
-                              "compile", "__import__", "breakpoint", "delattr"};
+  static const Names names = {"print", "input", "open", "exec", "eval", "compile", "__import__", "breakpoint"};
   return names;
 }
 
@@ -70,6 +69,12 @@ const Names& mutator_names() {
                               "__imul__",
                               "__setstate__"};
   return names;
+}
+
+/// Not of what is asked only for its type or identity.
+bool reads_contents(PyObject* callable, std::string_view name) {
+  static const Names names = {"isinstance", "issubclass", "callable", "id", "__instancecheck__", "__subclasscheck__"};
+  return callable != reinterpret_cast<PyObject*>(&PyType_Type) && !names.contains(name);
 }
 
 bool is_container_type(PyTypeObject* type) {
@@ -202,7 +207,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       }
     } else if (PyType_Check(f->m_self)) {
       if (is_torch_name(reinterpret_cast<PyTypeObject*>(f->m_self)->tp_name)) module = "torch";
-      if (module.empty()) return {Kind::kPure, nullptr, {}};  // __new__, fromkeys, ...
+      if (module.empty()) return {Kind::kPure, nullptr, name, nullptr};  // __new__, fromkeys, ...
     } else if (!PyCapsule_CheckExact(f->m_self) && module.empty()) {
       owner_type = Py_TYPE(f->m_self);
       target = f->m_self;
@@ -216,7 +221,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   } else if (std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0) {
     const Ref self = attr_or_null(callable, "__self__");
     target = self.get();  // the wrapper keeps it alive
-    owner_type = target != nullptr ? Py_TYPE(target) : nullptr;
+    const Ref defined = attr_or_null(callable, "__objclass__");
+    if (target != nullptr) owner_type = Py_TYPE(target);
+    if (defined && PyType_Check(defined.get())) owner_type = reinterpret_cast<PyTypeObject*>(defined.get());
     name = name_of(callable);
   } else {
     const std::string_view type = Py_TYPE(callable)->tp_name;
@@ -250,7 +257,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
       const bool mutable_base =
           is_container_type(owner_type) || owner_type == &PyBaseObject_Type || !is_immutable_type(owner_type);
-      if (mutable_base) return {Kind::kMutator, target, name};
+      if (mutable_base) return {Kind::kMutator, target, name, owner_type};
     }
     if (is_container_type(owner_type) || is_immutable_type(owner_type)) return {Kind::kPure, target, name};
     // Iterators' own methods, hashes and comparisons of any type.
@@ -264,7 +271,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   if (module == "builtins") {
     if (impure_builtins().contains(name)) return {Kind::kBreak, nullptr, name};
     if (name == "getattr" || name == "hasattr") return {Kind::kAttribute, nullptr, name};
-    if (name == "setattr") return {Kind::kMutator, nargs > 0 ? args[0] : nullptr, name};
+    if (name == "setattr" || name == "delattr") return {Kind::kMutator, nargs > 0 ? args[0] : nullptr, name, nullptr};
     if (name == "next") return {Kind::kPure, nullptr, name};
     return {Kind::kPure, nullptr, name};
   }
@@ -290,7 +297,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
-  if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak) {
+  if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
+      reads_contents(callable, plan.name)) {
     if (!break_if_moved(callable, args, nargs + keywords)) return nullptr;
     if (!tracing()) return not_handled();
   }
@@ -302,25 +310,14 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       if (nargs >= 2 && PyUnicode_Check(args[1])) watch_lookup(args[0], args[1]);
       return not_handled();
     case Kind::kMutator: {
-      // super().__init__() and the like on the object that is being made.
-      if (plan.target != nullptr && !born(plan.target) && plan.name == "__init__" &&
-          trace_->index_of(plan.target) < 0 && std::strcmp(PyUnicode_AsUTF8(f.code()->co_name), "__init__") == 0) {
-        mark_born(plan.target);
-      }
-      bool broken = false;
-      if (plan.target == nullptr || !mutating(plan.target, (plan.name + " on").c_str(), broken)) {
-        return plan.target == nullptr ? not_handled() : nullptr;
-      }
-      if (!broken) {
-        for (Py_ssize_t i = 0; i < nargs; ++i) watch_container(args[i]);
-      }
-      return not_handled();
+      const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
+      return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
     }
     case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     case Kind::kPure: break;
   }
   if (plan.target != nullptr) watch_container(plan.target);
-  for (Py_ssize_t i = 0; i < nargs; ++i) watch_container(args[i]);
+  for (Py_ssize_t i = 0; i < nargs && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
   if (PyCFunction_Check(callable)) {
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
     if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) watch_container(self);
@@ -335,7 +332,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   return result;
 }
 
-PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
   std::vector<PyObject*> items;
@@ -368,9 +365,9 @@ PyObject* Tracer::call_ex(Frame&, PyObject* callable, PyObject* args, PyObject* 
       if (items.size() >= 2 && PyUnicode_Check(items[1])) watch_lookup(items[0], items[1]);
       return not_handled();
     case Kind::kMutator: {
-      bool broken = false;
-      if (plan.target != nullptr && !mutating(plan.target, (plan.name + " on").c_str(), broken)) return nullptr;
-      return not_handled();
+      const auto perform = [=] { return PyObject_Call(callable, args, kwargs); };
+      if (!PyTuple_CheckExact(args)) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+      return call_mutator(f, callable, plan, items, kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0, perform);
     }
     case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     case Kind::kPure: break;

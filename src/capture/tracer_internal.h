@@ -21,7 +21,9 @@ struct Tracer::Trace {
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
-  std::unordered_set<PyObject*> born;
+  std::unordered_map<PyObject*, size_t> born;  // and when, as a count
+  std::vector<Effect> effects;
+  std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::vector<Ref> alive;
   int start_offset = 0;
   PyObject* root_code = nullptr;
@@ -33,7 +35,7 @@ struct Tracer::Trace {
   std::vector<Ref> snap_locals, snap_stack;
   int snap_offset = 0;
   size_t snap_nodes = 0;
-  size_t snap_facts = 0, snap_checks = 0;
+  size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
   bool snap_grad = false;
   int open_context_vars = 0;  // set and not reset: a later run would lack them
   bool mutated = false;       // something made in the trace changed since then
@@ -58,6 +60,7 @@ struct Tracer::CallPlan {
   Kind kind = Kind::kPure;
   PyObject* target = nullptr;
   std::string name;
+  PyTypeObject* type = nullptr;  // kMutator: whose method it is; null: setattr
 };
 
 }  // namespace tatara::capture

@@ -13,6 +13,8 @@ bool has_instance_dict(PyObject* object) {
   return Py_TYPE(object)->tp_dictoffset != 0;
 }
 
+bool is_deque(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "collections.deque") == 0; }
+
 }  // namespace
 
 void Tracer::watch_container(PyObject* object) {
@@ -24,6 +26,10 @@ void Tracer::watch_container(PyObject* object) {
     t.watches.list(object);
   } else if (PyAnySet_Check(object)) {
     t.watches.set(object);
+  } else if (is_deque(object)) {
+    t.watches.deque(object);
+  } else if (PyTuple_Check(object) && t.watches.seen_objects().contains(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) t.watches.found(PyTuple_GET_ITEM(object, i));
   }
 }
 
@@ -46,14 +52,45 @@ void Tracer::watch_lookup(PyObject* owner, PyObject* name) {
   t.watches.dict_key(dict.get(), name);
 }
 
-bool Tracer::mutating(PyObject* object, const char* what, bool& broken) {
-  broken = false;
-  if (born(object)) {
-    trace_->mutated = true;
-    return true;
+void Tracer::touch(PyObject* object) {
+  // What was made since the snapshot is no part of it.
+  const auto found = trace_->born.find(object);
+  if (found != trace_->born.end() && found->second < trace_->snap_born) trace_->mutated = true;
+}
+
+PyObject* Tracer::instance_of(PyObject* dict) {
+  Trace& t = *trace_;
+  if (t.instance_dicts.empty()) {
+    t.instance_dicts.emplace(nullptr, nullptr);
+    for (PyObject* object : t.objects) {
+      if (is_pinned_kind(object, api_) || !is_plain_instance(object)) continue;
+      const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
+      if (!attributes) PyErr_Clear();
+      if (attributes) t.instance_dicts.emplace(attributes.get(), object);
+    }
   }
-  broken = true;
-  return graph_break(std::string(what) + " an object that existed before the trace (" + type_name(object) + ")");
+  const auto found = t.instance_dicts.find(dict);
+  return found == t.instance_dicts.end() ? nullptr : found->second;
+}
+
+bool Tracer::reachable(PyObject* object) {
+  Trace& t = *trace_;
+  if (t.index_of(object) >= 0 || is_pinned_kind(object, api_) || t.watches.seen_objects().contains(object)) return true;
+  if (api_.is_tensor(object)) return t.tape.find(object) >= 0;
+  if (PyDict_CheckExact(object) && instance_of(object) != nullptr) return true;
+  const auto holds = [object](PyObject* items) {
+    for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i) {
+      if (PyTuple_GET_ITEM(items, i) == object) return true;
+    }
+    return false;
+  };
+  for (const Frame* frame : frames_) {
+    if (frame->globals() == object) return true;
+    PyObject* function = frame->function();
+    if (function == nullptr || !PyFunction_Check(function) || born(function)) continue;
+    if (holds(PyFunction_GET_DEFAULTS(function)) || holds(PyFunction_GET_CLOSURE(function))) return true;
+  }
+  return false;
 }
 
 // ---- Reads -----------------------------------------------------------------------------------------------------------
@@ -92,6 +129,10 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (!tracing() || born(container) || trace_->index_of(container) >= 0) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     trace_->watches.dict_key(container, key);
+  } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
+    const Py_ssize_t index = PyLong_AsSsize_t(key);
+    if (index == -1) PyErr_Clear();
+    trace_->watches.list_item(container, index < 0 ? index + PyList_GET_SIZE(container) : index);
   } else {
     watch_container(container);
   }
@@ -115,7 +156,12 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
 }
 
 bool Tracer::outside_iterator(PyObject* object) const {
-  if (object == nullptr || !is_builtin_iterator(object) || born(object)) return false;
+  if (object == nullptr || born(object)) return false;
+  const PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_iternext == nullptr || type->tp_iternext == &_PyObject_NextNotImplemented ||
+      (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) {
+    return false;
+  }
   // What no read from outside has shown was made on the way.
   return trace_->index_of(object) >= 0 || trace_->watches.seen_objects().contains(object);
 }
@@ -198,14 +244,12 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
     if (result != not_handled()) return result;
   }
   if (api_.is_tensor(left) || api_.is_tensor(right) || is_atom(left, api_)) return not_handled();
-  watch_container(left);
-  watch_container(right);
   constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
   if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left))) {
-    bool broken = false;
-    if (!mutating(left, "in-place operator on", broken)) return nullptr;
-    return not_handled();
+    return inplace_operator(op, left, right);
   }
+  watch_container(left);
+  watch_container(right);
   if (PyList_CheckExact(left) || PyTuple_CheckExact(left) || PyDict_CheckExact(left)) {
     PyObject* result = nullptr;
     if (op == 0) {
@@ -232,43 +276,6 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   }
 }
 
-// ---- Writes ----------------------------------------------------------------------------------------------------------
-
-int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject*) {
-  if (!tracing()) return kNotHandled;
-  if (api_.is_tensor(owner)) {
-    if (trace_->tape.find(owner) >= 0 || !born(owner)) {
-      return graph_break("assignment to a tensor's attribute " + text_of(name)) ? kNotHandled : -1;
-    }
-  }
-  bool broken = false;
-  return mutating(owner, "write to an attribute of", broken) ? kNotHandled : -1;
-}
-
-int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* value) {
-  if (tracing()) {
-    if (const int done = numpy_set_item(container, key, value); done != kNotHandled) return done;
-  }
-  if (!tracing() || api_.is_tensor(container)) return kNotHandled;
-  bool broken = false;
-  return mutating(container, "write to an item of", broken) ? kNotHandled : -1;
-}
-
-int Tracer::write_name(Frame&, NameScope scope, PyObject* name, PyObject*) {
-  if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
-  return graph_break("assignment to the global " + text_of(name)) ? kNotHandled : -1;
-}
-
-int Tracer::write_cell(Frame& f, int index, PyObject* cell, PyObject*) {
-  if (!tracing()) return kNotHandled;
-  (void)index;
-  if (born(cell)) {
-    trace_->mutated = trace_->mutated || &f != root_;
-    return kNotHandled;
-  }
-  return graph_break("assignment to a closure variable that existed before the trace") ? kNotHandled : -1;
-}
-
 int Tracer::list_extend(Frame&, PyObject*, PyObject* iterable) {
   if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
@@ -289,11 +296,10 @@ int Tracer::dict_merge(Frame&, PyObject*, PyObject* mapping, PyObject*) {
 }
 
 PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
-  if (tracing()) {
-    if (PyObject* done = numpy_iterate(iterator); done != not_handled()) return done;
-  }
-  if (!tracing() || born(iterator)) {
-    if (tracing()) trace_->mutated = trace_->mutated || frames_.back() != root_;
+  if (!tracing()) return not_handled();
+  if (PyObject* done = numpy_iterate(iterator); done != not_handled()) return done;
+  if (!outside_iterator(iterator)) {
+    if (frames_.back() != root_) touch(iterator);
     return not_handled();
   }
   return break_if_moved(iterator) ? not_handled() : nullptr;

@@ -1,0 +1,376 @@
+#include "capture/watches.h"
+
+#include <cstring>
+
+#include "capture/guards.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+uint64_t dict_version([[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+  return 0;
+#endif
+}
+
+constexpr bool kHasVersions = PY_VERSION_HEX < 0x030D0000;
+
+}  // namespace
+
+const Watches::Written* Watches::writes_to(PyObject* object) const {
+  const auto found = written_.find(object);
+  return found == written_.end() ? nullptr : &found->second;
+}
+
+// ---- Reads -----------------------------------------------------------------------------------------------------------
+
+Watches::DictWatch& Watches::dict_watch(PyObject* dict) {
+  const auto [found, inserted] = dict_index_.emplace(dict, dicts_.size());
+  if (inserted) {
+    know(dict);
+    dicts_.emplace_back();
+    dicts_.back().dict = Ref::borrow(dict);
+    // What is compared is the state before the trace's own writes, which the present version no longer stands for.
+    dicts_.back().version = writes_to(dict) != nullptr ? 0 : dict_version(dict);
+  }
+  return dicts_[found->second];
+}
+
+void Watches::dict_key(PyObject* dict, PyObject* key) {
+  if (!keys_seen_[dict].insert(key).second || is_written(dict, key)) return;
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr) PyErr_Clear();
+  know(value);
+  dict_watch(dict).reads.push_back({Ref::borrow(key), Ref::borrow(value)});
+}
+
+void Watches::dict_all(PyObject* dict) {
+  const Written* written = writes_to(dict);
+  if (written != nullptr && written->all) return;
+  DictWatch& watch = dict_watch(dict);
+  if (watch.all) return;
+  watch.all = true;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(written != nullptr ? written->before.get() : dict, &at, &key, &value) != 0) {
+    know(value);
+    watch.items.push_back({Ref::borrow(key), Ref::borrow(value)});
+  }
+}
+
+void Watches::type(PyObject* type) {
+  if (!seen_.insert(type).second) return;
+  const auto* object = reinterpret_cast<PyTypeObject*>(type);
+  if ((object->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
+  if (object->tp_version_tag == 0) return;
+  types_.push_back({Ref::borrow(type), object->tp_version_tag});
+}
+
+Watches::ListWatch& Watches::list_watch(PyObject* list) {
+  const auto [found, inserted] = list_index_.emplace(list, lists_.size());
+  if (inserted) {
+    know(list);
+    const Written* written = writes_to(list);
+    lists_.push_back({Ref::borrow(list), PyList_GET_SIZE(written != nullptr ? written->before.get() : list), {}, {}});
+  }
+  return lists_[found->second];
+}
+
+void Watches::list_size(PyObject* list) {
+  const Written* written = writes_to(list);
+  if (written == nullptr || !written->all) list_watch(list);
+}
+
+void Watches::list_item(PyObject* list, Py_ssize_t index) {
+  const Written* written = writes_to(list);
+  if (written != nullptr && written->all) return;
+  PyObject* before = written != nullptr ? written->before.get() : list;
+  ListWatch& watch = list_watch(list);
+  if (index < 0 || index >= PyList_GET_SIZE(before) || !watch.seen.insert(index).second) return;
+  if (written != nullptr && written->keys) {
+    const Ref key = Ref::steal(PyLong_FromSsize_t(index));
+    if (is_written(list, key.get())) return;
+  }
+  PyObject* value = PyList_GET_ITEM(before, index);
+  know(value);
+  watch.items.push_back({index, {{}, Ref::borrow(value)}});
+}
+
+void Watches::list(PyObject* list) {
+  list_size(list);
+  if (const auto found = list_index_.find(list); found != list_index_.end()) {
+    const Py_ssize_t size = lists_[found->second].size;
+    for (Py_ssize_t i = 0; i < size; ++i) list_item(list, i);
+  }
+}
+
+void Watches::set(PyObject* set) {
+  const Written* written = writes_to(set);
+  if ((written != nullptr && written->all) || !seen_.insert(set).second) return;
+  Ref copy = Ref::steal(PyFrozenSet_New(written != nullptr ? written->before.get() : set));
+  if (!copy) {
+    PyErr_Clear();
+    return;
+  }
+  know(set);
+  sets_.push_back({Ref::borrow(set), std::move(copy)});
+}
+
+void Watches::deque(PyObject* deque) {
+  const Written* written = writes_to(deque);
+  if ((written != nullptr && written->all) || !seen_.insert(deque).second) return;
+  Ref copy = written != nullptr ? written->before : Ref::steal(PySequence_List(deque));
+  if (!copy) {
+    PyErr_Clear();
+    return;
+  }
+  know(deque);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) know(PyList_GET_ITEM(copy.get(), i));
+  deques_.push_back({Ref::borrow(deque), std::move(copy)});
+}
+
+void Watches::cell(PyObject* cell) {
+  if (writes_to(cell) != nullptr || !seen_.insert(cell).second) return;
+  know(cell);
+  know(PyCell_GET(cell));
+  cells_.push_back({Ref::borrow(cell), {{}, Ref::borrow(PyCell_GET(cell))}});
+}
+
+void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
+  if (!keys_seen_[owner].insert(name).second || is_written(owner, name)) return;
+  know(value);
+  attrs_.push_back({Ref::borrow(owner), {Ref::borrow(name), Ref::borrow(value)}});
+}
+
+// ---- Writes ----------------------------------------------------------------------------------------------------------
+
+void Watches::before_write(PyObject* object) {
+  const auto [found, inserted] = written_.emplace(object, Written());
+  Written& state = found->second;
+  if (!inserted) return;
+  state.object = Ref::borrow(object);
+  if (PyDict_Check(object)) {
+    state.before = Ref::steal(PyDict_New());
+    if (PyDict_Update(state.before.get(), object) != 0) PyErr_Clear();
+  } else if (PyAnySet_Check(object)) {
+    state.before = Ref::steal(PyFrozenSet_New(object));
+  } else if (PyCell_Check(object)) {
+    state.before = Ref::borrow(PyCell_GET(object));
+  } else if (PyList_Check(object) || std::strcmp(Py_TYPE(object)->tp_name, "collections.deque") == 0) {
+    state.before = Ref::steal(PySequence_List(object));
+  }
+}
+
+void Watches::written(PyObject* object, PyObject* key) {
+  before_write(object);
+  Written& state = written_[object];
+  if (!state.keys) state.keys = Ref::steal(PySet_New(nullptr));
+  if (!state.keys || PySet_Add(state.keys.get(), key) != 0) PyErr_Clear();
+}
+
+void Watches::written_all(PyObject* object) {
+  before_write(object);
+  written_[object].all = true;
+}
+
+bool Watches::is_written(PyObject* object, PyObject* key) const {
+  const Written* state = writes_to(object);
+  if (state == nullptr) return false;
+  if (state->all) return true;
+  if (!state->keys) return false;
+  const int found = PySet_Contains(state->keys.get(), key);
+  if (found < 0) PyErr_Clear();
+  return found == 1;
+}
+
+template <typename Fn>
+void Watches::for_each_read(Fn&& fn) {
+  for (DictWatch& watch : dicts_) {
+    for (Read& read : watch.reads) fn(read, is_written(watch.dict.get(), read.key.get()));
+    for (Read& read : watch.items) fn(read, is_written(watch.dict.get(), read.key.get()));
+  }
+  for (ListWatch& watch : lists_) {
+    for (auto& [index, read] : watch.items) {
+      const Ref key = Ref::steal(PyLong_FromSsize_t(index));
+      fn(read, is_written(watch.list.get(), key.get()));
+    }
+  }
+  for (CellWatch& watch : cells_) fn(watch.read, writes_to(watch.cell.get()) != nullptr);
+  for (AttrWatch& watch : attrs_) fn(watch.read, is_written(watch.owner.get(), watch.read.key.get()));
+}
+
+std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
+  std::vector<PyObject*> result;
+  if (written_.empty()) return result;
+  std::unordered_set<PyObject*> pinned;
+  for_each_read([&](Read& read, bool changed) {
+    if (!changed) pinned.insert(read.value.get());
+  });
+  std::unordered_map<PyObject*, int> numbers;
+  constexpr uint8_t kComplex = 5;  // the conjugate bit is not in the metadata
+  for_each_read([&](Read& read, bool changed) {
+    PyObject* value = read.value.get();
+    if (!changed || value == nullptr || pinned.contains(value) || !api.is_tensor(value)) return;
+    if (const auto found = numbers.find(value); found != numbers.end()) {
+      read.source = found->second;
+      read.value = Ref();
+      return;
+    }
+    Source source;
+    if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta) ||
+        source.meta.code == kComplex) {
+      return;
+    }
+    source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+    source.grad = attr_or_null(value, "requires_grad").get() == Py_True;
+    read.source = numbers[value] = static_cast<int>(sources_.size());
+    sources_.push_back(std::move(source));
+    result.push_back(value);
+    read.value = Ref();  // held by the caller
+  });
+  for (DictWatch& watch : dicts_) {
+    for (const auto* reads : {&watch.reads, &watch.items}) {
+      for (const Read& read : *reads) watch.sourced = watch.sourced || read.source >= 0;
+    }
+  }
+  return result;
+}
+
+// ---- Checks ----------------------------------------------------------------------------------------------------------
+
+struct Watches::Check {
+  Watches& watches;
+  TorchApi& api;
+  std::vector<PyObject*>& objects;
+  std::string* why;
+  size_t base = objects.size();
+
+  bool fail(const char* what, PyObject* name, PyObject* before, PyObject* now) const {
+    if (why != nullptr)
+      *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
+    return false;
+  }
+
+  bool same(const char* what, const Read& read, PyObject* now) {
+    if (read.source < 0) return same_value(now, read.value.get()) || fail(what, read.key.get(), read.value.get(), now);
+    const Source& source = watches.sources_[static_cast<size_t>(read.source)];
+    PyObject*& found = objects[base + static_cast<size_t>(read.source)];
+    if (found != nullptr) return found == now || fail(what, read.key.get(), found, now);
+    if (now == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(now)) != source.type.get() ||
+        !api.matches(now, source.meta) || (attr_or_null(now, "requires_grad").get() == Py_True) != source.grad) {
+      return fail(what, read.key.get(), source.type.get(), now);
+    }
+    found = now;
+    return true;
+  }
+
+  bool dict(DictWatch& watch) {
+    const uint64_t version = dict_version(watch.dict.get());
+    if (kHasVersions && version == watch.version && !watch.sourced) return true;
+    for (const Read& read : watch.reads) {
+      PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
+      if (now == nullptr) PyErr_Clear();
+      if (!same("name", read, now)) return false;
+    }
+    if (watch.all) {
+      if (PyDict_GET_SIZE(watch.dict.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
+        return fail("keys of a dict", nullptr, nullptr, nullptr);
+      }
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t at = 0;
+      for (const Read& item : watch.items) {
+        if (PyDict_Next(watch.dict.get(), &at, &key, &value) == 0 || !same_value(item.key.get(), key) ||
+            !same("dict item", item, value)) {
+          return false;
+        }
+      }
+    }
+    watch.version = version;
+    return true;
+  }
+
+  bool list(ListWatch& watch) {
+    if (PyList_GET_SIZE(watch.list.get()) != watch.size) return fail("length of a list", nullptr, nullptr, nullptr);
+    for (const auto& [index, read] : watch.items) {
+      if (!same("list item", read, PyList_GET_ITEM(watch.list.get(), index))) return false;
+    }
+    return true;
+  }
+
+  bool deque(const DequeWatch& watch) const {
+    const Ref now = Ref::steal(PySequence_List(watch.deque.get()));
+    if (!now) PyErr_Clear();
+    bool same_items = now && PyList_GET_SIZE(now.get()) == PyList_GET_SIZE(watch.before.get());
+    for (Py_ssize_t i = 0; same_items && i < PyList_GET_SIZE(now.get()); ++i) {
+      same_items = same_value(PyList_GET_ITEM(now.get(), i), PyList_GET_ITEM(watch.before.get(), i));
+    }
+    return same_items || fail("items of a deque", nullptr, watch.before.get(), now.get());
+  }
+};
+
+bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why) {
+  Check check{*this, api, objects, why};
+  objects.resize(check.base + sources_.size());
+  for (DictWatch& watch : dicts_) {
+    if (!check.dict(watch)) return false;
+  }
+  for (const TypeWatch& watch : types_) {
+    if (reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
+      return check.fail("attributes of class", watch.type.get(), nullptr, nullptr);
+    }
+  }
+  for (ListWatch& watch : lists_) {
+    if (!check.list(watch)) return false;
+  }
+  for (const SetWatch& watch : sets_) {
+    if (PyObject_RichCompareBool(watch.set.get(), watch.before.get(), Py_EQ) != 1) {
+      PyErr_Clear();
+      return check.fail("items of a set", nullptr, nullptr, nullptr);
+    }
+  }
+  for (const DequeWatch& watch : deques_) {
+    if (!check.deque(watch)) return false;
+  }
+  for (const CellWatch& watch : cells_) {
+    if (!check.same("closure variable", watch.read, PyCell_GET(watch.cell.get()))) return false;
+  }
+  for (const AttrWatch& watch : attrs_) {
+    const Ref now = Ref::steal(PyObject_GetAttr(watch.owner.get(), watch.read.key.get()));
+    if (!now) PyErr_Clear();
+    if (!check.same("attribute", watch.read, now.get())) return false;
+  }
+  return true;
+}
+
+size_t Watches::size() const {
+  return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size();
+}
+
+std::vector<std::string> Watches::describe() const {
+  std::vector<std::string> lines;
+  for (const DictWatch& watch : dicts_) {
+    for (const Read& read : watch.reads) {
+      if (read.source >= 0) {
+        lines.push_back("name " + short_repr(read.key.get()) + " is a tensor of the same layout");
+        continue;
+      }
+      lines.push_back("name " + short_repr(read.key.get()) + " is " +
+                      (read.value ? type_name(read.value.get()) : "absent"));
+    }
+    if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
+  }
+  for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
+  for (const ListWatch& watch : lists_) {
+    lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
+  }
+  if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
+  return lines;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,129 @@
+// Objects outside of a trace's arguments that the trace read or wrote, and what they were when it began.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/py.h"
+#include "capture/torch_api.h"
+
+namespace tatara::capture {
+
+/// Outside objects that the trace read, each with what it saw. What the trace wrote itself is no part of it: a read after
+/// a write tells nothing of the state before, which is what a later call is compared with.
+class Watches {
+ public:
+  // Reads.
+  void dict_key(PyObject* dict, PyObject* key);
+  void dict_all(PyObject* dict);
+  void type(PyObject* type);
+  void list(PyObject* list);
+  void list_size(PyObject* list);
+  /// `index` counts from the start. The length is watched too.
+  void list_item(PyObject* list, Py_ssize_t index);
+  void set(PyObject* set);
+  void deque(PyObject* deque);
+  void cell(PyObject* cell);
+  void attribute(PyObject* owner, PyObject* name, PyObject* value);
+
+  // Writes.
+  /// Before the first change of a dict, list, set, deque or cell, and each later one: remembers what it was.
+  void before_write(PyObject* object);
+  /// The trace gave `key` (of a dict or list, or the name of a slot of `object`) its value.
+  void written(PyObject* object, PyObject* key);
+  /// The trace gave all of the object's contents.
+  void written_all(PyObject* object);
+  bool is_written(PyObject* object, PyObject* key) const;
+  /// Tensors that were read from places which the trace wrote to: later calls find other tensors there. Those that
+  /// `wanted` accepts and no other place holds are from now on compared by type and layout, and check() adds what it finds
+  /// to its objects, in the order of the result.
+  std::vector<PyObject*> take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted);
+
+  /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
+  bool check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why);
+  size_t size() const;
+  /// Every object that was read from, or found in, something that existed before the trace.
+  const std::unordered_set<PyObject*>& seen_objects() const { return known_; }
+  /// `object` was found in something known (an item of a tuple).
+  void found(PyObject* object) { known_.insert(object); }
+  std::vector<std::string> describe() const;
+
+ private:
+  struct Read {
+    Ref key, value;  // value: null when absent
+    int source = -1;
+  };
+  struct DictWatch {
+    Ref dict;
+    uint64_t version = 0;
+    std::vector<Read> reads;
+    bool all = false;
+    bool sourced = false;
+    std::vector<Read> items;
+  };
+  struct TypeWatch {
+    Ref type;
+    unsigned tag = 0;
+  };
+  struct ListWatch {
+    Ref list;
+    Py_ssize_t size = 0;
+    std::vector<std::pair<Py_ssize_t, Read>> items;
+    std::unordered_set<Py_ssize_t> seen;
+  };
+  struct SetWatch {
+    Ref set, before;
+  };
+  struct DequeWatch {
+    Ref deque, before;  // a list
+  };
+  struct CellWatch {
+    Ref cell;
+    Read read;
+  };
+  struct AttrWatch {
+    Ref owner;
+    Read read;
+  };
+  /// An object that the trace changed.
+  struct Written {
+    Ref object;
+    Ref before;  // a copy: dict, list, set; the value of a cell
+    Ref keys;    // a set
+    bool all = false;
+  };
+  struct Source {
+    Ref type;
+    TensorMeta meta;
+    bool grad = false;
+  };
+  struct Check;
+  const Written* writes_to(PyObject* object) const;
+  DictWatch& dict_watch(PyObject* dict);
+  ListWatch& list_watch(PyObject* list);
+  void know(PyObject* object) {
+    if (object != nullptr) known_.insert(object);
+  }
+  template <typename Fn>
+  void for_each_read(Fn&& fn);
+  std::vector<DictWatch> dicts_;
+  std::vector<TypeWatch> types_;
+  std::vector<ListWatch> lists_;
+  std::vector<SetWatch> sets_;
+  std::vector<DequeWatch> deques_;
+  std::vector<CellWatch> cells_;
+  std::vector<AttrWatch> attrs_;
+  std::vector<Source> sources_;
+  std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
+  std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells with a watch
+  std::unordered_set<PyObject*> known_;  // all alive: some watch holds them
+  std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
+  std::unordered_map<PyObject*, Written> written_;
+};
+
+}  // namespace tatara::capture
