@@ -90,6 +90,7 @@ class Emitter {
     int lanes = 1;
     bool masks = false;  // the rest runs under a mask, else one by one
     bool heavy = false;  // a body too long for two copies
+    bool light = false;  // a body that waits for memory
   };
   VectorShape vector_shape(const loops::For& loop) const;
   std::string mask_below(const std::string& left);
@@ -107,6 +108,7 @@ class Emitter {
   std::string spread_mask(const std::string& mask, int n, int used);
   Reg vector_load(int buffer, Expr where, const std::string& mask);
   void vector_store(int buffer, Expr where, const Reg& given, const std::string& mask);
+  void prefetch_stores(int buffer, int bytes, int lanes, const std::string& at);
   int small_step(Expr where, DType dtype) const;
   std::string masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
                           const std::string& mask);
@@ -179,7 +181,10 @@ class Emitter {
   std::vector<std::string> bases_;
   std::unordered_map<Expr, Reg, ExprHash> symbols_;
   Expr vector_var_;
-  std::string vector_mask_;  // lanes of the present pass that count; "" for all
+  bool folds_ = false;              // a vector loop so far carried values
+  bool streams_ = false;            // the present vector loop does little beside reading and writing
+  std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
+  std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;
 };
 

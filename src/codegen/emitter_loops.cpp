@@ -232,6 +232,7 @@ Emitter::VectorShape Emitter::vector_shape(const For& loop) const {
   while (shape.lanes / 2 >= extent) shape.lanes /= 2;
   shape.masks = target_.isa == VectorIsa::kAvx512 || (target_.isa == VectorIsa::kAvx2 && cost.smallest >= 4);
   shape.heavy = cost.weight > 60;
+  shape.light = cost.weight <= 16 && cost.carried == 0;
   if (width < 4 || loop.scan) return shape;
   int parts = cost.carried;
   for (const Carried& c : loop.carried) parts += is_complex(c.dtype) ? 2 : 1;
@@ -413,6 +414,9 @@ void Emitter::vector(const For& loop) {
   for (const Carried& c : loop.carried) inits.push_back(reg(c.init));
   lanes_ = lanes;
   vector_var_ = loop.var;
+  // Where sums come first, computing them leaves the memory time enough; short runs seldom go on where they end.
+  folds_ = folds_ || !loop.carried.empty();
+  streams_ = shape.light && !folds_ && (!loop.extent.is_const() || loop.extent.const_value() >= 256);
   std::vector<Reg> carried;
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];

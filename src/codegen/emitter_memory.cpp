@@ -169,7 +169,27 @@ std::string Emitter::second_part(const std::string& pointers, DType dtype) {
                 std::to_string(dtype_size(real_dtype(dtype))));
 }
 
+/// Asks for the lines that a run of stores reaches soon: a store waits for its line to be read from memory first, and the
+/// processor looks less far ahead for stores than for loads.
+void Emitter::prefetch_stores(int buffer, int bytes, int lanes, const std::string& at) {
+  constexpr int64_t kLeastBytes = 1 << 20;  // a smaller buffer is in the cache as it is
+  constexpr int kAhead = 4096;
+  constexpr int kLine = 64;
+  const auto at_least = [&](Expr count, int64_t least) {
+    return !count.is_const() || count.const_value() * bytes >= least;
+  };
+  if (!streams_ || loaded_.contains(buffer) ||
+      !at_least(kernel_.buffers[static_cast<size_t>(buffer)].numel, kLeastBytes))
+    return;
+  declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)");
+  for (int offset = 0; offset < std::max(bytes * lanes, kLine); offset += kLine) {
+    const std::string line_at = assign("getelementptr i8, ptr " + at + ", i64 " + std::to_string(kAhead + offset));
+    line("call void @llvm.prefetch.p0(ptr " + line_at + ", i32 1, i32 3, i32 1)");
+  }
+}
+
 Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
+  loaded_.insert(buffer);
   const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
   const std::string element = memory_type(dtype);
   const std::string align = align_of(dtype);
@@ -255,6 +275,7 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
       masked_store(element, bytes, 2 * lanes_, join_pairs(element, value), at, align,
                    lanes.empty() ? lanes : spread_mask(lanes, 2, 2));
     }
+    if (stride == Stride::kUnit) prefetch_stores(buffer, bytes, pair ? 2 * lanes_ : lanes_, at);
     return;
   }
   const std::string pointers = addresses(buffer, index_vector(where));
