@@ -149,6 +149,9 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
     if (entry->end == Entry::End::kEager && !entry->callees) return call_original(c, args, nargsf, kwnames);
     if (entry->end == Entry::End::kReturn) return run_entry(*entry, call, *api);
   } else if (had_entries) {
+    const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
+    if (allowed < 0) return nullptr;
+    if (allowed == 0) return call_original(c, args, nargsf, kwnames);
     ++stats().recompiles;
     owner.recompiles.push_back(failed);
   }
@@ -378,6 +381,7 @@ void reset_owner(TraceOwner& owner) {
   owner.cache.clear();
   owner.breaks.clear();
   owner.recompiles.clear();
+  owner.full.clear();
 }
 
 PyObject* compiled_reset(PyObject* object, PyObject*) {

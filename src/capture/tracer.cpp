@@ -9,6 +9,7 @@
 #include "capture/compiled_function.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "support/options.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -16,7 +17,6 @@ namespace {
 
 thread_local Tracer* g_current = nullptr;
 PyObject* g_unsupported = nullptr;
-constexpr size_t kMaxEntriesPerPoint = 64;
 
 struct ModeObject {
   PyObject_HEAD
@@ -67,6 +67,31 @@ void raise_unsupported(const BreakInfo& why) {
   std::string text = why.reason;
   if (!why.file.empty()) text += str_cat(" (", why.file, ":", why.line, " in ", why.function, ")");
   PyErr_SetString(g_unsupported != nullptr ? g_unsupported : PyExc_RuntimeError, text.c_str());
+}
+
+int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& failed) {
+  auto* key = reinterpret_cast<PyObject*>(code);
+  const size_t count = cache.count(key, offset);
+  if (count == 0) return 1;
+  const OptionScope scope(options.empty() ? OptionScope::current() : &options);
+  const int64_t limit = option_int(Option::kRecompileLimit);
+  if (static_cast<int64_t>(count) < limit) return 1;
+  BreakInfo why;
+  why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
+  if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);
+  why.file = text_of(code->co_filename);
+  why.function = text_of(code->co_name);
+  why.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  if (fullgraph) {
+    raise_unsupported(why);
+    return -1;
+  }
+  if (!full.emplace(key, offset).second) return 0;
+  ++stats().breaks;
+  breaks.push_back(why);
+  const std::string text = "tatara: " + why.reason;
+  return PyErr_WarnExplicit(PyExc_RuntimeWarning, text.c_str(), why.file.c_str(), why.line, nullptr, nullptr) < 0 ? -1
+                                                                                                                  : 0;
 }
 
 Tracer* Tracer::current() { return g_current; }
@@ -313,7 +338,9 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   }
   std::vector<int> places(roots.size());
   std::iota(places.begin(), places.end(), 0);
-  if (owner_.cache.count(code, f.offset()) < kMaxEntriesPerPoint && try_begin(f, std::move(roots), places)) {
+  const int allowed = owner_.may_trace(f.code(), f.offset(), {});
+  if (allowed < 0) return FrameAction::kRaise;
+  if (allowed > 0 && try_begin(f, std::move(roots), places)) {
     made = true;
     snapshot(f);
   }

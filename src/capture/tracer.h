@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "capture/entry_cache.h"
@@ -33,6 +35,12 @@ struct TraceOwner {
   OptionOverrides options;  // of this function's compilations
   std::vector<std::string> recompiles;
   std::vector<BreakInfo> breaks;
+  std::set<std::pair<PyObject*, int>> full;  // code and offset where the limit of entries was met
+
+  /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
+  /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
+  /// set when there is one.
+  int may_trace(PyCodeObject* code, int offset, const std::string& failed);
 };
 
 /// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False

@@ -87,6 +87,10 @@ const std::vector<OptionInfo>& option_table() {
       {Option::kKeepOutputsMb, "keep_outputs_mb", "TATARA_KEEP_OUTPUTS_MB", int64_t{1024},
        "Memory in MB of big outputs that the caller has dropped and that stay allocated for the next call; 0: none.",
        true},
+      {Option::kRecompileLimit, "recompile_limit", "TATARA_RECOMPILE_LIMIT", int64_t{16},
+       "How many entries (compiled forms) a function may have, or a place behind a graph break; what fits none of them "
+       "runs in eager, with a warning.",
+       true},
   };
   return *table;
 }

@@ -28,8 +28,9 @@ enum class Option : uint8_t {
   kVectorWidth,
   kFallback,
   kKeepOutputsMb,
+  kRecompileLimit,
 };
-inline constexpr int kNumOptions = 16;
+inline constexpr int kNumOptions = 17;
 
 /// bool, integer or text.
 using OptionValue = std::variant<bool, int64_t, std::string>;
