@@ -90,6 +90,13 @@ bool is_plain_instance(PyObject* object) {
   return dict && PyDict_CheckExact(dict.get());
 }
 
+bool is_c_iterator(PyObject* object) {
+  static PyObject* const name = PyUnicode_InternFromString("__next__");
+  if (Py_TYPE(object)->tp_iternext == nullptr) return false;
+  PyObject* method = _PyType_Lookup(Py_TYPE(object), name);
+  return method != nullptr && Py_TYPE(method) == &PyWrapperDescr_Type;
+}
+
 bool is_builtin_iterator(PyObject* o) {
   static const std::unordered_set<std::string_view> names = {"list_iterator",
                                                              "tuple_iterator",

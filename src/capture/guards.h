@@ -123,6 +123,8 @@ bool same_value(PyObject* a, PyObject* b);
 bool is_plain_instance(PyObject* object);
 /// Iterators of the language's own containers and of range, zip and the like.
 bool is_builtin_iterator(PyObject* object);
+/// Iterators and generators whose __next__ is C code.
+bool is_c_iterator(PyObject* object);
 /// For messages: the object's repr, cut short.
 std::string short_repr(PyObject* object);
 

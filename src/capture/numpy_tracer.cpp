@@ -60,7 +60,7 @@ struct Search {
     if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o)) return true;
     if (PyModule_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyGen_Check(o) || PyFrame_Check(o)) return false;
     if (std::strncmp(type->tp_name, "torch", 5) == 0) return false;
-    return type->tp_iternext != nullptr || PySlice_Check(o) || PyMethod_Check(o) ||
+    return is_c_iterator(o) || PySlice_Check(o) || PyMethod_Check(o) ||
            std::strcmp(type->tp_name, "functools.partial") == 0 || std::strncmp(type->tp_name, "dict_", 5) == 0 ||
            std::strcmp(type->tp_name, "collections.deque") == 0;
   }

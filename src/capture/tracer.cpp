@@ -634,7 +634,8 @@ void Tracer::mark_born(PyObject* object) {
 
 void Tracer::note_result(PyObject* object) {
   // Nobody else holds it: it was made by the call just now.
-  if (object != nullptr && tracing() && Py_REFCNT(object) == 1 && !is_atom(object, api_) && !api_.is_tensor(object)) {
+  if (object != nullptr && tracing() && Py_REFCNT(object) == 1 && !api_.is_tensor(object) &&
+      (!is_atom(object, api_) || (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0)) {
     mark_born(object);
   }
 }

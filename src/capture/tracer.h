@@ -146,6 +146,8 @@ class Tracer final : public VmObserver {
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   /// Something made in the trace changes.
   void touch(PyObject* object);
+  /// The __dict__ of an object made in the trace was made with it.
+  void adopt_dict(PyObject* owner);
   /// The guarded object whose __dict__ this is, or null.
   PyObject* instance_of(PyObject* dict);
   /// A later run finds this older object again.
@@ -169,6 +171,8 @@ class Tracer final : public VmObserver {
   PyObject* rewrite(PyObject* target, const Perform& perform);
   PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
                          bool keywords, const Perform& perform);
+  /// An item of a defaultdict, which it may make.
+  PyObject* default_item(PyObject* dict, PyObject* key);
   PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 

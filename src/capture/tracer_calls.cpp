@@ -317,6 +317,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kPure: break;
   }
   if (plan.target != nullptr) watch_container(plan.target);
+  if (plan.name == "vars" && nargs == 1 && born(args[0])) adopt_dict(args[0]);
   for (Py_ssize_t i = 0; i < nargs && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
   if (PyCFunction_Check(callable)) {
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;

@@ -35,6 +35,7 @@ void Tracer::watch_container(PyObject* object) {
 
 void Tracer::watch_lookup(PyObject* owner, PyObject* name) {
   Trace& t = *trace_;
+  if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) return adopt_dict(owner);
   if (api_.is_tensor(owner) || born(owner) || is_atom(owner, api_)) return;
   if (PyModule_Check(owner)) {
     PyObject* dict = PyModule_GetDict(owner);
@@ -56,6 +57,13 @@ void Tracer::touch(PyObject* object) {
   // What was made since the snapshot is no part of it.
   const auto found = trace_->born.find(object);
   if (found != trace_->born.end() && found->second < trace_->snap_born) trace_->mutated = true;
+}
+
+void Tracer::adopt_dict(PyObject* owner) {
+  const Ref dict = Ref::steal(has_instance_dict(owner) ? PyObject_GenericGetDict(owner, nullptr) : nullptr);
+  if (!dict || born(dict.get())) return PyErr_Clear();
+  mark_born(dict.get());
+  trace_->born[dict.get()] = trace_->born[owner];
 }
 
 PyObject* Tracer::instance_of(PyObject* dict) {
@@ -120,6 +128,10 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     PyObject* part = symbolic_slice(container, key);
     if (part != not_handled()) return part;
   }
+  if (tracing() && PyDict_Check(container) && !PyDict_CheckExact(container) &&
+      std::strcmp(Py_TYPE(container)->tp_name, "collections.defaultdict") == 0) {
+    return default_item(container, key);
+  }
   if (tracing() && PySlice_Check(key) && (PyList_CheckExact(container) || PyTuple_CheckExact(container))) {
     watch_container(container);
     PyObject* part = PyObject_GetItem(container, key);
@@ -156,12 +168,7 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
 }
 
 bool Tracer::outside_iterator(PyObject* object) const {
-  if (object == nullptr || born(object)) return false;
-  const PyTypeObject* type = Py_TYPE(object);
-  if (type->tp_iternext == nullptr || type->tp_iternext == &_PyObject_NextNotImplemented ||
-      (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) {
-    return false;
-  }
+  if (object == nullptr || born(object) || !is_c_iterator(object)) return false;
   // What no read from outside has shown was made on the way.
   return trace_->index_of(object) >= 0 || trace_->watches.seen_objects().contains(object);
 }

@@ -339,6 +339,32 @@ PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::s
   return rewrite(target, perform);
 }
 
+PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
+  const int had = PyDict_Contains(dict, key);
+  if (had < 0) return nullptr;
+  Watches& watches = trace_->watches;
+  const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
+  if (old && !guarded) {
+    if (!hashes_plainly(key, api_) || !reachable(dict)) {
+      return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;
+    }
+    watches.dict_key(dict, key);
+  }
+  if (had == 1) return not_handled();
+  if (old) watches.before_write(dict);
+  PyObject* value = PyObject_GetItem(dict, key);
+  if (value == nullptr || !tracing()) return value;
+  constexpr Py_ssize_t kDictAndHere = 2;
+  if (Py_REFCNT(value) <= kDictAndHere && !is_atom(value, api_) && !api_.is_tensor(value)) mark_born(value);
+  if (old) {
+    watches.written(dict, key);
+    note_call(&PyDict_Type, dict, "__setitem__", {key, value});
+  } else {
+    touch(dict);
+  }
+  return value;
+}
+
 PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"__iadd__", "__iand__",     "__ifloordiv__", "__ilshift__", "__imatmul__",
                                        "__imul__", "__imod__",     "__ior__",       "__ipow__",    "__irshift__",
