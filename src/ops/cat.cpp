@@ -261,7 +261,7 @@ Values decompose_roll(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   if (dims.size() != shifts.size()) throw InvalidArgument("shifts and dimensions must align");
   for (size_t i = 0; i < dims.size(); ++i) {
-    const int64_t dim = wrap_dim(dims[i], b.type(x).dim());
+    const int64_t dim = wrap_real_dim(dims[i], b.type(x).dim());
     const Expr size = b.type(x).sizes[static_cast<size_t>(dim)];
     if (!size.is_const()) throw Unsupported("roll along a dimension of symbolic size");
     const int64_t n = size.const_value();
@@ -306,8 +306,7 @@ Values decompose_diff(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   ExprContext& ctx = b.ctx();
   ValueId x = args.tensor(0);
-  const int64_t dim = args.dim(2, args.rank(0));
-  if (args.rank(0) == 0) throw InvalidArgument("diff expects input to be at least one-dimensional");
+  const int64_t dim = args.real_dim(2, args.rank(0));
   if (!args.none(3) || !args.none(4)) {
     TensorList parts;
     if (!args.none(3)) parts.values.push_back(args.tensor(3));

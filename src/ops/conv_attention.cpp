@@ -23,12 +23,35 @@ std::vector<TensorType> convolution_meta(MetaContext& m) {
   const bool transposed = m.boolean(6);
   const auto output_padding = m.ints(7);
   const Expr groups = ctx.constant(m.integer(8));
+  const auto check = [&](const std::vector<Expr>& list, int64_t least, const char* what) {
+    if (list.size() != 1 && list.size() + 2 != x.sizes.size()) throw InvalidArgument(str_cat("wrong number of ", what));
+    for (const Expr e : list) {
+      if (!ctx.guard(ctx.le(ctx.constant(least), e))) throw InvalidArgument(str_cat("convolution: ", what));
+    }
+  };
+  check(stride, 1, "strides");
+  check(padding, 0, "paddings");
+  check(dilation, 1, "dilations");
+  check(output_padding, 0, "output paddings");
+  if (groups.const_value() <= 0) throw InvalidArgument("non-positive groups is not supported");
+  const Expr filters = transposed ? w.sizes[1] * groups : w.sizes[0];
+  if (!transposed && !is_zero(ctx, ctx.mod(filters, groups))) {
+    throw InvalidArgument("convolution: the filters are not a multiple of the groups");
+  }
+  if (!m.is_none(2)) {
+    const TensorType& bias = m.tensor(2);
+    if (bias.dtype != x.dtype) throw InvalidArgument("Input type and bias type should be the same");
+    if (bias.dim() != 1 || !same_size(ctx, bias.sizes[0], filters)) throw InvalidArgument("convolution: shape of bias");
+  }
   const auto at = [](const std::vector<Expr>& list, size_t i) { return list.size() == 1 ? list[0] : list.at(i); };
   const Expr in_channels = transposed ? w.sizes[0] : ctx.mul(w.sizes[1], groups);
   if (!same_size(ctx, x.sizes[1], in_channels)) throw InvalidArgument("convolution: channels do not match");
   std::vector<Expr> sizes{x.sizes[0], transposed ? ctx.mul(w.sizes[1], groups) : w.sizes[0]};
   for (size_t d = 2; d < x.sizes.size(); ++d) {
     const Expr span = at(dilation, d - 2) * (w.sizes[d] - 1);
+    if (!transposed && !ctx.guard(ctx.le(span + 1, x.sizes[d] + at(padding, d - 2) * 2))) {
+      throw InvalidArgument("Kernel size can't be greater than actual input size");
+    }
     if (transposed) {
       sizes.push_back((x.sizes[d] - 1) * at(stride, d - 2) - at(padding, d - 2) * 2 + span + at(output_padding, d - 2) +
                       1);
@@ -56,6 +79,7 @@ Values convolve(GraphBuilder& b, const Args& args, std::vector<Expr> padding, bo
                 std::vector<Expr> output_padding, Arg groups, Arg dilation, int64_t spatial) {
   ValueId x = args.tensor(0);
   const bool batched = b.type(x).dim() == spatial + 2;
+  if (b.type(args.tensor(1)).dim() != spatial + 2) throw InvalidArgument("convolution: weight of the wrong rank");
   if (!batched && b.type(x).dim() != spatial + 1) throw InvalidArgument("convolution: input of the wrong rank");
   if (!batched) x = b.unsqueeze(x, 0);
   const ValueId y =
@@ -78,6 +102,7 @@ DecomposeFn conv_named_padding(int64_t spatial) {
     const Args args(b, arguments);
     ExprContext& ctx = b.ctx();
     std::vector<Expr> padding = zeros(ctx, static_cast<size_t>(spatial));
+    if (args.rank(1) != spatial + 2) throw InvalidArgument("convolution: weight of the wrong rank");
     const std::string mode = args.str(4);
     if (mode == "same") {
       std::vector<Expr> extra = zeros(ctx, 2 * padding.size());

@@ -92,6 +92,8 @@ std::string Args::str(size_t i) const {
 
 int64_t Args::dim(size_t i, int64_t rank) const { return wrap_dim(integer(i), rank); }
 
+int64_t Args::real_dim(size_t i, int64_t rank) const { return wrap_real_dim(integer(i), rank); }
+
 std::vector<int64_t> Args::dims(size_t i, int64_t rank) const { return wrap_dims(integers(i), rank); }
 
 Arg ints_arg(ExprContext& ctx, const std::vector<int64_t>& values) {
@@ -110,6 +112,13 @@ int64_t wrap_dim(int64_t dim, int64_t rank) {
         str_cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1, "], but got ", dim, ")"));
   }
   return dim < 0 ? dim + n : dim;
+}
+
+int64_t wrap_real_dim(int64_t dim, int64_t rank) {
+  if (rank == 0) {
+    throw InvalidArgument(str_cat("Dimension specified as ", dim, " but tensor has no dimensions"));
+  }
+  return wrap_dim(dim, rank);
 }
 
 std::vector<int64_t> wrap_dims(const std::vector<int64_t>& dims, int64_t rank) {

@@ -48,6 +48,8 @@ class Args {
   std::string str(size_t i) const;
   /// Dimension i wrapped into [0, rank).
   int64_t dim(size_t i, int64_t rank) const;
+  /// The same by wrap_real_dim.
+  int64_t real_dim(size_t i, int64_t rank) const;
   /// A dimension list, wrapped, sorted, without duplicates; None and the empty list mean all.
   std::vector<int64_t> dims(size_t i, int64_t rank) const;
 
@@ -67,6 +69,8 @@ inline Arg exprs_arg(std::vector<Expr> values) { return SymInts{std::move(values
 
 /// Wraps `dim`; raises eager's IndexError text as InvalidArgument. A zero-dim tensor counts as one of rank 1.
 int64_t wrap_dim(int64_t dim, int64_t rank);
+/// The same for operators that need a dimension to be there: raises eager's IndexError text for a zero-dim tensor.
+int64_t wrap_real_dim(int64_t dim, int64_t rank);
 /// As Args::dims.
 std::vector<int64_t> wrap_dims(const std::vector<int64_t>& dims, int64_t rank);
 std::vector<int64_t> concrete(ExprContext& ctx, const std::vector<Expr>& values);

@@ -184,6 +184,11 @@ std::vector<TensorRef> Functionalizer::host_call(const OpDef& op, std::vector<Ar
 }
 
 std::vector<TensorRef> Functionalizer::apply(const OpDef& op, std::vector<Arg> args) {
+  if (op.name.starts_with("as_strided") && !ops::Args(builder_, args).none(op.schema.args.size() - 1) &&
+      storages_[static_cast<size_t>(aliases_[static_cast<size_t>(ref_of(args[0]))].storage)].input_index >= 0) {
+    // Counted from the start of the input's storage, and no guard says where in it the input starts.
+    throw Unsupported("an offset into the memory of an input");
+  }
   if (op.name == "as_strided") {
     // Counts from the start of the storage, whatever view it is called on.
     const TensorRef whole =

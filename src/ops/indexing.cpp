@@ -392,25 +392,22 @@ Scalar reduction_identity(const std::string& reduce, DType dtype) {
   return Scalar(top ? largest : -largest - 1);
 }
 
-/// scatter_reduce with include_self: the primitive; the other case and "mean" are made from it.
+/// Made of scatter_reduce_to_self, where self's own value is one of those reduced.
 Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const std::string reduce = args.str(4);
   const bool include_self = args.flag(5);
   store_mode(reduce);
-  if (include_self && reduce != "mean") return {};
   const TensorType self = args.type(0);
-  if (!is_floating(self.dtype) && (reduce == "mean" || self.dtype == DType::kBool)) {
-    throw Unsupported("scatter_reduce of integers in this form runs in eager");
-  }
+  if (self.dtype == DType::kBool || is_complex(self.dtype)) throw Unsupported("scatter_reduce of this dtype");
   ValueId base = args.tensor(0);
   if (!include_self) {
     const Scalar identity = reduction_identity(reduce, self.dtype);
     base = b.op("scatter.value", {TensorArg{base}, arguments[1], arguments[2], identity});
   }
   const char* kind = reduce == "mean" ? "sum" : reduce.c_str();
-  ValueId result = b.op("scatter_reduce",
-                        {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind), bool_arg(true)});
+  ValueId result =
+      b.op("scatter_reduce_to_self", {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind)});
   if (reduce == "mean") {
     const ValueId one = b.constant(1, self.dtype, self.device);
     const ValueId zero = b.constant(0, self.dtype, self.device);
@@ -418,7 +415,7 @@ Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments)
     count = b.op("scatter_add",
                  {TensorArg{count}, arguments[1], arguments[2], TensorArg{b.expand(one, args.type(2).sizes)}});
     if (!include_self) count = b.op("clamp_min", {TensorArg{count}, Scalar(int64_t{1})});
-    result = b.binary("div", result, count);
+    result = is_floating(self.dtype) ? b.binary("div", result, count) : b.binary("floor_divide", result, count);
   }
   return {result};
 }
@@ -678,10 +675,16 @@ void register_scatter(OpRegistry& r) {
   r.add(make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
                  "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
                 scatter_meta, nullptr, [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
-  r.add(make_op({"scatter_reduce", kind,
-                 "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-                 "torch.scatter_reduce torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"},
-                scatter_meta, decompose_scatter_reduce, by_name));
+  r.add(make_op(
+      {"scatter_reduce_to_self", kind, "(Tensor self, int dim, Tensor index, Tensor src, str reduce) -> Tensor", ""},
+      scatter_meta, nullptr, by_name));
+  OpDef reduce = make_op({"scatter_reduce", OpKind::kHost,
+                          "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
+                          "Tensor",
+                          "torch.scatter_reduce torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"},
+                         scatter_meta, decompose_scatter_reduce);
+  reduce.host_overload = "two";
+  r.add(std::move(reduce));
 }
 
 }  // namespace

@@ -40,9 +40,10 @@ std::vector<TensorType> topk_meta(MetaContext& m) {
   const auto dim = static_cast<size_t>(m.dim(2, self.dim()));
   std::vector<Expr> sizes = self.sizes;
   const Expr k = ctx.constant(m.integer(1));
-  if (k.const_value() < 0 || (!sizes.empty() && !ctx.guard(ctx.le(k, sizes[dim])))) {
+  if (k.const_value() < 0 || !ctx.guard(ctx.le(k, sizes.empty() ? ctx.constant(1) : sizes[dim]))) {
     throw InvalidArgument("selected index k out of range");
   }
+  if (sizes.empty() && k.const_value() == 0) throw Unsupported("topk of no value of a tensor without dimensions");
   if (!sizes.empty()) sizes[dim] = k;
   return {contiguous_type(ctx, self.dtype, self.device, sizes),
           contiguous_type(ctx, DType::kInt64, self.device, sizes)};

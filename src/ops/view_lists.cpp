@@ -49,9 +49,8 @@ Values decompose_meshgrid(GraphBuilder& b, std::span<const Arg> arguments) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     std::vector<Expr> column(tensors.size(), b.ctx().constant(1));
     column[i] = sizes[i];
-    ValueId grid = b.op("expand", {TensorArg{b.op("view", {TensorArg{tensors[i]}, SymInts{column}})}, SymInts{sizes}});
-    if (swapped) grid = b.op("transpose", {TensorArg{grid}, int_arg(0), int_arg(1)});
-    results.push_back(grid);
+    const ValueId line = b.op("view", {TensorArg{tensors[i]}, SymInts{column}});
+    results.push_back(b.op("expand", {TensorArg{line}, SymInts{sizes}}));
   }
   if (swapped) std::swap(results[0], results[1]);
   return results;

@@ -375,9 +375,9 @@ void add_choice(OpRegistry& r, const char* name, const char* schema, const char*
 
 Choice flattened(MetaContext& m) {
   const TensorType& self = m.tensor(0);
-  if (self.dim() == 0) return reshape_to(m, {m.ctx().constant(1)});
   const size_t first = at(m.dim(1, self.dim()));
   const size_t last = at(m.dim(2, self.dim()));
+  if (self.dim() == 0) return reshape_to(m, {m.ctx().constant(1)});
   if (first > last) throw InvalidArgument("flatten() has invalid args: start_dim cannot come after end_dim");
   if (first == last) return {"alias_self", {}};
   std::vector<Expr> sizes(self.sizes.begin(), self.sizes.begin() + static_cast<std::ptrdiff_t>(first));
@@ -388,7 +388,7 @@ Choice flattened(MetaContext& m) {
 
 Choice unflattened(MetaContext& m) {
   const TensorType& self = m.tensor(0);
-  const size_t d = at(m.dim(1, self.dim()));
+  const size_t d = at(wrap_real_dim(m.integer(1), self.dim()));
   std::vector<Expr> sizes(self.sizes.begin(), self.sizes.begin() + static_cast<std::ptrdiff_t>(d));
   const std::vector<Expr> inner = infer_sizes(m.ctx(), m.ints(2), {self.sizes[d]});
   sizes.insert(sizes.end(), inner.begin(), inner.end());
@@ -426,7 +426,7 @@ void register_spellings(OpRegistry& r) {
              "torch.flatten torch.Tensor.flatten", flattened);
   add_choice(r, "ravel", "(Tensor self) -> Tensor", "torch.ravel torch.Tensor.ravel", [](MetaContext& m) -> Choice {
     const TensorType& self = m.tensor(0);
-    if (self.dim() == 1 && !is_contiguous(m.ctx(), self)) return {"reshape_copy", {m.arg(0), SymInts{self.sizes}}};
+    if (!is_contiguous(m.ctx(), self)) return {"reshape_copy", {m.arg(0), SymInts{{self.numel(m.ctx())}}}};
     return reshape_to(m, {m.ctx().constant(-1)});
   });
   add_choice(r, "unflatten", "(Tensor self, int dim, SymInt[] sizes) -> Tensor",
@@ -460,11 +460,15 @@ void register_spellings(OpRegistry& r) {
   add_choice(r, "narrow", "(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
              "torch.narrow torch.Tensor.narrow", [](MetaContext& m) -> Choice {
                ExprContext& c = m.ctx();
-               const size_t d = at(m.dim(1, m.tensor(0).dim()));
+               const size_t d = at(wrap_real_dim(m.integer(1), m.tensor(0).dim()));
                const Expr start = m.ints(2).front();
                const Expr length = m.ints(3).front();
                const Expr size = m.tensor(0).sizes[d];
                const Expr from = c.guard(c.lt(start, c.constant(0))) ? c.add(start, size) : start;
+               const Expr zero = c.constant(0);
+               if (!c.guard(c.le(zero, from)) || !c.guard(c.le(start, size)))
+                 throw InvalidArgument("start out of range");
+               if (!c.guard(c.le(zero, length))) throw InvalidArgument("narrow(): length must be non-negative.");
                if (!c.guard(c.le(c.add(from, length), size)))
                  throw InvalidArgument("start + length exceeds dimension size");
                return {"slice", {m.arg(0), m.arg(1), Scalar(from), Scalar(c.add(from, length)), Scalar(int64_t{1})}};
@@ -505,7 +509,7 @@ std::vector<Expr> equal_parts(ExprContext& ctx, int64_t total, int64_t length) {
 void register_parts(OpRegistry& r) {
   const auto split = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
-    const int64_t d = args.dim(2, args.rank(0));
+    const int64_t d = args.real_dim(2, args.rank(0));
     const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
     const int64_t length = args.integer(1);
     if (length <= 0) throw Unsupported("split into parts of size zero");
@@ -513,7 +517,7 @@ void register_parts(OpRegistry& r) {
   };
   const auto split_sizes = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
-    const int64_t d = args.dim(2, args.rank(0));
+    const int64_t d = args.real_dim(2, args.rank(0));
     const std::vector<Expr> lengths = args.exprs(1);
     if (!same_size(
             b.ctx(),
@@ -525,7 +529,7 @@ void register_parts(OpRegistry& r) {
   };
   const auto chunk = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
-    const int64_t d = args.dim(2, args.rank(0));
+    const int64_t d = args.real_dim(2, args.rank(0));
     const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
     const int64_t chunks = args.integer(1);
     if (chunks <= 0) throw InvalidArgument("chunk expects `chunks` to be greater than 0");
@@ -534,7 +538,7 @@ void register_parts(OpRegistry& r) {
   };
   const auto unbind = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
-    const int64_t d = args.dim(1, args.rank(0));
+    const int64_t d = args.real_dim(1, args.rank(0));
     const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
     std::vector<ValueId> parts;
     for (int64_t i = 0; i < total; ++i)

@@ -110,7 +110,7 @@ void lower_view_as_complex(LowerContext& c) {
 
 Values tensor_split_sections(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  const int64_t dim = args.dim(2, args.rank(0));
+  const int64_t dim = args.real_dim(2, args.rank(0));
   const int64_t size = b.ctx().specialize(args.type(0).sizes.at(static_cast<size_t>(dim)));
   const int64_t n = args.integer(1);
   if (n <= 0) throw InvalidArgument(str_cat("number of sections must be larger than 0, got ", n));
@@ -126,7 +126,7 @@ Values tensor_split_sections(GraphBuilder& b, std::span<const Arg> arguments) {
 
 Values tensor_split_indices(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  const int64_t dim = args.dim(2, args.rank(0));
+  const int64_t dim = args.real_dim(2, args.rank(0));
   std::vector<int64_t> ends = args.integers(1);
   ends.push_back(b.ctx().specialize(args.type(0).sizes.at(static_cast<size_t>(dim))));
   Values parts;

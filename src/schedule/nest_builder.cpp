@@ -51,6 +51,9 @@ void NestBuilder::open_loop(Expr var, Expr extent, loops::LoopKind kind, std::ve
   for (loops::Carried& c : scopes_.back().loop.carried) c.arg = define(depth(), c.dtype);
   // Nothing may stand between parallel loops: they are one collapsed space.
   if (kind == loops::LoopKind::kParallel) floor_ = depth();
+  // Nothing moves out of a loop that never runs: what it reads may not be there.
+  scopes_.back().outer_floor = floor_;
+  if (extent.is_const(0)) floor_ = depth();
 }
 
 std::vector<ScalarId> NestBuilder::close_loop(const std::vector<ScalarId>& next,
@@ -59,6 +62,7 @@ std::vector<ScalarId> NestBuilder::close_loop(const std::vector<ScalarId>& next,
   scopes_.pop_back();
   symbol_depth_.erase(scope.loop.var);
   loops::For loop = std::move(scope.loop);
+  if (loop.extent.is_const(0)) floor_ = scope.outer_floor;
   if (loop.kind == loops::LoopKind::kParallel && floor_ > depth()) floor_ = depth();
   std::vector<ScalarId> results;
   for (size_t i = 0; i < loop.carried.size(); ++i) {

@@ -112,6 +112,7 @@ class NestBuilder {
     loops::Block block;
     loops::For loop;
     bool is_loop = false;
+    int outer_floor = 0;  // the floor before a loop without iterations was opened
     std::map<ScalarKey, ScalarId> scalars;
     std::map<EvalKey, ScalarId> evals;
     std::map<LoadKey, ScalarId> loads;

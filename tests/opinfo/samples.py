@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from odd import odd_samples
 from torch.utils._pytree import tree_flatten, tree_map
 
 import tatara
 from tatara._report import report_of
 
-STATES = ["native", "host", "tape", "broke", "wrong"]
-# Entries whose values are whatever was in memory.
+STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
+# Rows for an entry's samples of bad input, and for samples that were changed (odd.py), stand beside those of the dtypes.
+ERRORS = "errors"
+ODD = "odd"
+MOST_ODD = 40
+# What `progress` of check_entry is told while eager runs.
+EAGER = -2
 _LOCATION = re.compile(r" \(at [^()]*\)$")
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+# Entries whose values are whatever was in memory: everything but the values is compared.
 UNSPECIFIED = ("empty", "new_empty", "empty_like", "new_empty_strided", "empty_strided", "empty_permuted")
 
 
@@ -27,7 +36,7 @@ def clone(tree: Any) -> Any:
     def copy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        if value.layout != torch.strided or type(value) is not torch.Tensor:
+        if value.layout != torch.strided or type(value) is not torch.Tensor or value.device.type != "cpu":
             return value.detach().clone()
         plain = torch._conj(value.detach()) if value.is_conj() else value.detach()
         plain = torch._neg_view(plain) if value.is_neg() else plain
@@ -100,6 +109,8 @@ def _same_layout(ours: torch.Tensor, theirs: torch.Tensor) -> str | None:
         return f"dtype {ours.dtype} instead of {theirs.dtype}"
     if ours.shape != theirs.shape:
         return f"shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}"
+    if ours.device != theirs.device:
+        return f"device {ours.device} instead of {theirs.device}"
     if ours.layout != theirs.layout:
         return f"layout {ours.layout} instead of {theirs.layout}"
     if theirs.layout != torch.strided:
@@ -125,6 +136,8 @@ def compare(ours: Any, theirs: Any, exact: Callable[[], Any], values: bool) -> s
                 return f"type {type(a).__name__}"
             if problem := _same_layout(a, b):
                 return problem
+            if b.device.type == "meta" or b.dim() > 64:  # nothing can be read
+                continue
             problem = _close(a, b) if values else None
             if problem is None:
                 continue
@@ -182,58 +195,100 @@ def _state(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
     return state
 
 
-def _check(op: Any, sample: Any, number: int, row: dict[str, Any]) -> str | None:
+def _same_error(ours: BaseException | None, theirs: BaseException | None) -> str | None:
+    if type(ours) is not type(theirs):
+        return f"exception {ours!r} instead of {theirs!r}"[:300]
+    # Some messages end with a trace of C++ frames.
+    left, right = (_ADDRESS.sub("", str(e).split("\nException raised")[0]) for e in (ours, theirs))
+    return None if left == right else f"message {left!r} instead of {right!r}"[:300]
+
+
+class _Eager:
+    """What eager makes of a sample: the result or exception, its inputs afterwards, the generator's state."""
+
+    def __init__(self, op: Any, arguments: Any, number: int) -> None:
+        self.inputs = clone(arguments)
+        torch.manual_seed(number)
+        self.result, self.error = _run(op.op, self.inputs)
+        self.random_state = torch.get_rng_state()
+        self._exact: Any = None
+        self._remake = lambda: _run(op.op, _wide(clone(arguments)))[0]
+        self._number = number
+
+    def exact(self) -> Any:
+        """The result in double precision."""
+        if self._exact is None:
+            torch.manual_seed(self._number)
+            self._exact = self._remake()
+        return self._exact
+
+
+def _differs(eager: _Eager, inputs: Any, actual: Any, error: BaseException | None, values: bool) -> str | None:
+    """Why a compiled call is not what eager made, if it is not; `inputs` as the call left them."""
+    state = torch.get_rng_state()
+    if problem := _same_error(error, eager.error):
+        return problem
+    if eager.error is None and (problem := compare(actual, eager.result, eager.exact, values)):
+        return problem
+    if problem := compare(inputs, eager.inputs, lambda: None, True):
+        return "inputs afterwards: " + problem
+    if eager.error is None and _aliases(actual, inputs) != _aliases(eager.result, eager.inputs):
+        return f"aliasing {_aliases(actual, inputs)} instead of {_aliases(eager.result, eager.inputs)}"
+    return None if torch.equal(state, eager.random_state) else "the state of the random generator"
+
+
+def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Callable[[int], None]) -> str | None:
+    """The sample twice: the call that captures, and the call that finds what was captured."""
     arguments = (sample.input, sample.args, sample.kwargs)
-    theirs_in, ours_in = clone(arguments), clone(arguments)
 
     def call(value: Any, /, *args: Any, **kwargs: Any) -> Any:
         return op.op(value, *args, **kwargs)
 
-    def exact() -> Any:
-        torch.manual_seed(number)
-        return _run(op.op, _wide(clone(arguments)))[0]
-
     compiled = tatara.compile(call)
     before = tatara.stats()
     with torch.no_grad():
-        torch.manual_seed(number)
-        expected, expected_error = _run(op.op, theirs_in)
-        theirs_state = torch.get_rng_state()
-        torch.manual_seed(number)
-        actual, actual_error = _run(compiled, ours_in)
-        ours_state = torch.get_rng_state()
-        row["counts"][_state(compiled, before, row)] += 1
-        if type(expected_error) is not type(actual_error):
-            return f"exception {actual_error!r} instead of {expected_error!r}"[:300]
-        if expected_error is not None:
-            return None
-        if problem := compare(actual, expected, exact, op.name not in UNSPECIFIED):
-            return problem
-        if problem := compare(ours_in, theirs_in, lambda: None, True):
-            return "inputs afterwards: " + problem
-        if _aliases(actual, ours_in) != _aliases(expected, theirs_in):
-            return f"aliasing {_aliases(actual, ours_in)} instead of {_aliases(expected, theirs_in)}"
-        if not torch.equal(ours_state, theirs_state):
-            return "the state of the random generator"
+        progress(EAGER)
+        eager = _Eager(op, arguments, number)
+        progress(number)
+        for which in ("", "second call: "):
+            inputs = clone(arguments)
+            torch.manual_seed(number)
+            actual, error = _run(compiled, inputs)
+            problem = _differs(eager, inputs, actual, error, op.name not in UNSPECIFIED)
+            if not which:
+                row["counts"]["raised" if eager.error is not None else _state(compiled, before, row)] += 1
+            if problem:
+                return which + problem
     return None
 
 
+def _samples(op: Any, dtype_name: str, limit: int | None) -> Iterator[Any]:
+    torch.manual_seed(0)
+    if dtype_name == ERRORS:
+        if op.error_inputs_func is not None:
+            yield from (item.sample_input for item in itertools.islice(op.error_inputs("cpu"), limit))
+    elif dtype_name == ODD:
+        dtype = torch.float32 if torch.float32 in op.supported_dtypes("cpu") else torch.int64
+        samples = op.sample_inputs("cpu", dtype, requires_grad=False)
+        yield from odd_samples(samples, op.formatted_name, min(limit or MOST_ODD, MOST_ODD))
+    else:
+        yield from itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=False), limit)
+
+
 def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
-    """Runs every sample (at most `limit`) of an entry in a dtype."""
+    """Runs every sample (at most `limit`) of an entry in a dtype, or its samples of bad input."""
     start = time.monotonic()
     row: dict[str, Any] = {"name": op.formatted_name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
     row |= {"counts": Counter(), "reasons": Counter(), "hosts": Counter()}
     try:
-        torch.manual_seed(0)
-        samples = list(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=False))
+        samples = list(_samples(op, dtype_name, limit))
     except Exception as error:  # noqa: BLE001 - the suite itself cannot make samples here
         row["reasons"][f"no samples: {error}"] += 1
         samples = []
-    for number, sample in enumerate(samples[:limit]):
-        progress(number)
+    for number, sample in enumerate(samples):
         row["samples"] += 1
         try:
-            problem = _check(op, sample, number, row)
+            problem = _check(op, sample, number, row, progress)
         except Exception as error:  # noqa: BLE001 - a defect of the harness or of the report is a row too
             problem = f"the check itself failed: {error!r}"
         if problem:
@@ -241,8 +296,10 @@ def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[
         if number % 16 == 15:
             tatara.reset()
     tatara.reset()
-    row["state"] = next((s for s in reversed(STATES) if row["counts"].get(s)), "native")
+    row["state"] = next((s for s in reversed(STATES) if row["counts"].get(s)), "raised")
     if row["wrong"]:
         row["state"] = "wrong"
+    if op.name in UNSPECIFIED:
+        row["skipped"] = "values: uninitialised memory"
     row["seconds"] = round(time.monotonic() - start, 3)
     return row

@@ -3,8 +3,10 @@
 Each pair of entry and dtype is a task of a worker process, so a crash or a hang is one row of the table and not the end of
 the sweep. Rows are appended to a file of JSON lines as they come; a sweep that was stopped goes on with `--resume`.
 Compared for each sample (samples.py): the exception or the values, dtype, shape, strides, aliasing, and what happened to
-the inputs. The state of a row is that of its worst sample: native, host (a call of a host kernel), tape (the graph ran
-without being compiled), broke (a graph break, or nothing captured), wrong, crashed.
+the inputs. The state of a row is that of its worst sample: raised (all of them raise eager's exception), native, host (a
+call of a host kernel), tape (the graph ran without being compiled), broke (a graph break, or nothing captured), wrong,
+crashed. Besides the dtypes there are columns of the entry's samples of bad input, "errors", and
+of samples with one operand or number changed, "odd".
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
+from samples import EAGER, ERRORS, ODD, check_entry
 from table import print_summary, write_page
 
 DTYPES = ["bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+
+COLUMNS = [*DTYPES, ERRORS, ODD]
 
 Task = tuple[str, str]
 
@@ -37,8 +42,9 @@ def _entries() -> dict[str, Any]:
     return {op.formatted_name: op for op in op_db}
 
 
-def _worker(tasks: Any, results: Any, entries: dict[str, Any], limit: int | None) -> None:
-    from samples import check_entry
+def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: int | None) -> None:
+    def progress(number: int) -> None:
+        at.value = number
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -47,8 +53,7 @@ def _worker(tasks: Any, results: Any, entries: dict[str, Any], limit: int | None
     os.dup2(null, 2)
     while (task := tasks.get()) is not None:
         name, dtype = task
-        row = check_entry(entries[name], dtype, limit, lambda number: results.put(("sample", number)))
-        results.put(("done", row))
+        results.put(check_entry(entries[name], dtype, limit, progress))
 
 
 class Worker:
@@ -57,26 +62,25 @@ class Worker:
     def __init__(self, entries: dict[str, Any], limit: int | None) -> None:
         context = mp.get_context("fork")
         self._tasks, self._results = context.Queue(), context.Queue()
-        self._process = context.Process(target=_worker, args=(self._tasks, self._results, entries, limit), daemon=True)
+        self._sample = context.Value(
+            "i", -1, lock=False
+        )  # written before each sample: a queue would lag behind a crash
+        arguments = (self._tasks, self._results, self._sample, entries, limit)
+        self._process = context.Process(target=_worker, args=arguments, daemon=True)
         self._process.start()
         self.task: Task | None = None
         self._since = 0.0
-        self._sample = -1
 
     def give(self, task: Task | None) -> None:
-        self.task, self._since, self._sample = task, time.monotonic(), -1
+        self.task, self._since, self._sample.value = task, time.monotonic(), -1
         self._tasks.put(task)
 
     def poll(self, time_limit: float) -> dict[str, Any] | None:
         """The finished row, a row for a worker that died or hangs, or nothing yet."""
         assert self.task is not None
         try:
-            while True:
-                kind, value = self._results.get(timeout=0.05)
-                if kind == "done":
-                    row: dict[str, Any] = value
-                    return row
-                self._sample = value
+            row: dict[str, Any] = self._results.get(timeout=0.05)
+            return row
         except queue.Empty:
             pass
         late = time.monotonic() - self._since > time_limit
@@ -87,12 +91,13 @@ class Worker:
         self._process.join()
         what = f"took more than {time_limit:.0f} s" if late else f"died with exit code {code}"
         name, dtype = self.task
+        number = self._sample.value
         return {
             "name": name,
             "dtype": dtype,
             "state": "crashed",
-            "samples": self._sample + 1,
-            "wrong": [f"sample {self._sample}: {what}"],
+            "samples": max(0, number + 1),
+            "wrong": ["eager itself " + what if number == EAGER else f"sample {number}: {what}"],
             "seconds": time.monotonic() - self._since,
         }
 
@@ -127,9 +132,9 @@ def run_tasks(
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", nargs="*", help="only entries whose name contains one of these; =NAME: exactly")
-    parser.add_argument("--dtypes", nargs="*", default=DTYPES, choices=DTYPES)
+    parser.add_argument("--dtypes", nargs="*", default=COLUMNS, choices=COLUMNS)
     parser.add_argument("--samples", type=int, help="at most this many samples of an entry and dtype")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("-j", "--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds for an entry and dtype")
     parser.add_argument("--out", default="build/opinfo.jsonl", help="rows as JSON lines")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
@@ -142,6 +147,14 @@ def _selected(name: str, parts: list[str] | None) -> bool:
     return parts is None or any(part[1:] == name if part.startswith("=") else part in name for part in parts)
 
 
+def _has(op: Any, column: str) -> bool:
+    if column == ERRORS:
+        return op.error_inputs_func is not None
+    if column == ODD:
+        return True
+    return getattr(torch, column) in op.supported_dtypes("cpu")
+
+
 def main() -> int:
     arguments = _arguments()
     warnings.simplefilter("ignore")
@@ -150,7 +163,7 @@ def main() -> int:
         (name, dtype)
         for dtype in arguments.dtypes
         for name, op in entries.items()
-        if getattr(torch, dtype) in op.supported_dtypes("cpu") and _selected(name, arguments.entries)
+        if _has(op, dtype) and _selected(name, arguments.entries)
     ]
     out = Path(arguments.out)
     rows: dict[Task, dict[str, Any]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-STATES = ["native", "host", "tape", "broke", "wrong", "crashed"]
+STATES = ["raised", "native", "host", "tape", "broke", "wrong", "crashed"]
 
 
 def _counts(rows: list[dict[str, Any]]) -> dict[str, Counter[str]]:
@@ -45,6 +45,8 @@ def _why(rows: list[dict[str, Any]]) -> str:
     """Host operators, reasons of breaks and of uncompiled graphs, failures: the most frequent first."""
     found: Counter[str] = Counter()
     for row in rows:
+        if "skipped" in row:
+            found["skipped: " + row["skipped"]] += 1000
         if row["wrong"]:
             found[f"{row['dtype']}: {row['wrong'][0]}"] += 1000000
         found.update({f"`{name}`": n for name, n in row.get("hosts", {}).items()})
@@ -63,13 +65,15 @@ def write_page(path: Path, rows: list[dict[str, Any]], entries: int, arguments: 
         "# Operators",
         "",
         f"Made by `{command}` on {now}, torch {torch.__version__}, {_processor()}, {torch.get_num_threads()} threads.",
-        f"The host's own suite (`op_db`, {entries} entries): every sample that was run is compared with eager in its",
-        "exception, values, dtype, shape, strides, aliasing, mutation of inputs and the state of the random generator.",
+        f"The host's own suite (`op_db`, {entries} entries). Every sample is compared with eager twice, when it is captured",
+        "and when the compiled entry is found: exception with its text, values, dtype, shape, strides, aliasing, mutation of",
+        "inputs and the state of the random generator. `errors` are the samples of bad input.",
         "",
         "- **native**: all samples ran as compiled kernels without a call of a host kernel;",
         "- **host**: some sample calls host kernels from its compiled plan;",
         "- **tape**: some sample was captured, and ran by the host call by call;",
         "- **broke**: some sample has a graph break or was not captured;",
+        "- **raised**: every sample raises eager's own exception;",
         "- **wrong**, **crashed**: defects.",
         "",
         "| dtype | entries | samples | " + " | ".join(STATES) + " |",
