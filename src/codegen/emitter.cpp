@@ -143,7 +143,18 @@ Stride Emitter::stride_of(Expr e) const {
 
 // ---- Statements --------------------------------------------------------------------------------------------------------
 
-void Emitter::statement(const Let& let) { set(let.dst, scalar(let.scalar)); }
+void Emitter::statement(const Let& let) {
+  const auto product = products_.find(let.dst);
+  if (product == products_.end()) {
+    set(let.dst, scalar(let.scalar));
+    return;
+  }
+  const DType type = let.scalar.dtype;
+  const bool vec = std::any_of(product->second.begin(), product->second.end(), [&](ScalarId x) { return reg(x).vec; });
+  std::vector<std::string> args;
+  for (const ScalarId x : product->second) args.push_back(vec ? as_vec(llvm_type(type), reg(x)) : reg(x).text);
+  set(let.dst, {intrinsic("fmuladd", type, vec, args), vec});
+}
 
 void Emitter::statement(const If& branch) {
   if (reg(branch.condition).vec) throw InternalError("a branch on a vector in " + kernel_.name);

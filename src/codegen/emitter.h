@@ -2,6 +2,7 @@
 // for loops, memory, scalars, conversions, division and complex numbers; elementary functions come from math_table.h).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <span>
 #include <string>
@@ -94,6 +95,8 @@ class Emitter {
   };
   VectorShape vector_shape(const loops::For& loop) const;
   std::string mask_below(const std::string& left);
+  /// Carried sums of products: rounded once where the target can, which is no less accurate, and one instruction less.
+  void note_products(const loops::For& loop);
   template <typename Pass>
   void masked_rest(const loops::For& loop, const std::string& extent, const std::string& whole,
                    std::vector<Reg>& carried, Pass&& pass);
@@ -181,8 +184,9 @@ class Emitter {
   std::vector<std::string> bases_;
   std::unordered_map<Expr, Reg, ExprHash> symbols_;
   Expr vector_var_;
-  bool folds_ = false;              // a vector loop so far carried values
-  bool streams_ = false;            // the present vector loop does little beside reading and writing
+  bool folds_ = false;    // a vector loop so far carried values
+  bool streams_ = false;  // the present vector loop does little beside reading and writing
+  std::unordered_map<loops::ScalarId, std::array<loops::ScalarId, 3>> products_;  // x * y + z, by what they define
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;

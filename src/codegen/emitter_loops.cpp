@@ -146,7 +146,26 @@ void Emitter::serial(const For& loop, const std::string& begin, const std::strin
   serial_from(loop, begin, end, std::move(carried));
 }
 
+void Emitter::note_products(const For& loop) {
+  if (loop.scan || loop.combine_fn != nullptr) return;
+  const auto defining = [&](ScalarId x, ScalarOp op) -> const Scalar* {
+    for (const Stmt& stmt : loop.body->stmts) {
+      const auto* let = std::get_if<Let>(&stmt);
+      if (let != nullptr && let->dst == x && let->scalar.op == op) return &let->scalar;
+    }
+    return nullptr;
+  };
+  for (const Carried& c : loop.carried) {
+    if (c.combine != Combine::kAdd || (c.dtype != DType::kFloat32 && c.dtype != DType::kFloat64)) continue;
+    const Scalar* sum = defining(c.next, ScalarOp::kAdd);
+    if (sum == nullptr || (sum->operands[0] == c.arg) == (sum->operands[1] == c.arg)) continue;
+    const Scalar* product = defining(sum->operands[sum->operands[0] == c.arg ? 1 : 0], ScalarOp::kMul);
+    if (product != nullptr) products_[c.next] = {product->operands[0], product->operands[1], c.arg};
+  }
+}
+
 void Emitter::serial_from(const For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried) {
+  note_products(loop);
   summed(loop, begin, end, 1, carried, [&](const std::string& counter, std::vector<Reg>& values) {
     symbols_[loop.var] = {counter, false};
     for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, values[i]);
@@ -414,6 +433,7 @@ void Emitter::vector(const For& loop) {
   for (const Carried& c : loop.carried) inits.push_back(reg(c.init));
   lanes_ = lanes;
   vector_var_ = loop.var;
+  note_products(loop);
   // Where sums come first, computing them leaves the memory time enough; short runs seldom go on where they end.
   folds_ = folds_ || !loop.carried.empty();
   streams_ = shape.light && !folds_ && (!loop.extent.is_const() || loop.extent.const_value() >= 256);

@@ -278,7 +278,7 @@ struct Kernel {
   std::vector<ScalarId> scalar_arg_ids;
   Block body;                       // parallel loops outermost
   std::vector<DType> scalar_types;  // dtype of every ScalarId
-  bool strict_float = true;         // no contraction/reassociation beyond what Combine allows
+  bool strict_float = true;         // no contraction/reassociation but in sums that Combine says
 
   ScalarId new_scalar(DType dtype) {
     scalar_types.push_back(dtype);

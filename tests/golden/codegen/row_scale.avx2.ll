@@ -143,7 +143,7 @@ L116:
   %v125 = shufflevector <32 x float> %v124, <32 x float> poison, <32 x i32> zeroinitializer
   %v126 = fsub <32 x float> %v123, %v125
   %v127 = fmul <32 x float> %v126, %v126
-  %v128 = fadd <32 x float> %v119, %v127
+  %v128 = call <32 x float> @llvm.fmuladd.v32f32(<32 x float> %v126, <32 x float> %v126, <32 x float> %v119)
   %v129 = add nsw i64 %v118, 32
   br label %L115
 L117:
@@ -175,7 +175,7 @@ L140:
   %v153 = shufflevector <32 x float> %v152, <32 x float> poison, <32 x i32> zeroinitializer
   %v154 = fsub <32 x float> %v151, %v153
   %v155 = fmul <32 x float> %v154, %v154
-  %v156 = fadd <32 x float> %v89, %v155
+  %v156 = call <32 x float> @llvm.fmuladd.v32f32(<32 x float> %v154, <32 x float> %v154, <32 x float> %v89)
   %v157 = select <32 x i1> %v147, <32 x float> %v156, <32 x float> %v89
   br label %L141
 L141:
@@ -261,6 +261,7 @@ L204:
 L10:
   ret i32 0
 }
+declare <32 x float> @llvm.fmuladd.v32f32(<32 x float>, <32 x float>, <32 x float>)
 declare <32 x float> @llvm.masked.load.v32f32.p0(ptr, <32 x i1>, <32 x float>)
 declare void @llvm.masked.store.v32f32.p0(<32 x float>, ptr, <32 x i1>)
 attributes #0 = { nounwind "prefer-vector-width"="256" }

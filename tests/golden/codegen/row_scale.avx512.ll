@@ -149,7 +149,7 @@ L122:
   %v131 = shufflevector <64 x float> %v130, <64 x float> poison, <64 x i32> zeroinitializer
   %v132 = fsub <64 x float> %v129, %v131
   %v133 = fmul <64 x float> %v132, %v132
-  %v134 = fadd <64 x float> %v125, %v133
+  %v134 = call <64 x float> @llvm.fmuladd.v64f32(<64 x float> %v132, <64 x float> %v132, <64 x float> %v125)
   %v135 = add nsw i64 %v124, 64
   br label %L121
 L123:
@@ -181,7 +181,7 @@ L146:
   %v159 = shufflevector <64 x float> %v158, <64 x float> poison, <64 x i32> zeroinitializer
   %v160 = fsub <64 x float> %v157, %v159
   %v161 = fmul <64 x float> %v160, %v160
-  %v162 = fadd <64 x float> %v95, %v161
+  %v162 = call <64 x float> @llvm.fmuladd.v64f32(<64 x float> %v160, <64 x float> %v160, <64 x float> %v95)
   %v163 = select <64 x i1> %v153, <64 x float> %v162, <64 x float> %v95
   br label %L147
 L147:
@@ -270,6 +270,7 @@ L213:
 L10:
   ret i32 0
 }
+declare <64 x float> @llvm.fmuladd.v64f32(<64 x float>, <64 x float>, <64 x float>)
 declare <64 x float> @llvm.masked.load.v64f32.p0(ptr, <64 x i1>, <64 x float>)
 declare void @llvm.masked.store.v64f32.p0(<64 x float>, ptr, <64 x i1>)
 attributes #0 = { nounwind "prefer-vector-width"="512" }

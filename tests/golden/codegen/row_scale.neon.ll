@@ -135,7 +135,7 @@ L107:
   %v116 = shufflevector <16 x float> %v115, <16 x float> poison, <16 x i32> zeroinitializer
   %v117 = fsub <16 x float> %v114, %v116
   %v118 = fmul <16 x float> %v117, %v117
-  %v119 = fadd <16 x float> %v110, %v118
+  %v119 = call <16 x float> @llvm.fmuladd.v16f32(<16 x float> %v117, <16 x float> %v117, <16 x float> %v110)
   %v120 = add nsw i64 %v109, 16
   br label %L106
 L108:
@@ -207,7 +207,7 @@ L169:
   %v176 = load float, ptr %v175, align 4
   %v177 = fsub float %v176, %v62
   %v178 = fmul float %v177, %v177
-  %v179 = fadd float %v172, %v178
+  %v179 = call float @llvm.fmuladd.f32(float %v177, float %v177, float %v172)
   %v180 = add nsw i64 %v171, 1
   br label %L168
 L170:
@@ -283,5 +283,7 @@ L221:
 L10:
   ret i32 0
 }
+declare <16 x float> @llvm.fmuladd.v16f32(<16 x float>, <16 x float>, <16 x float>)
+declare float @llvm.fmuladd.f32(float, float, float)
 attributes #0 = { nounwind "prefer-vector-width"="128" }
 !0 = !{!"branch_weights", i32 1, i32 1000000}
