@@ -114,11 +114,22 @@ bool is_size_independent(const std::string& name) {
 
 /// Operators whose result is a tuple also when it holds one tensor.
 bool returns_tuple(const std::string& name) {
-  static const std::unordered_set<std::string> names = {
-      "split",     "chunk",  "unbind", "tensor_split", "split_with_sizes", "meshgrid",   "broadcast_tensors",
-      "hsplit",    "vsplit", "dsplit", "unsafe_split", "unsafe_chunk",     "atleast_1d", "atleast_2d",
-      "atleast_3d"};
-  return names.contains(name) && name.rfind("atleast", 0) != 0;
+  static const std::unordered_set<std::string> names = {"split",
+                                                        "chunk",
+                                                        "unbind",
+                                                        "tensor_split",
+                                                        "split_with_sizes",
+                                                        "meshgrid",
+                                                        "broadcast_tensors",
+                                                        "hsplit",
+                                                        "vsplit",
+                                                        "dsplit",
+                                                        "unsafe_split",
+                                                        "unsafe_chunk",
+                                                        "unbind_copy",
+                                                        "split_copy",
+                                                        "split_with_sizes_copy"};
+  return names.contains(name);
 }
 
 }  // namespace
@@ -421,6 +432,8 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     return Inferred::kWrong;
   } catch (const Error&) {
     return Inferred::kUnknown;
+  } catch (const std::out_of_range&) {
+    return Inferred::kUnknown;  // a dimension that is not there: eager says so
   }
   PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
   Ref where = device ? device : api_.cpu_device;
