@@ -57,7 +57,7 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
   return map_structure(items.get(), [&symbols](PyObject* o) {
-    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : Ref::borrow(o);
+    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : plain_number(o);
   });
 }
 
@@ -195,7 +195,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   bool known = true;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-    if (!api_.is_tensor(o)) return Ref::borrow(o);
+    if (!api_.is_tensor(o)) return plain_number(o);
     const int slot = t.tape.find(o);
     known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
     return known ? make_slot_ref(slot) : Ref::borrow(o);
@@ -242,7 +242,10 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const auto to_tape = [&](PyObject* o) -> Ref {
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-        if (PyTuple_Check(o) && holds_symbolic_int(o)) return sizes_on_tape(o, t.symbols);
+        if (const int slot = float_slot(o); slot >= 0) {
+          return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
+        }
+        if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (api_.is_numpy(o)) problem = "a NumPy array in a torch call";
         return Ref::borrow(o);
