@@ -7,6 +7,7 @@
 #include "capture/graph_object.h"
 #include "capture/report_details.h"
 #include "capture/tracer.h"
+#include "capture/training.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
 #include "support/options.h"
@@ -31,6 +32,24 @@ void add_facts(Entry& entry, ExprContext& ctx) {
   for (const Expr fact : ctx.guards()) entry.facts.push_back({ExprProgram(fact, symbols), fact.str()});
 }
 
+void count_compiled(const CompileResult& compiled) {
+  stats().kernels_compiled += static_cast<uint64_t>(compiled.kernels_compiled);
+  stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
+}
+
+/// Forward and backward plans; the report shows all of them.
+void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
+  const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
+  CompiledTraining training = compile_training(std::move(made), *entry.tape, options);
+  for (const CompileResult& compiled : training.results) {
+    entry.lowered_text += compiled.lowered_text;
+    count_compiled(compiled);
+  }
+  if (!training.results.empty()) entry.details = details_of(training.results.front());
+  add_facts(entry, *ctx);
+  entry.runner = std::move(training.runner);
+}
+
 }  // namespace
 
 bool attach_compiled(Entry& entry, TorchApi& api) {
@@ -40,12 +59,16 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.graph_text = print_graph(made.graph, true);
     CompileOptions options;
     options.explain = explaining() != Explaining::kOff;
+    if (is_training_tape(*entry.tape)) {
+      attach_training(entry, std::move(made), options);
+      entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      return true;
+    }
     CompileResult compiled = compile_graph(made.graph, options);
     entry.lowered_text = compiled.lowered_text;
     entry.details = details_of(compiled);
     add_facts(entry, made.graph.ctx());
-    stats().kernels_compiled += static_cast<uint64_t>(compiled.kernels_compiled);
-    stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
+    count_compiled(compiled);
     entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
   } catch (const std::exception& error) {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();

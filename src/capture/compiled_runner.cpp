@@ -1,7 +1,6 @@
 #include "capture/compiled_runner.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "capture/kept_outputs.h"
@@ -69,7 +68,12 @@ size_t span_bytes(const TensorLayout& layout, DType dtype) {
   return static_cast<size_t>((last + 1) * dtype_size(dtype));
 }
 
+/// A view that takes no gradient: those of training graphs are made by the host itself, on top of this.
 Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
+  const Ref needs = attr_or_null(base, "requires_grad");
+  const Ref constant = needs.get() == Py_True ? Ref::steal(PyObject_CallMethod(base, "detach", nullptr)) : Ref();
+  if (needs.get() == Py_True && !constant) return {};
+  if (constant) base = constant.get();
   const Ref size = int_tuple(layout.sizes), stride = int_tuple(layout.strides);
   return Ref::steal(
       PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
@@ -86,7 +90,7 @@ struct CompiledRunner::Frame {
   std::vector<size_t> buffer_bytes;
   std::vector<int> whole;  // per output: the output buffer that it is, or -1
   std::vector<InputRef> inputs;
-  std::vector<int64_t> numbers;  // per input, of those that are Python numbers: an int, or the bits of a float
+  std::vector<int64_t> numbers;  // per input, of those that are Python ints
   std::vector<void*> input_data, buffer_data;
   std::vector<Ref> buffers;
   std::vector<KeptOutputs> kept;  // per buffer
@@ -107,14 +111,33 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     } else {
       input.number = slot.number;
     }
-    const TensorType& type = plan.inputs[i].type;
-    if (type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on another device than the CPU");
-    const DlpackType dl = dlpack_type(type.dtype);
-    input.code = dl.code;
-    input.bits = dl.bits;
-    input.device_type = kDlpackCpu;
-    inputs_.push_back(input);
+    add_input(input, plan.inputs[i].type);
   }
+  read_plan();
+}
+
+CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs)
+    : executable_(std::move(executable)) {
+  for (size_t i = 0; i < inputs; ++i) {
+    Input input;
+    input.slot = static_cast<int>(i);
+    add_input(input, executable_->plan().inputs[i].type);
+  }
+  for (size_t i = 0; i < outputs; ++i) outputs_.push_back(static_cast<int>(inputs + i));
+  read_plan();
+}
+
+void CompiledRunner::add_input(Input input, const TensorType& type) {
+  if (type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on another device than the CPU");
+  const DlpackType dl = dlpack_type(type.dtype);
+  input.code = dl.code;
+  input.bits = dl.bits;
+  input.device_type = kDlpackCpu;
+  inputs_.push_back(input);
+}
+
+void CompiledRunner::read_plan() {
+  const Plan& plan = executable_->plan();
   for (const OutputBuffer& buffer : executable_->output_buffers()) {
     buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
   }
@@ -182,15 +205,8 @@ std::unique_ptr<CompiledRunner::Frame> CompiledRunner::take_frame() {
 bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const {
   static constexpr int64_t kStride = 1;
   PyObject* value = input(env, i);
-  if (value == nullptr) return false;
+  if (value == nullptr || !PyLong_CheckExact(value)) return false;
   frame.numbers.resize(inputs_.size());
-  if (PyFloat_CheckExact(value)) {
-    const double number = PyFloat_AS_DOUBLE(value);
-    std::memcpy(&frame.numbers[i], &number, sizeof(number));
-    frame.inputs[i] = {&frame.numbers[i], nullptr, nullptr, 0};
-    return true;
-  }
-  if (!PyLong_CheckExact(value)) return false;
   frame.numbers[i] = PyLong_AsLongLong(value);
   frame.inputs[i] = {nullptr, &frame.numbers[i], &kStride, 1};
   return true;
@@ -274,28 +290,37 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 
 }  // namespace
 
-bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {
   std::unique_ptr<Frame> frame = take_frame();
   try {
     if (!import_all(env, api, *frame)) {
       problem_ = "an input is not as compiled for";
-      return tape.run(env, api);
+      return Outcome::kRefused;
     }
     if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
       problem_ = "inputs overlap in memory and one of them is written";
-      return tape.run(env, api);
+      return Outcome::kRefused;
     }
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (done) frames_.push_back(std::move(frame));
-    return done;
+    return done ? Outcome::kDone : Outcome::kFailed;
   } catch (const Error& error) {
     // Eager's own error, or its result: nothing outside was touched.
     problem_ = error.what();
-    if (!mutates_ && PyErr_Occurred() == nullptr) return tape.run(env, api);
+    if (!mutates_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
     if (PyErr_Occurred() == nullptr) set_python_error(error);
-    return false;
+    return Outcome::kFailed;
   }
+}
+
+bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+  switch (try_run(env, api)) {
+    case Outcome::kDone: return true;
+    case Outcome::kRefused: return tape.run(env, api);
+    case Outcome::kFailed: break;
+  }
+  return false;
 }
 
 bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {

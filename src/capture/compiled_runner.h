@@ -15,8 +15,14 @@ namespace tatara::capture {
 class CompiledRunner final : public GraphRunner {
  public:
   CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape);
+  /// A plan without a tape: run_plan's `env` has the inputs first, then `outputs` results.
+  CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs);
   ~CompiledRunner() override;
 
+  enum class Outcome : uint8_t { kDone, kRefused, kFailed };
+  /// Runs the plan alone. Refused (nothing happened, see problem()): operands other than compiled for. Failed: a Python
+  /// error is set.
+  Outcome try_run(std::vector<Ref>& env, TorchApi& api);
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
@@ -29,10 +35,12 @@ class CompiledRunner final : public GraphRunner {
     PyObject* pinned = nullptr;  // borrowed from the tape or constants_; null: comes with the call
     uint8_t code = 0, bits = 0;
     int32_t device_type = 0;
-    bool number = false;  // a Python int, for the plan the size of a tensor without memory, or a float
+    bool number = false;  // a Python int, for the plan the size of a tensor without memory
   };
   struct Frame;
 
+  void add_input(Input input, const TensorType& type);
+  void read_plan();
   PyObject* input(const std::vector<Ref>& env, size_t i) const;
   bool import_input(size_t i, PyObject* tensor, const TorchApi& api, InputRef& out) const;
   bool import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const;

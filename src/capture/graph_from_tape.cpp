@@ -252,7 +252,10 @@ class Converter {
     for (size_t i = 0; i < tape_.slots().size(); ++i) {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
     }
+    const bool training = is_training_tape(tape_);
+    if (training) check_writes();
     for (const TapeNode& node : tape_.nodes()) {
+      builder_.set_no_grad(training && !node.grad);
       builder_.set_location({std::make_shared<const std::string>(node.file),
                              std::make_shared<const std::string>(node.function), node.line});
       try {
@@ -331,20 +334,31 @@ class Converter {
     return type;
   }
 
-  /// An int has no place in the graph but as a symbol: a tensor that nothing reads has it as its size. A float is a
-  /// tensor without dimensions.
+  /// A number has no place in the graph but as a symbol: a tensor that nothing reads has it as its size.
   void add_number(int slot) {
     ExprContext& ctx = builder_.ctx();
-    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorType type;
-    type.dtype = info.bits.empty() ? DType::kUInt8 : DType::kFloat64;
-    if (info.bits.empty()) {
-      type.sizes = {size_in(ctx, info.symbolic_sizes[0])};
-      type.strides = {ctx.constant(1)};
-    }
-    const ValueId value = result_.graph.add_input(std::move(type));
-    if (!info.bits.empty()) refs_[static_cast<size_t>(slot)] = fz_.fresh(value);
+    type.dtype = DType::kUInt8;
+    type.sizes = {ctx.import(tape_.slots()[static_cast<size_t>(slot)].symbolic_sizes[0])};
+    type.strides = {ctx.constant(1)};
+    result_.graph.add_input(std::move(type));
     result_.inputs.push_back(slot);
+  }
+
+  /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
+  /// does not.
+  void check_writes() const {
+    const auto stops = [](const TapeNode& node) { return !node.grad || node.name == "detach"; };
+    if (std::none_of(tape_.nodes().begin(), tape_.nodes().end(), stops)) return;
+    for (const TapeNode& node : tape_.nodes()) {
+      if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
+      const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+      if (slot < 0) throw Unsupported("an in-place operation in a graph where gradients are switched off in part");
+      const DType dtype = dtype_of(tape_.slots()[static_cast<size_t>(slot)].dtype.get());
+      if (is_floating(dtype) || is_complex(dtype)) {
+        throw Unsupported(node.name + " in a graph where gradients are switched off in part");
+      }
+    }
   }
 
   void add_input(int slot) {
@@ -598,6 +612,12 @@ class Converter {
 };
 
 }  // namespace
+
+bool is_training_tape(const Tape& tape) {
+  const bool needs = std::any_of(tape.slots().begin(), tape.slots().end(),
+                                 [](const TapeSlot& slot) { return slot.input && slot.requires_grad; });
+  return needs && std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.grad; });
+}
 
 DType dtype_of(PyObject* dtype) {
   if (dtype == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::kFloat64;

@@ -16,6 +16,9 @@ struct TapeGraph {
   std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
 };
 
+/// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
+bool is_training_tape(const Tape& tape);
+
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
 

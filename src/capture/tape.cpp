@@ -58,6 +58,34 @@ TapeSlot describe(TapeSlot slot) {
   return slot;
 }
 
+/// Puts the thread into the grad modes that nodes were recorded in, and back.
+class GradModes {
+ public:
+  explicit GradModes(bool active) : active_(active) {
+    if (active_) first_ = now_ = TorchApi::get()->grad_enabled();
+  }
+  ~GradModes() {
+    if (!active_ || now_ == first_) return;
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    set(first_);
+    PyErr_Restore(type, value, trace);
+  }
+  GradModes(const GradModes&) = delete;
+  GradModes& operator=(const GradModes&) = delete;
+  void want(const TapeNode& node) {
+    if (active_ && node.grad != now_) set(node.grad);
+  }
+
+ private:
+  void set(bool on) {
+    now_ = on;
+    const Ref done = Ref::steal(PyObject_CallOneArg(TorchApi::get()->set_grad_enabled.get(), on ? Py_True : Py_False));
+    if (!done) PyErr_Clear();
+  }
+  bool active_, first_ = false, now_ = false;
+};
+
 }  // namespace
 
 Ref make_slot_ref(int slot) {
@@ -80,6 +108,9 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   slot.device = std::move(device);
   slot.input = true;
   slot.guard_index = guard_index;
+  const Ref needs = attr_or_null(tensor, "requires_grad");
+  slot.requires_grad = needs.get() == Py_True;
+  needs_grad_modes_ = needs_grad_modes_ || slot.requires_grad;
   slots_.push_back(describe(std::move(slot)));
   return index;
 }
@@ -112,16 +143,6 @@ void Tape::add_number(PyObject* value, int guard_index, Expr symbol) {
   slots_.push_back(std::move(slot));
 }
 
-int Tape::add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits) {
-  TapeSlot slot;
-  slot.object = slot.meta = Ref::borrow(value);
-  slot.input = slot.number = true;
-  slot.guard_index = guard_index;
-  slot.bits = {bits.first, bits.second};
-  slots_.push_back(std::move(slot));
-  return static_cast<int>(slots_.size()) - 1;
-}
-
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };
@@ -137,8 +158,10 @@ bool Tape::materialise(TorchApi& api) {
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  GradModes modes(needs_grad_modes_);
   for (const TapeNode& node : nodes_) {
     if (node.done) continue;
+    modes.want(node);
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     std::vector<PyObject*> tensors;
@@ -191,6 +214,7 @@ Tape::SymbolPlace Tape::place_of(Expr symbol) const {
 std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
+  copy->needs_grad_modes_ = needs_grad_modes_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
   for (TapeSlot& slot : copy->slots_) {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
@@ -214,7 +238,7 @@ void Tape::set_outputs(std::vector<int> outputs) {
   const std::vector<int> last = last_uses();
   dead_after_.assign(nodes_.size(), {});
   for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0 && !slots_[s].number) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+    if (last[s] >= 0) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
   }
 }
 
@@ -258,8 +282,10 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
 }
 
 bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols) const {
+  GradModes modes(needs_grad_modes_);
   for (size_t n = first; n < last; ++n) {
     const TapeNode& node = nodes_[n];
+    modes.want(node);
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     if (!node.sequence) {

@@ -25,8 +25,8 @@ struct TapeSlot {
   bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
   bool owns = false;                                   ///< a NumPy array with memory of its own
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
-  bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
-  std::vector<Expr> bits;  ///< of a float: the halves of its bits
+  bool requires_grad = false;                          ///< inputs: when they were seen
+  bool number = false;  ///< a Python int among the inputs: the value of the symbol symbolic_sizes[0]
 };
 
 struct TapeNode {
@@ -41,6 +41,7 @@ struct TapeNode {
   int line = 0;
   bool mutates = false;  ///< an in-place operation, or one that may be
   bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
+  bool grad = false;     ///< recorded with gradients on
   Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
 };
 
@@ -62,8 +63,6 @@ class Tape {
   int add_value(TapeSlot slot);
   /// A Python int among the guarded objects whose value is a symbol.
   void add_number(PyObject* value, int guard_index, Expr symbol);
-  /// A Python float, which nodes may have among their arguments.
-  int add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits);
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
@@ -105,12 +104,15 @@ class Tape {
   const std::vector<int>& outputs() const { return outputs_; }
   /// The last node that uses each slot; -1 for outputs, and for slots without use.
   std::vector<int> last_uses() const;
+  /// Whether an input requires grad: then each node runs in the grad mode that it was recorded in.
+  bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
 
  private:
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;
   std::vector<int> outputs_;
+  bool needs_grad_modes_ = false;
   std::vector<std::vector<int>> dead_after_;
   const TraceSymbols* open_symbols_ = nullptr;
   std::shared_ptr<ExprContext> ctx_;

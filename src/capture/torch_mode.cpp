@@ -57,7 +57,7 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
   return map_structure(items.get(), [&symbols](PyObject* o) {
-    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : plain_number(o);
+    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : Ref::borrow(o);
   });
 }
 
@@ -114,22 +114,11 @@ bool is_size_independent(const std::string& name) {
 
 /// Operators whose result is a tuple also when it holds one tensor.
 bool returns_tuple(const std::string& name) {
-  static const std::unordered_set<std::string> names = {"split",
-                                                        "chunk",
-                                                        "unbind",
-                                                        "tensor_split",
-                                                        "split_with_sizes",
-                                                        "meshgrid",
-                                                        "broadcast_tensors",
-                                                        "hsplit",
-                                                        "vsplit",
-                                                        "dsplit",
-                                                        "unsafe_split",
-                                                        "unsafe_chunk",
-                                                        "unbind_copy",
-                                                        "split_copy",
-                                                        "split_with_sizes_copy"};
-  return names.contains(name);
+  static const std::unordered_set<std::string> names = {
+      "split",     "chunk",  "unbind", "tensor_split", "split_with_sizes", "meshgrid",   "broadcast_tensors",
+      "hsplit",    "vsplit", "dsplit", "unsafe_split", "unsafe_chunk",     "atleast_1d", "atleast_2d",
+      "atleast_3d"};
+  return names.contains(name) && name.rfind("atleast", 0) != 0;
 }
 
 }  // namespace
@@ -176,17 +165,73 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kGrad: {
       PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-      if (slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input) Py_RETURN_NONE;
-      const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
-      if (value.get() == Py_None) Py_RETURN_NONE;
-      if (!value || !graph_break("read of " + fn.name)) return nullptr;
-      return Py_NewRef(value.get());
+      const bool placeholder = slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input;
+      if (placeholder && (fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
+      if (!placeholder) {
+        const Bypass bypass(bypass_);
+        const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
+        if (!value) return nullptr;
+        // Nothing guards the gradient of a leaf.
+        if (value.get() == Py_None && attr(tensor, "requires_grad").get() != Py_True) Py_RETURN_NONE;
+      }
+      if (!graph_break("read of " + fn.name)) return nullptr;
+      return PyObject_Call(func, args, kwargs);
     }
     case TorchKind::kToCpu:
     case TorchKind::kMetadata:
     case TorchKind::kRecord: break;
   }
+  if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
+    return answer_needs_grad(fn, func, args, kwargs);
+  }
   return record(fn, func, args, kwargs);
+}
+
+Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
+  const Tape& tape = trace_->tape;
+  std::vector<bool> needs;
+  for (const TapeSlot& each : tape.slots()) needs.push_back(each.input && each.requires_grad);
+  static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
+                                                           "rand_like", "randn_like", "empty_like", "new_zeros",
+                                                           "new_ones",  "new_full",   "new_empty"};
+  for (const TapeNode& node : tape.nodes()) {
+    bool any = false;
+    const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    if (!any) continue;
+    if (node.mutates) return NeedsGrad::kUnknown;
+    for (const int output : node.outputs) {
+      if (output < 0) continue;
+      const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
+      const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");
+      const bool number = floating.get() == Py_True || complex.get() == Py_True;
+      needs[static_cast<size_t>(output)] = node.grad && number && !constant.contains(node.name);
+    }
+  }
+  return needs[static_cast<size_t>(slot)] ? NeedsGrad::kYes : NeedsGrad::kNo;
+}
+
+PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) {
+    trace_->guard.check_grad = true;
+    const Bypass bypass(bypass_);
+    return PyObject_Call(func, args, kwargs);
+  }
+  NeedsGrad answer = NeedsGrad::kUnknown;
+  {
+    const Bypass bypass(bypass_);
+    answer = needs_grad(slot);
+  }
+  switch (answer) {
+    case NeedsGrad::kNo: return Py_NewRef(fn.name == "is_leaf" ? Py_True : Py_False);
+    case NeedsGrad::kYes: return Py_NewRef(fn.name == "is_leaf" ? Py_False : Py_True);
+    case NeedsGrad::kUnknown: break;
+  }
+  if (!graph_break("read of " + fn.name)) return nullptr;
+  return PyObject_Call(func, args, kwargs);
 }
 
 PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -195,7 +240,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   bool known = true;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-    if (!api_.is_tensor(o)) return plain_number(o);
+    if (!api_.is_tensor(o)) return Ref::borrow(o);
     const int slot = t.tape.find(o);
     known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
     return known ? make_slot_ref(slot) : Ref::borrow(o);
@@ -227,7 +272,6 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
 PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   std::string problem;
-  bool training = false;
   Ref device;
   size_t tensors = 0;
   Ref meta_args, meta_kwargs, tape_args, tape_kwargs;
@@ -238,14 +282,10 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   };
   {
     const Bypass bypass(bypass_);
-    const bool grad = api_.grad_enabled();
     const auto to_tape = [&](PyObject* o) -> Ref {
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-        if (const int slot = float_slot(o); slot >= 0) {
-          return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
-        }
-        if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
+        if (PyTuple_Check(o) && holds_symbolic_int(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (api_.is_numpy(o)) problem = "a NumPy array in a torch call";
         return Ref::borrow(o);
@@ -269,10 +309,6 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
         return Ref::borrow(o);
       }
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-      if (grad && info.input) {
-        const Ref needs = attr(o, "requires_grad");
-        training = training || needs.get() == Py_True;
-      }
       if (!device || (tensors == 1)) device = info.device;
       return make_slot_ref(slot);
     };
@@ -280,8 +316,6 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
-  if (training)
-    return give_up("training graphs are not supported yet (" + fn.name + " of a tensor that requires grad)", true);
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
     const Ref kind = attr(device.get(), "type");
@@ -415,6 +449,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
                  (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
+  node.grad = api_.grad_enabled();
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
 }
@@ -435,8 +470,6 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     return Inferred::kWrong;
   } catch (const Error&) {
     return Inferred::kUnknown;
-  } catch (const std::out_of_range&) {
-    return Inferred::kUnknown;  // a dimension that is not there: eager says so
   }
   PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
   Ref where = device ? device : api_.cpu_device;

@@ -162,6 +162,11 @@ bool is_impure_torch_switch(std::string_view name) {
          name.substr(0, 4) != "_is_" && name.substr(0, 4) != "_get";
 }
 
+/// The engine of gradients, and nodes with a backward of the user's: they need real tensors.
+bool needs_autograd(std::string_view name, const TorchApi& api) {
+  return name == "run_backward" || name == "queue_callback" || (name == "apply" && api.grad_enabled());
+}
+
 }  // namespace
 
 Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
@@ -206,6 +211,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
         module = text != nullptr ? text : "";
       }
     } else if (PyType_Check(f->m_self)) {
+      if (needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
       if (is_torch_name(reinterpret_cast<PyTypeObject*>(f->m_self)->tp_name)) module = "torch";
       if (module.empty()) return {Kind::kPure, nullptr, name, nullptr};  // __new__, fromkeys, ...
     } else if (!PyCapsule_CheckExact(f->m_self) && module.empty()) {
@@ -245,7 +251,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0)
       return {Kind::kBreak, nullptr, "Generator." + name};
     if (is_torch_name(owner_type->tp_name) && !is_immutable_type(owner_type)) {
-      if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, name};
+      if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
       return {Kind::kTorch, nullptr, name};
     }
     if (std::strcmp(owner_type->tp_name, "_contextvars.ContextVar") == 0 && (name == "set" || name == "reset")) {
@@ -265,7 +271,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
   }
   if (is_torch_name(module)) {
-    if (is_impure_torch_switch(name)) return {Kind::kBreak, nullptr, module + "." + name};
+    if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, module + "." + name};
     return {Kind::kTorch, nullptr, name};
   }
   if (module == "builtins") {
@@ -343,7 +349,7 @@ PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject
   watch_container(args);
   if (kwargs != nullptr) watch_container(kwargs);
   if (!PyFunction_Check(callable) && !trace_->symbols.empty() &&
-      (holds_symbolic_number(args) || (kwargs != nullptr && holds_symbolic_number(kwargs)))) {
+      (holds_symbolic_int(args) || (kwargs != nullptr && holds_symbolic_int(kwargs)))) {
     const Ref positional = Ref::steal(PySequence_Tuple(args));
     if (!positional) return nullptr;
     PyObject* result = symbolic_call(callable, positional.get(), kwargs);

@@ -69,7 +69,8 @@ struct Term {
   Term un(std::string_view op) const { return {b, b->unary(op, id)}; }
   Term bin(std::string_view op, Term o) const { return {b, b->binary(op, id, o.id)}; }
   Term bin(std::string_view op, double o) const { return {b, b->binary(op, id, Scalar(o))}; }
-  const TensorType& type() const { return b->type(id); }
+  /// By value: the graph's own moves when nodes are added.
+  TensorType type() const { return b->type(id); }
   Term conj() const { return is_complex(type().dtype) ? un("conj_complex") : *this; }
   /// Where this condition holds `x`, else `y`.
   Term choose(Term x, Term y) const { return {b, b->where(id, x.id, y.id)}; }

@@ -60,7 +60,8 @@ void linear_rule(VjpContext& v) {
   const Term g = gradient(v), x = operand(v, 0), w = operand(v, 1);
   if (w.type().dim() != 2) throw Unsupported("the derivative of linear with a vector of weights");
   const Expr in = w.type().sizes[1], out = w.type().sizes[0];
-  std::vector<Expr> lead(x.type().sizes.begin(), x.type().sizes.end() - 1);
+  std::vector<Expr> lead = x.type().sizes;
+  lead.pop_back();
   const Expr rows = product(b.ctx(), lead);
   const Term flat = term(v, b.reshape(g.id, {rows, out}));
   if (v.needs(0)) v.give(0, b.reshape(flat.bin("mm", w.conj()).id, x.type().sizes));

@@ -21,7 +21,11 @@ ValueId zeros_of_operand(VjpContext& v, size_t arg) {
   return zeros_of(v.builder(), v.builder().type(v.args().tensor(arg)));
 }
 
-void reshape_rule(VjpContext& v) { v.give(0, v.builder().reshape(v.grad(), v.args().type(0).sizes)); }
+void reshape_rule(VjpContext& v) {
+  const ValueId g = v.grad();
+  const std::vector<Expr> sizes = v.args().type(0).sizes;
+  v.give(0, v.builder().reshape(g, sizes));
+}
 
 void permute_rule(VjpContext& v) {
   const std::vector<int64_t> dims = v.args().integers(1);

@@ -294,12 +294,7 @@ void register_pointwise_misc(OpRegistry& r) {
           return operand_at(ctx, b, 1, compute_dtype(ctx.operand(1).dtype), indices);
         });
       }));
-  const auto fill_meta = [](MetaContext& m) -> std::vector<TensorType> {
-    TensorType type = m.tensor(0);
-    const TensorType* operands[] = {&m.tensor(0)};
-    if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
-    return {type};
-  };
+  const auto fill_meta = [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; };
   r.add(make_op({"fill", OpKind::kPointwise, "(Tensor self, Operand value) -> Tensor", "torch.fill",
                  "torch.Tensor.fill_ torch.fill_"},
                 fill_meta, nullptr, [](LowerContext& ctx) {

@@ -11,7 +11,8 @@ using namespace ops;
 std::vector<TensorType> base_type(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.is_wrapped_number = false;
-  if (!is_dense(m.ctx(), type)) throw Unsupported("a result that keeps the gaps of its base in memory");
+  const TensorType* operands[] = {&m.tensor(0)};
+  if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
   return {type};
 }
 

@@ -93,9 +93,9 @@ class Reverse {
   std::vector<ValueId> cotangents_;
 };
 
-/// A cotangent has the layout of its output where that fills its memory.
+/// Gradients come in any layout: the caller hands them over contiguous.
 TensorType cotangent_type(ExprContext& ctx, TensorType type) {
-  if (!ops::is_dense(ctx, type)) type.strides = contiguous_strides(ctx, type.sizes);
+  type.strides = contiguous_strides(ctx, type.sizes);
   type.is_wrapped_number = false;
   return type;
 }

@@ -78,6 +78,29 @@ Graph GraphCopy::finish() {
   return std::move(to_);
 }
 
+Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
+  const auto mapped = [&](ValueId v) { return v == kNoValue ? v : map[static_cast<size_t>(v)]; };
+  for (const Node& node : from.nodes()) {
+    std::vector<Arg> args = node.args;
+    for (Arg& arg : args) {
+      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+        tensor->value = mapped(tensor->value);
+      } else if (auto* list = std::get_if<TensorList>(&arg)) {
+        for (ValueId& v : list->values) v = mapped(v);
+      }
+    }
+    std::vector<TensorType> types;
+    for (const ValueId v : node.outputs) types.push_back(from.type(v));
+    const NodeId id = to.add_node(node.op, std::move(args), std::move(types), node.location);
+    to.node(id).no_grad = node.no_grad;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
+    }
+  }
+  for (const GraphOutput& output : from.outputs()) to.add_output(mapped(output.value), output.alias);
+  return to;
+}
+
 std::vector<bool> escaping_values(const Graph& graph) {
   std::vector<bool> escapes(graph.num_values(), false);
   for (const GraphOutput& output : graph.outputs()) {

@@ -34,6 +34,9 @@ class GraphCopy {
   std::vector<ValueId> map_;
 };
 
+/// Appends the nodes of `from` to `to`, and its outputs; `map` has the values of `to` that stand for inputs of `from`.
+Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map);
+
 /// Gives a value of the new graph the type that was inferred for the whole operator: eager's strides, which the parts that now
 /// make it up may not have. Nodes from `first_new` on are the parts.
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new);

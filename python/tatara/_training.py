@@ -1,0 +1,123 @@
+"""Compiled graphs in the host's autograd.
+
+A stage (made by the core) has a forward and a backward plan. Its outputs hang in the graph of gradients as results of one
+node. Under ``create_graph=True`` the backward plan is replaced by a stage of its own, derived when it is first wanted, which
+can be differentiated in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    "[{kind} {sizes}] is at version {now}; expected version {then} instead. Hint: enable anomaly detection to find the "
+    "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+)
+
+
+class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
+    """One node for all outputs of a stage that need a gradient; they were computed before."""
+
+    @staticmethod
+    def forward(ctx: Any, stage: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
+        ctx.stage = stage
+        ctx.kept = [(inputs[i], inputs[i]._version) for i in stage.second_inputs]
+        ctx.save_for_backward(*saved)
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        saved = ctx.saved_tensors
+        stage = ctx.stage
+        if all(g is None for g in cotangents):
+            return (None,) * len(ctx.needs_input_grad)
+        cotangents = tuple(None if g is None else g.contiguous() for g in cotangents)
+        again = torch.is_grad_enabled()  # under create_graph=True
+        gradients = _again(ctx, stage, saved, cotangents) if again else stage.backward(saved, cotangents)
+        return (None, None, None, *gradients)
+
+
+class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
+    """A value that depends on others, with a derivative of zero wherever it has one."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any, *operands: Any) -> Any:
+        ctx.save_for_backward(*operands)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> Any:
+        return (None, *(torch.zeros_like(t) for t in ctx.saved_tensors))
+
+
+def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
+    """The gradients as results of a stage that was not there before."""
+    given = tuple(g is not None for g in cotangents)
+    need = tuple(g is not None and g.requires_grad for g in cotangents)
+    second, sources, targets, constant = stage.second(given, need)
+    places = stage.saved_inputs
+    kept = dict(zip(stage.second_inputs, ctx.kept, strict=True))
+    operands = []
+    for kind, index in sources:
+        if kind == "g":
+            operands.append(cotangents[index])
+        elif kind == "s":
+            operands.append(saved[index])
+        elif index in places:
+            operands.append(saved[places[index]])
+        else:
+            operands.append(_unchanged(*kept[index]))
+    results = call(second, operands)
+    if results is None:
+        raise RuntimeError("tatara: a compiled second gradient refused its operands")
+    depends = [t for t in operands if t.requires_grad]
+    for i in constant:
+        results[i] = ConstantNode.apply(results[i], *depends)
+    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - 3)
+    for target, result in zip(targets, results, strict=True):
+        gradients[target] = result
+    return gradients
+
+
+def _unchanged(tensor: Any, version: int) -> Any:
+    if tensor._version != version:
+        text = _MODIFIED.format(kind=tensor.type(), sizes=list(tensor.shape), now=tensor._version, then=version)
+        raise RuntimeError(text)
+    return tensor
+
+
+def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
+    """The outputs of a stage, as eager would give them. None when the operands are not as compiled for."""
+    done = stage.run(inputs)
+    if done is None:
+        return None
+    outputs = list(done[0])
+    fresh = stage.differentiable
+    if not fresh:
+        return outputs
+    with torch.enable_grad():
+        results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *inputs)
+        for i, result in zip(fresh, results, strict=True):
+            outputs[i] = result
+        for i, of_input, base in stage.views:
+            view = outputs[i]
+            source = inputs[base] if of_input else outputs[base]
+            outputs[i] = source.as_strided(view.shape, view.stride(), view.storage_offset())
+    return outputs
+
+
+def run(stages: list[Any], inputs: tuple[Any, ...]) -> list[Any] | None:
+    """A chain of stages: each reads inputs and results of those before it."""
+    values = list(inputs)
+    for stage, sources, targets in stages:
+        outputs = call(stage, [values[i] for i in sources])
+        if outputs is None:
+            return None
+        values.extend([None] * (max(targets, default=-1) + 1 - len(values)))
+        for target, output in zip(targets, outputs, strict=False):
+            values[target] = output
+    return values[len(inputs) :]

@@ -1,0 +1,530 @@
+#include "capture/training.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "capture/tracer.h"
+#include "ops/op_def.h"
+#include "support/error.h"
+#include "transforms/autodiff.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+#include "transforms/stages.h"
+
+namespace tatara::capture {
+namespace {
+
+/// A plan as a function of tensors.
+class PlanCall {
+ public:
+  PlanCall(const Graph& graph, const CompileOptions& options, std::vector<CompileResult>& results)
+      : outputs_(graph.outputs().size()) {
+    if (outputs_ == 0) return;
+    results.push_back(compile_graph(graph, options));
+    runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
+  }
+
+  CompiledRunner::Outcome call(std::vector<Ref> inputs, std::vector<Ref>& outputs, TorchApi& api) {
+    outputs.clear();
+    if (outputs_ == 0) return CompiledRunner::Outcome::kDone;
+    const size_t count = inputs.size();
+    inputs.resize(count + outputs_);
+    const CompiledRunner::Outcome outcome = runner_->try_run(inputs, api);
+    if (outcome == CompiledRunner::Outcome::kDone) {
+      outputs.assign(std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(count)),
+                     std::make_move_iterator(inputs.end()));
+    }
+    return outcome;
+  }
+  std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
+
+ private:
+  size_t outputs_;
+  std::unique_ptr<CompiledRunner> runner_;
+};
+
+using Mask = std::vector<bool>;
+
+/// The backward plan for one choice of cotangents that are there.
+struct Backward {
+  JointGraph joint;
+  BackwardGraph cut;
+  std::unique_ptr<PlanCall> plan;
+};
+
+struct Stage;
+
+/// The backward computation as a stage of its own, to be differentiated again.
+struct Second {
+  std::shared_ptr<Stage> stage;
+  struct Source {
+    char kind;  // 'i': an input of the first stage, 's': a saved value, 'g': a cotangent
+    int index;
+  };
+  std::vector<Source> sources;
+  std::vector<int> gradients;  // input of the first stage that each result belongs to
+  /// Results that a value that requires grad decides, but not smoothly (through comparisons): eager's require grad, with a
+  /// gradient of zeros.
+  std::vector<int> constant;
+};
+
+/// Inputs of the graph that nothing uses are left out; `kept` are the others.
+Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
+  const std::vector<int> uses = graph.use_counts();
+  Graph result(graph.ctx_ptr());
+  std::vector<ValueId> map(graph.num_values(), kNoValue);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ValueId v = graph.inputs()[i];
+    if (uses[static_cast<size_t>(v)] == 0) continue;
+    kept.push_back(static_cast<int>(i));
+    map[static_cast<size_t>(v)] = result.add_input(graph.type(v), graph.value(v).name);
+  }
+  return copy_into(graph, std::move(result), std::move(map));
+}
+
+struct Stage : std::enable_shared_from_this<Stage> {
+  Graph graph;
+  Mask needs;  // per input
+  CompileOptions options;
+  std::vector<ValueId> saved;
+  std::vector<ForwardGraph::Saved> saved_places;
+  std::vector<bool> outputs_need;
+  std::vector<int> differentiable;  // fresh outputs with gradients
+  std::vector<int> second_inputs;   // inputs that second derivatives read, and that are not saved
+  std::unique_ptr<PlanCall> forward;
+  std::map<Mask, Backward> backwards;
+  std::map<std::pair<Mask, Mask>, Second> seconds;
+  size_t known_guards = 0;
+
+  explicit Stage(Graph g) : graph(std::move(g)) {}
+
+  static std::shared_ptr<Stage> make(const Graph& g, Mask input_needs, const CompileOptions& compile_options,
+                                     std::vector<CompileResult>& results) {
+    auto stage = std::make_shared<Stage>(differentiable_form(g, input_needs));
+    stage->needs = std::move(input_needs);
+    stage->options = compile_options;
+    const std::vector<bool> value_needs = values_needing_grad(stage->graph, stage->needs);
+    for (size_t i = 0; i < stage->graph.outputs().size(); ++i) {
+      const GraphOutput& output = stage->graph.outputs()[i];
+      const bool needed = output.value != kNoValue && value_needs[static_cast<size_t>(output.value)];
+      stage->outputs_need.push_back(needed);
+      if (needed && output.alias.kind == OutputAlias::Kind::kFresh)
+        stage->differentiable.push_back(static_cast<int>(i));
+    }
+    stage->check_aliases();
+    Backward whole{joint_graph(stage->graph, stage->needs), {Graph(g.ctx_ptr()), {}, {}}, nullptr};
+    stage->saved = choose_saved(whole.joint);
+    whole.cut = backward_graph(whole.joint, stage->saved);
+    ForwardGraph first = forward_graph(whole.joint, stage->saved);
+    stage->saved_places = std::move(first.saved);
+    stage->forward = std::make_unique<PlanCall>(first.graph, compile_options, results);
+    whole.plan = std::make_unique<PlanCall>(whole.cut.graph, compile_options, results);
+    stage->find_second_inputs(whole.joint);
+    stage->backwards.emplace(Mask(stage->differentiable.size(), true), std::move(whole));
+    stage->known_guards = g.ctx().guards().size();
+    return stage;
+  }
+
+  /// A view that needs a gradient is made anew from its base by the host, so the base must need one.
+  void check_aliases() const {
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      const OutputAlias& alias = graph.outputs()[i].alias;
+      if (!outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
+      const auto base = static_cast<size_t>(alias.index);
+      const bool fine = alias.kind == OutputAlias::Kind::kInput ? needs[base] : outputs_need[base];
+      if (!fine) throw Unsupported("a view that needs a gradient of a tensor that needs none");
+    }
+  }
+
+  /// Second derivatives must exist, for a graph never to do less than eager.
+  void find_second_inputs(const JointGraph& joint) {
+    const std::vector<ValueId> random = random_values(joint);
+    const Graph again = eliminate_dead_code(backward_of_inputs(joint, random));
+    Mask all = needs;
+    all.resize(needs.size() + random.size(), false);
+    all.resize(again.inputs().size(), true);
+    static_cast<void>(joint_graph(differentiable_form(again, all), all));
+    const std::vector<int> uses = again.use_counts();
+    for (size_t i = 0; i < needs.size(); ++i) {
+      const bool is_saved = std::any_of(saved_places.begin(), saved_places.end(), [&](const ForwardGraph::Saved& s) {
+        return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
+      });
+      if (!is_saved && uses[static_cast<size_t>(again.inputs()[i])] > 0) second_inputs.push_back(static_cast<int>(i));
+    }
+  }
+
+  static std::vector<int> constant_results(const Graph& g, const Mask& inputs) {
+    const std::vector<bool> value_needs = values_needing_grad(g, inputs);
+    std::vector<bool> touched(g.num_values(), false);
+    for (size_t i = 0; i < inputs.size(); ++i) touched[static_cast<size_t>(g.inputs()[i])] = inputs[i];
+    for (const Node& node : g.nodes()) {
+      bool any = false;
+      if (node.op->not_differentiable) continue;
+      for_each_operand(node, [&](ValueId v) { any = any || touched[static_cast<size_t>(v)]; });
+      for (const ValueId v : node.outputs) touched[static_cast<size_t>(v)] = any;
+    }
+    std::vector<int> result;
+    for (size_t i = 0; i < g.outputs().size(); ++i) {
+      const auto v = static_cast<size_t>(g.outputs()[i].value);
+      if (touched[v] && !value_needs[v]) result.push_back(static_cast<int>(i));
+    }
+    return result;
+  }
+
+  void check_guards() {
+    // What is compiled later may not rest on facts about sizes that no guard of the entry checks.
+    if (graph.ctx().guards().size() > known_guards) {
+      throw Unsupported("a gradient decides by sizes that vary; compile with dynamic=False");
+    }
+  }
+
+  Mask output_mask(const Mask& given) const {
+    Mask mask(graph.outputs().size(), false);
+    for (size_t i = 0; i < given.size(); ++i) mask[static_cast<size_t>(differentiable[i])] = given[i];
+    return mask;
+  }
+
+  Backward& backward(const Mask& given) {
+    if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
+    Backward made{joint_graph(graph, needs, output_mask(given)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr};
+    made.cut = backward_graph(made.joint, saved);
+    std::vector<CompileResult> results;
+    made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
+    check_guards();
+    return backwards.emplace(given, std::move(made)).first->second;
+  }
+
+  Second& second(const Mask& given, const Mask& cotangents_need) {
+    const auto key = std::make_pair(given, cotangents_need);
+    if (const auto found = seconds.find(key); found != seconds.end()) return found->second;
+    const JointGraph joint = joint_graph(graph, needs, output_mask(given));
+    const std::vector<ValueId> random = random_values(joint);
+    const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random));
+    std::vector<int> kept;
+    const Graph again = without_unused_inputs(whole, kept);
+    Second made;
+    Mask again_needs;
+    for (const int k : kept) {
+      const auto at = static_cast<size_t>(k);
+      if (at < needs.size()) {
+        made.sources.push_back({'i', k});
+        again_needs.push_back(needs[at]);
+      } else if (at < needs.size() + random.size()) {
+        const auto place = std::find(saved.begin(), saved.end(), random[at - needs.size()]);
+        if (place == saved.end()) throw InternalError("a random number was not saved");
+        made.sources.push_back({'s', static_cast<int>(place - saved.begin())});
+        again_needs.push_back(false);
+      } else {
+        const int output = joint.cotangents[at - needs.size() - random.size()];
+        const auto place = std::find(differentiable.begin(), differentiable.end(), output);
+        const auto number = static_cast<size_t>(place - differentiable.begin());
+        made.sources.push_back({'g', static_cast<int>(number)});
+        again_needs.push_back(cotangents_need[number]);
+      }
+    }
+    made.gradients = joint.gradients;
+    made.constant = constant_results(again, again_needs);
+    std::vector<CompileResult> results;
+    made.stage = make(again, std::move(again_needs), options, results);
+    check_guards();
+    return seconds.emplace(key, std::move(made)).first->second;
+  }
+};
+
+// ---- The stage as a Python object ------------------------------------------------------------------------------------
+
+struct StageObject {
+  PyObject_HEAD std::shared_ptr<Stage>* stage;
+};
+
+Ref wrap_stage(std::shared_ptr<Stage> stage);
+Stage& stage_of(PyObject* self) { return **reinterpret_cast<StageObject*>(self)->stage; }
+
+void stage_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete reinterpret_cast<StageObject*>(self)->stage;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+/// Gradients are off while plans and their host operators run.
+class NoGrad {
+ public:
+  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()) { set(false); }
+  ~NoGrad() {
+    if (was_) set(true);
+  }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  void set(bool on) {
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    const Ref done = Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), on ? Py_True : Py_False));
+    if (!done) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+  }
+  TorchApi& api_;
+  bool was_;
+};
+
+Ref tuple_of(const std::vector<Ref>& items) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  for (size_t i = 0; i < items.size(); ++i) {
+    PyObject* item = items[i] ? items[i].get() : Py_None;
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(item));
+  }
+  return tuple;
+}
+
+std::vector<Ref> items_of(PyObject* sequence) {
+  std::vector<Ref> items;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(sequence, i)));
+  }
+  return items;
+}
+
+Ref int_tuple_of(const std::vector<int>& values) {
+  std::vector<Ref> items;
+  for (const int v : values) items.push_back(Ref::steal(PyLong_FromLong(v)));
+  return tuple_of(items);
+}
+
+Mask mask_of(PyObject* tuple) {
+  Mask mask;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) mask.push_back(PyTuple_GET_ITEM(tuple, i) == Py_True);
+  return mask;
+}
+
+/// Runs `body`, turning C++ exceptions into Python ones.
+template <typename Fn>
+PyObject* guarded(Fn&& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    if (PyErr_Occurred() == nullptr) raise_error(error);
+    return nullptr;
+  }
+}
+
+PyObject* stage_run(PyObject* self, PyObject* inputs) {
+  return guarded([&]() -> PyObject* {
+    Stage& stage = stage_of(self);
+    TorchApi& api = *TorchApi::get();
+    const NoGrad off(api);
+    std::vector<Ref> outputs;
+    switch (stage.forward->call(items_of(inputs), outputs, api)) {
+      case CompiledRunner::Outcome::kDone: break;
+      case CompiledRunner::Outcome::kRefused: Py_RETURN_NONE;
+      case CompiledRunner::Outcome::kFailed: return nullptr;
+    }
+    std::vector<Ref> saved;
+    for (const ForwardGraph::Saved& place : stage.saved_places) {
+      const auto at = static_cast<Py_ssize_t>(place.index);
+      saved.push_back(place.from == ForwardGraph::Saved::From::kInput
+                          ? Ref::borrow(PySequence_Fast_GET_ITEM(inputs, at))
+                          : outputs[static_cast<size_t>(place.index)]);
+    }
+    outputs.resize(stage.graph.outputs().size());
+    const Ref results = tuple_of(outputs), kept = tuple_of(saved);
+    return PyTuple_Pack(2, results.get(), kept.get());
+  });
+}
+
+/// backward(saved, cotangents): a gradient or None per input of the stage.
+PyObject* stage_backward(PyObject* self, PyObject* args) {
+  PyObject *saved = nullptr, *cotangents = nullptr;
+  if (PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &saved, &PyTuple_Type, &cotangents) == 0) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Stage& stage = stage_of(self);
+    TorchApi& api = *TorchApi::get();
+    Mask given;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cotangents); ++i) {
+      given.push_back(PyTuple_GET_ITEM(cotangents, i) != Py_None);
+    }
+    Backward& backward = stage.backward(given);
+    const auto cotangent = [&](int i) {
+      const int output = backward.joint.cotangents[static_cast<size_t>(i)];
+      const auto place = std::find(stage.differentiable.begin(), stage.differentiable.end(), output);
+      return PyTuple_GET_ITEM(cotangents, place - stage.differentiable.begin());
+    };
+    std::vector<Ref> inputs;
+    for (const int source : backward.cut.inputs) {
+      inputs.push_back(Ref::borrow(source >= 0 ? PyTuple_GET_ITEM(saved, source) : cotangent(-1 - source)));
+    }
+    const NoGrad off(api);
+    std::vector<Ref> outputs;
+    switch (backward.plan->call(std::move(inputs), outputs, api)) {
+      case CompiledRunner::Outcome::kDone: break;
+      case CompiledRunner::Outcome::kRefused:
+        PyErr_Format(PyExc_RuntimeError, "tatara: a compiled gradient refused its operands: %s",
+                     backward.plan->problem().c_str());
+        return nullptr;
+      case CompiledRunner::Outcome::kFailed: return nullptr;
+    }
+    std::vector<Ref> gradients(stage.needs.size());
+    for (size_t i = 0; i < backward.joint.gradients.size(); ++i) {
+      const int output = backward.cut.outputs[i];
+      gradients[static_cast<size_t>(backward.joint.gradients[i])] =
+          output >= 0 ? outputs[static_cast<size_t>(output)] : Ref::borrow(cotangent(-1 - output));
+    }
+    return tuple_of(gradients).release();
+  });
+}
+
+/// second(given, need): (stage, ((kind, index), ...), inputs of the gradients, constant results).
+PyObject* stage_second(PyObject* self, PyObject* args) {
+  PyObject *given = nullptr, *need = nullptr;
+  if (PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &given, &PyTuple_Type, &need) == 0) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Second& second = stage_of(self).second(mask_of(given), mask_of(need));
+    std::vector<Ref> sources;
+    for (const Second::Source& source : second.sources) {
+      const char kind[] = {source.kind, 0};
+      sources.push_back(Ref::steal(Py_BuildValue("(si)", kind, source.index)));
+    }
+    const Ref stage = wrap_stage(second.stage), places = tuple_of(sources), inputs = int_tuple_of(second.gradients);
+    return PyTuple_Pack(4, stage.get(), places.get(), inputs.get(), int_tuple_of(second.constant).get());
+  });
+}
+
+PyObject* stage_differentiable(PyObject* self, void*) { return int_tuple_of(stage_of(self).differentiable).release(); }
+
+PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
+
+/// {input: position among the saved values}
+PyObject* stage_saved_inputs(PyObject* self, void*) {
+  const Stage& stage = stage_of(self);
+  PyObject* dict = PyDict_New();
+  for (size_t i = 0; i < stage.saved_places.size(); ++i) {
+    if (stage.saved_places[i].from != ForwardGraph::Saved::From::kInput) continue;
+    const Ref key = Ref::steal(PyLong_FromLong(stage.saved_places[i].index));
+    const Ref value = Ref::steal(PyLong_FromSize_t(i));
+    PyDict_SetItem(dict, key.get(), value.get());
+  }
+  return dict;
+}
+
+/// (output, whether of an input, base) of each view that needs a gradient.
+PyObject* stage_views(PyObject* self, void*) {
+  const Stage& stage = stage_of(self);
+  std::vector<Ref> views;
+  for (size_t i = 0; i < stage.graph.outputs().size(); ++i) {
+    const OutputAlias& alias = stage.graph.outputs()[i].alias;
+    if (!stage.outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
+    PyObject* of_input = alias.kind == OutputAlias::Kind::kInput ? Py_True : Py_False;
+    views.push_back(Ref::steal(Py_BuildValue("(nOi)", static_cast<Py_ssize_t>(i), of_input, alias.index)));
+  }
+  return tuple_of(views).release();
+}
+
+PyTypeObject* stage_type() {
+  static PyTypeObject* type = [] {
+    static PyMethodDef methods[] = {
+        {"run", stage_run, METH_O, "run(inputs) -> (outputs, saved), or None for operands that do not fit"},
+        {"backward", stage_backward, METH_VARARGS, "backward(saved, cotangents) -> gradients"},
+        {"second", stage_second, METH_VARARGS,
+         "second(given, need) -> (stage, sources, inputs of the gradients, constant results)"},
+        {nullptr, nullptr, 0, nullptr}};
+    static PyGetSetDef getset[] = {
+        {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
+        {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
+        {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
+        {"views", stage_views, nullptr, "outputs that are views and need a gradient", nullptr},
+        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(stage_dealloc)},
+                                  {Py_tp_methods, methods},
+                                  {Py_tp_getset, getset},
+                                  {0, nullptr}};
+    static PyType_Spec spec = {"tatara._core.TrainingStage", sizeof(StageObject), 0, Py_TPFLAGS_DEFAULT, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  }();
+  return type;
+}
+
+Ref wrap_stage(std::shared_ptr<Stage> stage) {
+  auto* object = PyObject_New(StageObject, stage_type());
+  if (object == nullptr) return {};
+  object->stage = new std::shared_ptr<Stage>(std::move(stage));
+  return Ref::steal(reinterpret_cast<PyObject*>(object));
+}
+
+// ---- The runner of an entry ------------------------------------------------------------------------------------------
+
+class TrainingRunner final : public GraphRunner {
+ public:
+  TrainingRunner(Ref stages, TapeGraph made, Mask needs)
+      : stages_(std::move(stages)),
+        inputs_(std::move(made.inputs)),
+        outputs_(std::move(made.outputs)),
+        constants_(std::move(made.constants)),
+        needs_(std::move(needs)) {
+    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
+    if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
+    if (!run_) throw InternalError("tatara._training cannot be imported");
+    for (const InputWrite& write : made.graph.input_writes()) {
+      written_.push_back(inputs_[static_cast<size_t>(write.input_index)]);
+    }
+  }
+
+  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
+    bool same = true;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      PyObject* tensor = inputs_[i] >= 0 ? env[static_cast<size_t>(inputs_[i])].get()
+                                         : constants_[static_cast<size_t>(-1 - inputs_[i])].get();
+      PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensor));
+      const Ref needs = attr(tensor, "requires_grad");
+      same = same && (needs.get() == Py_True) == needs_[i];
+    }
+    if (!same) {
+      problem_ = "an input requires grad where it did not, or no longer does";
+      return tape.run(env, api);
+    }
+    const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
+    if (!results) return false;
+    if (results.get() == Py_None) {
+      problem_ = "an input is not as compiled for";
+      return tape.run(env, api);
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      env[static_cast<size_t>(outputs_[i])] = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
+    }
+    return true;
+  }
+  std::string problem() const override { return problem_; }
+  bool compiled() const override { return true; }
+  std::vector<int> written_slots() const override { return written_; }
+
+ private:
+  Ref stages_, run_;
+  std::vector<int> inputs_, outputs_, written_;
+  std::vector<Ref> constants_;
+  Mask needs_;
+  std::string problem_;
+};
+
+}  // namespace
+
+CompiledTraining compile_training(TapeGraph made, const Tape& tape, const CompileOptions& options) {
+  Mask needs;
+  for (const int slot : made.inputs) {
+    needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
+  }
+  CompiledTraining result;
+  const std::vector<GraphStage> parts = split_stages(made.graph, needs);
+  const Ref stages = Ref::steal(PyList_New(0));
+  for (const GraphStage& part : parts) {
+    const Ref stage = wrap_stage(Stage::make(part.graph, part.needs, options, result.results));
+    const Ref item =
+        Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
+    if (PyList_Append(stages.get(), item.get()) != 0) PyErr_Clear();
+  }
+  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs));
+  return result;
+}
+
+}  // namespace tatara::capture

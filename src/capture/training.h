@@ -1,0 +1,23 @@
+// Training graphs at run time: a compiled forward and backward plan behind one node of the host's autograd.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/compiled_runner.h"
+#include "capture/entry_cache.h"
+#include "capture/graph_from_tape.h"
+#include "compiler/compiler.h"
+
+namespace tatara::capture {
+
+struct CompiledTraining {
+  std::unique_ptr<GraphRunner> runner;
+  std::vector<CompileResult> results;  // forward and backward of each stage
+};
+
+/// Differentiates and compiles the graph of a training tape. Throws tatara::Error.
+CompiledTraining compile_training(TapeGraph made, const Tape& tape, const CompileOptions& options);
+
+}  // namespace tatara::capture

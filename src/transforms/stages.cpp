@@ -1,0 +1,184 @@
+#include "transforms/stages.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ops/op_def.h"
+#include "support/error.h"
+#include "transforms/autodiff.h"
+#include "transforms/pass.h"
+
+namespace tatara {
+namespace {
+
+/// Views and constants are made again where they are wanted.
+bool made_again(const Node& node) { return node.op->kind == OpKind::kView || node.op->kind == OpKind::kCreation; }
+
+class Splitter {
+ public:
+  Splitter(const Graph& graph, const std::vector<bool>& inputs)
+      : graph_(graph),
+        input_needs_(inputs),
+        needs_(values_needing_grad(graph, inputs)),
+        level_(graph.num_values(), 0),
+        ends_(graph.num_values(), false),
+        next_number_(static_cast<int>(graph.inputs().size() + graph.outputs().size())) {
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      const GraphOutput& output = graph.outputs()[i];
+      if (output.value == kNoValue || output.alias.kind != OutputAlias::Kind::kFresh) continue;
+      if (graph.producer(output.value) == nullptr) continue;
+      number_.emplace(output.value, static_cast<int>(graph.inputs().size() + i));
+      ends_[static_cast<size_t>(output.value)] = needs_[static_cast<size_t>(output.value)];
+    }
+    find_levels();
+  }
+
+  int last() const { return last_; }
+
+  std::vector<GraphStage> split() {
+    if (!graph_.input_writes().empty()) {
+      throw Unsupported("results that depend on each other, beside an in-place write to an input");
+    }
+    std::vector<GraphStage> stages;
+    for (int k = last_; k >= 0; --k) stages.push_back(build(k));
+    std::reverse(stages.begin(), stages.end());
+    return stages;
+  }
+
+ private:
+  void find_levels() {
+    for (const Node& node : graph_.nodes()) {
+      int level = 0;
+      bool through = false;
+      const bool view = node.op->kind == OpKind::kView;
+      for_each_operand(node, [&](ValueId v) {
+        const auto at = static_cast<size_t>(v);
+        level = std::max(level, level_[at] + (ends_[at] && !view ? 1 : 0));
+        through = through || (view && ends_[at]);
+      });
+      for (const ValueId v : node.outputs) {
+        level_[static_cast<size_t>(v)] = level;
+        if (through) ends_[static_cast<size_t>(v)] = true;
+      }
+      last_ = std::max(last_, level);
+    }
+  }
+
+  struct Part {
+    GraphStage stage;
+    std::vector<ValueId> map;
+    int level;
+  };
+
+  int number_of(ValueId v) {
+    const auto [found, inserted] = number_.emplace(v, next_number_);
+    if (inserted) ++next_number_;
+    return found->second;
+  }
+
+  ValueId value_in(Part& part, ValueId v) {
+    ValueId& known = part.map[static_cast<size_t>(v)];
+    if (known != kNoValue) return known;
+    const Node* producer = graph_.producer(v);
+    if (producer != nullptr && made_again(*producer)) {
+      copy_node(part, *producer);
+      return part.map[static_cast<size_t>(v)];
+    }
+    if (producer != nullptr && level_[static_cast<size_t>(v)] == part.level) {
+      throw InternalError("a stage uses a value before it is defined");
+    }
+    const Value& value = graph_.value(v);
+    part.stage.inputs.push_back(producer == nullptr ? value.input_index : number_of(v));
+    part.stage.needs.push_back(producer == nullptr ? input_needs_[static_cast<size_t>(value.input_index)]
+                                                   : needs_[static_cast<size_t>(v)]);
+    if (producer != nullptr) crossing_.push_back(v);
+    return known = part.stage.graph.add_input(value.type, value.name);
+  }
+
+  void copy_node(Part& part, const Node& node) {
+    std::vector<Arg> args = node.args;
+    for (Arg& arg : args) {
+      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+        if (tensor->value != kNoValue) tensor->value = value_in(part, tensor->value);
+      } else if (auto* list = std::get_if<TensorList>(&arg)) {
+        for (ValueId& v : list->values) v = v == kNoValue ? v : value_in(part, v);
+      }
+    }
+    std::vector<TensorType> types;
+    for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
+    Graph& g = part.stage.graph;
+    const NodeId id = g.add_node(node.op, std::move(args), std::move(types), node.location);
+    g.node(id).no_grad = node.no_grad;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      part.map[static_cast<size_t>(node.outputs[i])] = g.node(id).outputs[i];
+    }
+  }
+
+  int level_of_output(const GraphOutput& output) const {
+    if (output.alias.kind == OutputAlias::Kind::kOutput) {
+      return level_of_output(graph_.outputs()[static_cast<size_t>(output.alias.index)]);
+    }
+    return output.value == kNoValue ? 0 : level_[static_cast<size_t>(output.value)];
+  }
+
+  GraphStage build(int level) {
+    Part part{{Graph(graph_.ctx_ptr()), {}, {}, {}}, std::vector<ValueId>(graph_.num_values(), kNoValue), level};
+    for (const Node& node : graph_.nodes()) {
+      if (node.outputs.empty() || level_[static_cast<size_t>(node.outputs[0])] != level || made_again(node)) continue;
+      copy_node(part, node);
+    }
+    const auto inputs = static_cast<int>(graph_.inputs().size());
+    std::map<int, int> place;  // output of the whole -> of the stage
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      if (level_of_output(graph_.outputs()[i]) != level) continue;
+      place.emplace(static_cast<int>(i), static_cast<int>(place.size()));
+    }
+    for (const auto& [whole, mine] : place) {
+      const GraphOutput& output = graph_.outputs()[static_cast<size_t>(whole)];
+      OutputAlias alias = output.alias;
+      if (alias.kind == OutputAlias::Kind::kOutput) alias.index = place.at(alias.index);
+      if (alias.kind == OutputAlias::Kind::kInput) {
+        const ValueId base = graph_.inputs()[static_cast<size_t>(alias.index)];
+        alias.index = part.stage.graph.value(value_in(part, base)).input_index;
+      }
+      part.stage.graph.add_output(value_in(part, output.value), alias);
+      part.stage.outputs.push_back(inputs + whole);
+      static_cast<void>(mine);
+    }
+    for (const ValueId v : crossing_) {
+      if (level_[static_cast<size_t>(v)] != level) continue;
+      const int number = number_of(v);
+      auto& numbers = part.stage.outputs;
+      if (std::find(numbers.begin(), numbers.end(), number) != numbers.end()) continue;
+      part.stage.graph.add_output(value_in(part, v));
+      numbers.push_back(number);
+    }
+    return std::move(part.stage);
+  }
+
+  const Graph& graph_;
+  const std::vector<bool>& input_needs_;
+  const std::vector<bool> needs_;
+  std::vector<int> level_;  // the stage of each value
+  std::vector<bool> ends_;  // results that need a gradient, and views of them
+  std::map<ValueId, int> number_;
+  std::vector<ValueId> crossing_;
+  int next_number_;
+  int last_ = 0;
+};
+
+}  // namespace
+
+std::vector<GraphStage> split_stages(const Graph& graph, const std::vector<bool>& inputs) {
+  Splitter splitter(graph, inputs);
+  if (splitter.last() > 0) return splitter.split();
+  GraphStage whole{graph, inputs, {}, {}};
+  const size_t count = graph.inputs().size();
+  for (size_t i = 0; i < count; ++i) whole.inputs.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < graph.outputs().size(); ++i) whole.outputs.push_back(static_cast<int>(count + i));
+  std::vector<GraphStage> one;
+  one.push_back(std::move(whole));
+  return one;
+}
+
+}  // namespace tatara
