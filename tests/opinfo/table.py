@@ -68,6 +68,11 @@ def write_page(path: Path, rows: list[dict[str, Any]], entries: int, arguments: 
         f"The host's own suite (`op_db`, {entries} entries). Every sample is compared with eager twice, when it is captured",
         "and when the compiled entry is found: exception with its text, values, dtype, shape, strides, aliasing, mutation of",
         "inputs and the state of the random generator. `errors` are the samples of bad input.",
+        f"Together {sum(row['samples'] for row in rows)} samples, {sum(row['seconds'] for row in rows):.0f} s in one process.",
+        *(
+            ["Rows of earlier runs of the same day, on earlier commits, were kept (`--resume`)."]
+            * ("--resume" in arguments)
+        ),
         "",
         "- **native**: all samples ran as compiled kernels without a call of a host kernel;",
         "- **host**: some sample calls host kernels from its compiled plan;",
