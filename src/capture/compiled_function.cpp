@@ -349,8 +349,10 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
   return Py_BuildValue("{s:N,s:N,s:N}", "entries", entries, "breaks", breaks, "recompiles", recompiles);
 }
 
-/// Seconds that the guards take for these arguments, of `calls` rounds: for benchmarks.
+/// Seconds that the guards take for these arguments, of `calls` rounds, and how many of these go into looking at tensors
+/// from outside the arguments (parameters): for benchmarks.
 PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  using Clock = std::chrono::steady_clock;
   CompiledFunction* c = cast(object);
   const long calls = nargs > 0 ? PyLong_AsLong(args[0]) : -1;
   if (calls < 1 || !PyFunction_Check(c->function)) {
@@ -364,17 +366,20 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
   PyObject* code = PyFunction_GET_CODE(c->function);
   TorchApi* api = TorchApi::get();
   CallScratch::Lease call;
-  const auto start = std::chrono::steady_clock::now();
+  std::shared_ptr<Entry> entry;
+  const auto start = Clock::now();
   for (long i = 0; i < calls; ++i) {
     collect_roots(c, given.data(), given.size(), kwnames, call->roots);
-    if (c->owner->cache.find(code, 0, call->roots.data(), call->roots.size(), *api, call->objects, nullptr) ==
-        nullptr) {
+    entry = c->owner->cache.find(code, 0, call->roots.data(), call->roots.size(), *api, call->objects, nullptr);
+    if (entry == nullptr) {
       PyErr_SetString(PyExc_ValueError, "no entry is for these arguments");
       return nullptr;
     }
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return PyFloat_FromDouble(seconds.count() / static_cast<double>(calls));
+  const auto middle = Clock::now();
+  for (long i = 0; i < calls && entry->runner != nullptr; ++i) entry->runner->pinned_unchanged(*api);
+  const std::chrono::duration<double> all = middle - start, pinned = Clock::now() - middle;
+  return Py_BuildValue("(dd)", all.count() / static_cast<double>(calls), pinned.count() / static_cast<double>(calls));
 }
 
 void reset_owner(TraceOwner& owner) {

@@ -1,6 +1,7 @@
 #include "capture/compiled_runner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "capture/kept_outputs.h"
@@ -90,7 +91,7 @@ struct CompiledRunner::Frame {
   std::vector<size_t> buffer_bytes;
   std::vector<int> whole;  // per output: the output buffer that it is, or -1
   std::vector<InputRef> inputs;
-  std::vector<int64_t> numbers;  // per input, of those that are Python ints
+  std::vector<int64_t> numbers;  // per input, of those that are Python numbers: an int, or the bits of a float
   std::vector<void*> input_data, buffer_data;
   std::vector<Ref> buffers;
   std::vector<KeptOutputs> kept;  // per buffer
@@ -205,8 +206,15 @@ std::unique_ptr<CompiledRunner::Frame> CompiledRunner::take_frame() {
 bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame& frame) const {
   static constexpr int64_t kStride = 1;
   PyObject* value = input(env, i);
-  if (value == nullptr || !PyLong_CheckExact(value)) return false;
+  if (value == nullptr) return false;
   frame.numbers.resize(inputs_.size());
+  if (PyFloat_CheckExact(value)) {
+    const double number = PyFloat_AS_DOUBLE(value);
+    std::memcpy(&frame.numbers[i], &number, sizeof(number));
+    frame.inputs[i] = {&frame.numbers[i], nullptr, nullptr, 0};
+    return true;
+  }
+  if (!PyLong_CheckExact(value)) return false;
   frame.numbers[i] = PyLong_AsLongLong(value);
   frame.inputs[i] = {nullptr, &frame.numbers[i], &kStride, 1};
   return true;

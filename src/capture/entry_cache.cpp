@@ -32,7 +32,9 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
   if (dims.mode != DynamicMode::kAuto) return;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
-    if (entry->code == code && entry->offset == offset) entry->guard.compare(roots, count, api, dims);
+    if (entry->code != code || entry->offset != offset) continue;
+    entry->guard.compare(roots, count, api, dims);
+    entry->watches.compare(dims.watched);
   }
 }
 
@@ -46,7 +48,8 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
     if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, symbols, why) ||
-        !facts_hold(*entry, symbols, why) || !entry->watches.check(api, objects, why)) {
+        !entry->watches.check_numbers(objects, symbols, why) || !facts_hold(*entry, symbols, why) ||
+        !entry->watches.check(api, objects, why)) {
       continue;
     }
     if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {

@@ -334,14 +334,19 @@ class Converter {
     return type;
   }
 
-  /// A number has no place in the graph but as a symbol: a tensor that nothing reads has it as its size.
+  /// An int has no place in the graph but as a symbol: a tensor that nothing reads has it as its size. A float is a
+  /// tensor without dimensions.
   void add_number(int slot) {
     ExprContext& ctx = builder_.ctx();
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorType type;
-    type.dtype = DType::kUInt8;
-    type.sizes = {ctx.import(tape_.slots()[static_cast<size_t>(slot)].symbolic_sizes[0])};
-    type.strides = {ctx.constant(1)};
-    result_.graph.add_input(std::move(type));
+    type.dtype = info.bits.empty() ? DType::kUInt8 : DType::kFloat64;
+    if (info.bits.empty()) {
+      type.sizes = {size_in(ctx, info.symbolic_sizes[0])};
+      type.strides = {ctx.constant(1)};
+    }
+    const ValueId value = result_.graph.add_input(std::move(type));
+    if (!info.bits.empty()) refs_[static_cast<size_t>(slot)] = fz_.fresh(value);
     result_.inputs.push_back(slot);
   }
 

@@ -97,6 +97,23 @@ bool is_c_iterator(PyObject* object) {
   return method != nullptr && Py_TYPE(method) == &PyWrapperDescr_Type;
 }
 
+bool other_number(PyObject* before, PyObject* now) {
+  if (before == nullptr || now == nullptr) return false;
+  const bool ints = PyLong_CheckExact(before) && PyLong_CheckExact(now);
+  const bool floats = PyFloat_CheckExact(before) && PyFloat_CheckExact(now);
+  return (ints || floats) && !same_value(before, now);
+}
+
+bool number_range(PyObject* number, IntRange& range) {
+  constexpr int64_t kLargest = int64_t{1} << 62;
+  if (!PyLong_CheckExact(number)) return false;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow != 0 || value == 0 || value == 1 || value > kLargest || value < -kLargest) return false;
+  range = value > 0 ? IntRange{2, kLargest} : IntRange{-kLargest, -1};
+  return true;
+}
+
 bool is_builtin_iterator(PyObject* o) {
   static const std::unordered_set<std::string_view> names = {"list_iterator",
                                                              "tuple_iterator",
@@ -164,29 +181,32 @@ struct ValueGuard::Builder {
   std::unordered_map<PyObject*, int> index;
   std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
 
-  /// An int whose values vary, where the frame can hold a placeholder instead.
-  bool add_int(PyObject* o, size_t at, size_t root) {
-    if (dynamic.mode == DynamicMode::kNever || !PyLong_CheckExact(o)) return false;
-    if (root >= dynamic.places.size() || dynamic.places[root] < 0) return false;
-    if (dynamic.mode != DynamicMode::kAlways && !dynamic.ints.contains(at)) return false;
-    constexpr int64_t kLargest = int64_t{1} << 62;
-    int overflow = 0;
-    const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (overflow != 0 || value == 0 || value == 1 || value > kLargest || value < -kLargest) return false;
+  /// A number whose values vary, where the frame can hold a placeholder instead.
+  bool add_number(PyObject* o, size_t at, size_t root) {
+    if (dynamic.mode == DynamicMode::kNever || root >= dynamic.places.size() || dynamic.places[root] < 0) return false;
+    const bool varies = dynamic.numbers.contains(at);
     const int object = static_cast<int>(objects.size());
     Expr symbol;
-    if (dynamic.share_ints && value >= 2) {
-      Expr& shared = by_size[value];
-      if (!shared.valid()) shared = symbols.add(value, {object, -1, false}, {2, INT64_MAX});
-      symbol = shared;
+    IntRange range;
+    if (PyFloat_CheckExact(o) && varies) {
+      symbol = symbols.add_float(o, object).first;
+    } else if (PyLong_CheckExact(o) && (varies || dynamic.mode == DynamicMode::kAlways) && number_range(o, range)) {
+      symbol = add_int(PyLong_AsLongLong(o), object, range);
     } else {
-      symbol = symbols.add(value, {object, -1, false}, value > 0 ? IntRange{2, kLargest} : IntRange{-kLargest, -1});
+      return false;
     }
     objects.push_back(o);
-    guard.items_[at].kind = Kind::kInt;
+    guard.items_[at].kind = PyFloat_CheckExact(o) ? Kind::kFloat : Kind::kInt;
     guard.items_[at].same = number_of(symbol);
-    guard.symbolic_roots_.emplace_back(root, symbol);
+    guard.symbolic_roots_.push_back({root, symbol, object});
     return true;
+  }
+
+  Expr add_int(int64_t value, int object, IntRange range) {
+    if (!dynamic.share_ints || value < 2) return symbols.add(value, {object, SymbolSource::kInt, false}, range);
+    Expr& shared = by_size[value];
+    if (!shared.valid()) shared = symbols.add(value, {object, SymbolSource::kInt, false}, range);
+    return shared;
   }
 
   int number_of(Expr e) const {
@@ -200,7 +220,7 @@ struct ValueGuard::Builder {
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
-    if (add_int(o, at, root)) return;
+    if (add_number(o, at, root)) return;
     if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o))) {
       item().kind = Kind::kConst;
       item().value = Ref::borrow(o);
@@ -411,6 +431,9 @@ struct ValueGuard::Checker {
         const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
         return overflow == 0 ? bind(item.same, value) : fail("an integer beyond 64 bits");
       }
+      case Kind::kFloat:
+        return bind(item.same, number_part(o, SymbolSource::kFloatHigh)) &&
+               bind(item.same + 1, number_part(o, SymbolSource::kFloatLow));
       case Kind::kIdentity: return o == item.value.get() || fail("another object than before");
       case Kind::kTensor: {
         const auto tensor = static_cast<size_t>(item.same);
@@ -553,11 +576,10 @@ struct ValueGuard::Comparer {
     if (item.kind == Kind::kNull) return o == nullptr;
     if (o == nullptr) return false;
     if (item.kind == Kind::kConst) {
-      const bool both = PyLong_CheckExact(o) && PyLong_CheckExact(item.value.get());
-      if (both && !same_value(o, item.value.get())) dynamic.ints.insert(here);
+      if (other_number(item.value.get(), o)) dynamic.numbers.insert(here);
       return true;
     }
-    if (item.kind == Kind::kInt) dynamic.ints.insert(here);
+    if (item.kind == Kind::kInt || item.kind == Kind::kFloat) dynamic.numbers.insert(here);
     if (item.kind == Kind::kSame) return objects[static_cast<size_t>(item.same)] == o;
     if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) return false;
     objects.push_back(o);
@@ -565,6 +587,7 @@ struct ValueGuard::Comparer {
       case Kind::kNull:
       case Kind::kConst:
       case Kind::kInt:
+      case Kind::kFloat:
       case Kind::kSame:
       case Kind::kPassive:
       case Kind::kIdentity: return true;
@@ -657,6 +680,7 @@ std::vector<std::string> ValueGuard::describe() const {
   for (const Item& item : items_) {
     if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
     if (item.kind == Kind::kInt) lines.push_back(str_cat("an int is s", item.same));
+    if (item.kind == Kind::kFloat) lines.push_back("a float of any value");
     if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
     if (item.kind == Kind::kTensor) {
       std::string text = "tensor sizes [";

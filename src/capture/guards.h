@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -27,9 +28,10 @@ enum class DynamicMode : uint8_t {
 struct DynamicDims {
   DynamicMode mode = DynamicMode::kAuto;
   std::unordered_map<size_t, uint64_t> sizes, strides;
-  std::unordered_set<size_t> ints;  // items that are Python ints
-  std::vector<int> places;          // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
-  bool share_ints = false;          // an int that equals a size is that size
+  std::unordered_set<size_t> numbers;  // items that are Python ints or floats
+  std::set<NumberPlace> watched;       // numbers read from elsewhere
+  std::vector<int> places;  // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
+  bool share_ints = false;  // an int that equals a size is that size
 };
 
 /// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
@@ -49,8 +51,13 @@ class ValueGuard {
     std::vector<Expr> sizes, strides;
   };
   const SymbolicLayout* layout(int object) const;
-  /// Roots that are symbolic ints: the root's number and the symbol.
-  const std::vector<std::pair<size_t, Expr>>& symbolic_roots() const { return symbolic_roots_; }
+  /// Roots that are symbolic numbers: the root, its symbol (a float has the next one too), the guarded object.
+  struct SymbolicRoot {
+    size_t root;
+    Expr symbol;
+    int object;
+  };
+  const std::vector<SymbolicRoot>& symbolic_roots() const { return symbolic_roots_; }
   /// Some tensor among the roots cannot be read.
   bool unsupported_tensor = false;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
@@ -64,6 +71,7 @@ class ValueGuard {
     kNull,
     kConst,
     kInt,
+    kFloat,
     kIdentity,
     kPassive,
     kTensor,
@@ -78,7 +86,7 @@ class ValueGuard {
   struct Item {
     Kind kind = Kind::kNull;
     int count = 0;          // children that follow
-    int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt: symbol
+    int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict: children of __dict__ follow as one more kInstance item
     Ref type;
     Ref value;              // kConst, kIdentity
@@ -97,7 +105,7 @@ class ValueGuard {
   std::vector<TensorMeta> metas_;
   std::vector<Dims> dims_;        // parallel to metas_
   std::vector<bool> needs_grad_;  // likewise
-  std::vector<std::pair<size_t, Expr>> symbolic_roots_;
+  std::vector<SymbolicRoot> symbolic_roots_;
   std::vector<IntRange> ranges_;      // of the symbols
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
@@ -115,6 +123,10 @@ struct GlobalState {
   bool check(TorchApi& api, std::string* why) const;
 };
 
+/// Two ints or two floats, of other values.
+bool other_number(PyObject* before, PyObject* now);
+/// Whether an int may be a symbol, and in which range it stays: 0, 1 and what is near the ends of 64 bits may not.
+bool number_range(PyObject* number, IntRange& range);
 /// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
 bool is_atom(PyObject* object, const TorchApi& api);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.

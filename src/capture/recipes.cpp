@@ -40,7 +40,7 @@ bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<in
   for (const SymbolSource& source : sources_) {
     PyObject* object = objects[static_cast<size_t>(source.object)];
     if (source.dim < 0) {
-      values.push_back(PyLong_AsLongLong(object));
+      values.push_back(number_part(object, source.dim));
       continue;
     }
     if (!TorchApi::get()->read_meta(object, meta)) {
@@ -169,6 +169,9 @@ bool RecipeBuilder::want(PyObject* object) {
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
   if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
+  if (const int index = world_.symbols.float_object(object); index >= 0) {
+    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+  }
   const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
   if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {

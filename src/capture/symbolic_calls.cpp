@@ -1,4 +1,5 @@
 // Symbolic integers in the operations that the tracer sees: which of them keep the symbol, and which take its value.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -113,19 +114,28 @@ std::vector<int> Tracer::argument_places(const Frame& f, const std::vector<PyObj
   return places;
 }
 
+Ref Tracer::number_on_tape(int object, Expr symbol) {
+  Trace& t = *trace_;
+  PyObject* value = t.objects[static_cast<size_t>(object)];
+  if (PyLong_CheckExact(value)) {
+    // Also where a tensor has it as a size: that tensor need not be on the tape.
+    t.tape.add_number(value, object, symbol);
+    return t.symbols.make(symbol);
+  }
+  const std::vector<Expr>& all = t.symbols.symbols();
+  const auto high = std::find(all.begin(), all.end(), symbol);
+  const std::pair<Expr, Expr> bits{*high, *(high + 1)};
+  return t.symbols.make_float(value, bits, object, t.tape.add_float(value, object, bits));
+}
+
 void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
   Trace& t = *trace_;
-  if (t.symbols.empty()) return;
-  for (size_t s = 0; s < t.symbols.symbols().size(); ++s) {
-    const SymbolSource& source = t.symbols.sources()[s];
-    if (source.dim >= 0) continue;
-    t.tape.add_number(t.objects[static_cast<size_t>(source.object)], source.object, t.symbols.symbols()[s]);
-  }
+  if (t.guard.symbolic_roots().empty()) return;
   std::vector<Ref> stack;
   for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
   bool stack_changed = false;
-  for (const auto& [root, symbol] : t.guard.symbolic_roots()) {
-    const Ref number = t.symbols.make(symbol);
+  for (const auto& [root, symbol, object] : t.guard.symbolic_roots()) {
+    const Ref number = number_on_tape(object, symbol);
     const int place = places[root];
     if (place < f.local_count()) {
       f.set_local(place, number.get());
@@ -140,10 +150,56 @@ void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
   f.replace_stack(values.data(), static_cast<int>(values.size()));
 }
 
+bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
+  static const Names names = {
+      "add",          "sub",     "mul",      "div",         "subtract",     "multiply", "divide",   "true_divide",
+      "add_",         "sub_",    "rsub",     "mul_",        "div_",         "__add__",  "__radd__", "__sub__",
+      "__rsub__",     "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__iadd__", "__isub__", "__imul__",
+      "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
+      "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
+  if (!names.contains(function) || PyTuple_GET_SIZE(args) != 2 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) {
+    return false;
+  }
+  PyObject* first = PyTuple_GET_ITEM(args, 0);
+  PyObject* tensor = api_.is_tensor(first) ? first : PyTuple_GET_ITEM(args, 1);
+  if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;
+  const int slot = slot_for(tensor);
+  if (slot < 0) return false;
+  // With other operands a number of the program and a tensor without dimensions have different types of result, or
+  // round at other places.
+  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+  const Ref name = info.dtype ? Ref::steal(PyObject_Str(info.dtype.get())) : Ref();
+  const std::string dtype = text_of(name.get());
+  return (dtype == "torch.float32" || dtype == "torch.float64") && info.sizes && PyTuple_GET_SIZE(info.sizes.get()) > 0;
+}
+
+PyObject* Tracer::watched_number(PyObject* holder, PyObject* key, PyObject* value) {
+  Trace& t = *trace_;
+  const auto place = std::make_pair(holder, key);
+  if (value == nullptr || !t.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
+  if (const auto found = t.numbers.find(place); found != t.numbers.end()) return Py_NewRef(found->second.get());
+  const int object = static_cast<int>(t.objects.size());
+  Expr symbol;
+  IntRange range;
+  if (PyFloat_CheckExact(value)) {
+    symbol = t.symbols.add_float(value, object).first;
+  } else if (number_range(value, range)) {
+    symbol = t.symbols.add(PyLong_AsLongLong(value), {object, SymbolSource::kInt, false}, range);
+  } else {
+    return nullptr;
+  }
+  t.objects.push_back(value);
+  t.alive.push_back(Ref::borrow(value));
+  t.watches.number(holder, key, value, range);
+  const Ref made = number_on_tape(object, symbol);
+  t.numbers.emplace(place, made);
+  return Py_XNewRef(made.get());
+}
+
 bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
   if (trace_->symbols.empty()) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (holds_symbolic_int(args[i])) return true;
+    if (holds_symbolic_number(args[i])) return true;
   }
   return count == 1 && PyCFunction_Check(callable) && api_.is_tensor(args[0]) &&
          std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0;
@@ -166,6 +222,7 @@ bool Tracer::specialize_slot(int slot) {
   const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
   for (const Expr e : info.symbolic_sizes) trace_->symbols.specialize(e);
   for (const Expr e : info.symbolic_strides) trace_->symbols.specialize(e);
+  for (const Expr e : info.bits) trace_->symbols.specialize(e);
   return !info.symbolic_sizes.empty();
 }
 
@@ -259,15 +316,16 @@ PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
                                        "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
   constexpr int kInplace = 13;  // NB_INPLACE_ADD
   const auto method = [&](const char* prefix) { return "__" + (prefix + std::string(kNames[op % kInplace])) + "__"; };
-  if (is_symbolic_int(right) && api_.is_tensor(left)) {
+  if (is_symbolic_number(right) && api_.is_tensor(left)) {
     if (op >= kInplace) return symbolic_operator(left, method("i").c_str(), right);
     return symbolic_operator(left, method("").c_str(), right);
   }
-  if (is_symbolic_int(left) && api_.is_tensor(right)) return symbolic_operator(right, method("r").c_str(), left);
+  if (is_symbolic_number(left) && api_.is_tensor(right)) return symbolic_operator(right, method("r").c_str(), left);
   if (op % kInplace != 0 || !PyTuple_Check(left) || !PyTuple_Check(right)) return not_handled();
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(left));
   PyObject* other = reinterpret_cast<PyObject*>(Py_TYPE(right));
-  if ((!is_torch_size(type) && !is_torch_size(other)) || (!holds_symbolic_int(left) && !holds_symbolic_int(right))) {
+  if ((!is_torch_size(type) && !is_torch_size(other)) ||
+      (!holds_symbolic_number(left) && !holds_symbolic_number(right))) {
     return not_handled();
   }
   // What the host makes of two sizes without items says which type the sum has.
@@ -283,7 +341,7 @@ PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
 }
 
 PyObject* Tracer::symbolic_slice(PyObject* size, PyObject* key) {
-  if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_int(size)) return not_handled();
+  if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_number(size)) return not_handled();
   const Ref items = Ref::steal(PySequence_List(size));
   const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
   PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
@@ -294,8 +352,8 @@ PyObject* Tracer::symbolic_slice(PyObject* size, PyObject* key) {
 PyObject* Tracer::symbolic_compare(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
   static const char* const kMirrored[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
-  if (is_symbolic_int(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
-  if (is_symbolic_int(left) && api_.is_tensor(right)) return symbolic_operator(right, kMirrored[op], left);
+  if (is_symbolic_number(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
+  if (is_symbolic_number(left) && api_.is_tensor(right)) return symbolic_operator(right, kMirrored[op], left);
   return not_handled();
 }
 
@@ -310,6 +368,12 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
   }
   if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_int(first)) {
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
+  }
+  if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_float(first)) {
+    return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
+  }
+  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && count == 1 && no_keywords && is_symbolic_float(first)) {
+    return Py_NewRef(first);
   }
   if (callable == reinterpret_cast<PyObject*>(&PyLong_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
     return Py_NewRef(first);

@@ -326,21 +326,21 @@ Ref plain_int(PyObject* object) {
   return Ref::steal(PyLong_FromLongLong(cast(object)->owner->specialize(Expr(cast(object)->node))));
 }
 
-bool holds_symbolic_int(PyObject* object, int depth) {
+bool holds_symbolic_number(PyObject* object, int depth) {
   if (object == nullptr || depth < 0) return false;
-  if (is_symbolic_int(object)) return true;
+  if (is_symbolic_number(object)) return true;
   if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
-      if (holds_symbolic_int(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
+      if (holds_symbolic_number(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
     }
   } else if (PySlice_Check(object)) {
     const auto* slice = reinterpret_cast<PySliceObject*>(object);
-    return is_symbolic_int(slice->start) || is_symbolic_int(slice->stop) || is_symbolic_int(slice->step);
+    return is_symbolic_number(slice->start) || is_symbolic_number(slice->stop) || is_symbolic_number(slice->step);
   } else if (PyDict_Check(object)) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
     while (PyDict_Next(object, &at, &key, &value) != 0) {
-      if (holds_symbolic_int(value, depth - 1)) return true;
+      if (holds_symbolic_number(value, depth - 1)) return true;
     }
   }
   return false;
@@ -351,6 +351,9 @@ void settle_in(PyObject* object, int depth) {
   if (is_symbolic_int(object)) {
     cast(object)->owner->specialize(Expr(cast(object)->node));
     Py_SET_TYPE(object, &PyLong_Type);
+  } else if (is_symbolic_float(object)) {
+    plain_number(object);
+    settle_float(object);
   } else if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
       settle_in(PySequence_Fast_GET_ITEM(object, i), depth - 1);
@@ -422,6 +425,8 @@ void TraceSymbols::settle() {
     if (is_symbolic_int(object)) Py_SET_TYPE(object, &PyLong_Type);
   }
   made_.clear();
+  for (const auto& [object, held] : made_floats_) settle_float(object);
+  made_floats_.clear();
 }
 
 Expr TraceSymbols::made_of(PyObject* object) const {

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/py.h"
@@ -22,8 +23,9 @@ namespace tatara::capture {
 
 /// Where the value of a symbol is found when an entry is called.
 struct SymbolSource {
+  enum : int { kInt = -1, kFloatHigh = -2, kFloatLow = -3 };
   int object = -1;      // index among the guarded objects
-  int dim = -1;         // of that tensor; -1: the object is the int itself
+  int dim = kInt;       // of that tensor, or which part of a number
   bool stride = false;  // the stride of `dim`, not its size
 };
 
@@ -49,6 +51,11 @@ class TraceSymbols {
 
   /// The Python integer that is `e`: a plain int where facts make it constant.
   Ref make(Expr e);
+  /// The two halves of a float's bits as symbols, and the float that they stand for: `slot` has it on the tape.
+  std::pair<Expr, Expr> add_float(PyObject* value, int object);
+  Ref make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot);
+  /// The guarded object that a float of make_float() is in each call; -1 for other objects.
+  int float_object(PyObject* object) const;
   /// The value of `e` in this call, guarded.
   int64_t specialize(Expr e);
   /// All integers made so far become plain ints.
@@ -70,7 +77,7 @@ class TraceSymbols {
   std::vector<int64_t> hints_;
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
-  std::unordered_map<PyObject*, Ref> made_;
+  std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::function<std::string()> place_;
   std::vector<std::string> places_;  // of the context's guards
 };
@@ -82,11 +89,22 @@ TraceSymbols* symbols_of(PyObject* object);
 /// The plain int of a placeholder, guarded by value. The object itself when it is none.
 Ref plain_int(PyObject* object);
 
-/// Turns the placeholder integers among the object's items into plain ints where they are, guarded by value.
+bool is_symbolic_float(PyObject* object);
+inline bool is_symbolic_number(PyObject* object) { return is_symbolic_int(object) || is_symbolic_float(object); }
+/// The slot of a placeholder float on the tape, or -1.
+int float_slot(PyObject* object);
+/// As plain_int(), for both kinds.
+Ref plain_number(PyObject* object);
+/// A placeholder float becomes a plain one; no guard is made.
+void settle_float(PyObject* object);
+/// What a symbol with this `dim` (no tensor's) is for `number`.
+int64_t number_part(PyObject* number, int dim);
+
+/// Turns the placeholder numbers among the object's items into plain ints where they are, guarded by value.
 void settle_in(PyObject* object, int depth = 6);
 
-/// Some placeholder integer is among the object's items (tuples, lists, dicts, slices; to a small depth).
-bool holds_symbolic_int(PyObject* object, int depth = 4);
+/// Some placeholder number is among the object's items (tuples, lists, dicts, slices; to a small depth).
+bool holds_symbolic_number(PyObject* object, int depth = 4);
 
 // ---- On the tape -----------------------------------------------------------------------------------------------------
 

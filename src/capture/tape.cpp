@@ -143,6 +143,16 @@ void Tape::add_number(PyObject* value, int guard_index, Expr symbol) {
   slots_.push_back(std::move(slot));
 }
 
+int Tape::add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits) {
+  TapeSlot slot;
+  slot.object = slot.meta = Ref::borrow(value);
+  slot.input = slot.number = true;
+  slot.guard_index = guard_index;
+  slot.bits = {bits.first, bits.second};
+  slots_.push_back(std::move(slot));
+  return static_cast<int>(slots_.size()) - 1;
+}
+
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };
@@ -238,7 +248,7 @@ void Tape::set_outputs(std::vector<int> outputs) {
   const std::vector<int> last = last_uses();
   dead_after_.assign(nodes_.size(), {});
   for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+    if (last[s] >= 0 && !slots_[s].number) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
   }
 }
 

@@ -26,7 +26,8 @@ struct TapeSlot {
   bool owns = false;                                   ///< a NumPy array with memory of its own
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
   bool requires_grad = false;                          ///< inputs: when they were seen
-  bool number = false;  ///< a Python int among the inputs: the value of the symbol symbolic_sizes[0]
+  bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  std::vector<Expr> bits;  ///< of a float: the halves of its bits
 };
 
 struct TapeNode {
@@ -63,6 +64,8 @@ class Tape {
   int add_value(TapeSlot slot);
   /// A Python int among the guarded objects whose value is a symbol.
   void add_number(PyObject* value, int guard_index, Expr symbol);
+  /// A Python float, which nodes may have among their arguments.
+  int add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits);
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }

@@ -57,7 +57,7 @@ Ref int_tuple(const std::vector<int64_t>& values) {
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
   return map_structure(items.get(), [&symbols](PyObject* o) {
-    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : Ref::borrow(o);
+    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : plain_number(o);
   });
 }
 
@@ -114,11 +114,22 @@ bool is_size_independent(const std::string& name) {
 
 /// Operators whose result is a tuple also when it holds one tensor.
 bool returns_tuple(const std::string& name) {
-  static const std::unordered_set<std::string> names = {
-      "split",     "chunk",  "unbind", "tensor_split", "split_with_sizes", "meshgrid",   "broadcast_tensors",
-      "hsplit",    "vsplit", "dsplit", "unsafe_split", "unsafe_chunk",     "atleast_1d", "atleast_2d",
-      "atleast_3d"};
-  return names.contains(name) && name.rfind("atleast", 0) != 0;
+  static const std::unordered_set<std::string> names = {"split",
+                                                        "chunk",
+                                                        "unbind",
+                                                        "tensor_split",
+                                                        "split_with_sizes",
+                                                        "meshgrid",
+                                                        "broadcast_tensors",
+                                                        "hsplit",
+                                                        "vsplit",
+                                                        "dsplit",
+                                                        "unsafe_split",
+                                                        "unsafe_chunk",
+                                                        "unbind_copy",
+                                                        "split_copy",
+                                                        "split_with_sizes_copy"};
+  return names.contains(name);
 }
 
 }  // namespace
@@ -240,7 +251,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   bool known = true;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-    if (!api_.is_tensor(o)) return Ref::borrow(o);
+    if (!api_.is_tensor(o)) return plain_number(o);
     const int slot = t.tape.find(o);
     known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
     return known ? make_slot_ref(slot) : Ref::borrow(o);
@@ -285,7 +296,10 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const auto to_tape = [&](PyObject* o) -> Ref {
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
-        if (PyTuple_Check(o) && holds_symbolic_int(o)) return sizes_on_tape(o, t.symbols);
+        if (const int slot = float_slot(o); slot >= 0) {
+          return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
+        }
+        if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (api_.is_numpy(o)) problem = "a NumPy array in a torch call";
         return Ref::borrow(o);
@@ -470,6 +484,8 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     return Inferred::kWrong;
   } catch (const Error&) {
     return Inferred::kUnknown;
+  } catch (const std::out_of_range&) {
+    return Inferred::kUnknown;  // a dimension that is not there: eager says so
   }
   PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
   Ref where = device ? device : api_.cpu_device;

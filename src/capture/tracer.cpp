@@ -408,10 +408,12 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     dims.share_ints = f.offset() != 0;
     owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_,
                               dims);
+    if (!dims.places.empty()) trace->varying = dims.watched;
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
-      if (!PyLong_CheckExact(trace->objects[i])) trace->object_index[trace->objects[i]] = static_cast<int>(i);
+      if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
+        trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
     ok = !trace->guard.unsupported_tensor;
     trace->guard.check_grad = trace->state.grad;

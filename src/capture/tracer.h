@@ -139,7 +139,8 @@ class Tracer final : public VmObserver {
   void mark_starred(Frame& f);
   void note_result(PyObject* object);
   void watch_container(PyObject* object);
-  void watch_lookup(PyObject* owner, PyObject* name);
+  /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
+  PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
   /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
@@ -229,6 +230,12 @@ class Tracer final : public VmObserver {
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
   // Symbolic integers in calls (symbolic_calls.cpp).
   void settle_for_arrays(PyObject* left, PyObject* right);
+  /// The placeholder for a guarded number, whose symbol (of a float: the first) is `symbol`.
+  Ref number_on_tape(int object, Expr symbol);
+  /// A float whose value varies may be an operand of this call as it is.
+  bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
+  /// The placeholder for a number read from a dict or (no key) a cell; null where its value is to be guarded.
+  PyObject* watched_number(PyObject* holder, PyObject* key, PyObject* value);
   void place_symbols(Frame& f, const std::vector<int>& places);
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
   bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);

@@ -349,7 +349,7 @@ PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject
   watch_container(args);
   if (kwargs != nullptr) watch_container(kwargs);
   if (!PyFunction_Check(callable) && !trace_->symbols.empty() &&
-      (holds_symbolic_int(args) || (kwargs != nullptr && holds_symbolic_int(kwargs)))) {
+      (holds_symbolic_number(args) || (kwargs != nullptr && holds_symbolic_number(kwargs)))) {
     const Ref positional = Ref::steal(PySequence_Tuple(args));
     if (!positional) return nullptr;
     PyObject* result = symbolic_call(callable, positional.get(), kwargs);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <map>
+#include <set>
 
 #include "capture/constant_tensors.h"
 #include "capture/graph_from_tape.h"
@@ -24,6 +26,8 @@ struct Tracer::Trace {
   std::unordered_map<PyObject*, size_t> born;  // and when, as a count
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
+  std::set<NumberPlace> varying;                            // numbers read from outside that had other values before
+  std::map<NumberPlace, Ref> numbers;
   std::vector<Ref> alive;
   int start_offset = 0;
   PyObject* root_code = nullptr;

@@ -33,24 +33,44 @@ void Tracer::watch_container(PyObject* object) {
   }
 }
 
-void Tracer::watch_lookup(PyObject* owner, PyObject* name) {
+/// Whether `owner.name` is what the instance's (or module's) dict has under that name, if it has it.
+static bool found_in_dict(PyObject* owner, PyObject* name) {
+  static PyObject* const getter = PyUnicode_InternFromString("__getattribute__");
+  PyTypeObject* type = Py_TYPE(owner);
+  PyObject* hook = _PyType_Lookup(type, getter);
+  const bool plain = hook == _PyType_Lookup(&PyBaseObject_Type, getter) || PyModule_Check(owner);
+  PyObject* of_type = _PyType_Lookup(type, name);
+  return plain && (of_type == nullptr || Py_TYPE(of_type)->tp_descr_set == nullptr);
+}
+
+PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   Trace& t = *trace_;
-  if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) return adopt_dict(owner);
-  if (api_.is_tensor(owner) || born(owner) || is_atom(owner, api_)) return;
-  if (PyModule_Check(owner)) {
-    PyObject* dict = PyModule_GetDict(owner);
-    return t.watches.dict_key(dict, name);
+  if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+    adopt_dict(owner);
+    return nullptr;
   }
-  if (PyType_Check(owner)) return t.watches.type(owner);
-  t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)));
-  if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_)) return;  // its contents are guarded
-  if (PyFunction_Check(owner) || !has_instance_dict(owner)) return;
-  const Ref dict = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+  if (api_.is_tensor(owner) || born(owner) || is_atom(owner, api_)) return nullptr;
+  if (PyType_Check(owner)) {
+    t.watches.type(owner);
+    return nullptr;
+  }
+  const bool module = PyModule_Check(owner);
+  if (!module) {
+    t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)));
+    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_)) return nullptr;  // its contents are guarded
+    if (PyFunction_Check(owner) || !has_instance_dict(owner)) return nullptr;
+  }
+  const Ref dict = module ? Ref::borrow(PyModule_GetDict(owner)) : Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict || !PyDict_Check(dict.get())) {
     PyErr_Clear();
-    return;
+    return nullptr;
+  }
+  if (number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
+    PyObject* made = watched_number(dict.get(), name, PyDict_GetItem(dict.get(), name));
+    if (made != nullptr) return made;
   }
   t.watches.dict_key(dict.get(), name);
+  return nullptr;
 }
 
 void Tracer::touch(PyObject* object) {
@@ -103,21 +123,27 @@ bool Tracer::reachable(PyObject* object) {
 
 // ---- Reads -----------------------------------------------------------------------------------------------------------
 
-PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject*) {
-  if (tracing() && PyDict_CheckExact(dict) && !born(dict)) trace_->watches.dict_key(dict, name);
+PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject* value) {
+  if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
+    if (PyObject* made = watched_number(dict, name, value)) return made;
+    trace_->watches.dict_key(dict, name);
+  }
   return not_handled();
 }
 
-PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject*) {
-  if (tracing() && !born(cell) && trace_->index_of(cell) < 0) trace_->watches.cell(cell);
+PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
+  if (tracing() && !born(cell) && trace_->index_of(cell) < 0) {
+    if (PyObject* made = watched_number(cell, nullptr, value)) return made;
+    trace_->watches.cell(cell);
+  }
   return not_handled();
 }
 
 PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
   if (!tracing()) return not_handled();
   if (numpy_value(owner)) return numpy_attribute(owner, name);
-  watch_lookup(owner, name);
-  return not_handled();
+  PyObject* made = watch_lookup(owner, name, true);
+  return made != nullptr ? made : not_handled();
 }
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
@@ -215,8 +241,8 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
 /// NumPy would take a symbolic integer for an object of its own kind.
 void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
   if (trace_->symbols.empty() || api_.numpy == nullptr) return;
-  if (is_symbolic_int(left) && numpy_value(right)) settle_in(left);
-  if (is_symbolic_int(right) && numpy_value(left)) settle_in(right);
+  if (is_symbolic_number(left) && numpy_value(right)) settle_in(left);
+  if (is_symbolic_number(right) && numpy_value(left)) settle_in(right);
 }
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {

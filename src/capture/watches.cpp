@@ -148,6 +148,16 @@ void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
   attrs_.push_back({Ref::borrow(owner), {Ref::borrow(name), Ref::borrow(value)}});
 }
 
+void Watches::number(PyObject* holder, PyObject* key, PyObject* value, IntRange range) {
+  know(holder);
+  numbers_.push_back(
+      {Ref::borrow(holder), Ref::borrow(key), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value))), range});
+}
+
+bool Watches::is_original(NumberPlace place) const {
+  return writes_to(place.first) == nullptr || (place.second != nullptr && !is_written(place.first, place.second));
+}
+
 // ---- Writes ----------------------------------------------------------------------------------------------------------
 
 void Watches::before_write(PyObject* object) {
@@ -348,8 +358,51 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   return true;
 }
 
+PyObject* Watches::NumberWatch::now() const {
+  PyObject* found = key ? PyDict_GetItemWithError(holder.get(), key.get()) : PyCell_GET(holder.get());
+  if (found == nullptr) PyErr_Clear();
+  return found;
+}
+
+bool Watches::check_numbers(std::vector<PyObject*>& objects, std::vector<int64_t>& symbols, std::string* why) const {
+  for (const NumberWatch& watch : numbers_) {
+    PyObject* now = watch.now();
+    bool good = now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == watch.type.get();
+    if (good && PyFloat_CheckExact(now)) {
+      symbols.push_back(number_part(now, SymbolSource::kFloatHigh));
+      symbols.push_back(number_part(now, SymbolSource::kFloatLow));
+    } else if (good) {
+      int overflow = 0;
+      symbols.push_back(PyLong_AsLongLongAndOverflow(now, &overflow));
+      good = overflow == 0 && symbols.back() >= watch.range.lo && symbols.back() <= watch.range.hi;
+    }
+    if (!good) {
+      if (why != nullptr) *why = str_cat("number ", short_repr(watch.key.get()), " became ", short_repr(now));
+      return false;
+    }
+    objects.push_back(now);
+  }
+  return true;
+}
+
+void Watches::compare(std::set<NumberPlace>& varying) const {
+  for (const NumberWatch& watch : numbers_) varying.emplace(watch.holder.get(), watch.key.get());
+  for (const DictWatch& watch : dicts_) {
+    for (const Read& read : watch.reads) {
+      PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
+      if (now == nullptr) PyErr_Clear();
+      if (other_number(read.value.get(), now)) varying.emplace(watch.dict.get(), read.key.get());
+    }
+  }
+  for (const CellWatch& watch : cells_) {
+    PyObject* now = PyCell_GET(watch.cell.get());
+    if (other_number(watch.read.value.get(), now)) varying.emplace(watch.cell.get(), nullptr);
+  }
+}
+
 size_t Watches::size() const {
-  return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size();
+  return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
+         numbers_.size();
 }
 
 std::vector<std::string> Watches::describe() const {
@@ -368,6 +421,10 @@ std::vector<std::string> Watches::describe() const {
   for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
   for (const ListWatch& watch : lists_) {
     lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
+  }
+  for (const NumberWatch& watch : numbers_) {
+    lines.push_back("name " + short_repr(watch.key.get()) + " is a symbolic " +
+                    reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_name);
   }
   if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
   return lines;

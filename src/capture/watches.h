@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,8 +12,12 @@
 
 #include "capture/py.h"
 #include "capture/torch_api.h"
+#include "symbolic/expr.h"
 
 namespace tatara::capture {
+
+/// Where a number is read: a dict and a key, or a cell (no key).
+using NumberPlace = std::pair<PyObject*, PyObject*>;
 
 /// Outside objects that the trace read, each with what it saw. What the trace wrote itself is no part of it: a read after
 /// a write tells nothing of the state before, which is what a later call is compared with.
@@ -30,6 +35,10 @@ class Watches {
   void deque(PyObject* deque);
   void cell(PyObject* cell);
   void attribute(PyObject* owner, PyObject* name, PyObject* value);
+  /// A number whose value may differ: check_numbers() tells it.
+  void number(PyObject* holder, PyObject* key, PyObject* value, IntRange range);
+  /// What is at this place is what was there when the trace began.
+  bool is_original(NumberPlace place) const;
 
   // Writes.
   /// Before the first change of a dict, list, set, deque or cell, and each later one: remembers what it was.
@@ -46,6 +55,11 @@ class Watches {
 
   /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
   bool check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why);
+  /// To be called before check(): the numbers that are symbols, in the order of their reading. Their objects go to
+  /// `objects`, the values to `symbols`.
+  bool check_numbers(std::vector<PyObject*>& objects, std::vector<int64_t>& symbols, std::string* why) const;
+  /// Adds the numbers that are not what they were, and those that are symbols.
+  void compare(std::set<NumberPlace>& varying) const;
   size_t size() const;
   /// Every object that was read from, or found in, something that existed before the trace.
   const std::unordered_set<PyObject*>& seen_objects() const { return known_; }
@@ -90,6 +104,12 @@ class Watches {
     Ref owner;
     Read read;
   };
+  struct NumberWatch {
+    Ref holder, key;  // no key: a cell
+    Ref type;
+    IntRange range;
+    PyObject* now() const;
+  };
   /// An object that the trace changed.
   struct Written {
     Ref object;
@@ -118,6 +138,7 @@ class Watches {
   std::vector<DequeWatch> deques_;
   std::vector<CellWatch> cells_;
   std::vector<AttrWatch> attrs_;
+  std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
   std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells with a watch

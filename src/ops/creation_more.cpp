@@ -39,6 +39,7 @@ std::vector<TensorType> full_strided_meta(MetaContext& m) {
   if (type.sizes.size() != type.strides.size()) throw InvalidArgument("mismatch in length of strides and shape");
   type.dtype = *m.dtype(3);
   type.device = std::get<Device>(m.arg(4));
+  if (!is_dense(m.ctx(), type)) throw Unsupported("strides with gaps or overlaps");
   return {type};
 }
 

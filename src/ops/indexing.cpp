@@ -296,7 +296,7 @@ std::vector<TensorType> scatter_meta(MetaContext& m) {
   check_gather(self, m.tensor(2), "scatter");
   const int64_t dim = m.dim(1, self.dim());
   const TensorType& index = m.tensor(2);
-  if (m.is_tensor(3) && m.tensor(3).dim() > 0) {
+  if (m.is_tensor(3)) {
     const TensorType& src = m.tensor(3);
     if (src.dtype != self.dtype) throw InvalidArgument("scatter(): Expected self.dtype to be equal to src.dtype");
     if (src.dim() != index.dim()) throw InvalidArgument("scatter: index and src must have the same rank");

@@ -235,8 +235,8 @@ Values decompose_tensordot(GraphBuilder& b, std::span<const Arg> arguments) {
   if (dx.size() != dy.size()) throw InvalidArgument("both dimension lists should have same length");
   Expr inner = ctx.constant(1);
   for (size_t i = 0; i < dx.size(); ++i) {
-    dx[i] = wrap_dim(dx[i], tx.dim());
-    dy[i] = wrap_dim(dy[i], ty.dim());
+    dx[i] = wrap_real_dim(dx[i], tx.dim());
+    dy[i] = wrap_real_dim(dy[i], ty.dim());
     const Expr a = tx.sizes[static_cast<size_t>(dx[i])];
     const Expr c = ty.sizes[static_cast<size_t>(dy[i])];
     if (!same_size(ctx, a, c)) throw Unsupported("tensordot with broadcast dimensions runs in eager");

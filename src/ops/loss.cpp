@@ -58,6 +58,7 @@ DecomposeFn difference_loss(ElementLoss element) {
   return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
     const Args args(b, arguments);
     const DType dtype = common_dtype(b, args);
+    if (args.type(0).dtype != args.type(1).dtype) throw Unsupported("a loss of several dtypes");
     const DType wide = compute_dtype(dtype);
     const ValueId d = b.binary("sub", b.cast(args.tensor(0), wide), b.cast(args.tensor(1), wide));
     const double parameter = args.size() > 3 ? args.number(3) : 0;
@@ -72,6 +73,9 @@ Values decompose_bce_with_logits(GraphBuilder& b, std::span<const Arg> arguments
   const ValueId x = args.tensor(0);
   const ValueId target = args.tensor(1);
   common_dtype(b, args);
+  for (size_t i = 1; i < 4; ++i) {
+    if (!args.none(i) && args.type(i).dtype != args.type(0).dtype) throw Unsupported("a loss of several dtypes");
+  }
   const ValueId log_sigmoid = b.unary("log_sigmoid", x);
   const ValueId rest = b.binary("mul", b.op("rsub", {TensorArg{target}, Scalar(int64_t{1})}), x);
   ValueId loss = kNoValue;
@@ -233,6 +237,7 @@ Values decompose_cross_entropy(GraphBuilder& b, std::span<const Arg> arguments) 
 
 Values decompose_soft_margin(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
+  if (args.type(0).dtype != args.type(1).dtype) throw Unsupported("a loss of several dtypes");
   const ValueId inner = b.binary("mul", b.unary("neg", args.tensor(1)), args.tensor(0));
   return {reduced(b, b.unary("log1p", b.unary("exp", inner)), args.integer(2))};
 }

@@ -138,6 +138,8 @@ DecomposeFn softmax_backward(bool log) {
 Values decompose_dropout_backward(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   require_floating(args);
+  const DType mask_dtype = args.type(1).dtype;
+  if (mask_dtype != DType::kBool && mask_dtype != args.type(0).dtype) throw Unsupported("a mask of another dtype");
   const ValueId mask = b.cast(args.tensor(1), args.type(0).dtype);
   return {b.binary("mul", args.tensor(0), b.binary("mul", mask, Scalar(args.number(2))))};
 }

@@ -59,6 +59,7 @@ DecomposeFn shuffle(bool inverse) {
     const TensorType self = args.type(0);
     const int64_t n = args.integer(1);
     const Expr r = ctx.constant(n);
+    if (is_zero(ctx, self.numel(ctx))) throw Unsupported("pixel_shuffle of no elements");
     const std::vector<Expr> result = shuffled_sizes(ctx, self, n, inverse);
     const size_t lead = self.sizes.size() - 3;
     std::vector<Expr> split(self.sizes.begin(), self.sizes.begin() + static_cast<std::ptrdiff_t>(lead));
@@ -83,6 +84,7 @@ std::vector<TensorType> channel_shuffle_meta(MetaContext& m) {
   const TensorType& self = m.tensor(0);
   if (self.dim() < 3) throw InvalidArgument("channel_shuffle expects input with > 2 dims");
   divided(m.ctx(), self.sizes[1], factor_of(m.integer(1)));
+  if (m.integer(1) == 1 || is_zero(m.ctx(), self.numel(m.ctx()))) throw Unsupported("channel_shuffle of nothing");
   return {in_layout_of(m, self, self.sizes)};
 }
 

@@ -218,6 +218,13 @@ std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
   // (input, weight, bias, N, C, HxW, group, eps)
   const TensorType& input = m.tensor(0);
   require_float(m, input.dtype);
+  if (input.dim() < 2 || is_zero(m.ctx(), input.numel(m.ctx()))) throw Unsupported("native_group_norm of this shape");
+  const int64_t groups = m.integer(6);
+  if (groups <= 0 || !same_size(m.ctx(), input.sizes[0], Args(m).expr(3)) ||
+      !same_size(m.ctx(), input.sizes[1], Args(m).expr(4)) ||
+      !is_zero(m.ctx(), m.ctx().mod(input.sizes[1], m.ctx().constant(groups)))) {
+    throw Unsupported("native_group_norm of other sizes than those of its input");
+  }
   TensorType type = contiguous_type(m.ctx(), input.dtype, input.device, input.sizes);
   type.strides = layout_strides(m.ctx(), input.sizes, suggested_layout(m.ctx(), input));
   const TensorType stat =
@@ -262,6 +269,8 @@ MetaFn batch_norm_meta(BatchForm form) {
     require_float(m, input.dtype);
     if (input.dim() < 2) throw InvalidArgument("batch_norm: input must have at least 2 dimensions");
     const bool training = m.boolean(kTraining);
+    if (is_zero(m.ctx(), input.numel(m.ctx()))) throw Unsupported("batch_norm of no elements");
+    if (m.is_none(kRunningMean) != m.is_none(kRunningVar)) throw Unsupported("one running statistic without the other");
     if (!training && m.is_none(kRunningMean)) throw InvalidArgument("running_mean must be defined in evaluation mode");
     for (size_t i : {kWeight, kBias, kRunningMean, kRunningVar}) {
       if (m.is_none(i)) continue;
@@ -351,7 +360,9 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
     }
     if (!args.none(kRunningMean)) {
       const double momentum = momentum_of(args);
-      results.push_back(updated(b, args.tensor(kRunningMean), mean, momentum));
+      // Eager goes on from the mean as the statistic's dtype holds it.
+      const ValueId held = b.cast(mean, args.type(kRunningMean).dtype);
+      results.push_back(updated(b, args.tensor(kRunningMean), held, momentum));
       results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, count_of(b, x, dims)), momentum));
     }
     return results;

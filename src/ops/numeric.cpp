@@ -143,7 +143,8 @@ Values decompose_renorm(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId factor =
       b.where(b.binary("gt", norm, Scalar(limit)), b.binary("div", limits, b.binary("add", norm, Scalar(kEps))),
               b.constant(1, b.type(norm).dtype, b.type(norm).device));
-  return {b.binary("mul", args.tensor(0), b.cast(factor, dtype))};
+  const ValueId product = b.binary("mul", args.tensor(0), b.cast(factor, dtype));
+  return {b.op("clone", {TensorArg{product}, std::string("contiguous_format")})};
 }
 
 // ---- products of vectors -----------------------------------------------------------------------------------------------
@@ -341,6 +342,7 @@ Values decompose_put(GraphBuilder& b, std::span<const Arg> arguments) {
   // (self, index, source, accumulate)
   const Args args(b, arguments);
   if (args.type(0).dtype != args.type(2).dtype) throw InvalidArgument("put_(): self and source of two dtypes");
+  if (!is_contiguous(b.ctx(), args.type(0))) throw Unsupported("put to a tensor that is not contiguous");
   const auto flat = [&](size_t i) { return b.reshape(args.tensor(i), {product(b.ctx(), args.type(i).sizes)}); };
   const ValueId written =
       b.op("index_put", {TensorArg{flat(0)}, TensorList{{flat(1)}}, TensorArg{flat(2)}, arguments[3]});

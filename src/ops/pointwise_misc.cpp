@@ -294,7 +294,12 @@ void register_pointwise_misc(OpRegistry& r) {
           return operand_at(ctx, b, 1, compute_dtype(ctx.operand(1).dtype), indices);
         });
       }));
-  const auto fill_meta = [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; };
+  const auto fill_meta = [](MetaContext& m) -> std::vector<TensorType> {
+    TensorType type = m.tensor(0);
+    const TensorType* operands[] = {&m.tensor(0)};
+    if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
+    return {type};
+  };
   r.add(make_op({"fill", OpKind::kPointwise, "(Tensor self, Operand value) -> Tensor", "torch.fill",
                  "torch.Tensor.fill_ torch.fill_"},
                 fill_meta, nullptr, [](LowerContext& ctx) {

@@ -11,8 +11,7 @@ using namespace ops;
 std::vector<TensorType> base_type(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.is_wrapped_number = false;
-  const TensorType* operands[] = {&m.tensor(0)};
-  if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
+  if (!is_dense(m.ctx(), type)) throw Unsupported("a result that keeps the gaps of its base in memory");
   return {type};
 }
 

@@ -151,6 +151,7 @@ Choice conjugate_transposed(MetaContext& m) {
   }
   std::vector<int64_t> dims;
   for (int64_t i = 0; i < rank; ++i) dims.push_back(i);
+  if (rank == 0) throw Unsupported("the adjoint of a tensor without dimensions is that tensor");
   if (rank == 1)
     throw InvalidArgument("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.");
   if (rank >= 2) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);

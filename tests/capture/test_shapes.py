@@ -445,3 +445,135 @@ def test_iterators_made_in_the_trace() -> None:
         return x, doubled, first, list(zip(table, many))
 
     check(f, [(torch.randn(n), {"a": 0.5, "b": 1.5}, (1, 2, 3)) for n in (3, 4, 5)], 2)
+
+
+# ---- Numbers from elsewhere, floats ----------------------------------------------------------------------------------
+
+
+def test_float_operands() -> None:
+    def f(x: Any, scale: float, *, shift: float = 0.5) -> Any:
+        y = x * scale + shift
+        return y, shift - x, scale / x, x < scale, x.mul_(1.0).add(shift)
+
+    compiled = check(f, [(torch.rand(4) + 0.5, s) for s in (0.1, 0.2, 1.7, -3.0, float("inf"), -0.0)], 2)
+    for shift in (0.25, 0.75, 1e-30):
+        x = torch.rand(4)
+        _same(compiled(x, 0.3, shift=shift), f(x, 0.3, shift=shift))
+    assert len(compiled._report()["entries"]) <= 4
+
+
+def test_floats_by_value() -> None:
+    """What is no operand of a float tensor with dimensions asks for the value."""
+
+    def f(x: Any, a: float) -> Any:
+        if a > 1:
+            x = x + 1
+        numbers = [a, a * 2, -a, abs(a), round(a), int(a), float(a), f"{a:.2f}", str(a), isinstance(a, float)]
+        return x.half() * a, x.long() * a, x.sum() * a, (x > 0) * a, x.clamp(-a, a), numbers, type(a) is float, {a: a}
+
+    check(f, [(torch.randn(5), a) for a in (0.1, 0.3, 2.5, 0.3)], 3)
+
+
+def test_floats_across_a_break() -> None:
+    def f(x: Any, a: float, b: float) -> Any:
+        y = x * a
+        print(end="")
+        return y + b, a, [b]
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for a, b in ((0.1, 0.1), (0.2, 0.2), (0.3, 0.4), (0.5, 0.5), (0.7, 0.1)):
+        x = torch.randn(3)
+        _same(compiled(x, a, b), f(x, a, b))
+    assert len(compiled._report()["entries"]) <= 5
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.width = 0.5, 4
+
+    def forward(self, x: Any) -> Any:
+        return x[:, : self.width] * self.scale, self.width, self.scale
+
+
+def test_attributes() -> None:
+    module = Scaled()
+    compiled = tatara.compile(module, backend=BACKEND, fullgraph=True)
+    with torch.no_grad():
+        for width, scale in ((4, 0.5), (5, 0.5), (6, 0.7), (7, 0.9), (3, 0.1), (8, 2.5)):
+            module.width, module.scale = width, scale
+            x = torch.randn(2, 9)
+            _same(compiled(x), module(x))
+    assert len(compiled._compiled_forward._report()["entries"]) == 3
+
+
+COUNT, RATE = 3, 0.5
+
+
+def test_globals() -> None:
+    global COUNT, RATE
+
+    def f(x: Any) -> Any:
+        return x[:COUNT] * RATE + COUNT
+
+    compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
+    for COUNT, RATE in ((3, 0.5), (4, 0.6), (5, 0.7), (6, 0.8), (9, 0.1)):  # noqa: B007
+        x = torch.randn(12)
+        _same(compiled(x), f(x))
+    assert len(compiled._report()["entries"]) == 2
+    for COUNT in (1, 0, -2, 7):  # noqa: B007
+        _same(compiled(x), f(x))
+    COUNT, RATE = 3, 0.5
+
+
+def test_closures() -> None:
+    n, rate = 3, 0.5
+
+    def f(x: Any) -> Any:
+        return x[:n] * rate
+
+    compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
+    for n, rate in ((3, 0.5), (4, 0.6), (5, 0.7), (7, 0.9)):
+        x = torch.randn(12)
+        _same(compiled(x), f(x))
+    assert len(compiled._report()["entries"]) == 2
+
+
+def test_size_of_an_unused_tensor() -> None:
+    """An int with the value of a size is that size, also where nothing else reads the tensor."""
+
+    def f(x: Any, z: Any, n: int) -> Any:
+        print(end="")
+        return x[:n] * n, z
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    for n in (3, 4, 5, 7):
+        x, z = torch.randn(20), torch.randn(n)
+        _same(compiled(x, z, n), f(x, z, n))
+    for n, m in ((4, 6), (6, 4), (6, 6)):
+        x, z = torch.randn(20), torch.randn(m)
+        _same(compiled(x, z, n), f(x, z, n))
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.rate = 2, 0.5
+
+    def forward(self, x: Any) -> Any:
+        before = self.steps
+        self.steps += 2
+        self.rate = self.rate * 0.5
+        return x * self.steps + before, x[: self.steps] * self.rate
+
+
+def test_counters() -> None:
+    """A number that the function itself changes: read before its write, its own value after it."""
+    eager, module = Counter(), Counter()
+    compiled = tatara.compile(module, backend=BACKEND)
+    for _ in range(6):
+        x = torch.randn(40)
+        _same(compiled(x), eager(x))
+        assert (module.steps, module.rate) == (eager.steps, eager.rate)
+    module.steps = eager.steps = 5
+    _same(compiled(x), eager(x))

@@ -26,7 +26,16 @@ EAGER = -2
 _LOCATION = re.compile(r" \(at [^()]*\)$")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 # Entries whose values are whatever was in memory: everything but the values is compared.
-UNSPECIFIED = ("empty", "new_empty", "empty_like", "new_empty_strided", "empty_strided", "empty_permuted")
+UNSPECIFIED = (
+    "empty",
+    "new_empty",
+    "empty_like",
+    "new_empty_strided",
+    "empty_strided",
+    "empty_permuted",
+    "resize_",
+    "resize_as_",
+)
 
 
 def clone(tree: Any) -> Any:

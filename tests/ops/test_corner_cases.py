@@ -36,6 +36,37 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         lambda: torch.arange(5) % 2 == 0,
     ),
     "nothing_to_read": (lambda x: torch.cos(x), lambda: torch.empty(1, 0, 3)[..., :1]),
+    "diagonal_scatter_with_gaps": (
+        lambda x: torch.diagonal_scatter(x, torch.zeros(3)),
+        lambda: torch.arange(18.0).reshape(3, 6)[:, ::2],
+    ),
+    "slice_scatter_with_gaps": (
+        lambda x: torch.slice_scatter(x, torch.zeros(3, 1), 1, 0, 1),
+        lambda: torch.arange(18.0).reshape(3, 6)[:, ::2],
+    ),
+    "put_across": (
+        lambda x: torch.put(x, torch.tensor([1, 4]), torch.zeros(2)),
+        lambda: torch.arange(6.0).reshape(2, 3).t(),
+    ),
+    "fill_with_gaps": (lambda x: torch.fill(x, 2.0), lambda: torch.arange(6.0)[::2]),
+    "fill_in_place_with_gaps": (lambda x: x.fill_(2.0), lambda: torch.arange(6.0)[::2]),
+    "renorm_across": (lambda x: torch.renorm(x, 2, 0, 1.0), lambda: torch.arange(6.0).reshape(2, 3).t()),
+    "new_empty_strided_with_gaps": (
+        lambda x: x.new_empty_strided((2, 2), (4, 2)).zero_(),
+        lambda: torch.arange(6.0),
+    ),
+    "unbind_copy_of_one": (lambda x: torch.unbind_copy(x), lambda: torch.arange(3.0).reshape(1, 3)),
+    "huber_of_two_dtypes": (lambda x: F.huber_loss(x, x.bfloat16() * 3), lambda: torch.arange(6.0)),
+    "logits_of_two_dtypes": (
+        lambda x: F.binary_cross_entropy_with_logits(x, torch.ones(6, dtype=torch.float64)),
+        lambda: torch.arange(6.0),
+    ),
+    "channel_shuffle_of_one_group": (lambda x: F.channel_shuffle(x, 1), lambda: torch.arange(8.0).reshape(1, 4, 2)),
+    "pixel_unshuffle_of_nothing": (lambda x: F.pixel_unshuffle(x, 2), lambda: torch.ones(0, 1, 4, 4)),
+    "batch_norm_statistics_in_bfloat16": (
+        lambda x: torch.native_batch_norm(x, None, None, x[0].clone(), x[0].abs(), True, 0.5, 1e-5),
+        lambda: torch.tensor([[2.34375], [-6.671875]], dtype=torch.bfloat16),
+    ),
     "sum_of_nothing": (lambda x: x.sum((0, 1)), lambda: torch.empty(1, 0, 3)[..., :1]),
 }
 
@@ -67,6 +98,9 @@ BAD = {
     "narrow_by_a_negative_length": lambda x: torch.narrow(x.expand(3), 0, 1, -1),
     "roll": lambda x: torch.roll(x, 1, 0),
     "diff": lambda x: torch.diff(x),
+    "tensordot": lambda x: torch.tensordot(x, x, ([0], [0])),
+    "scatter_add": lambda x: torch.scatter_add(x.expand(3), 0, torch.tensor([0, 1, 2]), x),
+    "group_norm": lambda x: torch.native_group_norm(x.expand(2), None, None, 2, 1, 1, 1, 1e-5),
     "topk": lambda x: torch.topk(x, 2),
     "convolution_of_rank_zero": lambda x: F.conv2d(x.expand(1, 1, 4, 4), x.expand(1, 2, 2), padding="same"),
     "convolution_stride": lambda x: F.conv2d(x.expand(1, 1, 4, 4), x.expand(1, 1, 2, 2), stride=0),

@@ -1,0 +1,170 @@
+// Floats of a program whose value differs from call to call. As operands of tensors they are read when the graph runs; all
+// else asks for the value, which then is guarded.
+#include <cstddef>
+#include <cstring>
+
+#include "capture/symbolic_int.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Begins as a float does, so that it can become one.
+struct SymFloat {
+  PyFloatObject number;
+  TraceSymbols* owner;
+  const ExprNode *high, *low;  // the two halves of its bits
+  int object, slot;
+};
+
+SymFloat* cast(PyObject* object) { return reinterpret_cast<SymFloat*>(object); }
+
+template <PyObject* (*Op)(PyObject*, PyObject*)>
+PyObject* binary(PyObject* a, PyObject* b) {
+  const Ref x = plain_number(a), y = plain_number(b);
+  return x && y ? Op(x.get(), y.get()) : nullptr;
+}
+
+template <PyObject* (*Op)(PyObject*)>
+PyObject* unary(PyObject* a) {
+  return Op(plain_number(a).get());
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  const Ref x = plain_number(a), y = plain_number(b);
+  return PyNumber_Power(x.get(), y.get(), modulus);
+}
+
+int truth(PyObject* a) { return PyObject_IsTrue(plain_number(a).get()); }
+Py_hash_t hash(PyObject* a) { return PyObject_Hash(plain_number(a).get()); }
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  const Ref x = plain_number(a), y = plain_number(b);
+  return PyObject_RichCompare(x.get(), y.get(), op);
+}
+
+PyObject* get_attribute(PyObject* a, PyObject* name) {
+  // __class__ is float's.
+  return PyObject_GetAttr(plain_number(a).get(), name);
+}
+
+template <const char* const& Name>
+PyObject* method(PyObject* a, PyObject* args) {
+  const Ref bound = attr(plain_number(a).get(), Name);
+  return bound ? PyObject_Call(bound.get(), args, nullptr) : nullptr;
+}
+
+constexpr const char* kRound = "__round__";
+constexpr const char* kTrunc = "__trunc__";
+constexpr const char* kFloor = "__floor__";
+constexpr const char* kCeil = "__ceil__";
+constexpr const char* kFormat = "__format__";
+constexpr const char* kReduce = "__reduce_ex__";
+
+PyObject* class_of(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type)); }
+PyObject* itself(PyObject* a, PyObject*) { return Py_NewRef(a); }
+
+void dealloc(PyObject* a) { PyObject_Free(a); }
+
+PyTypeObject* float_type() {
+  static PyTypeObject type{};
+  static const bool ready = [] {
+    Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
+    static PyNumberMethods number{};
+    number.nb_add = binary<PyNumber_Add>;
+    number.nb_subtract = binary<PyNumber_Subtract>;
+    number.nb_multiply = binary<PyNumber_Multiply>;
+    number.nb_floor_divide = binary<PyNumber_FloorDivide>;
+    number.nb_remainder = binary<PyNumber_Remainder>;
+    number.nb_divmod = binary<PyNumber_Divmod>;
+    number.nb_true_divide = binary<PyNumber_TrueDivide>;
+    number.nb_power = power;
+    number.nb_negative = unary<PyNumber_Negative>;
+    number.nb_positive = unary<PyNumber_Positive>;
+    number.nb_absolute = unary<PyNumber_Absolute>;
+    number.nb_bool = truth;
+    number.nb_int = unary<PyNumber_Long>;
+    number.nb_float = unary<PyNumber_Float>;
+    static PyMethodDef methods[] = {{"__round__", method<kRound>, METH_VARARGS, nullptr},
+                                    {"__trunc__", method<kTrunc>, METH_VARARGS, nullptr},
+                                    {"__floor__", method<kFloor>, METH_VARARGS, nullptr},
+                                    {"__ceil__", method<kCeil>, METH_VARARGS, nullptr},
+                                    {"__format__", method<kFormat>, METH_VARARGS, nullptr},
+                                    {"__reduce_ex__", method<kReduce>, METH_VARARGS, nullptr},
+                                    {"__copy__", itself, METH_NOARGS, nullptr},
+                                    {"__deepcopy__", itself, METH_O, nullptr},
+                                    {nullptr, nullptr, 0, nullptr}};
+    static PyGetSetDef getset[] = {{"__class__", class_of, nullptr, nullptr, nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    type.tp_name = "float";
+    type.tp_basicsize = sizeof(SymFloat);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    type.tp_dealloc = dealloc;
+    type.tp_as_number = &number;
+    type.tp_hash = hash;
+    type.tp_repr = unary<PyObject_Repr>;
+    type.tp_richcompare = compare;
+    type.tp_getattro = get_attribute;
+    type.tp_methods = methods;
+    type.tp_getset = getset;
+    return PyType_Ready(&type) == 0;
+  }();
+  (void)ready;
+  return &type;
+}
+
+}  // namespace
+
+bool is_symbolic_float(PyObject* object) { return object != nullptr && Py_TYPE(object) == float_type(); }
+
+int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(object)->slot : -1; }
+
+Ref plain_number(PyObject* object) {
+  if (!is_symbolic_float(object)) return plain_int(object);
+  SymFloat* self = cast(object);
+  self->owner->specialize(Expr(self->high));
+  self->owner->specialize(Expr(self->low));
+  return Ref::steal(PyFloat_FromDouble(self->number.ob_fval));
+}
+
+void settle_float(PyObject* object) {
+  if (is_symbolic_float(object)) Py_SET_TYPE(object, &PyFloat_Type);
+}
+
+int64_t number_part(PyObject* number, int dim) {
+  if (dim == SymbolSource::kInt) return PyLong_AsLongLong(number);
+  const double value = PyFloat_AS_DOUBLE(number);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  constexpr uint64_t kLow = 0xffffffff;
+  return static_cast<int64_t>(dim == SymbolSource::kFloatHigh ? bits >> 32 : bits & kLow);
+}
+
+std::pair<Expr, Expr> TraceSymbols::add_float(PyObject* value, int object) {
+  constexpr int64_t kLargest = 0xffffffff;
+  const Expr high =
+      add(number_part(value, SymbolSource::kFloatHigh), {object, SymbolSource::kFloatHigh, false}, {0, kLargest});
+  const Expr low =
+      add(number_part(value, SymbolSource::kFloatLow), {object, SymbolSource::kFloatLow, false}, {0, kLargest});
+  return {high, low};
+}
+
+Ref TraceSymbols::make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot) {
+  auto* made = static_cast<SymFloat*>(PyObject_Malloc(sizeof(SymFloat)));
+  if (made == nullptr) return {};
+  PyObject_Init(reinterpret_cast<PyObject*>(made), float_type());
+  made->number.ob_fval = PyFloat_AS_DOUBLE(value);
+  made->owner = this;
+  made->high = bits.first.node();
+  made->low = bits.second.node();
+  made->object = object;
+  made->slot = slot;
+  Ref result = Ref::steal(reinterpret_cast<PyObject*>(made));
+  made_floats_.emplace(result.get(), result);
+  return result;
+}
+
+int TraceSymbols::float_object(PyObject* object) const {
+  return made_floats_.contains(object) ? cast(object)->object : -1;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,34 @@
+"""The first samples of every entry in float32: the part of the sweep that every test run does."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import samples  # noqa: E402
+import sweep  # noqa: E402
+
+PARTS = 12
+SAMPLES = 2
+# Of all parts together: the sweep's own goal.
+LEAST_NATIVE = 300
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_entries_are_right(part: int) -> None:
+    entries = [op for op in sweep._entries().values() if torch.float32 in op.supported_dtypes("cpu")]
+    wrong, native = [], 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for op in entries[part::PARTS]:
+            row = samples.check_entry(op, "float32", SAMPLES, lambda number: None)
+            native += row["state"] == "native"
+            wrong += [f"{op.formatted_name}: {problem}" for problem in row["wrong"]]
+    assert wrong == []
+    assert native >= LEAST_NATIVE // PARTS
