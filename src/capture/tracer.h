@@ -141,6 +141,7 @@ class Tracer final : public VmObserver {
   void watch_container(PyObject* object);
   /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
   PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
+  void watch_tensor_attribute(PyObject* tensor, PyObject* name);
   /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
@@ -170,6 +171,8 @@ class Tracer final : public VmObserver {
                          const Perform& perform);
   /// The write depends on what the object holds: its contents become a guard, and the result the effect.
   PyObject* rewrite(PyObject* target, const Perform& perform);
+  /// dict.get() and the like: watches the key.
+  bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
                          bool keywords, const Perform& perform);
   /// An item of a defaultdict, which it may make.

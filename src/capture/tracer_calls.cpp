@@ -286,6 +286,15 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }
 
+bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
+  if (plan.name != "get" && plan.name != "__getitem__" && plan.name != "__contains__") return false;
+  const Py_ssize_t at = PyCFunction_Check(callable) ? 0 : 1;
+  if (nargs <= at || !is_atom(args[at], api_)) return false;
+  if (!born(plan.target) && trace_->index_of(plan.target) < 0) trace_->watches.dict_key(plan.target, args[at]);
+  return true;
+}
+
 PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
@@ -322,12 +331,13 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     case Kind::kPure: break;
   }
-  if (plan.target != nullptr) watch_container(plan.target);
+  const bool keyed = reads_one_key(plan, callable, args, nargs);
+  if (plan.target != nullptr && !keyed) watch_container(plan.target);
   if (plan.name == "vars" && nargs == 1 && born(args[0])) adopt_dict(args[0]);
-  for (Py_ssize_t i = 0; i < nargs && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
+  for (Py_ssize_t i = 0; i < nargs && !keyed && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
   if (PyCFunction_Check(callable)) {
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
-    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) watch_container(self);
+    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && !keyed) watch_container(self);
     if (std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
       return not_handled();
     }

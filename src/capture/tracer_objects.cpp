@@ -19,7 +19,9 @@ bool is_deque(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "
 
 void Tracer::watch_container(PyObject* object) {
   Trace& t = *trace_;
-  if (object == nullptr || born(object) || t.index_of(object) >= 0) return;
+  if (object == nullptr || born(object)) return;
+  // The contents of these are part of the guard on the roots; others among the roots are guarded by identity.
+  if (t.index_of(object) >= 0 && (PyDict_Check(object) || PyList_CheckExact(object))) return;
   if (PyDict_Check(object)) {
     t.watches.dict_all(object);
   } else if (PyList_Check(object)) {
@@ -49,7 +51,11 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
     adopt_dict(owner);
     return nullptr;
   }
-  if (api_.is_tensor(owner) || born(owner) || is_atom(owner, api_)) return nullptr;
+  if (born(owner) || is_atom(owner, api_) || api_.is_numpy(owner)) return nullptr;
+  if (api_.is_tensor(owner)) {
+    watch_tensor_attribute(owner, name);
+    return nullptr;
+  }
   if (PyType_Check(owner)) {
     t.watches.type(owner);
     return nullptr;
@@ -57,8 +63,16 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   const bool module = PyModule_Check(owner);
   if (!module) {
     t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)));
-    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_)) return nullptr;  // its contents are guarded
-    if (PyFunction_Check(owner) || !has_instance_dict(owner)) return nullptr;
+    const bool plain = PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner);
+    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return nullptr;  // its contents are guarded
+    PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
+    if (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type) {  // a slot
+      const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
+      if (!value) PyErr_Clear();
+      t.watches.attribute(owner, name, value.get());
+      return nullptr;
+    }
+    if ((PyFunction_Check(owner) && descriptor != nullptr) || !has_instance_dict(owner)) return nullptr;
   }
   const Ref dict = module ? Ref::borrow(PyModule_GetDict(owner)) : Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict || !PyDict_Check(dict.get())) {
@@ -71,6 +85,17 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   }
   t.watches.dict_key(dict.get(), name);
   return nullptr;
+}
+
+void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
+  Trace& t = *trace_;
+  if (_PyType_Lookup(Py_TYPE(tensor), name) != nullptr) return;
+  const int slot = t.tape.find(tensor);
+  if (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input) return;
+  if (const int index = t.index_of(tensor); index >= 0) return t.watches.tensor_attribute(index, tensor, name);
+  const Ref dict = Ref::steal(PyObject_GenericGetDict(tensor, nullptr));
+  if (!dict) return PyErr_Clear();
+  t.watches.dict_key(dict.get(), name);
 }
 
 void Tracer::touch(PyObject* object) {
@@ -164,8 +189,14 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     note_result(part);
     return part;
   }
-  if (!tracing() || born(container) || trace_->index_of(container) >= 0) return not_handled();
+  if (!tracing() || born(container)) return not_handled();
+  if (trace_->index_of(container) >= 0 && (PyDict_Check(container) || PyList_CheckExact(container))) {
+    return not_handled();
+  }
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
+    PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
+    PyObject* made = value != nullptr ? watched_number(container, key, value) : nullptr;
+    if (made != nullptr) return made;
     trace_->watches.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
     const Py_ssize_t index = PyLong_AsSsize_t(key);

@@ -19,6 +19,14 @@ uint64_t dict_version([[maybe_unused]] PyObject* dict) {
 #endif
 }
 
+/// From the object's own dict; borrowed, null without one.
+PyObject* own_attribute(PyObject* object, PyObject* name) {
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  PyObject* value = dict != nullptr && *dict != nullptr ? PyDict_GetItemWithError(*dict, name) : nullptr;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return value;
+}
+
 constexpr bool kHasVersions = PY_VERSION_HEX < 0x030D0000;
 
 }  // namespace
@@ -146,6 +154,15 @@ void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!keys_seen_[owner].insert(name).second || is_written(owner, name)) return;
   know(value);
   attrs_.push_back({Ref::borrow(owner), {Ref::borrow(name), Ref::borrow(value)}});
+}
+
+void Watches::tensor_attribute(int index, PyObject* tensor, PyObject* name) {
+  PyObject** dict = _PyObject_GetDictPtr(tensor);
+  if (dict != nullptr && *dict != nullptr && is_written(*dict, name)) return;
+  if (!keys_seen_[tensor].insert(name).second) return;
+  PyObject* value = own_attribute(tensor, name);
+  know(value);
+  tensor_attrs_.push_back({index, {Ref::borrow(name), Ref::borrow(value)}});
 }
 
 void Watches::number(PyObject* holder, PyObject* key, PyObject* value, IntRange range) {
@@ -354,6 +371,10 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     const Ref now = Ref::steal(PyObject_GetAttr(watch.owner.get(), watch.read.key.get()));
     if (!now) PyErr_Clear();
     if (!check.same("attribute", watch.read, now.get())) return false;
+  }
+  for (const TensorAttrWatch& watch : tensor_attrs_) {
+    PyObject* now = own_attribute(objects[static_cast<size_t>(watch.object)], watch.read.key.get());
+    if (!check.same("attribute of a tensor", watch.read, now)) return false;
   }
   return true;
 }

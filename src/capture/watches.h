@@ -35,6 +35,8 @@ class Watches {
   void deque(PyObject* deque);
   void cell(PyObject* cell);
   void attribute(PyObject* owner, PyObject* name, PyObject* value);
+  /// A Python attribute of a tensor that comes with each call, as object `index`.
+  void tensor_attribute(int index, PyObject* tensor, PyObject* name);
   /// A number whose value may differ: check_numbers() tells it.
   void number(PyObject* holder, PyObject* key, PyObject* value, IntRange range);
   /// What is at this place is what was there when the trace began.
@@ -110,6 +112,10 @@ class Watches {
     IntRange range;
     PyObject* now() const;
   };
+  struct TensorAttrWatch {
+    int object = 0;
+    Read read;
+  };
   /// An object that the trace changed.
   struct Written {
     Ref object;
@@ -138,6 +144,7 @@ class Watches {
   std::vector<DequeWatch> deques_;
   std::vector<CellWatch> cells_;
   std::vector<AttrWatch> attrs_;
+  std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;

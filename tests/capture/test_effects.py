@@ -255,3 +255,278 @@ def test_write_to_argument(f: Any, backend: str) -> None:
         assert plain(ours) == plain(eager)
     assert report_of(compiled).breaks == []
     assert len(report_of(compiled).graphs) == 1
+
+
+COUNT = 0
+TABLE_OF_COUNTS = {"calls": 0, "rows": 0}
+
+
+def count_global(m: Any, x: Any) -> Any:
+    global COUNT
+    COUNT += 1
+    return x + 1
+
+
+def count_in_dict(m: Any, x: Any) -> Any:
+    TABLE_OF_COUNTS["calls"] += 1
+    TABLE_OF_COUNTS["rows"] += x.shape[0]
+    return x * TABLE_OF_COUNTS["calls"]
+
+
+def count_on_module(m: Any, x: Any) -> Any:
+    m.steps += 1
+    return x * 2
+
+
+def count_and_use(m: Any, x: Any) -> Any:
+    y = x * m.steps + m.steps
+    m.steps = m.steps + 2
+    return y
+
+
+def count_down(m: Any, x: Any) -> Any:
+    m.left -= 1
+    return x - m.left
+
+
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.left = 100
+
+    def forward(self, x: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("make", [Counting])
+@pytest.mark.parametrize("f", [count_on_module, count_and_use, count_down, count_global, count_in_dict])
+def test_counters_do_not_recompile_for_ever(f: Any, make: Any, backend: str) -> None:
+    global COUNT
+
+    def reset() -> None:
+        global COUNT
+        COUNT = 0
+        TABLE_OF_COUNTS.update(calls=0, rows=0)
+
+    compiled = tatara.compile(f, backend=backend, fullgraph=True)
+    results = []
+    for call in (compiled, f):
+        reset()
+        state = make()
+        outs = [plain(call(state, X + i)) for i in range(9)]
+        results.append((outs, state.steps, state.left, COUNT, dict(TABLE_OF_COUNTS)))
+        assert type(state.steps) is int
+        assert type(COUNT) is int
+    assert results[0] == results[1]
+    assert len(report_of(compiled).graphs) <= 3
+    reset()
+
+
+def count_and_branch(m: Any, x: Any) -> Any:
+    m.steps += 1
+    return x * 2 if m.steps % 3 == 0 else x + 1
+
+
+def test_branch_on_a_counter(backend: str) -> None:
+    compiled = tatara.compile(count_and_branch, backend=backend, fullgraph=True)
+    ours, eager = Counting(), Counting()
+    for i in range(15):
+        assert plain(compiled(ours, X + i)) == plain(count_and_branch(eager, X + i))
+    assert ours.steps == eager.steps == 15
+    assert len(report_of(compiled).graphs) <= 6
+
+
+class SlotState:
+    __slots__ = ("value", "count")
+
+    def __init__(self) -> None:
+        self.value = torch.ones(3, 4)
+        self.count = 2
+
+
+def writes_slots(s: Any, x: Any) -> Any:
+    s.value = s.value + x
+    s.count = "done"
+    return s.value * 2
+
+
+def test_slots(backend: str) -> None:
+    compiled = tatara.compile(writes_slots, backend=backend, fullgraph=True)
+    ours, eager = SlotState(), SlotState()
+    for i in range(4):
+        assert plain(compiled(ours, X + i)) == plain(writes_slots(eager, X + i))
+        assert plain(ours.value) == plain(eager.value)
+        assert ours.count == eager.count == "done"
+    assert len(report_of(compiled).graphs) == 1
+
+
+def test_values_read_from_outside_are_guarded(backend: str) -> None:
+    """What is not found by walking the arguments: slots, sets, deques, attributes of functions and tensors."""
+    slotted, names, queue = SlotState(), {"a"}, collections.deque([1])
+
+    def helper(y: Any) -> Any:
+        return y
+
+    helper.scale = 2  # type: ignore[attr-defined]
+
+    def f(box: Any, t: Any) -> Any:
+        y = t * slotted.count + helper.scale + len(box["names"]) + box["queue"][0]  # type: ignore[attr-defined]
+        if "b" in box["names"]:
+            y = y * 3
+        return y + getattr(t, "extra", 0)
+
+    compiled = tatara.compile(f, backend=backend)
+    box = {"names": names, "queue": queue}
+    t = X.clone()
+
+    def agree() -> None:
+        for _ in range(2):
+            assert plain(compiled(box, t)) == plain(f(box, t))
+
+    agree()
+    slotted.count = 5
+    agree()
+    helper.scale = 7  # type: ignore[attr-defined]
+    agree()
+    names.add("b")
+    agree()
+    queue.appendleft(9)
+    agree()
+    t.extra = 4
+    agree()
+    t = X.clone()
+    agree()
+
+
+def writes_tensor_attribute(m: Any, x: Any) -> Any:
+    y = x + 1
+    y.tag = "made"
+    m.weight.uses = getattr(m.weight, "uses", "") + "!"
+    return y, y * 2
+
+
+def test_attributes_of_tensors(backend: str) -> None:
+    compiled = tatara.compile(writes_tensor_attribute, backend=backend, fullgraph=True)
+    ours, eager = Holder(), Holder()
+    for i in range(3):
+        a, b = compiled(ours, X + i), writes_tensor_attribute(eager, X + i)
+        assert plain(a) == plain(b)
+        assert a[0].tag == "made"
+        assert ours.weight.uses == eager.weight.uses
+
+
+def test_function_attributes_and_closures(backend: str) -> None:
+    def make() -> Any:
+        last: Any = None
+        history: list[Any] = []
+
+        def f(x: Any) -> Any:
+            nonlocal last
+            y = x + 1 if last is None else x + last
+            last = y * 2
+            history.append(last)
+            f.calls = "some"  # type: ignore[attr-defined]
+            return y
+
+        return f, lambda: (last, history, getattr(f, "calls", None))
+
+    (ours, our_state), (eager, eager_state) = make(), make()
+    compiled = tatara.compile(ours, backend=backend, fullgraph=True)
+    for i in range(5):
+        assert plain(compiled(X + i)) == plain(eager(X + i))
+        assert plain(our_state()) == plain(eager_state())
+    assert len(report_of(compiled).graphs) <= 3
+
+
+class Checked:
+    """Writes that run the program's own code."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self._value: Any = None
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.log.append("set")
+        self._value = value + 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "other":
+            self.__dict__["count"] = "one"
+
+
+def test_setattr_and_properties(backend: str) -> None:
+    def f(c: Any, x: Any) -> Any:
+        c.value = x * 2
+        c.other = c.value
+        return c.value
+
+    compiled = tatara.compile(f, backend=backend, fullgraph=True)
+    for i in range(3):
+        ours, eager = Checked(), Checked()
+        assert plain(compiled(ours, X + i)) == plain(f(eager, X + i))
+        assert plain(ours) == plain(eager)
+    assert len(report_of(compiled).graphs) == 1
+
+
+def test_graph_break_between_writes(backend: str, capsys: Any) -> None:
+    def f(m: Any, x: Any) -> Any:
+        m.state.last = x + 1
+        print("between")
+        m.items.append(m.state.last * 2)
+        return m.state.last
+
+    compiled = tatara.compile(f, backend=backend)
+    ours, eager = Holder(), Holder()
+    for i in range(4):
+        assert plain(compiled(ours, X + i)) == plain(f(eager, X + i))
+        assert plain(ours) == plain(eager)
+    assert len(capsys.readouterr().out.splitlines()) == 8
+
+
+@pytest.mark.parametrize("what", ["class attribute", "generator", "C descriptor"])
+def test_reasons(what: str) -> None:
+    class Kind:
+        count = 0
+
+    turn = iter([1, 2, 3, 4, 5, 6])
+
+    def f(x: Any) -> Any:
+        if what == "class attribute":
+            Kind.count = 3
+        elif what == "generator":
+            x = x + next(turn)
+        else:
+            x.requires_grad = False
+        return x + 1
+
+    compiled = tatara.compile(f, fullgraph=True)
+    with pytest.raises(tatara.Unsupported) as error:
+        compiled(X.clone())
+    wanted = {"class attribute": "type", "generator": "iterator", "C descriptor": "requires_grad"}[what]
+    assert wanted in str(error.value)
+    assert "test_effects.py" in str(error.value)
+
+
+def test_exception_in_the_graph_leaves_objects_alone(backend: str) -> None:
+    """An operator that fails when the graph runs fails before the writes that came after it."""
+
+    def f(m: Any, table: Any, index: Any) -> Any:
+        y = table[index]
+        m.state.last = y
+        return y
+
+    compiled = tatara.compile(f, backend=backend)
+    ours = Holder()
+    table = torch.arange(4.0)
+    compiled(ours, table, torch.tensor([1, 2]))
+    compiled(ours, table, torch.tensor([3, 2]))
+    with pytest.raises(IndexError):
+        compiled(ours, table, torch.tensor([9, 2]))
+    assert plain(ours.state.last) == plain(table[torch.tensor([3, 2])])
