@@ -291,7 +291,9 @@ PyObject* Tracer::numpy_compare(int op, PyObject* left, PyObject* right) {
 }
 
 PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) {
-  return tracing() && numpy_inside(value) ? numpy_break("an array in a text") : not_handled();
+  if (tracing() && numpy_inside(value)) return numpy_break("an array in a text");
+  if (tracing()) watch_container(value);
+  return not_handled();
 }
 
 PyObject* Tracer::convert_value(Frame&, PyObject* value, int) {

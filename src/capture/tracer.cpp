@@ -194,6 +194,8 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (tracing()) {
     frames_.push_back(&f);
     mark_starred(f);
+    PyObject* function = f.function();
+    if (function != nullptr && PyFunction_Check(function) && !born(function)) trace_->watches.function(function);
     return FrameAction::kRun;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.

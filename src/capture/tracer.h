@@ -143,6 +143,7 @@ class Tracer final : public VmObserver {
   PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);
   /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
+  bool is_raw_memory(PyObject* object) const;
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);

@@ -71,6 +71,22 @@ const Names& mutator_names() {
   return names;
 }
 
+/// C code that reads a state which no watch sees and changes nothing.
+bool reads_state(const PyTypeObject* owner, std::string_view module, std::string_view name) {
+  if (owner != nullptr) {
+    const std::string_view type = owner->tp_name;
+    return (name == "get" && (type == "ContextVar" || type == "_contextvars.ContextVar")) || name == "locked";
+  }
+  static const Names others = {"getsizeof", "getrefcount"};  // of their arguments
+  return module == "sys" && (name.substr(0, 3) == "get" || name.substr(0, 3) == "is_") && !others.contains(name);
+}
+
+bool reads_clock(const PyTypeObject* type, std::string_view name) {
+  static const Names names = {"now", "utcnow", "today", "fromtimestamp", "utcfromtimestamp"};
+  while (type != nullptr && std::strncmp(type->tp_name, "datetime.", 9) != 0) type = type->tp_base;
+  return type != nullptr && names.contains(name);
+}
+
 /// Not of what is asked only for its type or identity.
 bool reads_contents(PyObject* callable, std::string_view name) {
   static const Names names = {"isinstance", "issubclass", "callable", "id", "__instancecheck__", "__subclasscheck__"};
@@ -176,7 +192,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   if (PyMethod_Check(callable)) {
     PyObject* function = PyMethod_GET_FUNCTION(callable);
     if (PyFunction_Check(function)) return {Kind::kEnter, nullptr, {}};
-    return {Kind::kPure, nullptr, {}};
+    std::vector<PyObject*> with_self{PyMethod_GET_SELF(callable)};
+    with_self.insert(with_self.end(), args, args + nargs);
+    return plan_call(function, with_self.data(), nargs + 1);
   }
   if (PyType_Check(callable)) {
     const auto* type = reinterpret_cast<PyTypeObject*>(callable);
@@ -213,6 +231,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     } else if (PyType_Check(f->m_self)) {
       if (needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
       if (is_torch_name(reinterpret_cast<PyTypeObject*>(f->m_self)->tp_name)) module = "torch";
+      if (reads_clock(reinterpret_cast<PyTypeObject*>(f->m_self), name)) return {Kind::kBreak, nullptr, name};
       if (module.empty()) return {Kind::kPure, nullptr, name, nullptr};  // __new__, fromkeys, ...
     } else if (!PyCapsule_CheckExact(f->m_self) && module.empty()) {
       owner_type = Py_TYPE(f->m_self);
@@ -235,8 +254,13 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     const std::string_view type = Py_TYPE(callable)->tp_name;
     if (type == "functools.partial" || type == "functools._lru_cache_wrapper" || type == "operator.itemgetter" ||
         type == "operator.attrgetter" || type == "operator.methodcaller" || type == "types.GenericAlias" ||
-        type == "tatara._core.CompiledFunction" || type == "weakref.ReferenceType" || type == "weakref") {
+        type == "tatara._core.CompiledFunction") {
       return {Kind::kPure, nullptr, {}};
+    }
+    if (PyWeakref_CheckRef(callable)) {
+      plan.kind = Kind::kPure;
+      plan.watched = !born(callable);
+      return plan;
     }
     if (type.find("ScriptFunction") != std::string_view::npos || type.find("ScriptMethod") != std::string_view::npos) {
       return {Kind::kBreak, nullptr, "a TorchScript function"};
@@ -265,7 +289,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
           is_container_type(owner_type) || owner_type == &PyBaseObject_Type || !is_immutable_type(owner_type);
       if (mutable_base) return {Kind::kMutator, target, name, owner_type};
     }
-    if (is_container_type(owner_type) || is_immutable_type(owner_type)) return {Kind::kPure, target, name};
+    if (is_container_type(owner_type) || is_immutable_type(owner_type)) {
+      return {Kind::kPure, target, name, nullptr, reads_state(owner_type, {}, name)};
+    }
     // Iterators' own methods, hashes and comparisons of any type.
     if (name.size() > 4 && name.substr(0, 2) == "__" && name != "__next__") return {Kind::kPure, target, name};
     return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
@@ -282,7 +308,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kPure, nullptr, name};
   }
   if (name == "is_compiling" && module == "tatara._core") return {Kind::kPure, nullptr, name};
-  if (pure_modules().contains(module) && !switches_something(module, name)) return {Kind::kPure, nullptr, name};
+  if (pure_modules().contains(module) && !switches_something(module, name)) {
+    return {Kind::kPure, nullptr, name, nullptr, reads_state(nullptr, module, name)};
+  }
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }
 
@@ -345,6 +373,11 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   // super() and locals() look at the running frame, which is the program's own also here.
   const Reader reader(*this, callable);
   PyObject* result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+  // What a context variable was set to inside the trace says nothing of the state before.
+  if (result != nullptr && plan.watched && keywords == 0 && !born(result) && trace_->open_context_vars == 0) {
+    trace_->watches.call(callable, args, static_cast<size_t>(nargs), result);
+    return result;
+  }
   note_result(result);
   return result;
 }

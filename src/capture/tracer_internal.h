@@ -65,6 +65,7 @@ struct Tracer::CallPlan {
   PyObject* target = nullptr;
   std::string name;
   PyTypeObject* type = nullptr;  // kMutator: whose method it is; null: setattr
+  bool watched = false;          // kPure: reads a state of its own, so that guards call it again
 };
 
 }  // namespace tatara::capture

@@ -45,6 +45,20 @@ static bool found_in_dict(PyObject* owner, PyObject* name) {
   return plain && (of_type == nullptr || Py_TYPE(of_type)->tp_descr_set == nullptr);
 }
 
+/// Memory that others may write without a trace of it in Python objects: bytearray, memoryview, array.array, ...
+bool Tracer::is_raw_memory(PyObject* object) const {
+  return object != nullptr && PyObject_CheckBuffer(object) != 0 && !PyBytes_Check(object) && !api_.is_tensor(object) &&
+         !api_.is_numpy(object);
+}
+
+/// Thread-local data: its own look-up finds a dict of the thread.
+static bool is_thread_local(PyObject* object) {
+  for (const PyTypeObject* type = Py_TYPE(object); type != nullptr; type = type->tp_base) {
+    if (std::strcmp(type->tp_name, "_thread._local") == 0) return true;
+  }
+  return false;
+}
+
 PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   Trace& t = *trace_;
   if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
@@ -66,7 +80,8 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
     const bool plain = PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner);
     if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return nullptr;  // its contents are guarded
     PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
-    if (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type) {  // a slot
+    const bool thread_local_data = descriptor == nullptr && is_thread_local(owner);
+    if (thread_local_data || (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type)) {  // or a slot
       const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
       if (!value) PyErr_Clear();
       t.watches.attribute(owner, name, value.get());
@@ -179,6 +194,9 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     PyObject* part = symbolic_slice(container, key);
     if (part != not_handled()) return part;
   }
+  if (tracing() && is_raw_memory(container) && !born(container)) {
+    return graph_break("memory that existed before the trace is read") ? not_handled() : nullptr;
+  }
   if (tracing() && PyDict_Check(container) && !PyDict_CheckExact(container) &&
       std::strcmp(Py_TYPE(container)->tp_name, "collections.defaultdict") == 0) {
     return default_item(container, key);
@@ -231,7 +249,9 @@ bool Tracer::outside_iterator(PyObject* object) const {
 }
 
 bool Tracer::break_if_moved(PyObject* iterator) {
-  return !tracing() || !outside_iterator(iterator) || graph_break("an iterator that existed before the trace");
+  if (!tracing()) return true;
+  if (is_raw_memory(iterator) && !born(iterator)) return graph_break("memory that existed before the trace is read");
+  return !outside_iterator(iterator) || graph_break("an iterator that existed before the trace");
 }
 
 bool Tracer::break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count) {

@@ -76,7 +76,9 @@ void Watches::type(PyObject* type) {
   if (!seen_.insert(type).second) return;
   const auto* object = reinterpret_cast<PyTypeObject*>(type);
   if ((object->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
-  if (object->tp_version_tag == 0) return;
+  // A class gets its tag at a look-up. One that can get no more (they run out) is never taken for unchanged.
+  static PyObject* const any = PyUnicode_InternFromString("__doc__");
+  if (object->tp_version_tag == 0) _PyType_Lookup(const_cast<PyTypeObject*>(object), any);
   types_.push_back({Ref::borrow(type), object->tp_version_tag});
 }
 
@@ -173,6 +175,20 @@ void Watches::number(PyObject* holder, PyObject* key, PyObject* value, IntRange 
 
 bool Watches::is_original(NumberPlace place) const {
   return writes_to(place.first) == nullptr || (place.second != nullptr && !is_written(place.first, place.second));
+}
+
+void Watches::function(PyObject* function) {
+  if (!seen_.insert(function).second) return;
+  functions_.push_back({Ref::borrow(function), Ref::borrow(PyFunction_GET_CODE(function)),
+                        Ref::borrow(PyFunction_GET_DEFAULTS(function)),
+                        Ref::borrow(PyFunction_GET_KW_DEFAULTS(function))});
+}
+
+void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result) {
+  know(result);
+  CallWatch watch{Ref::borrow(callable), {}, Ref::borrow(result)};
+  for (size_t i = 0; i < count; ++i) watch.args.push_back(Ref::borrow(args[i]));
+  calls_.push_back(std::move(watch));
 }
 
 // ---- Writes ----------------------------------------------------------------------------------------------------------
@@ -348,7 +364,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if (!check.dict(watch)) return false;
   }
   for (const TypeWatch& watch : types_) {
-    if (reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
+    if (watch.tag == 0 || reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
       return check.fail("attributes of class", watch.type.get(), nullptr, nullptr);
     }
   }
@@ -375,6 +391,23 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   for (const TensorAttrWatch& watch : tensor_attrs_) {
     PyObject* now = own_attribute(objects[static_cast<size_t>(watch.object)], watch.read.key.get());
     if (!check.same("attribute of a tensor", watch.read, now)) return false;
+  }
+  for (const FunctionWatch& watch : functions_) {
+    PyObject* f = watch.function.get();
+    if (PyFunction_GET_CODE(f) != watch.code.get() || PyFunction_GET_DEFAULTS(f) != watch.defaults.get() ||
+        PyFunction_GET_KW_DEFAULTS(f) != watch.keyword_defaults.get()) {
+      return check.fail("code or defaults of function", f, nullptr, nullptr);
+    }
+  }
+  std::vector<PyObject*> args;
+  for (const CallWatch& watch : calls_) {
+    args.clear();
+    for (const Ref& arg : watch.args) args.push_back(arg.get());
+    const Ref now = Ref::steal(PyObject_Vectorcall(watch.callable.get(), args.data(), args.size(), nullptr));
+    if (!now) PyErr_Clear();
+    if (!same_value(now.get(), watch.result.get())) {
+      return check.fail("result of", watch.callable.get(), watch.result.get(), now.get());
+    }
   }
   return true;
 }
@@ -423,7 +456,7 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         numbers_.size();
+         functions_.size() + calls_.size() + numbers_.size();
 }
 
 std::vector<std::string> Watches::describe() const {

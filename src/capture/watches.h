@@ -35,6 +35,10 @@ class Watches {
   void deque(PyObject* deque);
   void cell(PyObject* cell);
   void attribute(PyObject* owner, PyObject* name, PyObject* value);
+  /// Defaults and code of a function that the trace entered.
+  void function(PyObject* function);
+  /// A call of C code that changes nothing and whose result depends on more than its arguments: made again by check().
+  void call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result);
   /// A Python attribute of a tensor that comes with each call, as object `index`.
   void tensor_attribute(int index, PyObject* tensor, PyObject* name);
   /// A number whose value may differ: check_numbers() tells it.
@@ -106,6 +110,14 @@ class Watches {
     Ref owner;
     Read read;
   };
+  struct FunctionWatch {
+    Ref function, code, defaults, keyword_defaults;
+  };
+  struct CallWatch {
+    Ref callable;
+    std::vector<Ref> args;
+    Ref result;
+  };
   struct NumberWatch {
     Ref holder, key;  // no key: a cell
     Ref type;
@@ -145,10 +157,12 @@ class Watches {
   std::vector<CellWatch> cells_;
   std::vector<AttrWatch> attrs_;
   std::vector<TensorAttrWatch> tensor_attrs_;
+  std::vector<FunctionWatch> functions_;
+  std::vector<CallWatch> calls_;
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
-  std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells with a watch
+  std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells, functions with a watch
   std::unordered_set<PyObject*> known_;  // all alive: some watch holds them
   std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
   std::unordered_map<PyObject*, Written> written_;
