@@ -360,8 +360,9 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
     }
     if (!args.none(kRunningMean)) {
       const double momentum = momentum_of(args);
-      // Eager goes on from the mean as the statistic's dtype holds it.
-      const ValueId held = b.cast(mean, args.type(kRunningMean).dtype);
+      // In bfloat16, and not in float16, eager goes on from the mean as the statistic's dtype holds it.
+      const bool rounded = args.type(kRunningMean).dtype == DType::kBFloat16;
+      const ValueId held = rounded ? b.cast(mean, DType::kBFloat16) : mean;
       results.push_back(updated(b, args.tensor(kRunningMean), held, momentum));
       results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, count_of(b, x, dims)), momentum));
     }

@@ -67,6 +67,14 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         lambda x: torch.native_batch_norm(x, None, None, x[0].clone(), x[0].abs(), True, 0.5, 1e-5),
         lambda: torch.tensor([[2.34375], [-6.671875]], dtype=torch.bfloat16),
     ),
+    "batch_norm_running_mean_in_float16": (
+        lambda x: (torch.native_batch_norm(x, None, None, x[0], x[1].abs(), True, 0.5, 1e-5), x)[1],
+        lambda: torch.tensor([[2.337890625], [-6.673828125]], dtype=torch.float16),
+    ),
+    "batch_norm_running_mean_in_bfloat16": (
+        lambda x: (torch.native_batch_norm(x, None, None, x[0], x[1].abs(), True, 0.5, 1e-5), x)[1],
+        lambda: torch.tensor([[2.34375], [-6.671875]], dtype=torch.bfloat16),
+    ),
     "sum_of_nothing": (lambda x: x.sum((0, 1)), lambda: torch.empty(1, 0, 3)[..., :1]),
 }
 
