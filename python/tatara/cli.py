@@ -6,6 +6,8 @@ import argparse
 import contextlib
 import importlib.metadata
 import importlib.util
+import inspect
+import os
 import platform
 import re
 import sys
@@ -67,7 +69,10 @@ def _load(target: str) -> tuple[Any, Any]:
     sys.modules[spec.name] = module
     # Beside the file are the modules that it imports.
     sys.path.insert(0, str(file.resolve().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InvalidArgument(f"{error.filename or path}:{error.lineno}: {error.msg}") from error
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -93,9 +98,34 @@ def _tensor(text: str) -> Any:
     return torch.randn(sizes, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
 
 
+def _page_path(path: str) -> str:
+    """`path`, where a page can be written; asked for before the work."""
+    directory = Path(path).resolve().parent
+    if Path(path).is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise InvalidArgument(f"no page can be written to {path}")
+    return path
+
+
+def _check_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The arguments fit the signature, where there is one."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"{getattr(function, '__name__', function)}{signature}: {error}; give --input once for each argument, or "
+            "define `inputs` in the file"
+        ) from error
+
+
 def _explain(arguments: argparse.Namespace) -> int:
     import tatara
 
+    if arguments.html:
+        _page_path(arguments.html)
     module, function = _load(arguments.target)
     if isinstance(function, type):
         raise InvalidArgument(f"{function.__name__} is a class: name an instance or a function")
@@ -104,6 +134,8 @@ def _explain(arguments: argparse.Namespace) -> int:
         given = getattr(module, "inputs", ())
         inputs = given() if callable(given) else given
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs), {})
+    if callable(function):
+        _check_call(function, args, kwargs)
     no_grad: Any = contextlib.nullcontext()
     torch = sys.modules.get("torch")
     if torch is not None and not arguments.grad:
@@ -132,7 +164,7 @@ def _cache(arguments: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from tatara._demo import run
 
-    return run(arguments.html, arguments.rounds)
+    return run(_page_path(arguments.html), arguments.rounds)
 
 
 def _parser() -> argparse.ArgumentParser:

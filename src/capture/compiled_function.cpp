@@ -245,12 +245,15 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(cast(object)->self);
   Py_VISIT(cast(object)->dict);
   Py_VISIT(Py_TYPE(object));
-  return 0;
+  const TraceOwner* owner = cast(object)->owner;
+  return owner != nullptr ? Visitor(visit, arg)(owner->cache, owner->backend) : 0;
 }
 
 int compiled_clear(PyObject* object) {
   Py_CLEAR(cast(object)->self);
   Py_CLEAR(cast(object)->dict);
+  // What was captured holds modules, cells and functions, which may hold the compiled function.
+  if (cast(object)->owner != nullptr) cast(object)->owner->cache.clear();
   return 0;
 }
 

@@ -27,6 +27,7 @@ class CompiledRunner final : public GraphRunner {
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
   bool compiled() const override { return true; }
+  int traverse(const Visitor& visit) const override { return visit(constants_); }
   std::vector<int> written_slots() const override;
 
  private:

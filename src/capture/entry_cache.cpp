@@ -82,6 +82,23 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+int Entry::traverse(const Visitor& visit) const {
+  if (const int result = visit(guard, watches, recipe, details); result != 0) return result;
+  // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.
+  if (tape != nullptr && tape.use_count() == 1) {
+    if (const int result = visit(*tape); result != 0) return result;
+  }
+  return runner != nullptr ? runner->traverse(visit) : 0;
+}
+
+int EntryCache::traverse(const Visitor& visit) const {
+  for (const auto& entry : entries_) {
+    if (entry.use_count() != 1) continue;  // it is running
+    if (const int result = visit(*entry); result != 0) return result;
+  }
+  return 0;
+}
+
 std::shared_ptr<Entry> EntryCache::share(const Entry* entry) const {
   for (const auto& each : entries_) {
     if (each.get() == entry) return each;

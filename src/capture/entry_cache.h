@@ -26,6 +26,8 @@ class GraphRunner {
   /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).
   virtual std::vector<int> written_slots() const { return {}; }
   virtual bool compiled() const { return false; }
+  /// Hands the references that the runner owns to the cycle collector.
+  virtual int traverse(const Visitor&) const { return 0; }
 };
 
 struct BreakInfo {
@@ -67,6 +69,7 @@ struct Entry {
   std::string graph_text, lowered_text, fallback_reason;
   Ref details;  // dict made by the compiler back end, or null
   double capture_seconds = 0, compile_seconds = 0;
+  int traverse(const Visitor& visit) const;
 };
 
 /// All entries of one compiled function. Guarded by the GIL.
@@ -87,6 +90,7 @@ class EntryCache {
     const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
     entries_.clear();
   }
+  int traverse(const Visitor& visit) const;
   /// Keeps an entry alive while it runs.
   std::shared_ptr<Entry> share(const Entry* entry) const;
 

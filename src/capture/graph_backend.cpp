@@ -15,6 +15,7 @@ class EagerRunner final : public GraphRunner {
 class CallableRunner final : public GraphRunner {
  public:
   CallableRunner(Ref callable, std::vector<int> inputs) : callable_(std::move(callable)), inputs_(std::move(inputs)) {}
+  int traverse(const Visitor& visit) const override { return visit(callable_); }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi&) override {
     const Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     for (size_t i = 0; i < inputs_.size(); ++i) {

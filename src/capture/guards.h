@@ -63,6 +63,7 @@ class ValueGuard {
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
   bool check_grad = false;
   std::vector<std::string> describe() const;
+  int traverse(const Visitor& visit) const { return visit(items_); }
   /// Indices into objects of the guarded tensors.
   const std::vector<int>& tensors() const { return tensor_indices_; }
 
@@ -91,6 +92,7 @@ class ValueGuard {
     Ref type;
     Ref value;              // kConst, kIdentity
     std::vector<Ref> keys;  // kDict, kInstance
+    int traverse(const Visitor& visit) const { return visit(type, value, keys); }
   };
   struct Builder;
   struct Checker;

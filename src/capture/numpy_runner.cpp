@@ -222,6 +222,12 @@ class NumpyRunner final : public GraphRunner {
       if (np.read_meta(slot.object.get(), meta)) pinned_.emplace_back(slot.object, std::move(meta));
     }
   }
+  int traverse(const Visitor& visit) const override {
+    for (const auto& [array, meta] : pinned_) {
+      if (const int result = visit(array); result != 0) return result;
+    }
+    return 0;
+  }
   bool pinned_unchanged(TorchApi& api) override {
     for (const auto& [array, meta] : pinned_) {
       if (!api.numpy->matches(array.get(), meta, nullptr)) return false;

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tatara::capture {
 
@@ -32,6 +33,40 @@ class Ref {
 
  private:
   PyObject* object_ = nullptr;
+};
+
+/// What tp_traverse is given: hands references that we own to the cycle collector.
+class Visitor {
+ public:
+  Visitor(visitproc visit, void* arg) : visit_(visit), arg_(arg) {}
+  /// Each takes all of its references; stops at the first result that is not 0, which is then the answer.
+  template <typename... Refs>
+  int operator()(const Refs&... refs) const {
+    int result = 0;
+    ((result != 0 || (result = one(refs)) != 0), ...);
+    return result;
+  }
+
+ private:
+  int one(const Ref& ref) const { return ref ? visit_(ref.get(), arg_) : 0; }
+  template <typename A, typename B>
+  int one(const std::pair<A, B>& pair) const {
+    return (*this)(pair.first, pair.second);
+  }
+  template <typename T>
+  int one(const std::vector<T>& many) const {
+    for (const T& each : many) {
+      if (const int result = one(each); result != 0) return result;
+    }
+    return 0;
+  }
+  template <typename T>
+    requires requires(const T& t, const Visitor& v) { t.traverse(v); }
+  int one(const T& object) const {
+    return object.traverse(*this);
+  }
+  visitproc visit_;
+  void* arg_;
 };
 
 inline Ref attr(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }

@@ -41,6 +41,7 @@ class Recipe {
     std::vector<Ref> keys;   // kDict, kInstance: keys
     int base_count = 0;      // kInstance of a dict subclass: how many of the parts are dict items
     ExprProgram program;     // kSymbolic: an int computed from sizes
+    int traverse(const Visitor& visit) const { return visit(value, keys); }
   };
 
   /// Objects of steps in `wanted()`, in order. Null with a Python error set.
@@ -52,6 +53,7 @@ class Recipe {
                : -1;
   }
   const std::vector<int>& wanted() const { return wanted_; }
+  int traverse(const Visitor& visit) const { return visit(steps_); }
   /// Tape slots that the recipe reads.
   std::vector<int> slots() const;
 

@@ -28,6 +28,7 @@ struct TapeSlot {
   bool requires_grad = false;                          ///< inputs: when they were seen
   bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
+  int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
 
 struct TapeNode {
@@ -44,6 +45,7 @@ struct TapeNode {
   bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
   bool grad = false;     ///< recorded with gradients on
   Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
+  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
 };
 
 class Tape {
@@ -110,6 +112,7 @@ class Tape {
   /// Whether an input requires grad: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
+  int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }
 
  private:
   std::vector<TapeSlot> slots_;

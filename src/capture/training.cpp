@@ -470,6 +470,7 @@ class TrainingRunner final : public GraphRunner {
     }
   }
 
+  int traverse(const Visitor& visit) const override { return visit(stages_, run_, constants_); }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
     Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     bool same = true;

@@ -459,6 +459,12 @@ size_t Watches::size() const {
          functions_.size() + calls_.size() + numbers_.size();
 }
 
+int Watches::traverse(const Visitor& visit) const {
+  int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, numbers_, sources_);
+  for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
+  return result;
+}
+
 std::vector<std::string> Watches::describe() const {
   std::vector<std::string> lines;
   for (const DictWatch& watch : dicts_) {

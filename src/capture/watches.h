@@ -72,11 +72,13 @@ class Watches {
   /// `object` was found in something known (an item of a tuple).
   void found(PyObject* object) { known_.insert(object); }
   std::vector<std::string> describe() const;
+  int traverse(const Visitor& visit) const;
 
  private:
   struct Read {
     Ref key, value;  // value: null when absent
     int source = -1;
+    int traverse(const Visitor& visit) const { return visit(key, value); }
   };
   struct DictWatch {
     Ref dict;
@@ -85,30 +87,41 @@ class Watches {
     bool all = false;
     bool sourced = false;
     std::vector<Read> items;
+    int traverse(const Visitor& visit) const { return visit(dict, reads, items); }
   };
   struct TypeWatch {
     Ref type;
     unsigned tag = 0;
+    int traverse(const Visitor& visit) const { return visit(type); }
   };
   struct ListWatch {
     Ref list;
     Py_ssize_t size = 0;
     std::vector<std::pair<Py_ssize_t, Read>> items;
     std::unordered_set<Py_ssize_t> seen;
+    int traverse(const Visitor& visit) const {
+      int result = visit(list);
+      for (size_t i = 0; i < items.size() && result == 0; ++i) result = visit(items[i].second);
+      return result;
+    }
   };
   struct SetWatch {
     Ref set, before;
+    int traverse(const Visitor& visit) const { return visit(set, before); }
   };
   struct DequeWatch {
     Ref deque, before;  // a list
+    int traverse(const Visitor& visit) const { return visit(deque, before); }
   };
   struct CellWatch {
     Ref cell;
     Read read;
+    int traverse(const Visitor& visit) const { return visit(cell, read); }
   };
   struct AttrWatch {
     Ref owner;
     Read read;
+    int traverse(const Visitor& visit) const { return visit(owner, read); }
   };
   struct FunctionWatch {
     Ref function, code, defaults, keyword_defaults;
@@ -123,6 +136,7 @@ class Watches {
     Ref type;
     IntRange range;
     PyObject* now() const;
+    int traverse(const Visitor& visit) const { return visit(holder, key, type); }
   };
   struct TensorAttrWatch {
     int object = 0;
@@ -134,11 +148,13 @@ class Watches {
     Ref before;  // a copy: dict, list, set; the value of a cell
     Ref keys;    // a set
     bool all = false;
+    int traverse(const Visitor& visit) const { return visit(object, before, keys); }
   };
   struct Source {
     Ref type;
     TensorMeta meta;
     bool grad = false;
+    int traverse(const Visitor& visit) const { return visit(type); }
   };
   struct Check;
   const Written* writes_to(PyObject* object) const;

@@ -1,5 +1,6 @@
 #include "compiler/kernel_store.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -19,9 +20,22 @@ constexpr std::string_view kEmitter = TATARA_EMITTER_HASH;
 // One symbol for all kernels: each lives in an object of its own, so that names do not spoil sharing.
 constexpr const char* kSymbol = "tatara_kernel";
 
+/// Code by key. Each kernel has pages of its own, so a program that goes on compiling new kernels must not keep them all:
+/// when the table has doubled, those that no plan uses any more go.
 struct Store {
+  static constexpr size_t kFewest = 256;
   std::mutex mutex;
   std::unordered_map<std::string, KernelCode> code;
+  size_t sweep_at = kFewest;
+
+  KernelCode add(const std::string& key, KernelCode made) {
+    const std::lock_guard lock(mutex);
+    if (code.size() >= sweep_at) {
+      std::erase_if(code, [](const auto& item) { return item.second.owner.use_count() == 1; });
+      sweep_at = std::max(kFewest, 2 * code.size());
+    }
+    return code.emplace(key, std::move(made)).first->second;
+  }
 };
 
 Store& store() {
@@ -92,8 +106,7 @@ KernelCode find_kernel(const std::string& key, const std::string& symbol, bool u
     return {};  // a damaged object that passed its checksum: compiled again, which overwrites it
   }
   origin = KernelOrigin::kDisk;
-  const std::lock_guard lock(store().mutex);
-  return store().code.emplace(key, std::move(code)).first->second;
+  return store().add(key, std::move(code));
 }
 
 KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
@@ -106,8 +119,7 @@ KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kern
   code = load(object.bytes, request.symbol);
   origin = KernelOrigin::kCompiled;
   if (use_disk) disk_cache().put(request.key, object.bytes);
-  const std::lock_guard lock(store().mutex);
-  return store().code.emplace(request.key, std::move(code)).first->second;
+  return store().add(request.key, std::move(code));
 }
 
 void clear_kernel_store() {

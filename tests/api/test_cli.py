@@ -115,9 +115,13 @@ def test_explain_with_given_inputs(tmp_path: Path, program: Path) -> None:
         (["program.py:keywords", "--input", "f33[2]"], "--input takes a dtype"),
         (["program.py:keywords", "--input", "f32(2)"], "--input takes a dtype"),
         (["program.py:fn", "--fullgraph"], "call of print"),
+        (["program.py:fn", "--input", "f32[2]"], "missing a required argument: 'y'"),
+        (["program.py:fn", "--html", "nowhere/page.html"], "no page can be written to nowhere/page.html"),
+        (["broken.py:fn"], "broken.py:1: invalid syntax"),
     ],
 )
 def test_explain_refuses(tmp_path: Path, program: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "broken.py").write_text("def fn(:\n")
     result = tatara(tmp_path, "explain", *arguments, ok=False)
     assert result.returncode == 2
     assert message in result.stderr
@@ -129,6 +133,12 @@ def test_cache(tmp_path: Path, program: Path) -> None:
     assert ": 1 entries" in tatara(tmp_path, "cache").stdout
     assert "cleared: 0 entries" in tatara(tmp_path, "cache", "--clear").stdout
     assert ": 0 entries" in tatara(tmp_path, "cache").stdout
+
+
+def test_demo_refuses_before_it_works(tmp_path: Path) -> None:
+    result = tatara(tmp_path, "demo", "--html", "nowhere/page.html", ok=False)
+    assert result.returncode == 2
+    assert result.stderr == "tatara: no page can be written to nowhere/page.html\n"
 
 
 @pytest.mark.models
