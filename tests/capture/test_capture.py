@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -120,6 +121,34 @@ def test_break_in_loop(capsys: Any) -> None:
         _same(compiled(X), f(X))
         text = capsys.readouterr().out.splitlines()
         assert text == ["step 0", "step 1", "step 2"] * 2
+
+
+def test_breaks_name_their_lines() -> None:
+    def f(x: Any) -> Any:
+        for i in range(2):
+            x = x + i
+            print(end="")  # in the loop
+        with contextlib.nullcontext():
+            x = x * x.sum().item()  # in the block
+            try:
+                x = x * 2
+                if x.max() > 1e9:  # in the try
+                    x = x - 1
+            finally:
+                x = x + 1
+        return x
+
+    compiled = check(f, (X,), (Y,))
+    source, start = inspect.getsourcelines(f)
+    wanted = [i for i, text in enumerate(source, start) if "  # in the " in text]
+    breaks = report_of(compiled).breaks
+    reasons = {b.line: b.reason for b in breaks}
+    assert {b.file for b in breaks} == {__file__}
+    loop = reasons.pop(start + 1, "iterator")  # one entry serves every turn, so moving on is a break of its own
+    assert "iterator" in loop
+    assert sorted(reasons) == wanted
+    assert "print" in reasons[wanted[0]]
+    assert "item" in reasons[wanted[1]]
 
 
 def test_break_in_with_and_try() -> None:
