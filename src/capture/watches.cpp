@@ -460,7 +460,8 @@ size_t Watches::size() const {
 }
 
 int Watches::traverse(const Visitor& visit) const {
-  int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, numbers_, sources_);
+  int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, functions_, calls_, numbers_,
+                     tensor_attrs_, sources_);
   for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
   return result;
 }

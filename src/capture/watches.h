@@ -125,11 +125,13 @@ class Watches {
   };
   struct FunctionWatch {
     Ref function, code, defaults, keyword_defaults;
+    int traverse(const Visitor& visit) const { return visit(function, code, defaults, keyword_defaults); }
   };
   struct CallWatch {
     Ref callable;
     std::vector<Ref> args;
     Ref result;
+    int traverse(const Visitor& visit) const { return visit(callable, args, result); }
   };
   struct NumberWatch {
     Ref holder, key;  // no key: a cell
@@ -141,6 +143,7 @@ class Watches {
   struct TensorAttrWatch {
     int object = 0;
     Read read;
+    int traverse(const Visitor& visit) const { return visit(read); }
   };
   /// An object that the trace changed.
   struct Written {
