@@ -300,12 +300,14 @@ PyObject* Tracer::convert_value(Frame&, PyObject* value, int) {
   return tracing() && numpy_inside(value) ? numpy_break("an array in a text") : not_handled();
 }
 
-int Tracer::set_add(Frame&, PyObject*, PyObject* value) {
+int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
+  if (!break_if_begun(set)) return -1;
   if (!tracing() || !numpy_inside(value)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }
 
-int Tracer::map_add(Frame&, PyObject*, PyObject* key, PyObject*) {
+int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
+  if (!break_if_begun(dict)) return -1;
   if (!tracing() || !numpy_inside(key)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }

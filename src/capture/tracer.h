@@ -84,6 +84,7 @@ class Tracer final : public VmObserver {
   PyObject* unary_op(Frame&, UnaryOp, PyObject*) override;
   PyObject* format_value(Frame&, PyObject*, int, PyObject*) override;
   PyObject* convert_value(Frame&, PyObject*, int) override;
+  int list_append(Frame&, PyObject*, PyObject*) override;
   int set_add(Frame&, PyObject*, PyObject*) override;
   int map_add(Frame&, PyObject*, PyObject*, PyObject*) override;
   void on_build(Frame&, BuildKind, PyObject*) override;
@@ -144,6 +145,7 @@ class Tracer final : public VmObserver {
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);
   /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
   bool is_raw_memory(PyObject* object) const;
+  bool break_if_begun(PyObject* container);
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);

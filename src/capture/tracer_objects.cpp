@@ -360,21 +360,33 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   }
 }
 
-int Tracer::list_extend(Frame&, PyObject*, PyObject* iterable) {
+/// A display or comprehension that a break has cut in two goes on filling its container: for real, as no later call of a
+/// graph would.
+bool Tracer::break_if_begun(PyObject* container) {
+  return !tracing() || born(container) || graph_break("a comprehension or display begun before the graph goes on");
+}
+
+int Tracer::list_append(Frame&, PyObject* list, PyObject*) { return break_if_begun(list) ? kNotHandled : -1; }
+
+int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
+  if (!break_if_begun(list)) return -1;
   if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
-int Tracer::set_update(Frame&, PyObject*, PyObject* iterable) {
+int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {
+  if (!break_if_begun(set)) return -1;
   if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
   if (tracing()) watch_container(iterable);
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
-int Tracer::dict_update(Frame&, PyObject*, PyObject* mapping) {
+int Tracer::dict_update(Frame&, PyObject* dict, PyObject* mapping) {
+  if (!break_if_begun(dict)) return -1;
   if (tracing()) watch_container(mapping);
   return kNotHandled;
 }
-int Tracer::dict_merge(Frame&, PyObject*, PyObject* mapping, PyObject*) {
+int Tracer::dict_merge(Frame&, PyObject* dict, PyObject* mapping, PyObject*) {
+  if (!break_if_begun(dict)) return -1;
   if (tracing()) watch_container(mapping);
   return kNotHandled;
 }
