@@ -80,6 +80,8 @@ class CallScratch {
 /// Runs an entry that ends in a return value.
 PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
+  std::vector<Ref> held;
+  entry.recipe.hold(call->objects, held);
   if (!entry.runner->run(*entry.tape, call->env, api)) return nullptr;
   const int slot = entry.recipe.single_tensor();
   Ref result;

@@ -289,15 +289,6 @@ PyObject* Tracer::numpy_vectorcall(PyObject* callable, PyObject* const* args, Py
   return numpy_call(callable, tuple.get(), kwargs.get());
 }
 
-PyObject* Tracer::numpy_call_ex(PyObject* callable, PyObject* args, PyObject* kwargs) {
-  if (api_.numpy == nullptr || PyFunction_Check(callable) || !PyTuple_CheckExact(args)) {
-    if (api_.numpy != nullptr && numpy_value(args)) return numpy_break("an array is unpacked");
-    return not_handled();
-  }
-  if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable))) return not_handled();
-  return numpy_call(callable, args, kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0 ? kwargs : nullptr);
-}
-
 PyObject* Tracer::numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
   if (PyFunction_Check(callable)) return numpy_builtin(callable, name_of(callable), args, kwargs);

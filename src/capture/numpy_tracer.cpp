@@ -290,15 +290,16 @@ PyObject* Tracer::numpy_compare(int op, PyObject* left, PyObject* right) {
   return not_handled();
 }
 
-PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) {
-  if (tracing() && numpy_inside(value)) return numpy_break("an array in a text");
-  if (tracing()) watch_container(value);
+PyObject* Tracer::show(PyObject* value) {
+  if (!tracing()) return not_handled();
+  if (numpy_inside(value)) return numpy_break("an array in a text");
+  watch_container(value);
   return not_handled();
 }
 
-PyObject* Tracer::convert_value(Frame&, PyObject* value, int) {
-  return tracing() && numpy_inside(value) ? numpy_break("an array in a text") : not_handled();
-}
+PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return show(value); }
+
+PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return show(value); }
 
 int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
   if (!break_if_begun(set)) return -1;

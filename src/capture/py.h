@@ -78,6 +78,18 @@ inline Ref attr_or_null(PyObject* object, const char* name) {
   return result;
 }
 
+/// What a weak reference refers to, borrowed; None when that is dead.
+inline PyObject* weak_object(PyObject* reference) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* object = nullptr;
+  if (PyWeakref_GetRef(reference, &object) != 1) return Py_None;
+  Py_DECREF(object);
+  return object;
+#else
+  return PyWeakref_GetObject(reference);
+#endif
+}
+
 /// UTF-8 text of a str; "" for anything else.
 inline std::string text_of(PyObject* object) {
   if (object == nullptr || !PyUnicode_Check(object)) return {};

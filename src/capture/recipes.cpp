@@ -35,6 +35,13 @@ std::vector<int> Recipe::slots() const {
   return result;
 }
 
+void Recipe::hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const {
+  for (const Step& step : steps_) {
+    if (step.kind == Kind::kObject) held.push_back(Ref::borrow(objects[static_cast<size_t>(step.index)]));
+  }
+  for (const SymbolSource& source : sources_) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
+}
+
 bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
   TensorMeta meta;
   for (const SymbolSource& source : sources_) {

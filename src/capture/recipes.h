@@ -52,6 +52,8 @@ class Recipe {
                ? steps_[static_cast<size_t>(wanted_[0])].index
                : -1;
   }
+  /// Takes hold of the guarded objects that build() will use: while the graph runs, other threads do too.
+  void hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const;
   const std::vector<int>& wanted() const { return wanted_; }
   int traverse(const Visitor& visit) const { return visit(steps_); }
   /// Tape slots that the recipe reads.

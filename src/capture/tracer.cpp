@@ -356,6 +356,8 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> env;
   entry.tape->fill_inputs(objects, env);
+  std::vector<Ref> held;
+  entry.recipe.hold(objects, held);
   bool ok =
       entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
@@ -505,7 +507,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && t.open_context_vars == 0;
+  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty();
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -563,7 +565,7 @@ void Tracer::finish_return(Frame&, PyObject* result) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars == 0 && builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
+  if (t.open_context_vars.empty() && builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
@@ -596,6 +598,13 @@ void Tracer::take_sources() {
     t.object_index[tensor] = index;
     if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
   }
+  // What weak references found comes with each call too, so that nothing here keeps it alive.
+  for (PyObject* object : t.watches.weakly_held()) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(object);
+    if (!t.object_index.emplace(object, index).second) continue;
+    if (const int slot = t.tape.find(object); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
 }
 
 bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
@@ -605,6 +614,7 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   entry->state = t.state;
   entry->guard = std::move(t.guard);
   entry->watches = std::move(t.watches);
+  entry->watches.leave_writes(t.watches);
   entry->size_checks = std::move(t.size_checks);
   if (entry->end == Entry::End::kBreak) entry->size_checks.resize(std::min(t.snap_checks, entry->size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.

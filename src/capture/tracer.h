@@ -203,7 +203,6 @@ class Tracer final : public VmObserver {
   bool numpy_value(PyObject* object) const;
   bool numpy_inside(PyObject* object) const;
   PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* numpy_call_ex(PyObject* callable, PyObject* args, PyObject* kwargs);
   PyObject* numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs);
   PyObject* numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs);
   PyObject* numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
@@ -214,6 +213,8 @@ class Tracer final : public VmObserver {
   PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
                            bool mutates = false);
   PyObject* numpy_record(NumpyCall call);
+  /// A value becomes text: not_handled(), once what it shows is watched.
+  PyObject* show(PyObject* value);
   PyObject* numpy_binary(int op, PyObject* left, PyObject* right);
   PyObject* numpy_compare(int op, PyObject* left, PyObject* right);
   PyObject* numpy_get_item(PyObject* container, PyObject* key);
@@ -261,6 +262,7 @@ class Tracer final : public VmObserver {
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
+  bool note_context(PyObject* variable, const std::string& method);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
 
   TraceOwner& owner_;

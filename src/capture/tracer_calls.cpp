@@ -71,12 +71,14 @@ const Names& mutator_names() {
   return names;
 }
 
+bool is_context_variable(const PyTypeObject* type) {
+  const std::string_view name = type->tp_name;
+  return name == "ContextVar" || name == "_contextvars.ContextVar";
+}
+
 /// C code that reads a state which no watch sees and changes nothing.
 bool reads_state(const PyTypeObject* owner, std::string_view module, std::string_view name) {
-  if (owner != nullptr) {
-    const std::string_view type = owner->tp_name;
-    return (name == "get" && (type == "ContextVar" || type == "_contextvars.ContextVar")) || name == "locked";
-  }
+  if (owner != nullptr) return name == "locked";
   static const Names others = {"getsizeof", "getrefcount"};  // of their arguments
   return module == "sys" && (name.substr(0, 3) == "get" || name.substr(0, 3) == "is_") && !others.contains(name);
 }
@@ -148,12 +150,10 @@ bool is_immutable_type(PyTypeObject* type) {
                               "classmethod",
                               "cell",
                               "Context",
-                              "ContextVar",
                               "BaseException",
                               "_thread.RLock",
                               "_thread.lock",
                               "weakref",
-                              "_contextvars.ContextVar",
                               "_contextvars.Context",
                               "Token",
                               "type_params",
@@ -257,9 +257,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
         type == "tatara._core.CompiledFunction") {
       return {Kind::kPure, nullptr, {}};
     }
-    if (PyWeakref_CheckRef(callable)) {
-      plan.kind = Kind::kPure;
-      plan.watched = !born(callable);
+    if (PyWeakref_CheckRef(callable) && Py_TYPE(callable)->tp_call == _PyWeakref_RefType.tp_call) {
+      plan.weak = callable;
       return plan;
     }
     if (type.find("ScriptFunction") != std::string_view::npos || type.find("ScriptMethod") != std::string_view::npos) {
@@ -278,10 +277,14 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
       return {Kind::kTorch, nullptr, name};
     }
-    if (std::strcmp(owner_type->tp_name, "_contextvars.ContextVar") == 0 && (name == "set" || name == "reset")) {
-      // Runs for real; undone by the program itself as long as the trace holds both.
-      trace_->open_context_vars += name == "set" ? 1 : -1;
-      return {Kind::kPure, nullptr, name};
+    if (name == "__call__" && target != nullptr && PyWeakref_CheckRef(target)) {
+      plan.weak = target;
+      return plan;
+    }
+    if (is_context_variable(owner_type)) {
+      plan.variable = target;
+      plan.watched = name == "get";
+      return plan;
     }
     if (mutator_names().contains(name) && target != nullptr && !PyType_Check(target)) {
       if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
@@ -342,7 +345,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   const CallPlan plan = plan_call(callable, args, nargs);
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
       reads_contents(callable, plan.name)) {
-    if (!break_if_moved(callable, args, nargs + keywords)) return nullptr;
+    if (!break_if_moved(plan.target) || !break_if_moved(callable, args, nargs + keywords)) return nullptr;
     if (!tracing()) return not_handled();
   }
   switch (plan.kind) {
@@ -373,61 +376,65 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   // super() and locals() look at the running frame, which is the program's own also here.
   const Reader reader(*this, callable);
   PyObject* result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
-  // What a context variable was set to inside the trace says nothing of the state before.
-  if (result != nullptr && plan.watched && keywords == 0 && !born(result) && trace_->open_context_vars == 0) {
+  if (result == nullptr || !tracing()) return result;
+  if (plan.variable != nullptr && note_context(plan.variable, plan.name)) return result;
+  if (plan.weak != nullptr && !born(plan.weak)) {
+    trace_->watches.weak(plan.weak, result);
+    trace_->alive.push_back(Ref::borrow(result));
+  } else if (plan.watched && keywords == 0 && !born(result)) {
     trace_->watches.call(callable, args, static_cast<size_t>(nargs), result);
-    return result;
+  } else {
+    note_result(result);
   }
-  note_result(result);
   return result;
 }
 
+/// A context variable is set or reset for real; undone by the program itself as long as the trace holds both. True also
+/// for a read of one that the trace has set, which says nothing of the state before.
+bool Tracer::note_context(PyObject* variable, const std::string& method) {
+  std::unordered_map<PyObject*, int>& open = trace_->open_context_vars;
+  if (method != "set" && method != "reset") return open.contains(variable);
+  int& count = open[variable];
+  count += method == "set" ? 1 : -1;
+  if (count == 0) open.erase(variable);
+  return true;
+}
+
+/// As a vectorcall of what the sequence and the mapping hold.
 PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
-  using Kind = CallPlan::Kind;
-  std::vector<PyObject*> items;
-  if (PyTuple_Check(args) || PyList_Check(args)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args); ++i) items.push_back(PySequence_Fast_GET_ITEM(args, i));
+  if (numpy_value(args)) return numpy_break("an array is unpacked");
+  if (!break_if_moved(args)) return nullptr;
+  if (!tracing()) return not_handled();
+  const bool iterable = Py_TYPE(args)->tp_iter != nullptr || PySequence_Check(args) != 0;
+  if (!iterable || (kwargs != nullptr && !PyDict_CheckExact(kwargs))) return not_handled();  // an error in the program
+  if (Py_TYPE(args)->tp_iternext != nullptr) {
+    // Break before it is moved on where the call breaks in any case: the entry then resumes here.
+    const CallPlan plan = plan_call(callable, nullptr, 0);
+    if (plan.kind == CallPlan::Kind::kBreak) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    trace_->mutated = true;
   }
   watch_container(args);
   if (kwargs != nullptr) watch_container(kwargs);
-  if (!PyFunction_Check(callable) && !trace_->symbols.empty() &&
-      (holds_symbolic_number(args) || (kwargs != nullptr && holds_symbolic_number(kwargs)))) {
-    const Ref positional = Ref::steal(PySequence_Tuple(args));
-    if (!positional) return nullptr;
-    PyObject* result = symbolic_call(callable, positional.get(), kwargs);
-    if (result != not_handled()) return result;
+  const Ref items = Ref::steal(PySequence_Tuple(args));
+  if (!items) return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(items.get());
+  const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  std::vector<PyObject*> all;
+  for (Py_ssize_t i = 0; i < count; ++i) all.push_back(PyTuple_GET_ITEM(items.get(), i));
+  const Ref names = Ref::steal(keywords > 0 ? PyTuple_New(keywords) : nullptr);
+  const Ref values = Ref::steal(keywords > 0 ? PyDict_Values(kwargs) : nullptr);  // held
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  bool named = true;
+  for (Py_ssize_t i = 0; keywords > 0 && PyDict_Next(kwargs, &at, &key, &value) != 0; ++i) {
+    named = named && PyUnicode_Check(key);
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
+    all.push_back(value);
   }
-  if (PyObject* done = numpy_call_ex(callable, args, kwargs); done != not_handled()) return done;
-  if (!tracing()) return not_handled();
-  const CallPlan plan = plan_call(callable, items.data(), static_cast<Py_ssize_t>(items.size()));
-  if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak) {
-    if (!break_if_moved(callable, items.data(), static_cast<Py_ssize_t>(items.size())) || !break_if_moved(args)) {
-      return nullptr;
-    }
-    if (!tracing()) return not_handled();
-  }
-  switch (plan.kind) {
-    case Kind::kEnter:
-    case Kind::kTorch: return not_handled();
-    case Kind::kFalse: return Py_NewRef(Py_False);
-    case Kind::kAttribute:
-      if (items.size() >= 2 && PyUnicode_Check(items[1])) watch_lookup(items[0], items[1]);
-      return not_handled();
-    case Kind::kMutator: {
-      const auto perform = [=] { return PyObject_Call(callable, args, kwargs); };
-      if (!PyTuple_CheckExact(args)) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
-      return call_mutator(f, callable, plan, items, kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0, perform);
-    }
-    case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
-    case Kind::kPure: break;
-  }
-  if (!PyTuple_CheckExact(args)) return not_handled();
-  for (PyObject* item : items) watch_container(item);
-  const Reader reader(*this, callable);
-  PyObject* result = PyObject_Call(callable, args, kwargs);
-  note_result(result);
-  return result;
+  PyObject* result = named ? call(f, callable, all.data(), static_cast<size_t>(count), names.get()) : not_handled();
+  // What the program handed over is read already.
+  return result != not_handled() ? result : PyObject_Call(callable, items.get(), kwargs);
 }
 
 }  // namespace tatara::capture

@@ -41,8 +41,8 @@ struct Tracer::Trace {
   size_t snap_nodes = 0;
   size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
   bool snap_grad = false;
-  int open_context_vars = 0;  // set and not reset: a later run would lack them
-  bool mutated = false;       // something made in the trace changed since then
+  std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
+  bool mutated = false;                                  // something made in the trace changed since then
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
@@ -66,6 +66,8 @@ struct Tracer::CallPlan {
   std::string name;
   PyTypeObject* type = nullptr;  // kMutator: whose method it is; null: setattr
   bool watched = false;          // kPure: reads a state of its own, so that guards call it again
+  PyObject* weak = nullptr;      // kPure: the weak reference that is asked for its object
+  PyObject* variable = nullptr;  // kPure: the context variable that is read or set
 };
 
 }  // namespace tatara::capture

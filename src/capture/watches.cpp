@@ -155,7 +155,9 @@ void Watches::cell(PyObject* cell) {
 void Watches::attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!keys_seen_[owner].insert(name).second || is_written(owner, name)) return;
   know(value);
-  attrs_.push_back({Ref::borrow(owner), {Ref::borrow(name), Ref::borrow(value)}});
+  const auto found = weakly_.find(owner);
+  const bool weak = found != weakly_.end();
+  attrs_.push_back({Ref::borrow(weak ? found->second : owner), {Ref::borrow(name), Ref::borrow(value)}, weak});
 }
 
 void Watches::tensor_attribute(int index, PyObject* tensor, PyObject* name) {
@@ -182,6 +184,8 @@ void Watches::function(PyObject* function) {
   functions_.push_back({Ref::borrow(function), Ref::borrow(PyFunction_GET_CODE(function)),
                         Ref::borrow(PyFunction_GET_DEFAULTS(function)),
                         Ref::borrow(PyFunction_GET_KW_DEFAULTS(function))});
+  PyObject* keywords = PyFunction_GET_KW_DEFAULTS(function);
+  if (keywords != nullptr && PyDict_Check(keywords)) dict_all(keywords);
 }
 
 void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result) {
@@ -189,6 +193,23 @@ void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyOb
   CallWatch watch{Ref::borrow(callable), {}, Ref::borrow(result)};
   for (size_t i = 0; i < count; ++i) watch.args.push_back(Ref::borrow(args[i]));
   calls_.push_back(std::move(watch));
+}
+
+void Watches::weak(PyObject* reference, PyObject* object) {
+  if (!seen_.insert(reference).second) return;
+  const bool alive = weak_object(reference) != Py_None;
+  weaks_.push_back({Ref::borrow(reference), alive});
+  if (!alive) return;
+  know(object);
+  weakly_.emplace(object, reference);
+}
+
+std::vector<PyObject*> Watches::weakly_held() const {
+  std::vector<PyObject*> result;
+  for (const WeakWatch& watch : weaks_) {
+    if (watch.alive) result.push_back(weak_object(watch.reference.get()));
+  }
+  return result;
 }
 
 // ---- Writes ----------------------------------------------------------------------------------------------------------
@@ -245,7 +266,7 @@ void Watches::for_each_read(Fn&& fn) {
     }
   }
   for (CellWatch& watch : cells_) fn(watch.read, writes_to(watch.cell.get()) != nullptr);
-  for (AttrWatch& watch : attrs_) fn(watch.read, is_written(watch.owner.get(), watch.read.key.get()));
+  for (AttrWatch& watch : attrs_) fn(watch.read, is_written(watch.object(), watch.read.key.get()));
 }
 
 std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
@@ -360,6 +381,11 @@ struct Watches::Check {
 bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why) {
   Check check{*this, api, objects, why};
   objects.resize(check.base + sources_.size());
+  for (const WeakWatch& watch : weaks_) {
+    PyObject* now = weak_object(watch.reference.get());
+    if ((now != Py_None) != watch.alive) return check.fail("object of", watch.reference.get(), nullptr, now);
+    if (watch.alive) objects.push_back(now);
+  }
   for (DictWatch& watch : dicts_) {
     if (!check.dict(watch)) return false;
   }
@@ -384,7 +410,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if (!check.same("closure variable", watch.read, PyCell_GET(watch.cell.get()))) return false;
   }
   for (const AttrWatch& watch : attrs_) {
-    const Ref now = Ref::steal(PyObject_GetAttr(watch.owner.get(), watch.read.key.get()));
+    const Ref now = Ref::steal(PyObject_GetAttr(watch.object(), watch.read.key.get()));
     if (!now) PyErr_Clear();
     if (!check.same("attribute", watch.read, now.get())) return false;
   }
@@ -456,7 +482,7 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         functions_.size() + calls_.size() + numbers_.size();
+         tensor_attrs_.size() + functions_.size() + calls_.size() + weaks_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {
@@ -488,6 +514,19 @@ std::vector<std::string> Watches::describe() const {
                     reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_name);
   }
   if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
+  for (const AttrWatch& watch : attrs_) {
+    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " is unchanged");
+  }
+  for (const TensorAttrWatch& watch : tensor_attrs_) {
+    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " of a tensor is unchanged");
+  }
+  for (const FunctionWatch& watch : functions_) {
+    lines.push_back("code and defaults of " + short_repr(watch.function.get()) + " are unchanged");
+  }
+  for (const CallWatch& watch : calls_) lines.push_back(short_repr(watch.callable.get()) + " gives the same");
+  for (const WeakWatch& watch : weaks_) {
+    lines.push_back(str_cat("a weak reference is ", watch.alive ? "alive" : "dead"));
+  }
   return lines;
 }
 

@@ -39,6 +39,8 @@ class Watches {
   void function(PyObject* function);
   /// A call of C code that changes nothing and whose result depends on more than its arguments: made again by check().
   void call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result);
+  /// A weak reference was asked for its object, and gave `object` (None: dead), which stays alive as long as the trace.
+  void weak(PyObject* reference, PyObject* object);
   /// A Python attribute of a tensor that comes with each call, as object `index`.
   void tensor_attribute(int index, PyObject* tensor, PyObject* name);
   /// A number whose value may differ: check_numbers() tells it.
@@ -54,10 +56,15 @@ class Watches {
   /// The trace gave all of the object's contents.
   void written_all(PyObject* object);
   bool is_written(PyObject* object, PyObject* key) const;
+  /// Once the trace is over: gives the copies of what was written to `other`, to be dropped with it.
+  void leave_writes(Watches& other) { written_.swap(other.written_); }
   /// Tensors that were read from places which the trace wrote to: later calls find other tensors there. Those that
   /// `wanted` accepts and no other place holds are from now on compared by type and layout, and check() adds what it finds
   /// to its objects, in the order of the result.
   std::vector<PyObject*> take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted);
+
+  /// The objects that weak references gave. check() adds them to its objects, after those of take_sources().
+  std::vector<PyObject*> weakly_held() const;
 
   /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
   bool check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why);
@@ -119,8 +126,10 @@ class Watches {
     int traverse(const Visitor& visit) const { return visit(cell, read); }
   };
   struct AttrWatch {
-    Ref owner;
+    Ref owner;  // or the weak reference that gave it
     Read read;
+    bool weak = false;
+    PyObject* object() const { return weak ? weak_object(owner.get()) : owner.get(); }
     int traverse(const Visitor& visit) const { return visit(owner, read); }
   };
   struct FunctionWatch {
@@ -132,6 +141,12 @@ class Watches {
     std::vector<Ref> args;
     Ref result;
     int traverse(const Visitor& visit) const { return visit(callable, args, result); }
+  };
+  /// A weak reference has one object for life: dead or alive is all that may change.
+  struct WeakWatch {
+    Ref reference;
+    bool alive = false;
+    int traverse(const Visitor& visit) const { return visit(reference); }
   };
   struct NumberWatch {
     Ref holder, key;  // no key: a cell
@@ -178,12 +193,14 @@ class Watches {
   std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;
+  std::vector<WeakWatch> weaks_;
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
   std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells, functions with a watch
-  std::unordered_set<PyObject*> known_;  // all alive: some watch holds them
+  std::unordered_set<PyObject*> known_;  // all alive: some watch or the trace holds them
   std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
+  std::unordered_map<PyObject*, PyObject*> weakly_;  // objects, and the weak references that gave them
   std::unordered_map<PyObject*, Written> written_;
 };
 

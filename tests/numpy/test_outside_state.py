@@ -11,9 +11,11 @@ import csv
 import datetime
 import decimal
 import functools
+import gc
 import heapq
 import io
 import itertools
+import operator
 import os
 import queue
 import random
@@ -37,7 +39,13 @@ GG = 0
 
 
 class Box:
-    pass
+    def m(self):
+        return 1
+
+
+class Weak(weakref.ref):
+    def __call__(self):
+        return super().__call__()
 
 
 def cases():
@@ -204,7 +212,126 @@ def cases():
     case("import", imp, lambda i: setattr(mo, "v", i + 13))
     case("gc count", lambda: len(sys.modules) and 1, None)
     case("globals()", lambda: globals()["GG"], lambda i: globals().__setitem__("GG", i))
+    case("str.format", lambda: len("{} {!r}".format(b.l, b.d)), lambda i: b.l.append(1))
+    case("format !r", lambda: len(f"{b.l!r}"), lambda i: b.l.append(1))
+    case("format !s", lambda: len(f"{b.s!s:>99}".strip()), lambda i: b.s.add(i + 100))
+    case("format !a", lambda: len(f"{b.d!a}"), lambda i: b.d.__setitem__(("x", i), 1))
+    held = [Box(), Box()]
+    wm, ws = weakref.WeakMethod(held[0].m), Weak(held[1])
+    case("WeakMethod", lambda: int(wm() is None), lambda i: held.__setitem__(0, None) if i == 1 else None)
+    case("weakref subclass", lambda: int(ws() is None), lambda i: held.__setitem__(1, None) if i == 1 else None)
     case("locals cell", (lambda cell: lambda: cell[0])(dyn), lambda i: dyn.__setitem__(0, i + 23))
+    return out
+
+
+def star_cases():
+    """The same classes of state, read by calls with * and **."""
+    out = {}
+
+    def case(name, read, step):
+        out[name] = (read, step)
+
+    none, named = (), {}
+    ba, ar, mv = bytearray(b"\x01\x02"), array.array("i", [1, 2]), memoryview(bytearray(b"abc"))
+    case("bytearray", lambda: operator.getitem(*(ba, 0)), lambda i: ba.__setitem__(0, i + 5))
+    case("array", lambda: list(*[ar])[0], lambda i: ar.__setitem__(0, i + 5))
+    case("array itself", lambda: max(*ar), lambda i: ar.__setitem__(0, i + 5))
+    case("memoryview", lambda: mv.tolist(*none)[0], lambda i: mv.__setitem__(0, i + 5))
+    dq = collections.deque([1, 2])
+    case("deque count", lambda: dq.count(*(1,)), lambda i: dq.append(1))
+    case("deque len", lambda: len(*[dq]), lambda i: dq.append(1))
+    case("deque itself", lambda: max(*dq), lambda i: dq.append(i + 3))
+    ct = collections.Counter(a=1)
+    case("Counter get", lambda: ct.get(*("a", 0), **named), lambda i: ct.update(a=1))
+    od = collections.OrderedDict(a=1)
+    case("OrderedDict", lambda: od.get(*["a"]), lambda i: od.__setitem__("a", i + 9))
+    case("OrderedDict itself", lambda: len("".join([*od])) + len(max(*od, "")), lambda i: od.__setitem__("z" * i, 1))
+    cm, ud = collections.ChainMap({"a": 1}), collections.UserDict(a=1)
+    case("ChainMap", lambda: cm.get(*("a",)), lambda i: cm.__setitem__("a", i + 3))
+    case("UserDict", lambda: ud.get(*("a",), **named), lambda i: ud.__setitem__("a", i + 3))
+    cv, cw = contextvars.ContextVar("cv", default=1), contextvars.ContextVar("cw")
+    case("ContextVar", lambda: cv.get(*none), lambda i: cv.set(i + 3))
+    case("ContextVar default", lambda: cw.get(*(7,)), lambda i: cw.set(i + 3))
+    case("ContextVar method", lambda: contextvars.ContextVar.get(*[cv], **named), lambda i: cv.set(i + 13))
+    tl = threading.local()
+    tl.v = 1
+    case("threading.local", lambda: getattr(*(tl, "v")), lambda i: setattr(tl, "v", i + 3))
+    case("environ", lambda: int(os.environ.get(*("TT", "1"))), lambda i: os.environ.__setitem__("TT", str(i + 3)))
+    case("getenv", lambda: int(os.getenv(**{"key": "TU", "default": "1"})), lambda i: os.environ.update(TU=str(i + 3)))
+    case("decimal", lambda: decimal.getcontext(*none).prec, lambda i: setattr(decimal.getcontext(), "prec", i + 9))
+    case("recursionlimit", lambda: sys.getrecursionlimit(*none), lambda i: sys.setrecursionlimit(2000 + i))
+    sn = types.SimpleNamespace(a=1)
+    case("getattr", lambda: getattr(*(sn, "a"), **named), lambda i: setattr(sn, "a", i + 30))
+    case("vars", lambda: vars(*[sn])["a"], lambda i: setattr(sn, "a", i + 30))
+    case("hasattr", lambda: int(hasattr(*(sn, "b3"))), lambda i: setattr(sn, "b" + str(i), 1))
+    b = Box()
+    b.l, b.s, b.d = [1, 2], {1}, {"a": 1}
+    case("list index", lambda: b.l.index(*(2,)), lambda i: b.l.insert(0, 9))
+    case("list index unbound", lambda: list.index(*[b.l, 2]), lambda i: b.l.insert(0, 9))
+    case("list wrapper", lambda: b.l.__len__(*none), lambda i: b.l.insert(0, 9))
+    case("list count", lambda: b.l.count(*[1]), lambda i: b.l.append(1))
+    case("list copy", lambda: b.l.copy(*none)[-1], lambda i: b.l.append(i))
+    case("sum", lambda: sum(*(b.l,)), lambda i: b.l.append(1))
+    case("sum start", lambda: sum(*(b.l,), **{"start": 2}), lambda i: b.l.append(1))
+    case("max", lambda: max(*[b.l], **{"default": 0}), lambda i: b.l.append(100 + i))
+    case("items", lambda: max(*b.l), lambda i: b.l.append(200 + i))
+    case("sorted", lambda: sorted(*(b.l,), **{"reverse": True})[0], lambda i: b.l.append(300 + i))
+    case("len", lambda: len(*(b.l,)), lambda i: b.l.append(1))
+    case("list()", lambda: list(*[b.l])[-1], lambda i: b.l.append(i))
+    case("tuple()", lambda: tuple(*[b.l])[-1], lambda i: b.l.append(i))
+    case("zip", lambda: len(list(zip(*(b.l, b.l)))), lambda i: b.l.append(1))
+    case("map", lambda: len(list(map(*(str, b.l)))), lambda i: b.l.append(1))
+    case("set len", lambda: len(*[b.s]), lambda i: b.s.add(i + 10))
+    case("set op", lambda: len(b.s.union(*[{1, 2}])), lambda i: b.s.add(i + 20))
+    case("set le", lambda: int(b.s.issubset(*({1, 10, 20, 11},))), lambda i: b.s.add(i + 10))
+    case("set itself", lambda: max(*b.s, 0), lambda i: b.s.add(i + 40))
+    case("dict get", lambda: b.d.get(*("z", 0)), lambda i: b.d.__setitem__("z", i))
+    case("dict get unbound", lambda: dict.get(*(b.d, "z", 0)), lambda i: b.d.__setitem__("z", i))
+    case("dict keys", lambda: len(b.d.keys(*none)), lambda i: b.d.__setitem__(str(i), i))
+    case("dict itself", lambda: len(max(*b.d, "")), lambda i: b.d.__setitem__("z" * i, i))
+    case("dict keywords", lambda: len(dict(**b.d)), lambda i: b.d.__setitem__("k" + str(i), i))
+    case("dict copy", lambda: len(b.d.copy(*none)), lambda i: b.d.__setitem__("u" + str(i), 1))
+    case("copy.copy", lambda: copy.copy(*(b.l,))[-1], lambda i: b.l.append(i))
+    case("bisect", lambda: bisect.bisect(*(b.l, 50)), lambda i: b.l.insert(0, 0))
+    case("heapq", lambda: heapq.nlargest(*(1, b.l))[0], lambda i: b.l.append(500 + i))
+    case("join", lambda: len("".join(*[map(str, b.l)])), lambda i: b.l.append(1))
+    case("str()", lambda: len(str(*(b.l,))), lambda i: b.l.append(1))
+    case("format", lambda: len("{} {k}".format(*(b.l,), **{"k": b.d})), lambda i: b.l.append(1))
+    case("reduce", lambda: functools.reduce(*(operator.add, b.l)), lambda i: b.l.append(1))
+    n_a = np.arange(3)
+    case("np sum", lambda: float(np.sum(*(n_a,), **{"axis": 0})), lambda i: n_a.__setitem__(0, i + 4))
+    case("np tolist", lambda: n_a.tolist(*none)[0], lambda i: n_a.__setitem__(0, i + 8))
+    case("np itself", lambda: max(*n_a), lambda i: n_a.__setitem__(0, i + 8))
+    sio = io.StringIO("".join(chr(65 + i) for i in range(40)))
+    case("tell", lambda: sio.tell(*none), lambda i: sio.seek(i + 1))
+    q, lk, ev = queue.Queue(), threading.Lock(), threading.Event()
+    case("qsize", lambda: q.qsize(*none), lambda i: q.put(1))
+    case("locked", lambda: int(lk.locked(*none)), lambda i: lk.acquire(False) if i % 2 == 0 else lk.release())
+    case("event", lambda: int(ev.is_set(*none)), lambda i: ev.set() if i % 2 == 0 else ev.clear())
+    h = Box()
+    h.t, h.u = Box(), Box()
+    r, wm = weakref.ref(h.t), weakref.WeakMethod(h.u.m)
+    case("weakref", lambda: int(r(*none) is None), lambda i: h.__dict__.pop("t") if i == 1 else None)
+    case("WeakMethod", lambda: int(wm(*none) is None), lambda i: h.__dict__.pop("u") if i == 1 else None)
+
+    @functools.lru_cache
+    def lc(a):
+        return a
+
+    case("cache_info", lambda: lc.cache_info(*none).currsize, lambda i: lc(i))
+    cl = type("C", (), {"v": 1})
+    case("class attr", lambda: getattr(*(cl, "v")), lambda i: setattr(cl, "v", i + 3))
+
+    def g(*a, k=1, **kw):
+        return k + sum(a) + sum(kw.values())
+
+    case("keyword defaults", lambda: g(*none), lambda i: g.__kwdefaults__.update(k=i + 3))
+    case("function arguments", lambda: g(*b.l), lambda i: b.l.append(1))
+    case("function keywords", lambda: g(**b.n), lambda i: b.n.__setitem__("p" + str(i), 2))
+    b.n = {"k": 1}
+    pt = functools.partial(lambda *a: sum(a), 1)
+    case("partial", lambda: pt(*b.l), lambda i: b.l.append(1))
+    case("getter", lambda: operator.itemgetter(-1)(*[b.l]), lambda i: b.l.append(i))
     return out
 
 
@@ -278,9 +405,11 @@ def _same_interpreter_after() -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:tatara")
-@pytest.mark.parametrize("name", list(cases()))
-def test_changed_state(name: str) -> None:
-    read, step = cases()[name]
+@pytest.mark.parametrize(
+    ("made", "name"), [(cases, name) for name in cases()] + [(star_cases, name) for name in star_cases()]
+)
+def test_changed_state(made: Callable[[], Any], name: str) -> None:
+    read, step = made()[name]
 
     def f(x: Any) -> Any:
         return x * 2 + read()
@@ -305,7 +434,7 @@ def test_other_value_each_time(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:tatara")
-@pytest.mark.parametrize("how", ["next", "method", "for"])
+@pytest.mark.parametrize("how", ["next", "method", "for", "star next", "star method"])
 @pytest.mark.parametrize("name", list(mk()))
 def test_iterators_move(name: str, how: str) -> None:
     outside, twin = mk()[name], mk()[name]
@@ -316,6 +445,10 @@ def test_iterators_move(name: str, how: str) -> None:
             n = next(outside)
         elif how == "method":
             n = outside.__next__()
+        elif how == "star next":
+            n = next(*[outside])
+        elif how == "star method":
+            n = outside.__next__(*())
         else:
             for n in outside:  # noqa: B007
                 break
@@ -325,3 +458,114 @@ def test_iterators_move(name: str, how: str) -> None:
     for _ in range(4):
         x = np.random.randn(4)
         np.testing.assert_allclose(compiled(x), (x + 1) * 2 + next(twin), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:tatara")
+@pytest.mark.parametrize("name", list(mk()))
+@pytest.mark.parametrize("how", ["python", "c"])
+def test_iterators_are_used_up(name: str, how: str) -> None:
+    outside, twin = (itertools.islice(mk()[name], 5) for _ in range(2))
+
+    def count(*a: Any) -> int:
+        return len(a)
+
+    def f(x: Any) -> Any:
+        y = x + 1
+        return y * 2 + (count(*outside) if how == "python" else len([*zip(*[outside])]))
+
+    def g(x: Any) -> Any:
+        return (x + 1) * 2 + len(list(twin))
+
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        x = np.random.randn(4)
+        np.testing.assert_allclose(compiled(x), g(x), rtol=1e-12, atol=1e-12)
+
+
+def test_context_variable_that_the_trace_sets() -> None:
+    inner, other = contextvars.ContextVar("inner", default=1), contextvars.ContextVar("other", default=5)
+
+    def f(x: Any) -> Any:
+        token = inner.set(10)
+        a = inner.get() + other.get()  # the second is of the state before
+        inner.reset(token)
+        return x * a + inner.get() + other.get()
+
+    compiled = tatara.compile(f, fullgraph=True)
+    x = np.random.randn(4)
+    for i in range(4):
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+        other.set(20 + i)
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12)
+        inner.set(30 + i)
+
+
+def test_context_variable_stays_set() -> None:
+    var = contextvars.ContextVar("var", default=0)
+
+    def f(x: Any) -> Any:
+        y = x * (var.get() + 1)
+        var.set(var.get() + 1)
+        return y + var.get()
+
+    compiled = tatara.compile(f)
+    x = np.random.randn(4)
+    for i in range(4):
+        np.testing.assert_allclose(compiled(x), x * (i + 1) + i + 1, rtol=1e-12)
+        assert var.get() == i + 1
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "v")
+
+
+@pytest.mark.parametrize("kind", ["object", "slots", "returned", "method"])
+def test_weak_reference_dies(kind: str) -> None:
+    target: Any = Slotted() if kind == "slots" else Box()
+    target.v = 3
+    ref: Any = weakref.WeakMethod(target.m) if kind == "method" else weakref.ref(target)
+    dead: list[int] = []
+    weakref.finalize(target, dead.append, 1)
+
+    def f(x: Any) -> Any:
+        found = ref()
+        if found is None:
+            return x - 1, None
+        if kind == "method":
+            return x * found(), None
+        return x * found.v, found if kind == "returned" else None
+
+    compiled = tatara.compile(f, fullgraph=True)
+    x = np.random.randn(4)
+    for _ in range(3):
+        value, found = compiled(x)
+        np.testing.assert_allclose(value, x * (1 if kind == "method" else 3))
+        assert found is (target if kind == "returned" else None)
+    recompiles = tatara.stats()["recompiles"]
+    assert dead == []
+    del found, target
+    gc.collect()
+    assert dead == [1] and ref() is None
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(x)[0], x - 1)
+    assert tatara.stats()["recompiles"] == recompiles + 1
+
+
+def test_weak_reference_to_an_array() -> None:
+    target = np.arange(4.0)
+    ref, dead = weakref.ref(target), []
+    weakref.finalize(target, dead.append, 1)
+
+    def f(x: Any) -> Any:
+        found = ref()
+        return x - 1 if found is None else x * found
+
+    compiled = tatara.compile(f)
+    x = np.random.randn(4)
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(x), x * np.arange(4.0))
+        target += 0
+    del target
+    gc.collect()
+    assert dead == [1]
+    np.testing.assert_allclose(compiled(x), x - 1)
