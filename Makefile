@@ -59,7 +59,8 @@ build-other-python:
 
 # The extension without torch: NumPy capture, and the virtual machine by itself.
 one-other-python: build-other-python
-	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/numpy tests/pyvm
+	$(OTHER_VENV)/bin/python -m pytest -q -n 2 tests/numpy tests/pyvm \
+	  tests/errors/test_environment.py::test_eight_threads_compile_the_same_function
 
 # CPython's own tests, every frame run by the virtual machine, on every version that is here. Needs no packages.
 pyvm:

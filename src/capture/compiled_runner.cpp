@@ -51,14 +51,6 @@ void set_python_error(const Error& error) {
   PyErr_SetString(error.kind() == "IndexError" ? PyExc_IndexError : PyExc_RuntimeError, error.what());
 }
 
-Ref int_tuple(const std::vector<int64_t>& values) {
-  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-  for (size_t i = 0; i < values.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
-  }
-  return tuple;
-}
-
 /// Bytes from the first element to the end of the last.
 size_t span_bytes(const TensorLayout& layout, DType dtype) {
   int64_t last = 0;

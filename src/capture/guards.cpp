@@ -90,6 +90,11 @@ bool is_plain_instance(PyObject* object) {
   return dict && PyDict_CheckExact(dict.get());
 }
 
+/// Types in C may be on the heap too, but are immutable there.
+static bool is_python_class(const PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) == 0;
+}
+
 bool is_c_iterator(PyObject* object) {
   static PyObject* const name = PyUnicode_InternFromString("__next__");
   if (Py_TYPE(object)->tp_iternext == nullptr) return false;
@@ -135,8 +140,7 @@ bool is_builtin_iterator(PyObject* o) {
                                                              "iterator",
                                                              "map",
                                                              "filter"};
-  return Py_TYPE(o)->tp_iternext != nullptr && (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
-         names.contains(Py_TYPE(o)->tp_name);
+  return is_c_iterator(o) && !is_python_class(Py_TYPE(o)) && names.contains(Py_TYPE(o)->tp_name);
 }
 
 // ---- Structural guards -----------------------------------------------------------------------------------------------
@@ -235,8 +239,8 @@ struct ValueGuard::Builder {
     objects.push_back(o);
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
-    if (root != SIZE_MAX && is_builtin_iterator(o)) {
-      // Its state is not looked at: what would move it on breaks the trace.
+    if (root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
+      // Its state is not looked at: what would move it on, or reads it, breaks the trace.
       item().kind = Kind::kPassive;
       return;
     }

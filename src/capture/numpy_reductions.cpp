@@ -45,12 +45,6 @@ Reduction reduction(const NumpyRules& g, const NumpyArgs& args, const char* oper
   return r;
 }
 
-SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
-  SymInts list;
-  for (const int64_t v : values) list.values.push_back(b.ctx().constant(v));
-  return list;
-}
-
 /// The type in which sums run: integers as int64, whose bits are those of every narrower sum.
 DType accumulator(DType result) { return is_integral(result) || result == DType::kBool ? DType::kInt64 : result; }
 

@@ -37,6 +37,12 @@ struct NumpyRules {
   static bool takes_number(const char* op);
 };
 
+inline SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
+  SymInts list;
+  for (const int64_t v : values) list.values.push_back(b.ctx().constant(v));
+  return list;
+}
+
 using NumpyRuleTable = std::unordered_map<std::string, NumpyRule>;
 void add_numpy_shape_rules(NumpyRuleTable& table);
 void add_numpy_indexing_rules(NumpyRuleTable& table);

@@ -10,12 +10,6 @@ namespace {
 
 using ArrayRef = NumpyGraph::ArrayRef;
 
-SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
-  SymInts list;
-  for (const int64_t v : values) list.values.push_back(b.ctx().constant(v));
-  return list;
-}
-
 int64_t rank_of(const NumpyRules& g, PyObject* array) { return g.fz().type(g.tensor(array)).dim(); }
 
 /// The view where NumPy made one, the copy where it made that.

@@ -62,7 +62,7 @@ struct Search {
     if (std::strncmp(type->tp_name, "torch", 5) == 0) return false;
     return is_c_iterator(o) || PySlice_Check(o) || PyMethod_Check(o) ||
            std::strcmp(type->tp_name, "functools.partial") == 0 || std::strncmp(type->tp_name, "dict_", 5) == 0 ||
-           std::strcmp(type->tp_name, "collections.deque") == 0;
+           is_deque(o);
   }
   bool run(PyObject* start) {
     if (visit(start, this) != 0) return true;
@@ -103,14 +103,6 @@ PyObject* Tracer::numpy_break(const std::string& reason) { return graph_break(re
 // ---- The tape --------------------------------------------------------------------------------------------------------
 
 namespace {
-
-Ref int_tuple(const std::vector<int64_t>& values) {
-  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-  for (size_t i = 0; i < values.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
-  }
-  return tuple;
-}
 
 bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
   DType dtype = DType::kFloat32;

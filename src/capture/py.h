@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +106,17 @@ inline std::string text_of(PyObject* object) {
 inline std::string name_of(PyObject* object, const char* attribute = "__name__") {
   return text_of(attr_or_null(object, attribute).get());
 }
+
+inline Ref int_tuple(const std::vector<int64_t>& values) {
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t i = 0; tuple && i < values.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
+  }
+  return tuple;
+}
+
+inline bool is_deque_type(const PyTypeObject* type) { return std::strcmp(type->tp_name, "collections.deque") == 0; }
+inline bool is_deque(PyObject* object) { return is_deque_type(Py_TYPE(object)); }
 
 /// "module.qualname" of a type, for messages.
 inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }

@@ -174,6 +174,13 @@ const Names& metadata_names() {
   return names;
 }
 
+/// Metadata that says something of sizes or strides.
+const Names& size_names() {
+  static const Names names = {"shape",          "size",         "stride",  "numel",  "nelement", "is_contiguous",
+                              "storage_offset", "is_same_size", "__len__", "nbytes", "dim_order"};
+  return names;
+}
+
 const Names& passthrough_names() {
   static const Names names = {"is_grad_enabled",
                               "_set_grad_enabled",
@@ -359,7 +366,8 @@ const TorchFunction& TorchApi::classify(PyObject* func) {
     self = attr(func, "__self__");
     key = self.get();
     if (name_of(func) != "__get__") {
-      static const TorchFunction setter{TorchKind::kBreak, "a tensor attribute's assignment", false, false, nullptr};
+      static const TorchFunction setter{
+          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, nullptr};
       return setter;
     }
   }
@@ -387,6 +395,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.kind = TorchKind::kPassthrough;
   } else if (metadata_names().contains(name)) {
     result.kind = TorchKind::kMetadata;
+    result.of_sizes = size_names().contains(name);
   } else if (break_names().contains(name)) {
     result.kind = TorchKind::kBreak;
     result.reads_values = value_names().contains(name);

@@ -27,6 +27,7 @@ struct TorchFunction {
   std::string name;
   bool factory = false;       ///< takes device=
   bool reads_values = false;  ///< kBreak: only because it gives Python data made from the operands' values
+  bool of_sizes = false;      ///< kMetadata: depends on sizes or strides
   PyObject* key = nullptr;
 };
 

@@ -45,14 +45,6 @@ struct Bypass {
   int& count_;
 };
 
-Ref int_tuple(const std::vector<int64_t>& values) {
-  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
-  for (size_t i = 0; i < values.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i]));
-  }
-  return tuple;
-}
-
 /// A torch.Size as a plain tuple.
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
@@ -65,51 +57,6 @@ std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
   std::vector<int64_t> result;
   for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
   return result;
-}
-
-/// Metadata that says nothing of sizes.
-bool is_size_independent(const std::string& name) {
-  static const std::unordered_set<std::string> names = {"dtype",
-                                                        "ndim",
-                                                        "layout",
-                                                        "dim",
-                                                        "ndimension",
-                                                        "element_size",
-                                                        "is_floating_point",
-                                                        "is_complex",
-                                                        "is_signed",
-                                                        "is_conj",
-                                                        "is_neg",
-                                                        "get_device",
-                                                        "result_type",
-                                                        "is_sparse",
-                                                        "is_quantized",
-                                                        "is_nested",
-                                                        "is_mkldnn",
-                                                        "itemsize",
-                                                        "is_leaf",
-                                                        "requires_grad",
-                                                        "names",
-                                                        "is_sparse_csr",
-                                                        "is_xpu",
-                                                        "is_mps",
-                                                        "is_ipu",
-                                                        "is_xla",
-                                                        "is_vulkan",
-                                                        "is_hpu",
-                                                        "has_names",
-                                                        "is_inference",
-                                                        "can_cast",
-                                                        "promote_types",
-                                                        "is_distributed",
-                                                        "is_maia",
-                                                        "is_mtia",
-                                                        "_is_view",
-                                                        "_is_zerotensor",
-                                                        "__hash__",
-                                                        "output_nr",
-                                                        "is_coalesced"};
-  return names.contains(name);
 }
 
 /// Operators whose result is a tuple also when it holds one tensor.
@@ -337,7 +284,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     return give_up("copy to the CPU", false);
   }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
-  if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && !is_size_independent(fn.name)) {
+  if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && fn.of_sizes) {
     const int slot = PyTuple_GET_SIZE(tape_args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(tape_args.get(), 0)) : -1;
     PyObject* answer = symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
     if (answer != not_handled()) return answer;

@@ -565,7 +565,8 @@ void Tracer::finish_return(Frame&, PyObject* result) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars.empty() && builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
+  if (t.open_context_vars.empty() && builder.want(result) &&
+      entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());

@@ -84,6 +84,7 @@ class Tracer final : public VmObserver {
   PyObject* unary_op(Frame&, UnaryOp, PyObject*) override;
   PyObject* format_value(Frame&, PyObject*, int, PyObject*) override;
   PyObject* convert_value(Frame&, PyObject*, int) override;
+  int send(Frame&, PyObject*, PyObject*, PyObject**) override;
   int list_append(Frame&, PyObject*, PyObject*) override;
   int set_add(Frame&, PyObject*, PyObject*) override;
   int map_add(Frame&, PyObject*, PyObject*, PyObject*) override;
@@ -148,6 +149,7 @@ class Tracer final : public VmObserver {
   bool break_if_begun(PyObject* container);
   bool outside_iterator(PyObject* object) const;
   bool break_if_moved(PyObject* iterator);
+  bool break_if_state(PyObject* owner, PyObject* name);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   /// Something made in the trace changes.
   void touch(PyObject* object);

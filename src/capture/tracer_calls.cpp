@@ -97,7 +97,7 @@ bool reads_contents(PyObject* callable, std::string_view name) {
 
 bool is_container_type(PyTypeObject* type) {
   return PyType_IsSubtype(type, &PyList_Type) != 0 || PyType_IsSubtype(type, &PyDict_Type) != 0 ||
-         PyType_IsSubtype(type, &PySet_Type) != 0 || std::strcmp(type->tp_name, "collections.deque") == 0;
+         PyType_IsSubtype(type, &PySet_Type) != 0 || is_deque_type(type);
 }
 
 /// C types whose methods never change anything.
@@ -353,7 +353,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kTorch: return not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute:
-      if (nargs >= 2 && PyUnicode_Check(args[1])) watch_lookup(args[0], args[1]);
+      if (nargs < 2 || !PyUnicode_Check(args[1])) return not_handled();
+      if (!break_if_state(args[0], args[1])) return nullptr;
+      if (tracing()) watch_lookup(args[0], args[1]);
       return not_handled();
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };

@@ -1,5 +1,7 @@
 // The tracer's view of reads and writes: reads of what existed before become watches, writes to it break the graph.
 #include <cstring>
+#include <string>
+#include <unordered_set>
 
 #include "capture/tracer_internal.h"
 
@@ -12,8 +14,6 @@ bool has_instance_dict(PyObject* object) {
 #endif
   return Py_TYPE(object)->tp_dictoffset != 0;
 }
-
-bool is_deque(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "collections.deque") == 0; }
 
 }  // namespace
 
@@ -182,6 +182,8 @@ PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
 PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
   if (!tracing()) return not_handled();
   if (numpy_value(owner)) return numpy_attribute(owner, name);
+  if (!break_if_state(owner, name)) return nullptr;
+  if (!tracing()) return not_handled();
   PyObject* made = watch_lookup(owner, name, true);
   return made != nullptr ? made : not_handled();
 }
@@ -252,6 +254,19 @@ bool Tracer::break_if_moved(PyObject* iterator) {
   if (!tracing()) return true;
   if (is_raw_memory(iterator) && !born(iterator)) return graph_break("memory that existed before the trace is read");
   return !outside_iterator(iterator) || graph_break("an iterator that existed before the trace");
+}
+
+bool Tracer::break_if_state(PyObject* owner, PyObject* name) {
+  static const std::unordered_set<std::string> fixed = {"__class__", "__doc__", "__name__", "__qualname__", "gi_code"};
+  if (!outside_iterator(owner)) return true;
+  PyObject* found = _PyType_Lookup(Py_TYPE(owner), name);
+  const bool data = found != nullptr && Py_TYPE(found)->tp_descr_set != nullptr;
+  return !data || fixed.contains(text_of(name)) ||
+         graph_break("the state of an iterator that existed before the trace (" + text_of(name) + ")");
+}
+
+int Tracer::send(Frame&, PyObject* receiver, PyObject*, PyObject**) {
+  return break_if_moved(receiver) ? kNotHandled : -1;
 }
 
 bool Tracer::break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count) {

@@ -195,8 +195,7 @@ int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
 
 PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
                          std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
-  const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) ||
-                         std::strcmp(Py_TYPE(target)->tp_name, "collections.deque") == 0;
+  const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
   const bool known = container && reachable(target);
   if (!known || name == "__init__" || name == "__setstate__") {
     const char* what = container && !known ? " on an object whose origin is not known ("

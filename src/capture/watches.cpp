@@ -226,7 +226,7 @@ void Watches::before_write(PyObject* object) {
     state.before = Ref::steal(PyFrozenSet_New(object));
   } else if (PyCell_Check(object)) {
     state.before = Ref::borrow(PyCell_GET(object));
-  } else if (PyList_Check(object) || std::strcmp(Py_TYPE(object)->tp_name, "collections.deque") == 0) {
+  } else if (PyList_Check(object) || is_deque(object)) {
     state.before = Ref::steal(PySequence_List(object));
   }
 }

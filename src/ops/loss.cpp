@@ -2,30 +2,13 @@
 #include <limits>
 #include <numbers>
 
-#include "ops/family_util.h"
-#include "support/error.h"
+#include "ops/loss_util.h"
 
 namespace tatara {
 namespace {
 
 using namespace ops;
 using Values = std::vector<ValueId>;
-
-// torch's enumeration of the reduction argument.
-constexpr int64_t kNone = 0;
-constexpr int64_t kMean = 1;
-constexpr int64_t kSumReduction = 2;
-
-ValueId whole_sum(GraphBuilder& b, ValueId x) { return b.op("sum", {TensorArg{x}}); }
-
-ValueId reduced(GraphBuilder& b, ValueId loss, int64_t reduction) {
-  switch (reduction) {
-    case kNone: return loss;
-    case kMean: return b.op("mean", {TensorArg{loss}});
-    case kSumReduction: return whole_sum(b, loss);
-    default: throw InvalidArgument(str_cat("reduction ", reduction));
-  }
-}
 
 DType common_dtype(GraphBuilder& b, const Args& args) {
   const DType dtype = promote_types(args.type(0).dtype, args.type(1).dtype);

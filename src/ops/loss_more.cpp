@@ -2,19 +2,13 @@
 #include <limits>
 #include <numbers>
 
-#include "ops/family_util.h"
-#include "support/error.h"
+#include "ops/loss_util.h"
 
 namespace tatara {
 namespace {
 
 using namespace ops;
 using Values = std::vector<ValueId>;
-
-ValueId reduced(GraphBuilder& b, ValueId loss, int64_t reduction) {
-  if (reduction == 0) return loss;
-  return b.op(reduction == 1 ? "mean" : "sum", {TensorArg{loss}});
-}
 
 ValueId zero_like(GraphBuilder& b, ValueId x) { return b.constant(0, b.type(x).dtype, b.type(x).device); }
 ValueId positive(GraphBuilder& b, ValueId x) { return b.op("clamp_min", {TensorArg{x}, Scalar(int64_t{0})}); }

@@ -5,6 +5,7 @@ Each case is a process of its own with a time limit; it prints the counters of t
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -213,7 +214,7 @@ def depth():
 
 def make(k):
     def helper(x, i):
-        return torch.exp(x) * (i + k)
+        return exp(x) * (i + k)
     def function(x):
         total = x
         for i in range(3):
@@ -227,7 +228,7 @@ problems = []
 for repeat in range(20):
     function = make(repeat)
     compiled = tatara.compile(function)
-    inputs = [torch.randn(40 + 8 * i) for i in range(3)]
+    inputs = [make_input(40 + 8 * i) for i in range(3)]
     expected = [function(x) for x in inputs]
     barrier = threading.Barrier(8)
     def work():
@@ -235,7 +236,7 @@ for repeat in range(20):
             before = depth()
             barrier.wait(60)
             for i in (0, 1, 2, 0):
-                torch.testing.assert_close(compiled(inputs[i]), expected[i])
+                assert_close(compiled(inputs[i]), expected[i])
             assert depth() == before, "the recursion limit of a thread changed"
         except BaseException as error:
             problems.append(repr(error))
@@ -249,8 +250,27 @@ for repeat in range(20):
 """
 
 
-def test_eight_threads_compile_the_same_function(tmp_path: Path) -> None:
-    counters = _run(_THREADS, tmp_path, _TORCH)
+# What the program takes from each library. NumPy's form runs without torch, on every version of Python.
+_LIBRARIES = {
+    "numpy": _NUMPY
+    + """
+exp, assert_close = np.exp, np.testing.assert_allclose
+def make_input(n):
+    return np.linspace(0, 1, n)
+""",
+    "torch": _TORCH
+    + """
+exp, assert_close, make_input = torch.exp, torch.testing.assert_close, torch.randn
+""",
+}
+
+
+@pytest.mark.parametrize("library", list(_LIBRARIES))
+def test_eight_threads_compile_the_same_function(tmp_path: Path, library: str) -> None:
+    if library == "torch" and importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not here")
+    without_torch = "assert 'torch' not in sys.modules\n" if library == "numpy" else ""
+    counters = _run(_THREADS + without_torch, tmp_path, _LIBRARIES[library])
     assert counters["graphs"] >= 20
     assert counters["kernels_launched"] > 0
     assert not _left_over(tmp_path)
