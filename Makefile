@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: demo test build setup clean lint asan tsan coverage bench-models bench-kernels bench-calls opinfo pyvm test-cpp test-python \
+.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-models bench-kernels bench-calls opinfo pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -73,6 +73,10 @@ pyvm:
 
 bench-models: build
 	$(PY) bench/models.py
+
+# Training steps of six models: losses, compile and step times, peak memory.
+bench-train: build
+	$(PY) bench/train.py
 
 bench-kernels: build
 	$(PY) bench/kernels.py

@@ -178,7 +178,8 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
   if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
-  if (m.number(4) != 0.0) throw Unsupported("attention with dropout draws random numbers");
+  if (m.number(4) != 0.0 && !q.sizes.back().is_const())
+    throw Unsupported("attention with dropout over a symbolic head size");
   if (q.device.kind != DeviceKind::kCpu) throw Unsupported("attention on this device runs in eager");
   if (takes_flash(m)) {
     TensorType type = q;
@@ -186,10 +187,13 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
     type.strides = m.iterator_strides(q.sizes, operands);
     return {type};
   }
-  if (m.boolean(7)) throw Unsupported("grouped attention outside of the flash kernel runs in eager");
+  if (m.boolean(7) && m.number(4) == 0.0) {
+    throw Unsupported("grouped attention outside of the flash kernel runs in eager");
+  }
   std::vector<Expr> batch_q(q.sizes.begin(), q.sizes.end() - 2);
   std::vector<Expr> batch_k(k.sizes.begin(), k.sizes.end() - 2);
   std::vector<Expr> batch_v(v.sizes.begin(), v.sizes.end() - 2);
+  if (m.boolean(7)) batch_k = batch_v = batch_q;
   const std::vector<Expr>* shapes[] = {&batch_q, &batch_k, &batch_v};
   std::vector<Expr> sizes = m.broadcast(shapes);
   sizes.push_back(q.sizes[q.sizes.size() - 2]);

@@ -1,6 +1,4 @@
-// Gradients of matrix products, and of attention by its parts.
-#include <cmath>
-
+// Gradients of matrix products.
 #include "ops/derivative.h"
 #include "support/error.h"
 
@@ -72,38 +70,6 @@ void linear_rule(VjpContext& v) {
   if (v.needs(2)) v.give(2, b.reduce("sum", flat.id, {0}, false));
 }
 
-/// softmax(q @ k.T * scale + mask) @ v, as eager's plain composition computes it.
-std::vector<ValueId> attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
-  const Args args(b, arguments);
-  if (args.number(4) != 0) throw Unsupported("the derivative of attention with dropout");
-  if (args.flag(7)) throw Unsupported("the derivative of grouped attention");
-  const TensorType q = args.type(0), k = args.type(1);
-  if (!q.sizes.back().is_const()) throw Unsupported("the derivative of attention over a symbolic head size");
-  const double scale = args.none(6) ? 1 / std::sqrt(static_cast<double>(q.sizes.back().const_value())) : args.number(6);
-  const Term query{&b, args.tensor(0)}, key{&b, args.tensor(1)};
-  const double root = std::sqrt(std::abs(scale));
-  const Term left = query * (scale < 0 ? -root : root), right = adjoint(key * root);
-  Term scores = left.bin("matmul", right);
-  const bool causal = args.flag(5);
-  if (causal) {
-    const Expr rows = q.sizes[q.sizes.size() - 2], columns = k.sizes[k.sizes.size() - 2];
-    const ValueId ones = b.op("full", {SymInts{{rows, columns}}, Scalar(true), DType::kBool, NoneArg{}, q.device});
-    scores = Term{&b, b.op("tril", {TensorArg{ones}})}.choose(scores, -INFINITY);
-  }
-  if (!args.none(3)) {
-    const Term mask{&b, args.tensor(3)};
-    scores = mask.type().dtype == DType::kBool ? mask.choose(scores, -INFINITY) : scores + mask;
-  }
-  Term weights{&b, b.op("softmax", {TensorArg{scores.id}, int_arg(-1)})};
-  if (!args.none(3) || causal) {
-    // A row without any key weighs nothing.
-    const int64_t last = scores.type().dim() - 1;
-    const Term hidden{&b, b.reduce("all", scores.bin("eq", -INFINITY).id, {last}, true)};
-    weights = hidden.choose(Term{&b, b.unary("zeros_like", weights.id)}, weights);
-  }
-  return {weights.bin("matmul", Term{&b, args.tensor(2)}).id};
-}
-
 }  // namespace
 
 void register_derivatives_linear(OpRegistry& r) {
@@ -115,7 +81,6 @@ void register_derivatives_linear(OpRegistry& r) {
   r.amend("mv").vjp = mv_rule;
   r.amend("dot").vjp = dot_rule;
   r.amend("linear").vjp = linear_rule;
-  r.amend("scaled_dot_product_attention").differentiable_parts = attention_parts;
 }
 
 }  // namespace tatara

@@ -52,6 +52,8 @@ void emit_host_call(State& s, int unit) {
     }
   }
   const bool out = call.overload == "out";
+  // The host may leave out results that it was not asked for (convolution_backward).
+  const std::vector<int> uses = node.outputs.size() > 1 ? s.graph.use_counts() : std::vector<int>();
   for (const ValueId v : node.outputs) {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
     if (out) {
@@ -59,7 +61,8 @@ void emit_host_call(State& s, int unit) {
                               s.graph.type(v).dtype});
       call.args.emplace_back(HostCall::OutSlot{static_cast<int>(call.tensors.size()) - 1});
     } else {
-      call.results.push_back(info.storage->buffer);
+      const bool used = uses.empty() || uses[static_cast<size_t>(v)] > 0;
+      call.results.push_back(used ? info.storage->buffer : BufferId{-1});
     }
   }
   s.out.plan.steps.emplace_back(std::move(call));

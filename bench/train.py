@@ -1,0 +1,257 @@
+"""`make bench-train`: training steps of real models compiled by Tatara, beside eager and torch.compile, in one run.
+
+A step is forward, backward, AdamW. Each model runs in a process of its own with empty caches, so that compile times are
+cold. The losses of twenty steps from the same weights, batches and seed are compared with eager's; times are medians of
+rounds in which the three take turns; peak memory is that of three steps in a process of its own, over what it held before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import zoo
+
+MODELS = ["bert", "gpt2", "distilbert", "t5", "qwen3", "vit"]
+WAYS = ["eager", "tatara", "rival"]
+SEED = 1234
+
+
+def _loss_of(model: Any, name: str) -> Callable[..., Any]:
+    """The model's own loss where it has one (labels: the input ids), else the squared distance of its leading result from a
+    row of numbers.
+    """
+    import torch
+    from torch.nn import functional
+
+    goal = torch.linspace(-1, 1, model.config.hidden_size)
+
+    def by_labels(**inputs: Any) -> Any:
+        return model(**inputs, labels=inputs["input_ids"]).loss
+
+    def by_square(**inputs: Any) -> Any:
+        first = zoo.first_tensor(model(**inputs))
+        return functional.mse_loss(first, goal.expand_as(first))
+
+    return by_labels if name in ("gpt2", "t5", "qwen3") else by_square
+
+
+def _stepper(way: str, name: str, model: Any, inputs: dict[str, Any]) -> Callable[[], Any]:
+    import torch
+
+    import tatara
+
+    loss_of = _loss_of(model, name)
+    if way == "tatara":
+        loss_of = tatara.compile(loss_of)
+    elif way == "rival":
+        loss_of = torch.compile(loss_of)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(**inputs)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def _made(name: str, batch: int, length: int) -> tuple[Any, dict[str, Any]]:
+    import torch
+
+    torch.manual_seed(0)
+    entry = zoo.BY_NAME[name]
+    model = entry.build().train()
+    inputs = entry.inputs(batch, length)
+    return model, inputs
+
+
+def measure(name: str, batch: int, length: int, steps: int, rounds: int, rival: bool) -> dict[str, Any]:
+    """Losses, compile times and step times of one model, in this process."""
+    import torch
+
+    import tatara
+
+    model, inputs = _made(name, batch, length)
+    result: dict[str, Any] = {"model": name}
+    ways = WAYS if rival else WAYS[:2]
+    losses: dict[str, list[float]] = {}
+    runs = {}
+    for way in ways:
+        step = _stepper(way, name, copy.deepcopy(model), inputs)
+        torch.manual_seed(SEED)
+        before = tatara.stats()
+        start = time.perf_counter()
+        losses[way] = [step().item()]
+        result[f"{way}_first_s"] = time.perf_counter() - start
+        # The second step is still a first one: the backward of the first traced call is eager's.
+        start = time.perf_counter()
+        losses[way] += [step().item()]
+        result[f"{way}_second_s"] = time.perf_counter() - start
+        losses[way] += [step().item() for _ in range(steps - 2)]
+        if way == "tatara":
+            after = tatara.stats()
+            for key in ("graphs", "breaks", "fallbacks", "recompiles", "host_calls", "kernels_compiled"):
+                result[key] = after.get(key, 0) - before.get(key, 0)
+        runs[way] = step
+    eager = losses["eager"]
+    for way in ways[1:]:
+        result[f"{way}_loss_error"] = max(abs(a - b) / abs(b) for a, b in zip(losses[way], eager, strict=True))
+    result["losses"] = [eager[0], eager[-1]]
+    samples: dict[str, list[float]] = {way: [] for way in ways}
+    for round_number in range(rounds):
+        turn = round_number % len(ways)
+        for way in ways[turn:] + ways[:turn]:
+            start = time.perf_counter()
+            runs[way]()
+            samples[way].append(time.perf_counter() - start)
+    for way in ways:
+        result[f"{way}_ms"] = statistics.median(samples[way]) * 1e3
+    for way in ways[1:]:
+        usual = result[f"{way}_ms"] / 1e3
+        result[f"{way}_cold_s"] = result[f"{way}_first_s"] + result[f"{way}_second_s"] - 2 * usual
+    return result
+
+
+def _resident(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def measure_memory(name: str, batch: int, length: int, way: str) -> dict[str, Any]:
+    """Peak memory of training steps, compiled before, over what the process held between them."""
+    model, inputs = _made(name, batch, length)
+    step = _stepper(way, name, model, inputs)
+    for _ in range(2):
+        step()
+    model.zero_grad(set_to_none=True)
+    before = _resident("VmRSS")
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
+        clear.write("5")
+    for _ in range(3):
+        step()
+    return {"peak": _resident("VmHWM") - before}
+
+
+def _child(arguments: argparse.Namespace, *extra: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as caches:
+        environment = dict(
+            os.environ,
+            TATARA_CACHE_DIR=f"{caches}/tatara",
+            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
+            HF_HUB_OFFLINE="1",
+        )
+        sizes = ["batch", "length", "steps", "rounds"]
+        command = [sys.executable, __file__, *extra]
+        command += [text for key in sizes for text in (f"--{key}", str(getattr(arguments, key)))]
+        if arguments.no_rival:
+            command.append("--no-rival")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"failed": done.stderr.strip().splitlines()[-1:] or ["no output"]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    row = {"model": name, **_child(arguments, "--child", name)}
+    if "failed" in row or arguments.no_memory:
+        return row
+    for way in WAYS[:2] if arguments.no_rival else WAYS:
+        memory = _child(arguments, "--child", name, "--memory", way)
+        if "failed" in memory:
+            return {"model": name, **memory}
+        row[f"{way}_mb"] = memory["peak"] / 1e6
+    return row
+
+
+COLUMNS = [
+    "model",
+    "tatara_cold_s",
+    "rival_cold_s",
+    "eager_ms",
+    "rival_ms",
+    "tatara_ms",
+    "vs eager",
+    "vs rival",
+    "tatara_loss_error",
+    "rival_loss_error",
+    "eager_mb",
+    "rival_mb",
+    "tatara_mb",
+    "graphs",
+    "breaks",
+    "fallbacks",
+    "recompiles",
+    "kernels_compiled",
+    "host_calls",
+]
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    print(" | ".join(COLUMNS))
+    ratios: dict[str, list[float]] = {"vs eager": [], "vs rival": []}
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['model']} | failed: {row['failed']}")
+            continue
+        for column, way in (("vs eager", "eager"), ("vs rival", "rival")):
+            if f"{way}_ms" in row:
+                row[column] = row[f"{way}_ms"] / row["tatara_ms"]
+                ratios[column].append(row[column])
+        cells = []
+        for column in COLUMNS:
+            value = row.get(column, "-")
+            text = f"{value:.1e}" if "error" in column and isinstance(value, float) else None
+            cells.append(text or (f"{value:.3f}" if isinstance(value, float) else str(value)))
+        print(" | ".join(cells))
+    for column, values in ratios.items():
+        if values:
+            print(f"geomean {column}: {math.exp(statistics.fmean(map(math.log, values))):.3f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=None, help=f"of {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--child")
+    parser.add_argument("--memory", choices=WAYS)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=20, help="whose losses are compared with eager's")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--no-memory", action="store_true", help="leave the memory out")
+    arguments = parser.parse_args()
+    if arguments.child:
+        a = arguments
+        if a.memory:
+            done = measure_memory(a.child, a.batch, a.length, a.memory)
+        else:
+            done = measure(a.child, a.batch, a.length, a.steps, a.rounds, not a.no_rival)
+        print(json.dumps(done))
+        return 0
+    unknown = [name for name in arguments.models or [] if name not in MODELS]
+    if unknown:
+        parser.error(f"no such models here: {', '.join(unknown)}")
+    rows = [_in_processes(name, arguments) for name in arguments.models or MODELS]
+    _print_table(rows)
+    bad = [row for row in rows if "failed" in row or row["tatara_loss_error"] > 1e-3]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
