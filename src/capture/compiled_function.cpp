@@ -392,6 +392,7 @@ void reset_owner(TraceOwner& owner) {
   owner.breaks.clear();
   owner.recompiles.clear();
   owner.full.clear();
+  owner.unfit.clear();
 }
 
 PyObject* compiled_reset(PyObject* object, PyObject*) {

@@ -300,12 +300,8 @@ struct ValueGuard::Builder {
   void add_tensor(PyObject* o, Item& item) {
     TensorMeta meta;
     if (!api.is_plain_tensor(o) || !api.read_meta(o, meta)) {
-      guard.unsupported_tensor = true;
+      if (guard.unsupported_tensor.empty()) guard.unsupported_tensor = api.why_not(o);
       return identity(o, item);
-    }
-    if (meta.code == 5 && meta.device_type != kNumpyDevice) {  // complex: the conjugate bit is not in the metadata
-      const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
-      if (conj.get() == Py_True) guard.unsupported_tensor = true;
     }
     const Ref grad = attr_or_null(o, "requires_grad");
     guard.needs_grad_.push_back(grad.get() == Py_True);
@@ -484,12 +480,6 @@ struct ValueGuard::Checker {
     return true;
   }
 
-  bool check_conjugate(PyObject* o, const TensorMeta& expected) {
-    if (expected.code != 5 || expected.device_type == kNumpyDevice) return true;
-    const Ref conj = Ref::steal(PyObject_CallOneArg(api.is_conj.get(), o));
-    return conj.get() == Py_False || fail("a tensor became conjugated");
-  }
-
   bool bind(int symbol, int64_t value) {
     int64_t& bound = symbols[static_cast<size_t>(symbol)];
     if (bound != kUnbound) {
@@ -506,7 +496,7 @@ struct ValueGuard::Checker {
 
   bool check_symbolic(PyObject* o, const TensorMeta& expected, const Dims& dims) {
     TensorMeta now;
-    if (!api.read_meta(o, now)) return fail("a tensor that cannot be imported");
+    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
     const size_t rank = expected.sizes.size();
     if (now.code != expected.code || now.bits != expected.bits || now.device_type != expected.device_type ||
         now.device_id != expected.device_id || now.sizes.size() != rank || now.strides.size() != rank) {
@@ -536,7 +526,7 @@ struct ValueGuard::Checker {
                                              dims.layout.strides[static_cast<size_t>(d)].str()));
       }
     }
-    return check_conjugate(o, expected);
+    return true;
   }
 
   bool check_needs_grad(PyObject* o, bool expected) const {
@@ -549,10 +539,10 @@ struct ValueGuard::Checker {
   }
 
   bool check_tensor(PyObject* o, const TensorMeta& expected) {
-    if (api.matches(o, expected)) return check_conjugate(o, expected);
+    if (api.matches(o, expected)) return true;
     if (why == nullptr) return false;
     TensorMeta now;
-    if (!api.read_meta(o, now)) return fail("a tensor that cannot be imported");
+    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
     if (now.sizes != expected.sizes) {
       const auto text = [](const std::vector<int64_t>& v) {
         std::string s = "[";

@@ -58,8 +58,8 @@ class ValueGuard {
     int object;
   };
   const std::vector<SymbolicRoot>& symbolic_roots() const { return symbolic_roots_; }
-  /// Some tensor among the roots cannot be read.
-  bool unsupported_tensor = false;
+  /// What tensor among the roots cannot be read; empty: all can.
+  std::string unsupported_tensor;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
   bool check_grad = false;
   std::vector<std::string> describe() const;

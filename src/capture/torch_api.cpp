@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/numpy_api.h"
+#include "capture/torch_native.h"
 
 namespace tatara::capture {
 namespace {
@@ -268,8 +269,6 @@ bool TorchApi::load() {
   get_default_dtype = attr(torch.get(), "get_default_dtype");
   deterministic = attr(torch.get(), "are_deterministic_algorithms_enabled");
   view_as = attr(tensor.get(), "view_as");
-  is_conj = attr(tensor.get(), "is_conj");
-  is_neg = attr(tensor.get(), "is_neg");
   meta_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "meta"));
   cpu_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "cpu"));
   empty_tuple = Ref::steal(PyTuple_New(0));
@@ -297,13 +296,48 @@ bool TorchApi::grad_enabled() const {
   return answer.get() == Py_True;
 }
 
-bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
-  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->read_meta(tensor, out);
-  DlTensor view{};
-  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
+/// The exchange API's view of a tensor whose memory holds its values.
+bool TorchApi::exchange(PyObject* tensor, void* out) const {
+  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, static_cast<DlTensor*>(out)) != 0) {
     PyErr_Clear();
     return false;
   }
+  return TorchNative::get().holds_values(tensor);
+}
+
+std::string TorchApi::why_not(PyObject* tensor) const {
+  if (!is_torch_tensor(tensor)) return "an array of an element type or layout that is not supported";
+  if (!is_plain_tensor(tensor)) return "a tensor subclass (" + type_name(tensor) + ")";
+  const auto is = [tensor](const char* name) {
+    const Ref answer = attr_or_null(tensor, name);
+    if (!answer || PyBool_Check(answer.get())) return answer.get() == Py_True;
+    const Ref called = Ref::steal(PyObject_CallNoArgs(answer.get()));
+    if (!called) PyErr_Clear();
+    return called.get() == Py_True;
+  };
+  const auto text = [tensor](const char* name) {
+    const Ref value = attr_or_null(tensor, name);
+    const Ref shown = Ref::steal(value ? PyObject_Str(value.get()) : nullptr);
+    if (!shown) PyErr_Clear();
+    return text_of(shown.get());
+  };
+  if (is("is_nested")) return "a nested tensor";
+  if (is("is_quantized")) return "a quantised tensor (" + text("dtype") + ")";
+  if (const std::string layout = text("layout"); layout != "torch.strided") {
+    return (layout.find("sparse") != std::string::npos ? "a sparse tensor (" : "a tensor of another layout (") +
+           layout + ")";
+  }
+  if (is("is_meta")) return "a tensor on the meta device, which has no values";
+  if (is("is_conj")) return "a conjugate view (resolve_conj() makes it real)";
+  if (is("is_neg")) return "a negative view (resolve_neg() makes it real)";
+  if (is("_is_zerotensor")) return "zeros without memory";
+  return "a tensor that cannot be imported (" + text("dtype") + " on " + text("device") + ")";
+}
+
+bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
+  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->read_meta(tensor, out);
+  DlTensor view{};
+  if (!exchange(tensor, &view)) return false;
   out.code = view.dtype.code;
   out.bits = view.dtype.bits;
   out.device_type = view.device.type;
@@ -316,10 +350,7 @@ bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
 
 bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
   DlTensor view{};
-  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
-    PyErr_Clear();
-    return false;
-  }
+  if (!exchange(tensor, &view)) return false;
   out = {static_cast<char*>(view.data) + view.byte_offset,
          view.shape,
          view.strides,
@@ -333,10 +364,7 @@ bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
 bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
   if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->matches(tensor, expected, data);
   DlTensor view{};
-  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, &view) != 0) {
-    PyErr_Clear();
-    return false;
-  }
+  if (!exchange(tensor, &view)) return false;
   if (data != nullptr) *data = static_cast<char*>(view.data) + view.byte_offset;
   const auto rank = static_cast<size_t>(view.ndim);
   return view.dtype.code == expected.code && view.dtype.bits == expected.bits &&

@@ -68,7 +68,7 @@ struct TorchApi {
   PyTypeObject* module_type = nullptr;
   PyTypeObject* device_type = nullptr;
   Ref push_mode, pop_mode, mode_stack_len, swap_impl, empty_strided, inference_mode;
-  Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as, is_conj, is_neg;
+  Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;
   Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
   std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
   std::vector<PyObject*> has_torch_function;
@@ -90,7 +90,10 @@ struct TorchApi {
   bool is_numpy(PyObject* object) const;
   bool is_plain_numpy(PyObject* object) const;
   bool grad_enabled() const;
-  /// False (no error set) for tensors that the exchange API refuses.
+  /// What kind of tensor it is that is_plain_tensor() or read_meta() refuses.
+  std::string why_not(PyObject* tensor) const;
+  /// False (no error set) for tensors that the exchange API refuses, and those whose memory is not their values (the
+  /// conjugate and negative bits).
   bool read_meta(PyObject* tensor, TensorMeta& out) const;
   /// Same metadata as `expected`? No allocation.
   bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
@@ -107,6 +110,7 @@ struct TorchApi {
   void* exchange_ = nullptr;
   std::unordered_map<PyObject*, TorchFunction> functions_;
   bool load();
+  bool exchange(PyObject* tensor, void* out) const;
   TorchFunction make(PyObject* func, PyObject* key);
 };
 

@@ -260,7 +260,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       if (!known) {
         TensorMeta meta;
         if (!api_.read_meta(o, meta)) {
-          problem = "a tensor that cannot be imported";
+          problem = api_.why_not(o);
           return Ref::borrow(o);
         }
       }

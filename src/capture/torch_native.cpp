@@ -24,6 +24,11 @@ const uint64_t* dispatch_keys(void* library) {
   return keys;
 }
 
+/// Where a Python tensor holds its implementation.
+void* const* impl_place(PyObject* tensor) {
+  return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(tensor) + sizeof(PyObject));
+}
+
 /// Asks for huge pages under a big block that the host has just allocated: fresh memory is otherwise paid for in faults of
 /// 4 KB each (45 ms to fill 100 MB where warm memory takes 12).
 void advise_huge_pages(void* data, size_t bytes) {
@@ -59,10 +64,41 @@ TorchNative::TorchNative() : abi_(torch_abi::api()) {
     }
   }
   const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+  load_bits(torch.get());
   const Ref core = torch ? attr_or_null(torch.get(), "_C") : Ref();
   const Ref aoti = core ? attr_or_null(core.get(), "_aoti") : Ref();
   if (aoti) steal_ = attr_or_null(aoti.get(), "alloc_tensor_by_stealing_from_void_ptr");
   PyErr_Clear();
+}
+
+void TorchNative::load_bits(PyObject* torch) {
+  const Ref type = torch != nullptr ? attr_or_null(torch, "Tensor") : Ref();
+  if (!type) return;
+  is_conj_method_ = attr_or_null(type.get(), "is_conj");
+  is_neg_method_ = attr_or_null(type.get(), "is_neg");
+  void* library = torch_abi::open_library("libtorch_cpu.so");
+  if (library == nullptr) return;
+  load(library, is_conj_, "_ZN2at6native7is_conjERKNS_6TensorE");
+  load(library, is_neg_, "_ZN2at6native6is_negERKNS_6TensorE");
+  load(library, is_zero_, "_ZN2at6native14_is_zerotensorERKNS_6TensorE");
+  // The layout of Python's tensor object is no part of torch's interface: trusted where a tensor's own word is there.
+  const Ref example = Ref::steal(PyObject_CallMethod(torch, "empty", "i", 1));
+  const Ref address = example ? attr_or_null(example.get(), "_cdata") : Ref();
+  const bool as_known = address && PyLong_AsVoidPtr(address.get()) == *impl_place(example.get());
+  if (!as_known || is_neg_ == nullptr || is_zero_ == nullptr) is_conj_ = nullptr;
+}
+
+bool TorchNative::holds_values(PyObject* tensor) const {
+  if (is_conj_ != nullptr) {
+    const void* place = impl_place(tensor);
+    return !is_conj_(place) && !is_neg_(place) && !is_zero_(place);
+  }
+  for (const Ref* method : {&is_conj_method_, &is_neg_method_}) {
+    const Ref answer = *method ? Ref::steal(PyObject_CallOneArg(method->get(), tensor)) : Ref();
+    if (!answer) PyErr_Clear();
+    if (answer.get() != Py_False) return false;
+  }
+  return true;
 }
 
 TorchThreadState TorchNative::state() const {

@@ -31,6 +31,8 @@ class TorchNative {
   /// Only when reads_state().
   TorchThreadState state() const;
   bool grad_enabled() const { return grad_enabled_(); }
+  /// Whether the torch tensor's memory holds its values: no conjugate or negative bit, no zeros without memory.
+  bool holds_values(PyObject* tensor) const;
 
   /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
@@ -40,6 +42,7 @@ class TorchNative {
 
  private:
   TorchNative();
+  void load_bits(PyObject* torch);
   const torch_abi::Api* abi_ = nullptr;
   bool reads_state_ = false;
   bool (*grad_enabled_)() = nullptr;
@@ -49,6 +52,10 @@ class TorchNative {
   void* (*context_)() = nullptr;
   bool (*deterministic_)(const void*) = nullptr;
   void* library_ = nullptr;
+  // Of a tensor's lazy operations. They take a const Tensor&: the word after a Python tensor's head.
+  using Bit = bool (*)(const void*);
+  Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
+  Ref is_conj_method_, is_neg_method_;
   PyObject* (*wrap_)(void*) = nullptr;
   Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
 };

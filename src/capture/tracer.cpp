@@ -94,6 +94,17 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
                                                                                                                   : 0;
 }
 
+void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& reason) {
+  if (!unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second) return;
+  BreakInfo why;
+  why.reason = reason;
+  why.file = text_of(code->co_filename);
+  why.function = text_of(code->co_name);
+  why.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  ++stats().breaks;
+  breaks.push_back(std::move(why));
+}
+
 Tracer* Tracer::current() { return g_current; }
 
 Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code) : owner_(owner), api_(api), code_(code) {
@@ -400,8 +411,11 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
   const Ref depth = Ref::steal(api_.present() ? PyObject_CallNoArgs(api_.mode_stack_len.get()) : PyLong_FromLong(0));
-  bool ok = !trace->state.autocast && depth && PyLong_AsLong(depth.get()) == 0;
-  if (ok) {
+  const char* wait = ": compiled code waits until it is off";
+  std::string unfit;
+  if (trace->state.autocast) unfit = str_cat("autocast is on where the function is entered", wait);
+  if (!depth || PyLong_AsLong(depth.get()) != 0) unfit = str_cat("a torch function mode is on", wait);
+  if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
     dims.mode = owner_.dynamic;
@@ -419,12 +433,17 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
       if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
-    ok = !trace->guard.unsupported_tensor;
+    if (!trace->guard.unsupported_tensor.empty()) {
+      unfit = "an input is " + trace->guard.unsupported_tensor + ": it runs in eager";
+    }
     trace->guard.check_grad = trace->state.grad;
   }
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   --bypass_;
-  if (!ok) return false;
+  if (!unfit.empty()) {
+    owner_.note_unfit(f.code(), f.offset(), unfit);
+    return false;
+  }
   root_ = &f;
   trace->symbols.set_place([this] {
     const BreakInfo place = here({});

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -37,6 +38,9 @@ struct TraceOwner {
   std::vector<BreakInfo> breaks;
   std::set<std::pair<PyObject*, int>> full;  // code and offset where the limit of entries was met
 
+  std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
+
+  void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
   /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
   /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
   /// set when there is one.

@@ -277,7 +277,6 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
     if (!changed) pinned.insert(read.value.get());
   });
   std::unordered_map<PyObject*, int> numbers;
-  constexpr uint8_t kComplex = 5;  // the conjugate bit is not in the metadata
   for_each_read([&](Read& read, bool changed) {
     PyObject* value = read.value.get();
     if (!changed || value == nullptr || pinned.contains(value) || !api.is_tensor(value)) return;
@@ -287,10 +286,7 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
       return;
     }
     Source source;
-    if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta) ||
-        source.meta.code == kComplex) {
-      return;
-    }
+    if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta)) return;
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     source.grad = attr_or_null(value, "requires_grad").get() == Py_True;
     read.source = numbers[value] = static_cast<int>(sources_.size());
