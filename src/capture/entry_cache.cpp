@@ -29,7 +29,7 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
 
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               DynamicDims& dims) const {
-  if (dims.mode != DynamicMode::kAuto) return;
+  if (dims.mode == DynamicMode::kNever) return;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
     if (entry->code != code || entry->offset != offset) continue;

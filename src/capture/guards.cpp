@@ -185,16 +185,27 @@ struct ValueGuard::Builder {
   std::unordered_map<PyObject*, int> index;
   std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
 
-  /// A number whose values vary, where the frame can hold a placeholder instead.
-  bool add_number(PyObject* o, size_t at, size_t root) {
-    if (dynamic.mode == DynamicMode::kNever || root >= dynamic.places.size() || dynamic.places[root] < 0) return false;
+  /// Where an object was found: a root, or something that can hold another object in its place.
+  struct Place {
+    size_t root = SIZE_MAX;
+    PyObject* holder = nullptr;  // a list or dict
+    PyObject* key = nullptr;     // of a dict
+    Py_ssize_t index = 0;        // of a list
+  };
+
+  /// A number whose values vary, where a placeholder can be instead.
+  bool add_number(PyObject* o, size_t at, const Place& place) {
+    if (dynamic.mode == DynamicMode::kNever || dynamic.places.empty()) return false;
+    const bool root = place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
+    if (!root && place.holder == nullptr) return false;
     const bool varies = dynamic.numbers.contains(at);
     const int object = static_cast<int>(objects.size());
     Expr symbol;
     IntRange range;
     if (PyFloat_CheckExact(o) && varies) {
       symbol = symbols.add_float(o, object).first;
-    } else if (PyLong_CheckExact(o) && (varies || dynamic.mode == DynamicMode::kAlways) && number_range(o, range)) {
+    } else if (PyLong_CheckExact(o) && (varies || (root && dynamic.mode == DynamicMode::kAlways)) &&
+               number_range(o, range)) {
       symbol = add_int(PyLong_AsLongLong(o), object, range);
     } else {
       return false;
@@ -202,7 +213,12 @@ struct ValueGuard::Builder {
     objects.push_back(o);
     guard.items_[at].kind = PyFloat_CheckExact(o) ? Kind::kFloat : Kind::kInt;
     guard.items_[at].same = number_of(symbol);
-    guard.symbolic_roots_.push_back({root, symbol, object});
+    if (root) {
+      guard.symbolic_roots_.push_back({place.root, symbol, object});
+    } else {
+      Ref key = place.key != nullptr ? Ref::borrow(place.key) : Ref::steal(PyLong_FromSsize_t(place.index));
+      guard.symbolic_items_.push_back({Ref::borrow(place.holder), std::move(key), symbol, object});
+    }
     return true;
   }
 
@@ -218,13 +234,13 @@ struct ValueGuard::Builder {
     return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
   }
 
-  void add(PyObject* o, int depth, size_t root = SIZE_MAX) {
+  void add(PyObject* o, int depth, const Place& place) {
     const size_t at = guard.items_.size();
     guard.items_.emplace_back();
     const auto item = [&]() -> Item& { return guard.items_[at]; };
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
-    if (add_number(o, at, root)) return;
+    if (add_number(o, at, place)) return;
     if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o))) {
       item().kind = Kind::kConst;
       item().value = Ref::borrow(o);
@@ -239,7 +255,7 @@ struct ValueGuard::Builder {
     objects.push_back(o);
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
-    if (root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
+    if (place.root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
       // Its state is not looked at: what would move it on, or reads it, breaks the trace.
       item().kind = Kind::kPassive;
       return;
@@ -248,17 +264,20 @@ struct ValueGuard::Builder {
       item().kind = PyTuple_Check(o) ? Kind::kTuple : Kind::kList;
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
       item().count = static_cast<int>(n);
-      for (Py_ssize_t i = 0; i < n; ++i) add(PySequence_Fast_GET_ITEM(o, i), depth + 1);
+      PyObject* holder = PyList_Check(o) ? o : nullptr;
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i});
+      }
       return;
     }
     if (PyCell_Check(o)) {
       item().kind = Kind::kCell;
-      return add(PyCell_GET(o), depth + 1);
+      return add(PyCell_GET(o), depth + 1, {});
     }
     if (PyMethod_Check(o)) {
       item().kind = Kind::kMethod;
-      add(PyMethod_GET_SELF(o), depth + 1);
-      return add(PyMethod_GET_FUNCTION(o), depth + 1);
+      add(PyMethod_GET_SELF(o), depth + 1, {});
+      return add(PyMethod_GET_FUNCTION(o), depth + 1, {});
     }
     if (PyDict_Check(o)) {
       item().kind = Kind::kDict;
@@ -294,7 +313,11 @@ struct ValueGuard::Builder {
       guard.items_[at].keys.push_back(Ref::borrow(key));
       values.push_back(value);
     }
-    for (PyObject* v : values) add(v, depth + 1);
+    PyObject* holder = PyDict_CheckExact(dict) ? dict : nullptr;
+    for (size_t i = 0; i < values.size(); ++i) {
+      PyObject* name = guard.items_[at].keys[i].get();
+      add(values[i], depth + 1, {SIZE_MAX, holder, name, 0});
+    }
   }
 
   void add_tensor(PyObject* o, Item& item) {
@@ -379,7 +402,7 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
                        TraceSymbols& symbols, std::vector<PyObject*>& objects) {
   root_count_ = count;
   Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
-  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, i);
+  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
   ranges_ = symbols.ranges();
   ctx_ = symbols.ctx_ptr();
 }

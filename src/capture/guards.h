@@ -58,6 +58,14 @@ class ValueGuard {
     int object;
   };
   const std::vector<SymbolicRoot>& symbolic_roots() const { return symbolic_roots_; }
+  /// The same inside the roots: items of lists and dicts, attributes of plain instances (by their __dict__). Holds arguments
+  /// of the call, so it is for the trace only.
+  struct SymbolicItem {
+    Ref holder, key;
+    Expr symbol;
+    int object;
+  };
+  std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
   /// What tensor among the roots cannot be read; empty: all can.
   std::string unsupported_tensor;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
@@ -108,6 +116,7 @@ class ValueGuard {
   std::vector<Dims> dims_;        // parallel to metas_
   std::vector<bool> needs_grad_;  // likewise
   std::vector<SymbolicRoot> symbolic_roots_;
+  std::vector<SymbolicItem> symbolic_items_;
   std::vector<IntRange> ranges_;      // of the symbols
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;

@@ -58,6 +58,18 @@ bool is_torch_size(PyObject* type) {
   return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
 }
 
+/// Puts `now` where `before` is the item of a list or dict.
+bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
+  if (PyDict_Check(holder)) {
+    const bool there = PyDict_GetItemWithError(holder, key) == before && PyDict_SetItem(holder, key, now) == 0;
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    return there;
+  }
+  const Py_ssize_t index = PyLong_AsSsize_t(key);
+  if (index >= PyList_GET_SIZE(holder) || PyList_GET_ITEM(holder, index) != before) return false;
+  return PyList_SetItem(holder, index, Py_NewRef(now)) == 0;
+}
+
 /// torch.Size's own constructor asks for plain ints.
 PyObject* make_size(PyObject* size_type, PyObject* items) {
   const Ref args = Ref::steal(PyTuple_Pack(1, items));
@@ -130,6 +142,15 @@ Ref Tracer::number_on_tape(int object, Expr symbol) {
 
 void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
   Trace& t = *trace_;
+  for (ValueGuard::SymbolicItem& item : t.guard.take_symbolic_items()) {
+    Ref value = Ref::borrow(t.objects[static_cast<size_t>(item.object)]);
+    Ref number = number_on_tape(item.object, item.symbol);
+    if (put_item(item.holder.get(), item.key.get(), value.get(), number.get())) {
+      t.placed.push_back({std::move(item.holder), std::move(item.key), std::move(number), std::move(value)});
+    } else {
+      plain_number(number.get());  // it is read as it is
+    }
+  }
   if (t.guard.symbolic_roots().empty()) return;
   std::vector<Ref> stack;
   for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
@@ -148,6 +169,13 @@ void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
   std::vector<PyObject*> values;
   for (const Ref& value : stack) values.push_back(value.get());
   f.replace_stack(values.data(), static_cast<int>(values.size()));
+}
+
+void Tracer::take_back_symbols() {
+  for (const Trace::Placed& place : trace_->placed) {
+    put_item(place.holder.get(), place.key.get(), place.number.get(), place.value.get());
+  }
+  trace_->placed.clear();
 }
 
 bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {

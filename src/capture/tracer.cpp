@@ -562,6 +562,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
 
 bool Tracer::run_tape() {
   const auto start = std::chrono::steady_clock::now();
+  take_back_symbols();
   trace_->symbols.settle();
   const bool ok = trace_->tape.materialise(api_);
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -656,6 +657,7 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
 
 void Tracer::end_trace() {
   set_mode(false);
+  if (trace_ != nullptr) take_back_symbols();
   trace_.reset();
 }
 

@@ -250,6 +250,7 @@ class Tracer final : public VmObserver {
   /// The placeholder for a number read from a dict or (no key) a cell; null where its value is to be guarded.
   PyObject* watched_number(PyObject* holder, PyObject* key, PyObject* value);
   void place_symbols(Frame& f, const std::vector<int>& places);
+  void take_back_symbols();
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
   bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);

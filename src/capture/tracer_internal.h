@@ -28,6 +28,10 @@ struct Tracer::Trace {
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::set<NumberPlace> varying;                            // numbers read from outside that had other values before
   std::map<NumberPlace, Ref> numbers;
+  struct Placed {
+    Ref holder, key, number, value;
+  };
+  std::vector<Placed> placed;  // placeholders in lists and dicts of the caller, which get the values back
   std::vector<Ref> alive;
   int start_offset = 0;
   PyObject* root_code = nullptr;
