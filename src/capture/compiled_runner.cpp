@@ -16,6 +16,8 @@ namespace {
 // Scalar operations (about 10 us) below which giving up the GIL and taking it again costs more than it is worth.
 constexpr int64_t kBriefWork = 32768;
 constexpr int32_t kDlpackCpu = 1;
+constexpr int32_t kDlpackCuda = 2;
+constexpr uintptr_t kGpuAlignment = 16;  // of tensors that kernels on a GPU read in whole vectors
 
 struct DlpackType {
   uint8_t code, bits;
@@ -121,11 +123,13 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t in
 }
 
 void CompiledRunner::add_input(Input input, const TensorType& type) {
-  if (type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on another device than the CPU");
   const DlpackType dl = dlpack_type(type.dtype);
   input.code = dl.code;
   input.bits = dl.bits;
-  input.device_type = kDlpackCpu;
+  const bool cuda = type.device.kind == DeviceKind::kCuda;
+  if (!cuda && type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on " + type.device.str());
+  input.device_type = cuda ? kDlpackCuda : kDlpackCpu;
+  input.device_id = cuda ? type.device.index : 0;
   inputs_.push_back(input);
 }
 
@@ -149,9 +153,10 @@ bool CompiledRunner::import_input(size_t i, PyObject* tensor, const TorchApi& ap
   TensorRef ref;
   const Input& expected = inputs_[i];
   if (tensor == nullptr || !api.view(tensor, ref) || ref.code != expected.code || ref.bits != expected.bits ||
-      ref.device_type != expected.device_type) {
+      ref.device_type != expected.device_type || ref.device_id != expected.device_id) {
     return false;
   }
+  if (expected.device_type == kDlpackCuda && reinterpret_cast<uintptr_t>(ref.data) % kGpuAlignment != 0) return false;
   out = {ref.data, ref.sizes, ref.strides, ref.rank};
   return true;
 }
@@ -258,6 +263,13 @@ void CompiledRunner::resolve(Frame& frame) const {
 bool CompiledRunner::allocate(Frame& frame) const {
   for (size_t i = 0; i < buffer_types_.size(); ++i) {
     const TensorLayout& layout = frame.layouts.output_buffers[i];
+    const Device device = executable_->output_buffers()[i].device;
+    if (device.kind == DeviceKind::kCuda) {
+      frame.buffers[i] = TorchNative::get().empty_on_gpu(layout.sizes, layout.strides, buffer_types_[i], device.index,
+                                                         &frame.buffer_data[i]);
+      if (!frame.buffers[i]) return false;
+      continue;
+    }
     frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], frame.buffer_bytes[i],
                                                 frame.kept[i], &frame.buffer_data[i]);
     if (!frame.buffers[i]) return false;
@@ -305,6 +317,9 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (done) frames_.push_back(std::move(frame));
     return done ? Outcome::kDone : Outcome::kFailed;
+  } catch (const LateIndexFault& error) {
+    set_python_error(error);
+    return Outcome::kFailed;
   } catch (const Error& error) {
     // Eager's own error, or its result: nothing outside was touched.
     problem_ = error.what();

@@ -35,7 +35,7 @@ class CompiledRunner final : public GraphRunner {
     int slot = -1;               // tape slot, or -1 - k: constants_[k]
     PyObject* pinned = nullptr;  // borrowed from the tape or constants_; null: comes with the call
     uint8_t code = 0, bits = 0;
-    int32_t device_type = 0;
+    int32_t device_type = 0, device_id = 0;
     bool number = false;  // a Python int, for the plan the size of a tensor without memory, or a float
   };
   struct Frame;

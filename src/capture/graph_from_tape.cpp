@@ -635,13 +635,29 @@ DType dtype_of(PyObject* dtype) {
   return *parsed;
 }
 
+namespace {
+
+/// Number of the GPU that "cuda" means at present.
+int16_t current_gpu() {
+  const Ref module = attr_or_null(TorchApi::get()->torch.get(), "cuda");
+  const Ref number = module ? Ref::steal(PyObject_CallMethod(module.get(), "current_device", nullptr)) : Ref();
+  if (!number) {
+    PyErr_Clear();
+    throw Unsupported("device cuda, without a GPU");
+  }
+  return static_cast<int16_t>(PyLong_AsLong(number.get()));
+}
+
+}  // namespace
+
 Device device_of(PyObject* device) {
   const std::string type = text_of(attr_or_null(device, "type").get());
   Device result;
   if (type == "cuda") {
     result.kind = DeviceKind::kCuda;
     const Ref index = attr_or_null(device, "index");
-    if (index && PyLong_Check(index.get())) result.index = static_cast<int16_t>(PyLong_AsLong(index.get()));
+    result.index =
+        index && PyLong_Check(index.get()) ? static_cast<int16_t>(PyLong_AsLong(index.get())) : current_gpu();
   } else if (type != "cpu") {
     throw Unsupported("device " + type);
   }

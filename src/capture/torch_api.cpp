@@ -356,6 +356,7 @@ bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
          view.strides,
          view.ndim,
          view.device.type,
+         view.device.id,
          view.dtype.code,
          view.dtype.bits};
   return true;

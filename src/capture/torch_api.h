@@ -55,6 +55,7 @@ struct TensorRef {
   const int64_t* strides = nullptr;
   int32_t rank = 0;
   int32_t device_type = 0;
+  int32_t device_id = 0;
   uint8_t code = 0;
   uint8_t bits = 0;
 };

@@ -124,6 +124,29 @@ Ref TorchNative::wrap(torch_abi::TensorHandle handle) const {
   return capsule ? Ref::steal(PyObject_CallOneArg(steal_.get(), capsule.get())) : Ref();
 }
 
+torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                                                int32_t scalar_type, int32_t device_type, int32_t device,
+                                                void** data) const {
+  torch_abi::TensorHandle handle = nullptr;
+  if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type,
+                                     device_type, device, &handle) != 0) {
+    const char* what = abi_->torch_exception_get_what_without_backtrace != nullptr
+                           ? abi_->torch_exception_get_what_without_backtrace()
+                           : nullptr;
+    PyErr_SetString(PyExc_RuntimeError, what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
+    return nullptr;
+  }
+  abi_->aoti_torch_get_data_ptr(handle, data);
+  return handle;
+}
+
+Ref TorchNative::empty_on_gpu(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
+                              int32_t device, void** data) const {
+  static const int32_t cuda = abi_->aoti_torch_device_type_cuda();
+  torch_abi::TensorHandle handle = new_tensor(sizes, strides, scalar_type, cuda, device, data);
+  return handle == nullptr ? Ref() : wrap(handle);
+}
+
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
                        size_t bytes, KeptOutputs& kept, void** data) const {
   torch_abi::TensorHandle handle = nullptr;
@@ -131,15 +154,8 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
   if (wanted) handle = kept.take(sizes, strides, bytes, data);
   if (handle != nullptr) return wrap(handle);
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
-  if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type, cpu,
-                                     0, &handle) != 0) {
-    const char* what = abi_->torch_exception_get_what_without_backtrace != nullptr
-                           ? abi_->torch_exception_get_what_without_backtrace()
-                           : nullptr;
-    PyErr_SetString(PyExc_RuntimeError, what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
-    return {};
-  }
-  abi_->aoti_torch_get_data_ptr(handle, data);
+  handle = new_tensor(sizes, strides, scalar_type, cpu, 0, data);
+  if (handle == nullptr) return {};
   advise_huge_pages(*data, bytes);
   if (!wanted) return wrap(handle);
   torch_abi::TensorHandle second = nullptr;

@@ -37,12 +37,18 @@ class TorchNative {
   /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
             KeptOutputs& kept, void** data) const;
+  /// A new, uninitialised tensor on a GPU. Null with a Python error set.
+  Ref empty_on_gpu(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
+                   int32_t device, void** data) const;
   /// A Python object for the tensor behind `handle`, which is consumed.
   Ref wrap(torch_abi::TensorHandle handle) const;
 
  private:
   TorchNative();
   void load_bits(PyObject* torch);
+  /// Null with a Python error set.
+  torch_abi::TensorHandle new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                                     int32_t scalar_type, int32_t device_type, int32_t device, void** data) const;
   const torch_abi::Api* abi_ = nullptr;
   bool reads_state_ = false;
   bool (*grad_enabled_)() = nullptr;

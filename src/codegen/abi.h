@@ -7,10 +7,10 @@ namespace tatara {
 
 /// Filled in by a kernel whose bounds check failed.
 struct KernelFault {
-  int64_t value;  // the offending index
-  int64_t size;   // the size it was checked against
-  int32_t site;   // number of the IndexValue statement inside the kernel, in program order
-  int32_t reserved;
+  int64_t value;   // the offending index
+  int64_t size;    // the size it was checked against
+  int32_t site;    // number of the IndexValue statement inside the kernel, in program order
+  int32_t raised;  // 1, where the kernel cannot say so itself: on a GPU
 };
 
 /// Runs iterations [begin, end) of the kernel's collapsed parallel space (the product of its parallel extents, row

@@ -10,7 +10,8 @@ int CpuTarget::vector_bytes() const {
     case VectorIsa::kScalar: return 4;
     case VectorIsa::kAvx2: return 32;
     case VectorIsa::kAvx512: return 64;
-    case VectorIsa::kNeon: return 16;
+    case VectorIsa::kNeon:
+    case VectorIsa::kPtx: return 16;
   }
   return 4;
 }

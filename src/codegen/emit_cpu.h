@@ -8,7 +8,8 @@
 
 namespace tatara {
 
-enum class VectorIsa : uint8_t { kScalar, kAvx2, kAvx512, kNeon };
+/// kPtx: one thread of a GPU (codegen/emit_gpu.h), whose vectors are its accesses of 16 bytes.
+enum class VectorIsa : uint8_t { kScalar, kAvx2, kAvx512, kNeon, kPtx };
 
 struct CpuTarget {
   VectorIsa isa = VectorIsa::kAvx512;

@@ -31,6 +31,8 @@ class Emitter {
  public:
   Emitter(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol);
   std::string run();
+  /// For a kernel with a mapping to a GPU's threads.
+  std::string run_gpu();
 
  private:
   // -- text --
@@ -101,6 +103,28 @@ class Emitter {
   void masked_rest(const loops::For& loop, const std::string& extent, const std::string& whole,
                    std::vector<Reg>& carried, Pass&& pass);
 
+  // -- threads of a GPU (emitter_gpu.cpp) --
+  std::string special_register(const char* name);
+  /// Which iterations this thread has; threads without any leave.
+  void gpu_positions();
+  void gpu_vector(const loops::For& loop);
+  void gpu_independent(const loops::For& loop);
+  void gpu_pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);
+  void gpu_enter(const loops::For& loop, int lanes);
+  void gpu_leave();
+  void gpu_when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
+                const std::function<void(std::vector<Reg>&)>& body);
+  std::string as_word(DType part, const std::string& text);
+  std::string from_word(DType part, const std::string& word);
+  std::string shuffle_word(DType part, const std::string& text, int distance);
+  void merge_values(const loops::For& loop, std::vector<Reg>& a, const std::vector<Reg>& b, const std::string& swapped);
+  void combine_warp(const loops::For& loop, std::vector<Reg>& carried, int threads, const std::string& lane);
+  void combine_threads(const loops::For& loop, std::vector<Reg>& carried);
+  bool on_gpu() const { return kernel_.gpu.threads > 0; }
+  std::string align_of_vector(DType dtype) const;
+  std::string load_flags(int buffer) const;
+  void report_fault(const loops::IndexValue& stmt, const std::string& bad, const std::string& given, bool vec);
+
   // -- memory --
   std::string memory_type(DType dtype) const;  // of an element, or of a part of a complex one
   std::string address(int buffer, const std::string& index);
@@ -114,7 +138,7 @@ class Emitter {
   void prefetch_stores(int buffer, int bytes, int lanes, const std::string& at);
   int small_step(Expr where, DType dtype) const;
   std::string masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
-                          const std::string& mask);
+                          const std::string& mask, const std::string& flags = {});
   void masked_store(const std::string& element, int bytes, int lanes, const std::string& value, const std::string& at,
                     const std::string& align, const std::string& mask);
   std::string gather(const std::string& element, const std::string& pointers, const std::string& align,
@@ -126,7 +150,7 @@ class Emitter {
   Reg split_pairs(const std::string& element, const std::string& pairs);
   std::string join_pairs(const std::string& element, const Reg& value);
   std::string second_part(const std::string& pointers, DType dtype);
-  Reg plain_load(DType dtype, const std::string& at);
+  Reg plain_load(DType dtype, const std::string& at, const std::string& flags = {});
   void plain_store(DType dtype, const std::string& at, const Reg& value);
   Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
   void update_element(const loops::Store& store, const std::string& at, const Reg& value);
@@ -190,6 +214,11 @@ class Emitter {
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;
+  std::string gpu_iteration_;  // this thread's place in the parallel space
+  std::string gpu_lane_;       // its place in the row, or the first element of its part of the vector loop
+  std::string gpu_members_;    // mask of the threads of the warp that have the same row
+  bool gpu_inside_ = false;    // a vector loop
+  int gpu_shared_ = 0;         // words of memory shared by the threads of a block
 };
 
 /// Throws InternalError for complex types, which have no single register.

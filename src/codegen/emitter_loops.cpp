@@ -109,7 +109,13 @@ void Emitter::sum_level(const For& loop, const std::string& begin, const std::st
 void Emitter::statement(const For& loop) {
   switch (loop.kind) {
     case LoopKind::kParallel: parallel(loop); return;
-    case LoopKind::kVector: vector(loop); return;
+    case LoopKind::kVector:
+      if (on_gpu()) {
+        gpu_vector(loop);
+      } else {
+        vector(loop);
+      }
+      return;
     case LoopKind::kSerial:
     case LoopKind::kUnroll: serial(loop, "0", index(loop.extent)); return;
   }
@@ -123,8 +129,7 @@ void Emitter::parallel(const For& loop) {
     if (inner == nullptr || inner->kind != LoopKind::kParallel) break;
     chain.push_back(inner);
   }
-  std::vector<Reg> none;
-  counted("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<Reg>&) {
+  const auto run = [&](const std::string& flat) {
     std::string rest = flat;
     for (size_t i = chain.size(); i-- > 0;) {
       if (i == 0) {
@@ -136,7 +141,13 @@ void Emitter::parallel(const For& loop) {
       }
     }
     block(*chain.back()->body);
-  });
+  };
+  if (on_gpu()) {
+    run(gpu_iteration_);
+    return;
+  }
+  std::vector<Reg> none;
+  counted("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<Reg>&) { run(flat); });
 }
 
 void Emitter::serial(const For& loop, const std::string& begin, const std::string& end) {

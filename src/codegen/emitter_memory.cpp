@@ -88,10 +88,10 @@ std::string Emitter::shuffle(const std::string& element, int lanes, const std::s
 }
 
 std::string Emitter::masked_load(const std::string& element, int lanes, const std::string& at, const std::string& align,
-                                 const std::string& mask) {
+                                 const std::string& mask, const std::string& flags) {
   const std::string count = std::to_string(lanes);
   const std::string type = "<" + count + " x " + element + ">";
-  if (mask.empty()) return assign("load " + type + ", ptr " + at + ", " + align);
+  if (mask.empty()) return assign("load " + type + ", ptr " + at + ", " + align + flags);
   const std::string bits = "<" + count + " x i1>";
   const std::string name = "@llvm.masked.load." + mangled(lanes, element) + ".p0";
   declare("declare " + type + " " + name + "(ptr, " + bits + ", " + type + ")");
@@ -192,9 +192,9 @@ Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
   loaded_.insert(buffer);
   const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
   const std::string element = memory_type(dtype);
-  const std::string align = align_of(dtype);
   const bool pair = is_complex(dtype);
   const Stride stride = stride_of(where);
+  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype) : align_of(dtype);
   if (stride == Stride::kUnit || stride == Stride::kReversed) {
     std::string first = index(where);
     std::string lanes = mask;
@@ -206,7 +206,7 @@ Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
     }
     const std::string at = address(buffer, first);
     if (!pair) {
-      const std::string value = masked_load(element, lanes_, at, align, lanes);
+      const std::string value = masked_load(element, lanes_, at, align, lanes, load_flags(buffer));
       return {reversed ? shuffle(element, lanes_, value, "poison", backwards) : value, true};
     }
     if (!lanes.empty()) lanes = spread_mask(lanes, 2, 2);
@@ -251,12 +251,12 @@ int Emitter::small_step(Expr where, DType dtype) const {
 void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::string& mask) {
   const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
   const std::string element = memory_type(dtype);
-  const std::string align = align_of(dtype);
   const int bytes = dtype_size(real_dtype(dtype));
   const bool pair = is_complex(dtype);
   Reg value = given;
   value.text = to_memory(dtype, value.text, true);
   const Stride stride = stride_of(where);
+  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype) : align_of(dtype);
   if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + kernel_.name);
   if (stride == Stride::kUnit || stride == Stride::kReversed) {
     std::string first = index(where);
@@ -294,12 +294,23 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
 
 // ---- Single elements ---------------------------------------------------------------------------------------------------
 
-Reg Emitter::plain_load(DType dtype, const std::string& at) {
+/// What a mapping to a GPU's threads promises of unit-stride accesses: whole vectors, each where it may lie.
+std::string Emitter::align_of_vector(DType dtype) const {
+  const int size = dtype_size(real_dtype(dtype));
+  return "align " + std::to_string(on_gpu() ? std::max(std::min(16, lanes_ * size), size) : size);
+}
+
+/// On a GPU, memory that the kernel only reads comes through the read-only cache, and is read once where that will do.
+std::string Emitter::load_flags(int buffer) const {
+  return on_gpu() && kernel_.buffers[static_cast<size_t>(buffer)].kind == ArgKind::kInput ? ", !invariant.load !1" : "";
+}
+
+Reg Emitter::plain_load(DType dtype, const std::string& at, const std::string& flags) {
   const std::string element = memory_type(dtype);
-  const std::string first = assign("load " + element + ", ptr " + at + ", " + align_of(dtype));
+  const std::string first = assign("load " + element + ", ptr " + at + ", " + align_of(dtype) + flags);
   if (!is_complex(dtype)) return {from_memory(dtype, first, false), false};
   const std::string next = assign("getelementptr " + element + ", ptr " + at + ", i64 1");
-  return {first, false, assign("load " + element + ", ptr " + next + ", " + align_of(dtype))};
+  return {first, false, assign("load " + element + ", ptr " + next + ", " + align_of(dtype) + flags)};
 }
 
 void Emitter::plain_store(DType dtype, const std::string& at, const Reg& value) {
@@ -362,7 +373,7 @@ void Emitter::statement(const Load& load) {
     return;
   }
   if (!masked) {
-    set(load.dst, plain_load(type, address(load.buffer, index(load.index))));
+    set(load.dst, plain_load(type, address(load.buffer, index(load.index)), load_flags(load.buffer)));
     return;
   }
   const std::string then = label();
@@ -370,7 +381,7 @@ void Emitter::statement(const Load& load) {
   const std::string before = current_block_;
   line("br i1 " + reg(load.mask).text + ", label %" + then + ", label %" + done);
   start_block(then);
-  const Reg value = plain_load(type, address(load.buffer, index(load.index)));
+  const Reg value = plain_load(type, address(load.buffer, index(load.index)), load_flags(load.buffer));
   const std::string last = current_block_;
   line("br label %" + done);
   start_block(done);
@@ -389,7 +400,12 @@ void Emitter::statement(const Store& store) {
   const DType type = kernel_.buffers[static_cast<size_t>(store.buffer)].dtype;
   if (lanes_ == 1) {
     const auto body = [&] { update_element(store, address(store.buffer, index(store.index)), reg(store.value)); };
-    if (store.mask == kNoScalar) {
+    if (on_gpu() && kernel_.gpu.row > 1 && !gpu_inside_) {
+      // All threads of a row have the value: the first one stores it.
+      std::string own = assign("icmp eq i64 " + gpu_lane_ + ", 0");
+      if (store.mask != kNoScalar) own = binary("and", "i1", own, reg(store.mask).text);
+      when(own, body);
+    } else if (store.mask == kNoScalar) {
       body();
     } else {
       when(reg(store.mask).text, body);
@@ -424,6 +440,43 @@ void Emitter::statement(const Store& store) {
   }
 }
 
+/// Where `bad` holds in any lane: tells the launcher, and leaves the kernel (on a GPU, where other threads may wait for this
+/// one, it goes on with another index).
+void Emitter::report_fault(const IndexValue& stmt, const std::string& bad, const std::string& given, bool vec) {
+  const std::string type = type_of("i64", vec);
+  std::string any = bad;
+  const std::string bits = "i" + std::to_string(lanes_);
+  std::string packed;
+  if (vec) {
+    packed = assign("bitcast " + vec_type("i1") + " " + bad + " to " + bits);
+    any = assign("icmp ne " + bits + " " + packed + ", 0");
+  }
+  const std::string fail = label();
+  const std::string fine = label();
+  line("br i1 " + any + ", label %" + fail + ", label %" + fine + ", !prof !0");
+  start_block(fail);
+  std::string offender = given;
+  if (vec) {
+    declare("declare " + bits + " @llvm.cttz." + bits + "(" + bits + ", i1)");
+    const std::string lane = call("@llvm.cttz." + bits, bits, bits + " " + packed + ", i1 true");
+    const std::string wide = lanes_ < 64 ? assign("zext " + bits + " " + lane + " to i64") : lane;
+    offender = assign("extractelement " + type + " " + given + ", i64 " + wide);
+  }
+  line("store i64 " + offender + ", ptr %fault");
+  const std::string size_at = assign("getelementptr i8, ptr %fault, i64 8");
+  line("store i64 " + index(stmt.size) + ", ptr " + size_at);
+  const std::string site_at = assign("getelementptr i8, ptr %fault, i64 16");
+  line("store i32 " + std::to_string(site_) + ", ptr " + site_at);
+  if (on_gpu()) {
+    const std::string raised_at = assign("getelementptr i8, ptr %fault, i64 20");
+    line("store i32 1, ptr " + raised_at);
+    line("br label %" + fine);
+  } else {
+    line("ret i32 1");
+  }
+  start_block(fine);
+}
+
 void Emitter::statement(const IndexValue& stmt) {
   const Reg source = cast(dtype(stmt.value), DType::kInt64, reg(stmt.value));
   const bool vec = source.vec;
@@ -444,31 +497,8 @@ void Emitter::statement(const IndexValue& stmt) {
     } else if (stmt.mask != kNoScalar) {
       bad = binary("and", "i1", bad, reg(stmt.mask).text);
     }
-    std::string any = bad;
-    const std::string bits = "i" + std::to_string(lanes_);
-    std::string packed;
-    if (vec) {
-      packed = assign("bitcast " + vec_type("i1") + " " + bad + " to " + bits);
-      any = assign("icmp ne " + bits + " " + packed + ", 0");
-    }
-    const std::string fail = label();
-    const std::string fine = label();
-    line("br i1 " + any + ", label %" + fail + ", label %" + fine + ", !prof !0");
-    start_block(fail);
-    std::string offender = given;
-    if (vec) {
-      declare("declare " + bits + " @llvm.cttz." + bits + "(" + bits + ", i1)");
-      const std::string lane = call("@llvm.cttz." + bits, bits, bits + " " + packed + ", i1 true");
-      const std::string wide = lanes_ < 64 ? assign("zext " + bits + " " + lane + " to i64") : lane;
-      offender = assign("extractelement " + type + " " + given + ", i64 " + wide);
-    }
-    line("store i64 " + offender + ", ptr %fault");
-    const std::string size_at = assign("getelementptr i8, ptr %fault, i64 8");
-    line("store i64 " + index(stmt.size) + ", ptr " + size_at);
-    const std::string site_at = assign("getelementptr i8, ptr %fault, i64 16");
-    line("store i32 " + std::to_string(site_) + ", ptr " + site_at);
-    line("ret i32 1");
-    start_block(fine);
+    report_fault(stmt, bad, given, vec);
+    if (on_gpu()) value = select(bad, type, zero, value, vec);
   }
   ++site_;
   // Lanes that do not count may hold anything: keep their addresses inside.

@@ -1,5 +1,6 @@
 #include "compiler/compiler.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "compiler/kernel_store.h"
 #include "compiler/plan_store.h"
 #include "ops/parse.h"
+#include "runtime/cuda.h"
 #include "runtime/history.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
@@ -83,8 +85,32 @@ CpuTarget chosen_target() {
   return target;
 }
 
+/// A graph on a GPU is on that one altogether.
+void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& schedule) {
+  std::optional<Device> device;
+  std::vector<bool> used(graph.num_values());
+  for (size_t v = 0; v < graph.num_values(); ++v) {
+    const Device& own = graph.type(static_cast<ValueId>(v)).device;
+    if (own.kind == DeviceKind::kCuda && !device) device = own;
+    used[v] = graph.value(static_cast<ValueId>(v)).producer >= 0;
+  }
+  if (!device) return;
+  for (const Node& node : graph.nodes())
+    for_each_operand(node, [&](ValueId v) { used[static_cast<size_t>(v)] = true; });
+  for (size_t v = 0; v < graph.num_values(); ++v) {
+    const Device& own = graph.type(static_cast<ValueId>(v)).device;
+    if (used[v] && !(own == *device)) throw Unsupported(str_cat("a graph on ", device->str(), " and on ", own.str()));
+  }
+  std::string why_not;
+  if (!cuda::available(&why_not)) throw Unsupported(why_not);
+  const int number = std::max<int>(device->index, 0);
+  target.gpu = cuda::target_of(number);
+  schedule.gpu = GpuShape{.multiprocessors = cuda::device_info(number).multiprocessors};
+  schedule.num_threads = schedule.gpu->multiprocessors;
+}
+
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
-std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const CpuTarget& target,
+std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const KernelTarget& target,
                                         CompileResult& result, std::vector<HistoryEvent>& events) {
   if (option_bool(Option::kVerify)) {
     for (const loops::Kernel& kernel : schedule.kernels) loops::verify_kernel(kernel);
@@ -118,7 +144,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) events[i] = compile_event(kernel, i, origins[i], seconds);
     if ((options.explain || !option_text(Option::kDump).empty()) && kernel.llvm_text.empty()) {
-      kernel.llvm_text = emit_cpu(schedule.kernels[i], target, requests[i].symbol);
+      kernel.llvm_text = emit_kernel(schedule.kernels[i], target, requests[i].symbol);
     }
   });
   for (size_t i = 0; i < code.size(); ++i) {
@@ -136,8 +162,8 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
 }
 
 /// A plan from the disk cache with all of its code. Null when either is not there.
-std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, CompileResult& result,
-                                            std::vector<HistoryEvent>& events) {
+std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, bool on_gpu,
+                                            CompileResult& result, std::vector<HistoryEvent>& events) {
   std::optional<StoredPlan> stored = find_plan(key, graph);
   if (!stored) return nullptr;
   const bool recording = history_on();
@@ -148,8 +174,8 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
     const PlanKernel& kernel = stored->plan.kernels[i];
     const auto start = HistoryClock::now();
     KernelOrigin origin = KernelOrigin::kMemory;
-    code.push_back(find_kernel(kernel.cache_key, kernel.symbol, true, origin));
-    if (code.back().fn == nullptr) return nullptr;
+    code.push_back(find_kernel(kernel.cache_key, kernel.symbol, on_gpu, true, origin));
+    if (!code.back()) return nullptr;
     from_disk += origin == KernelOrigin::kDisk ? 1 : 0;
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) found.push_back(compile_event(kernel, i, origin, seconds));
@@ -163,7 +189,7 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
 
 /// Rewrites, schedules and compiles.
 std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOptions& options,
-                                            const ScheduleOptions& schedule_options, const CpuTarget& target,
+                                            const ScheduleOptions& schedule_options, const KernelTarget& target,
                                             const std::string& key, StageClock& clock, CompileResult& result,
                                             std::vector<HistoryEvent>& events) {
   // The pipeline. Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal
@@ -205,8 +231,9 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   CompileResult result;
   StageClock clock(result.times);
   const auto start = HistoryClock::now();
-  const CpuTarget target = chosen_target();
+  KernelTarget target{chosen_target()};
   ScheduleOptions schedule_options = options.schedule;
+  choose_gpu(graph, target, schedule_options);
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.
   const bool all_texts = options.explain || !option_text(Option::kDump).empty() || option_bool(Option::kVerify);
@@ -215,7 +242,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   if (options.use_cache && options.keep_text && !all_texts) {
     clock.run("find", [&] {
       key = plan_key(graph, schedule_options, target);
-      if (!key.empty()) result.executable = find_executable(key, graph, result, events);
+      if (!key.empty()) result.executable = find_executable(key, graph, target.gpu.has_value(), result, events);
     });
   }
   if (result.executable == nullptr) {

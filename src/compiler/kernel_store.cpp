@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "runtime/cache.h"
+#include "runtime/cuda.h"
 #include "runtime/jit_loader.h"
 #include "runtime/llvm_provider.h"
 #include "support/error.h"
@@ -20,6 +21,9 @@ constexpr std::string_view kEmitter = TATARA_EMITTER_HASH;
 // One symbol for all kernels: each lives in an object of its own, so that names do not spoil sharing.
 constexpr const char* kSymbol = "tatara_kernel";
 
+// LLVM's own passes: they unroll and move what does not change out of loops, which here nobody does by hand.
+constexpr int kGpuLevel = 2;
+
 /// Code by key. Each kernel has pages of its own, so a program that goes on compiling new kernels must not keep them all:
 /// when the table has doubled, those that no plan uses any more go.
 struct Store {
@@ -31,7 +35,7 @@ struct Store {
   KernelCode add(const std::string& key, KernelCode made) {
     const std::lock_guard lock(mutex);
     if (code.size() >= sweep_at) {
-      std::erase_if(code, [](const auto& item) { return item.second.owner.use_count() == 1; });
+      std::erase_if(code, [](const auto& item) { return !item.second.shared(); });
       sweep_at = std::max(kFewest, 2 * code.size());
     }
     return code.emplace(key, std::move(made)).first->second;
@@ -43,7 +47,12 @@ Store& store() {
   return instance;
 }
 
-KernelCode load(std::string_view object, const std::string& symbol) {
+KernelCode load(std::string_view object, const std::string& symbol, bool on_gpu) {
+  if (on_gpu) {
+    KernelCode code;
+    code.gpu = std::make_shared<cuda::Kernel>(std::string(object), symbol);
+    return code;
+  }
   std::shared_ptr<LoadedObject> loaded = load_object(object);
   void* address = loaded->find(symbol);
   if (address == nullptr) throw CompilationError("compiled object lacks the symbol " + symbol);
@@ -53,24 +62,37 @@ KernelCode load(std::string_view object, const std::string& symbol) {
   return code;
 }
 
-TargetOptions target_options(const CpuTarget& target) {
+TargetOptions target_options(const KernelTarget& target) {
   TargetOptions options;
-  options.triple = target.triple;
-  options.cpu = target.cpu;
-  options.features = target.features;
+  if (target.gpu) {
+    options.triple = kGpuTriple;
+    options.cpu = target.gpu->cpu;
+    options.features = target.gpu->features;
+    options.opt_level = kGpuLevel;
+    options.output = TargetOptions::Output::kAssembly;
+    return options;
+  }
+  options.triple = target.cpu.triple;
+  options.cpu = target.cpu.cpu;
+  options.features = target.cpu.features;
   return options;
 }
 
 }  // namespace
 
-std::string target_key(const CpuTarget& target) {
+std::string emit_kernel(const loops::Kernel& kernel, const KernelTarget& target, std::string_view symbol) {
+  return target.gpu ? emit_gpu(kernel, *target.gpu, symbol) : emit_cpu(kernel, target.cpu, symbol);
+}
+
+std::string target_key(const KernelTarget& target) {
   KeyBuilder key;
   key.add(kEmitter).add(llvm_fingerprint()).add(target_options(target).key());
-  key.add(static_cast<uint64_t>(target.isa)).add(static_cast<uint64_t>(target.has_fma));
+  key.add(static_cast<uint64_t>(target.cpu.isa)).add(static_cast<uint64_t>(target.cpu.has_fma));
+  key.add(static_cast<uint64_t>(target.gpu ? target.gpu->capability : 0));
   return key.finish().str();
 }
 
-KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& target) {
+KernelRequest make_kernel_request(const loops::Kernel& kernel, const KernelTarget& target) {
   KernelRequest request;
   request.loop_text = loops::print_kernel(kernel);
   // The first line names the kernel; the rest decides the code.
@@ -88,7 +110,8 @@ KernelRequest make_kernel_request(const loops::Kernel& kernel, const CpuTarget& 
   return request;
 }
 
-KernelCode find_kernel(const std::string& key, const std::string& symbol, bool use_disk, KernelOrigin& origin) {
+KernelCode find_kernel(const std::string& key, const std::string& symbol, bool on_gpu, bool use_disk,
+                       KernelOrigin& origin) {
   {
     const std::lock_guard lock(store().mutex);
     const auto found = store().code.find(key);
@@ -101,7 +124,7 @@ KernelCode find_kernel(const std::string& key, const std::string& symbol, bool u
   if (!object) return {};
   KernelCode code;
   try {
-    code = load(*object, symbol);
+    code = load(*object, symbol, on_gpu);
   } catch (const CompilationError&) {
     return {};  // a damaged object that passed its checksum: compiled again, which overwrites it
   }
@@ -109,14 +132,16 @@ KernelCode find_kernel(const std::string& key, const std::string& symbol, bool u
   return store().add(key, std::move(code));
 }
 
-KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const CpuTarget& target,
+KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kernel, const KernelTarget& target,
                          bool use_disk, KernelOrigin& origin, std::string* llvm_text) {
-  KernelCode code = find_kernel(request.key, request.symbol, use_disk, origin);
-  if (code.fn != nullptr) return code;
-  const std::string text = emit_cpu(kernel, target, request.symbol);
+  const bool on_gpu = target.gpu.has_value();
+  KernelCode code = find_kernel(request.key, request.symbol, on_gpu, use_disk, origin);
+  if (code) return code;
+  const std::string text = emit_kernel(kernel, target, request.symbol);
   if (llvm_text != nullptr) *llvm_text = text;
-  const CompiledObject object = llvm_provider().compile(text, target_options(target));
-  code = load(object.bytes, request.symbol);
+  CompiledObject object = llvm_provider().compile(text, target_options(target));
+  if (on_gpu) object.bytes = cuda::assemble(object.bytes, *target.gpu);
+  code = load(object.bytes, request.symbol, on_gpu);
   origin = KernelOrigin::kCompiled;
   if (use_disk) disk_cache().put(request.key, object.bytes);
   return store().add(request.key, std::move(code));

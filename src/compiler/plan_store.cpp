@@ -19,7 +19,7 @@
 namespace tatara {
 namespace {
 
-constexpr uint64_t kFormat = 1;
+constexpr uint64_t kFormat = 2;
 
 /// Tells builds of Tatara apart: plans hold the choices of the passes that made them.
 std::string build_stamp() {
@@ -90,12 +90,16 @@ StoredPlan decode(std::string_view bytes) {
 
 }  // namespace
 
-std::string plan_key(const Graph& graph, const ScheduleOptions& options, const CpuTarget& target) {
+std::string plan_key(const Graph& graph, const ScheduleOptions& options, const KernelTarget& target) {
   if (build_stamp().empty() || has_symbols(graph)) return {};
   KeyBuilder key;
   key.add("plan").add(kFormat).add(build_stamp()).add(target_key(target)).add(print_graph(graph, true));
   for (const Node& node : graph.nodes()) key.add(node.op->host_name).add(node.op->host_overload);
   key.add(static_cast<uint64_t>(options.vector_bytes)).add(static_cast<uint64_t>(options.num_threads));
+  if (options.gpu) {
+    key.add("gpu").add(static_cast<uint64_t>(options.gpu->multiprocessors));
+    key.add(static_cast<uint64_t>(options.gpu->vector_bytes)).add(static_cast<uint64_t>(options.gpu->max_threads));
+  }
   key.add(static_cast<uint64_t>(options.fuse)).add(static_cast<uint64_t>(options.plan_memory));
   key.add(option_text(Option::kDisable)).add(static_cast<uint64_t>(option_int(Option::kOptLevel)));
   return key.finish().str();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/emit_cpu.h"
+#include "compiler/kernel_store.h"
 #include "ir/graph.h"
 #include "schedule/schedule.h"
 
@@ -20,7 +20,7 @@ struct StoredPlan {
 
 /// The key of a compilation: graph with source lines, target, options, this build of Tatara. "" when its plan cannot be
 /// kept: it depends on symbols, whose ranges and guards the text of a graph does not tell.
-std::string plan_key(const Graph& graph, const ScheduleOptions& options, const CpuTarget& target);
+std::string plan_key(const Graph& graph, const ScheduleOptions& options, const KernelTarget& target);
 
 /// The plan kept under `key`, when there is one that fits the graph. Never throws: damage is a miss.
 std::optional<StoredPlan> find_plan(const std::string& key, const Graph& graph);

@@ -269,6 +269,18 @@ struct Block {
   std::vector<Stmt> stmts;
 };
 
+/// How the iterations of a kernel for a GPU are shared among threads. The scheduler chooses it, the emitter follows.
+///
+/// With row 0 there is one thread for each iteration of the parallel space and each group of `lanes` neighbouring iterations
+/// of the vector loop. Else `row` threads share one iteration of the parallel space: they run all of it together, each a share
+/// of every vector loop, `lanes` neighbours at a time, and what vector loops carry is combined over them. `row` is a power of
+/// two, at most 32 or all threads of the block.
+struct GpuMapping {
+  int threads = 0;  // of a block; 0: a kernel for CPUs
+  int row = 0;
+  int lanes = 1;
+};
+
 struct Kernel {
   std::string name;  // says what it fuses: "mul_tanh_add"; the symbol name of the code is made from it and a hash
   std::shared_ptr<ExprContext> ctx;
@@ -278,7 +290,8 @@ struct Kernel {
   std::vector<ScalarId> scalar_arg_ids;
   Block body;                       // parallel loops outermost
   std::vector<DType> scalar_types;  // dtype of every ScalarId
-  bool strict_float = true;         // no contraction/reassociation but in sums that Combine says
+  GpuMapping gpu;
+  bool strict_float = true;  // no contraction/reassociation but in sums that Combine says
 
   ScalarId new_scalar(DType dtype) {
     scalar_types.push_back(dtype);

@@ -155,6 +155,10 @@ class Parser {
     }
     for (std::string_view part : parts) {
       if (part.starts_with("size ")) continue;
+      if (take(part, "gpu ")) {
+        mapping(part);
+        continue;
+      }
       if (take(part, "scalar ")) {
         const ScalarId id = typed(part);
         kernel_.scalar_arg_ids.push_back(id);
@@ -164,6 +168,18 @@ class Parser {
       }
     }
     ++at_;
+  }
+
+  void mapping(std::string_view text) {
+    if (!take(text, "threads ")) fail("malformed mapping");
+    const auto threads = take_until(text, " row ");
+    const auto row = take_until(text, " lanes ");
+    if (!threads || !row) fail("malformed mapping");
+    const int64_t numbers[] = {integer(*threads), integer(*row), integer(text)};
+    for (const int64_t n : numbers) {
+      if (n < 0 || n > 1024) fail("a mapping out of range");
+    }
+    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2])};
   }
 
   void argument(std::string_view text) {

@@ -158,6 +158,9 @@ class Printer {
     for (size_t i = 0; i < kernel_.scalar_args.size(); ++i) {
       out_ += ", scalar " + value(kernel_.scalar_arg_ids[i]) + ": " + std::string(dtype_name(kernel_.scalar_args[i]));
     }
+    if (kernel_.gpu.threads > 0) {
+      out_ += str_cat(", gpu threads ", kernel_.gpu.threads, " row ", kernel_.gpu.row, " lanes ", kernel_.gpu.lanes);
+    }
     out_ += ") {\n";
     block(kernel_.body, 1);
     return out_ + "}\n";

@@ -178,9 +178,25 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
   if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
+  if (m.number(4) != 0.0 && q.device.kind != DeviceKind::kCpu)
+    throw Unsupported("attention with dropout draws random numbers of another device");
   if (m.number(4) != 0.0 && !q.sizes.back().is_const())
     throw Unsupported("attention with dropout over a symbolic head size");
-  if (q.device.kind != DeviceKind::kCpu) throw Unsupported("attention on this device runs in eager");
+  if (q.device.kind == DeviceKind::kCuda && q.dim() == 4 && k.dim() == 4 && v.dim() == 4) {
+    // The fused kernels for half types lay their result out as the query, that for float32 with the heads of a position
+    // beside each other.
+    ExprContext& ctx = m.ctx();
+    const std::vector<Expr> sizes = {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]};
+    TensorType type = contiguous_type(ctx, q.dtype, q.device, sizes);
+    if (q.dtype != DType::kFloat32 && same_size(ctx, q.sizes[3], v.sizes[3])) {
+      const TensorType* operands[] = {&q};
+      type.strides = m.iterator_strides(q.sizes, operands);
+      return {type};
+    }
+    const std::vector<Expr> inside = contiguous_strides(ctx, {sizes[0], sizes[2], sizes[1], sizes[3]});
+    type.strides = {inside[0], inside[2], inside[1], inside[3]};
+    return {type};
+  }
   if (takes_flash(m)) {
     TensorType type = q;
     const TensorType* operands[] = {&q};

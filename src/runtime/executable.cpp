@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/cuda.h"
 #include "runtime/history.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
@@ -72,6 +74,7 @@ struct LaunchState {
   std::vector<int64_t> sizes;
   int64_t iterations = 1;
   int64_t grain = 1;
+  int64_t blocks = 0;  // on a GPU
 };
 
 struct HostState {
@@ -84,12 +87,16 @@ struct RunContext {
   bool resolved = false;
   std::vector<int64_t> symbols;
   Arena arena;
-  std::vector<int64_t> arena_offsets;  // per buffer, kArena only
-  std::vector<void*> data;             // per buffer
-  std::vector<HostTensor> owned;       // per buffer: results of host calls
-  std::vector<HostTensor> original;    // per buffer: as the host laid such a result out, when the plan does otherwise
-  std::vector<LaunchState> launches;   // per step
-  std::vector<HostState> hosts;        // per step
+  int64_t arena_bytes = 0;
+  std::vector<std::pair<size_t, int64_t>>
+      arena_offsets;  // of buffers in the arena, where each run has another one: on a GPU
+  HostTensor gpu_arena;
+  void* stream = nullptr;
+  std::vector<void*> data;            // per buffer
+  std::vector<HostTensor> owned;      // per buffer: results of host calls
+  std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise
+  std::vector<LaunchState> launches;  // per step
+  std::vector<HostState> hosts;       // per step
 };
 
 struct LaunchTask {
@@ -126,6 +133,7 @@ struct Executable::Impl {
     std::vector<ExprProgram> buffer_offsets;
     ExprProgram iterations;
     ExprProgram work;
+    ExprProgram blocks;
     // host calls
     std::vector<Layout> tensors;
     std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
@@ -143,6 +151,9 @@ struct Executable::Impl {
 
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   bool has_host_calls = false;
+  int gpu = -1;  // number of the device that all kernels run on; -1: the CPU
+  mutable std::once_flag constants_once;
+  mutable HostTensor gpu_constants;
 
   // Contexts that no run is using: one without a lock, the rest behind it.
   mutable std::atomic<RunContext*> spare{nullptr};
@@ -166,6 +177,12 @@ struct Executable::Impl {
 
   void prepare();
   void prepare_step(const PlanStep& step);
+  void find_device();
+  void prepare_gpu(RunContext& context, const cuda::Session& session) const;
+  void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
+  void check_faults() const;
+  std::string fault_message(int kernel, const KernelFault& fault) const;
+  void run_all(RunContext& context) const;
   void find_bindings();
   void resolve(RunContext& context, std::span<const int64_t> symbols) const;
   void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -222,6 +239,7 @@ void Executable::Impl::prepare_step(const PlanStep& step) {
     prepared.buffer_offsets = programs(launch->buffer_offsets);
     prepared.iterations = program(launch->parallel_iterations, 1);
     prepared.work = program(launch->work, 1);
+    prepared.blocks = program(launch->gpu_blocks);
   } else {
     const auto& call = std::get<HostCall>(step);
     has_host_calls = true;
@@ -262,6 +280,7 @@ void Executable::Impl::prepare() {
   arena_bytes = program(plan.arena_bytes);
   find_bindings();
   for (const PlanStep& step : plan.steps) prepare_step(step);
+  find_device();
 }
 
 void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -330,14 +349,22 @@ void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& st
 
 void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> symbols) const {
   context.symbols.assign(symbols.begin(), symbols.end());
-  const int64_t bytes = value_of(arena_bytes, symbols);
-  std::byte* arena = context.arena.reserve(static_cast<size_t>(std::max<int64_t>(bytes, 0)));
+  context.arena_bytes = std::max<int64_t>(value_of(arena_bytes, symbols), 0);
+  std::byte* arena = gpu < 0 ? context.arena.reserve(static_cast<size_t>(context.arena_bytes)) : nullptr;
+  context.arena_offsets.clear();
   context.data.assign(plan.buffers.size(), nullptr);
   context.owned.assign(plan.buffers.size(), nullptr);
   context.original.assign(plan.buffers.size(), nullptr);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
-    if (buffer.home == BufferHome::kArena) context.data[i] = arena + value_of(buffer_layouts[i].offset, symbols);
+    if (buffer.home == BufferHome::kArena) {
+      const int64_t offset = value_of(buffer_layouts[i].offset, symbols);
+      if (gpu < 0) {
+        context.data[i] = arena + offset;
+      } else {
+        context.arena_offsets.emplace_back(i, offset);
+      }
+    }
     if (buffer.home == BufferHome::kConstant) context.data[i] = const_cast<uint8_t*>(buffer.constant.data());
   }
   context.launches.assign(plan.steps.size(), {});
@@ -356,6 +383,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
       const int64_t work = std::max<int64_t>(value_of(steps[i].work, symbols), 1);
       const int64_t chunks = std::max<int64_t>(1, work / kWorkPerChunk);
       state.grain = std::max<int64_t>(1, (state.iterations + chunks - 1) / chunks);
+      state.blocks = value_of(steps[i].blocks, symbols);
     } else {
       resolve_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], symbols);
     }
@@ -392,6 +420,10 @@ void Executable::Impl::give_back(std::unique_ptr<RunContext> context) const {
 
 void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const {
   if (state.iterations <= 0) return;
+  if (gpu >= 0) {
+    launch_gpu(launch, state, context, context.stream);
+    return;
+  }
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
     state.pointers[i] =
         static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
@@ -402,15 +434,94 @@ void Executable::Impl::launch(const KernelLaunch& launch, LaunchState& state, Ru
   } else {
     parallel_for(0, state.iterations, state.grain, run_chunk, &task);
   }
-  if (task.faulted.load()) {
-    const PlanKernel& kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-    std::string message = "index " + std::to_string(task.fault.value) + " is out of bounds for dimension with size " +
-                          std::to_string(task.fault.size);
-    const auto site = static_cast<size_t>(task.fault.site);
-    if (site < kernel.fault_sites.size() && !kernel.fault_sites[site].empty())
-      message += " (" + kernel.fault_sites[site] + ")";
-    throw IndexFault(message);
+  if (task.faulted.load()) throw IndexFault(fault_message(launch.kernel, task.fault));
+}
+
+std::string Executable::Impl::fault_message(int kernel, const KernelFault& fault) const {
+  const std::vector<std::string>& sites = plan.kernels[static_cast<size_t>(kernel)].fault_sites;
+  std::string message = "index " + std::to_string(fault.value) + " is out of bounds for dimension with size " +
+                        std::to_string(fault.size);
+  const auto site = static_cast<size_t>(fault.site);
+  if (site < sites.size() && !sites[site].empty()) message += " (" + sites[site] + ")";
+  return message;
+}
+
+// ---- On a GPU ------------------------------------------------------------------------------------------------------------
+
+/// All kernels of a plan run on one device.
+void Executable::Impl::find_device() {
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.device.kind == DeviceKind::kCuda) gpu = std::max<int>(buffer.device.index, 0);
   }
+  if (gpu < 0) return;
+  if (host == nullptr) throw Unsupported("a plan for a GPU needs the host's allocator");
+  const cuda::Session session(gpu);
+  for (const KernelCode& kernel : code) {
+    if (kernel.gpu != nullptr) kernel.gpu->load(gpu);
+  }
+}
+
+/// Memory of this run in the order of its stream: the host's allocator gives it to nobody else before the run is over there.
+void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& session) const {
+  const Device device{DeviceKind::kCuda, static_cast<int16_t>(gpu)};
+  if (context.arena_bytes > 0) {
+    context.gpu_arena = host->allocate(context.arena_bytes, device);
+    auto* base = static_cast<std::byte*>(host->view(context.gpu_arena).data);
+    for (const auto& [buffer, offset] : context.arena_offsets) context.data[buffer] = base + offset;
+  }
+  std::call_once(constants_once, [&] {
+    std::vector<uint8_t> bytes;
+    for (const PlanBuffer& buffer : plan.buffers) {
+      if (buffer.home != BufferHome::kConstant) continue;
+      bytes.insert(bytes.end(), buffer.constant.begin(), buffer.constant.end());
+      bytes.resize((bytes.size() + 63) / 64 * 64);
+    }
+    if (bytes.empty()) return;
+    gpu_constants = host->allocate(static_cast<int64_t>(bytes.size()), device);
+    cuda::upload(host->view(gpu_constants).data, bytes.data(), bytes.size(), session.stream());
+  });
+  if (gpu_constants == nullptr) return;
+  auto* at = static_cast<std::byte*>(host->view(gpu_constants).data);
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].home != BufferHome::kConstant) continue;
+    context.data[i] = at;
+    at += (plan.buffers[i].constant.size() + 63) / 64 * 64;
+  }
+}
+
+void Executable::Impl::launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context,
+                                  void* stream) const {
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    state.pointers[i] =
+        static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
+  }
+  code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.blocks, launch.gpu_threads, state.pointers,
+                                                       state.sizes, state.iterations);
+}
+
+/// Bounds checks that failed in earlier runs: a run does not wait for its kernels.
+void Executable::Impl::check_faults() const {
+  for (size_t k = 0; k < code.size(); ++k) {
+    KernelFault fault{};
+    if (code[k].gpu == nullptr || plan.kernels[k].fault_sites.empty() || !code[k].gpu->take_fault(fault)) continue;
+    throw LateIndexFault(fault_message(static_cast<int>(k), fault));
+  }
+}
+
+void Executable::Impl::run_all(RunContext& context) const {
+  std::optional<cuda::Session> session;
+  if (gpu >= 0) {
+    check_faults();
+    session.emplace(gpu);
+    prepare_gpu(context, *session);
+    context.stream = session->stream();
+  }
+  if (history_on()) {
+    run_recorded(context);
+  } else {
+    for (size_t i = 0; i < plan.steps.size(); ++i) run_step(i, context);
+  }
+  context.gpu_arena = nullptr;
 }
 
 namespace {
@@ -625,11 +736,7 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
-  if (history_on()) {
-    impl.run_recorded(*context);
-  } else {
-    for (size_t i = 0; i < impl.plan.steps.size(); ++i) impl.run_step(i, *context);
-  }
+  impl.run_all(*context);
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
     io.host_layout.assign(impl.plan.outputs.size(), false);

@@ -23,10 +23,23 @@ class IndexFault : public Error {
   }
 };
 
-/// Code of one kernel and whatever keeps its memory alive.
+/// The same of an earlier run: kernels on a GPU report after the fact.
+class LateIndexFault : public IndexFault {
+ public:
+  using IndexFault::IndexFault;
+};
+
+namespace cuda {
+class Kernel;
+}
+
+/// Code of one kernel: a function and whatever keeps its memory alive, or a kernel of a GPU.
 struct KernelCode {
   KernelFn fn = nullptr;
   std::shared_ptr<void> owner;
+  std::shared_ptr<cuda::Kernel> gpu;
+  explicit operator bool() const { return fn != nullptr || gpu != nullptr; }
+  bool shared() const { return owner.use_count() + gpu.use_count() > 1; }
 };
 
 /// Memory and layout of an input; sizes and strides belong to the caller.

@@ -71,6 +71,9 @@ class HostOps {
   virtual const HostOp* find(std::string_view op, std::string_view overload) = 0;
   /// A host tensor over memory that the caller keeps alive.
   virtual HostTensor wrap(const TensorView& view) = 0;
+  /// A new tensor of `bytes` bytes from the host's allocator, in the order of the device's present stream. Throws Error with
+  /// the host's message when there is no memory.
+  virtual HostTensor allocate(int64_t bytes, Device device) = 0;
   /// Memory and layout of a host tensor (borrowed).
   virtual TensorView view(const HostTensor& tensor) = 0;
 };

@@ -168,30 +168,49 @@ TensorHandle new_reference(const Api& api, const HostTensor& tensor) {
 
 // ---- Direct shims for the hot operators -----------------------------------------------------------------------------
 
-class MmOut final : public HostOp {
+/// A shim in one form for the CPU and one for GPUs, which another library has.
+template <typename Shim>
+class DirectShim {
  public:
-  explicit MmOut(const Api& api) : api_(api) {}
-  std::vector<HostTensor> call(std::span<const HostValue> a) const override {
-    check(api_, api_.aoti_torch_cpu_mm_out(handle_of(a[2].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor)),
-          "mm");
-    return {};
+  DirectShim(const Api& api, Shim cpu, const char* cuda_name) : api_(api), cpu_(cpu), cuda_name_(cuda_name) {}
+  /// The one for the tensor's device; null when there is none.
+  Shim for_tensor(const HostTensor& tensor) const {
+    static const int32_t cpu = api_.aoti_torch_device_type_cpu();
+    int32_t type = 0;
+    check(api_, api_.aoti_torch_get_device_type(handle_of(tensor), &type), "reading a tensor");
+    if (type == cpu) return cpu_;
+    std::call_once(once_, [this] {
+      void* library = torch_abi::open_library("libtorch_cuda.so");
+      if (library != nullptr) cuda_ = reinterpret_cast<Shim>(dlsym(library, cuda_name_));
+    });
+    return cuda_;
   }
 
  private:
   const Api& api_;
+  Shim cpu_;
+  const char* cuda_name_;
+  mutable std::once_flag once_;
+  mutable Shim cuda_ = nullptr;
 };
 
-class BmmOut final : public HostOp {
+/// mm.out and bmm.out: (a, b, *, out).
+class ProductOut final : public HostOp {
  public:
-  explicit BmmOut(const Api& api) : api_(api) {}
+  using Shim = torch_abi::ErrorCode (*)(TensorHandle, TensorHandle, TensorHandle);
+  ProductOut(const Api& api, Shim cpu, const char* cuda, const HostOp* general)
+      : api_(api), shim_(api, cpu, cuda), general_(general) {}
   std::vector<HostTensor> call(std::span<const HostValue> a) const override {
-    check(api_, api_.aoti_torch_cpu_bmm_out(handle_of(a[2].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor)),
-          "bmm");
+    const Shim shim = shim_.for_tensor(a[2].tensor);
+    if (shim == nullptr) return general_->call(a);
+    check(api_, shim(handle_of(a[2].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor)), "a matrix product");
     return {};
   }
 
  private:
   const Api& api_;
+  DirectShim<Shim> shim_;
+  const HostOp* general_;
 };
 
 double number_of(const HostValue& value) {
@@ -202,20 +221,23 @@ double number_of(const HostValue& value) {
 class AddmmOut final : public HostOp {
  public:
   using Shim = torch_abi::ErrorCode (*)(TensorHandle, TensorHandle, TensorHandle, TensorHandle, double, double);
-  AddmmOut(const Api& api, Shim shim, const HostOp* general) : api_(api), shim_(shim), general_(general) {}
+  AddmmOut(const Api& api, Shim cpu, const char* cuda, const HostOp* general)
+      : api_(api), shim_(api, cpu, cuda), general_(general) {}
   std::vector<HostTensor> call(std::span<const HostValue> a) const override {
     // The shim takes doubles: complex factors go the general way.
     if (a[3].kind == HostValue::Kind::kComplex || a[4].kind == HostValue::Kind::kComplex) return general_->call(a);
+    const Shim shim = shim_.for_tensor(a[5].tensor);
+    if (shim == nullptr) return general_->call(a);
     check(api_,
-          shim_(handle_of(a[5].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor), handle_of(a[2].tensor),
-                number_of(a[3]), number_of(a[4])),
+          shim(handle_of(a[5].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor), handle_of(a[2].tensor),
+               number_of(a[3]), number_of(a[4])),
           "addmm");
     return {};
   }
 
  private:
   const Api& api_;
-  Shim shim_;
+  DirectShim<Shim> shim_;
   const HostOp* general_;
 };
 
@@ -500,6 +522,19 @@ class TorchHostOps final : public HostOps {
     return adopt(api_, handle);
   }
 
+  HostTensor allocate(int64_t bytes, Device device) override {
+    const int64_t size = bytes;
+    const int64_t stride = 1;
+    TensorHandle handle = nullptr;
+    const bool cuda = device.kind == DeviceKind::kCuda;
+    const int32_t type = cuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
+    check(api_,
+          api_.aoti_torch_empty_strided(1, &size, &stride, torch_abi::scalar_type(DType::kUInt8), type,
+                                        cuda ? device.index : 0, &handle),
+          "allocating memory");
+    return adopt(api_, handle);
+  }
+
   TensorView view(const HostTensor& tensor) override {
     TensorView view;
     TensorHandle handle = handle_of(tensor);
@@ -534,13 +569,20 @@ class TorchHostOps final : public HostOps {
 
   std::unique_ptr<HostOp> make(const std::string& op, const std::string& overload) {
     if (overload == "out") {
-      if (op == "aten::mm") return std::make_unique<MmOut>(api_);
-      if (op == "aten::bmm") return std::make_unique<BmmOut>(api_);
-      if (op == "aten::addmm" || op == "aten::baddbmm") {
+      if (op == "aten::mm" || op == "aten::bmm" || op == "aten::addmm" || op == "aten::baddbmm") {
         general_.push_back(make_dispatched(op, overload));
-        return std::make_unique<AddmmOut>(
-            api_, op == "aten::addmm" ? api_.aoti_torch_cpu_addmm_out : api_.aoti_torch_cpu_baddbmm_out,
-            general_.back().get());
+        const HostOp* general = general_.back().get();
+        if (op == "aten::mm") {
+          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_mm_out, "aoti_torch_cuda_mm_out", general);
+        }
+        if (op == "aten::bmm") {
+          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_bmm_out, "aoti_torch_cuda_bmm_out", general);
+        }
+        if (op == "aten::addmm") {
+          return std::make_unique<AddmmOut>(api_, api_.aoti_torch_cpu_addmm_out, "aoti_torch_cuda_addmm_out", general);
+        }
+        return std::make_unique<AddmmOut>(api_, api_.aoti_torch_cpu_baddbmm_out, "aoti_torch_cuda_baddbmm_out",
+                                          general);
       }
     }
     return make_dispatched(op, overload);

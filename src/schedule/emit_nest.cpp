@@ -122,7 +122,17 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   }
   launch.parallel_iterations = parallel_iterations(s, plan);
   launch.work = s.simplify(elements * s.ctx.constant(std::max(1, nest.num_ops)));
-  s.out.kernels.push_back(detach_kernel(s, std::move(kernel), launch.sizes));
+  kernel = detach_kernel(s, std::move(kernel), launch.sizes);
+  if (s.options.gpu) {
+    kernel.gpu = gpu_mapping(kernel, *s.options.gpu, s.hint(launch.parallel_iterations, 64));
+    Expr lanes;
+    for (const LoopSpec& loop : plan.outer) {
+      if (loop.kind == LoopKind::kVector) lanes = loop.extent;
+    }
+    launch.gpu_threads = kernel.gpu.threads;
+    launch.gpu_blocks = gpu_blocks(s, kernel.gpu, launch.parallel_iterations, lanes);
+  }
+  s.out.kernels.push_back(std::move(kernel));
   s.out.plan.kernels.push_back(std::move(info));
   s.out.plan.steps.emplace_back(std::move(launch));
 }
@@ -281,7 +291,8 @@ class GroupEmitter {
   void store(const Member& m, ScalarId x) {
     const ValueInfo& info = s_.values[static_cast<size_t>(m.value)];
     nest_.store(m.value, *info.storage, *index_map(s_, group_, m.sizes, m.full), x);
-    stored_in_[m.value] = stage_;
+    // What one thread of a row stores, the others do not read back.
+    if (m.full || !s_.options.gpu) stored_in_[m.value] = stage_;
   }
 
   void store_value(const Member& m) { store(m, value_of(m)); }
@@ -405,7 +416,12 @@ class GroupEmitter {
     }
     std::vector<Expr> sizes;
     const Expr address = partial_address(sizes);
-    nest_.open_loop(partials_->chunks.var, partials_->chunks.extent, LoopKind::kSerial, carried);
+    // On a GPU the threads of a row share the chunks, where the loop around is not theirs.
+    const bool shared = s_.options.gpu && std::all_of(plan_.outer.begin(), plan_.outer.end(), [](const LoopSpec& loop) {
+                          return loop.kind == LoopKind::kParallel;
+                        });
+    nest_.open_loop(partials_->chunks.var, partials_->chunks.extent, shared ? LoopKind::kVector : LoopKind::kSerial,
+                    carried);
     std::vector<ScalarId> parts;
     for (size_t i = 0; i < init.size(); ++i) {
       parts.push_back(nest_.load_at(partials_->buffers.at({m.node, i}), node.reduction_def.dtypes[i], address));
@@ -573,12 +589,12 @@ void emit_group(State& s, int unit) {
   GroupEmitter trial(s, unit, dry, plain);
   trial.emit();
   NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
-  if (group.has_reduction) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
+  if (group.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
   Expr elements = s.ctx.constant(1);
   for (const Expr e : group.dims) elements = elements * e;
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
-    if (!plan.tile) {
+    if (!plan.tile && !s.options.gpu) {
       auto& pairs = s.in_place[s.out.plan.steps.size()];
       pairs = replaceable(s, group, dry.accesses);
       for (const auto& [key, host] : plan.kept_in_result) {

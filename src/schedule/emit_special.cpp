@@ -72,7 +72,7 @@ void emit_scan(State& s, int unit) {
   inside[dim] = true;
   const Group space = space_of(s, sizes, inside);
   // Lanes may run along the scan where the combine function is an operator.
-  const bool simple = !def.merge && !is_custom(def) && def.combine.size() == 1;
+  const bool simple = !s.options.gpu && !def.merge && !is_custom(def) && def.combine.size() == 1;
   run_twice(s, space, simple, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
@@ -143,7 +143,7 @@ constexpr int64_t kLeastColumns = 64;  // that a thread gets of rows that meet
 /// Rows that meet go in order, but their columns are apart: where there is no other parallel loop, each thread takes some of
 /// the columns of all rows.
 void share_columns(State& s, NestPlan& plan) {
-  if (s.options.num_threads <= 1 || !plan.outer.empty() || plan.inner.size() < 2) return;
+  if (s.options.gpu || s.options.num_threads <= 1 || !plan.outer.empty() || plan.inner.size() < 2) return;
   const LoopSpec whole = plan.inner.back();
   if (whole.kind != LoopKind::kVector || !whole.dim.valid()) return;
   const int64_t columns = s.hint(whole.extent, 0);

@@ -184,6 +184,12 @@ void plan_arena(State& s);
 loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& sizes);
 void collect_plan_symbols(State& s);
 
+// ---- gpu_mapping.cpp ----
+/// Threads and lanes for a kernel with canonical loops; `rows`: iterations of its parallel space, by the hints.
+loops::GpuMapping gpu_mapping(const loops::Kernel& kernel, const GpuShape& gpu, int64_t rows);
+/// Blocks of its launch; the vector loop's extent counts where every lane has a thread of its own.
+Expr gpu_blocks(State& s, const loops::GpuMapping& mapping, Expr parallel_iterations, Expr vector_extent);
+
 /// Symbols that occur in the expression, added to `found` in order of appearance.
 void symbols_of(Expr e, std::vector<Expr>& found);
 

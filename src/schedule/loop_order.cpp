@@ -121,7 +121,7 @@ class Planner {
         if (!c.valid()) continue;
         if (c.is_const(1)) score += weight;
         if (c.is_const(0)) score += 0.4 * weight;
-        if (crossing(m, access) >= 0) score += kTiledWorth * weight;
+        if (!s_.options.gpu && crossing(m, access) >= 0) score += kTiledWorth * weight;
       }
       score = total > 0 ? score / total : 0;
       const int64_t extent = s_.hint(merged_[m].extent, 64);
@@ -216,7 +216,7 @@ class Planner {
   NestPlan build(int vector) {
     NestPlan plan;
     std::vector<Access> tiled;
-    const int across = vector < 0 ? -1 : choose_tile(static_cast<size_t>(vector), tiled);
+    const int across = vector < 0 || s_.options.gpu ? -1 : choose_tile(static_cast<size_t>(vector), tiled);
     const Expr zero = s_.ctx.constant(0);
     int64_t rows = 1;
     for (size_t m = 0; m < merged_.size(); ++m) {
@@ -241,6 +241,10 @@ class Planner {
     const Expr var = s_.pooled_symbol(merged.extent, 100 + static_cast<size_t>(vector));
     if (merged.reduced) {
       plan.inner.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
+      return plan;
+    }
+    if (s_.options.gpu) {
+      plan.outer.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
       return plan;
     }
     const int64_t chunk = group_.has_reduction ? kColumnChunk : kPointwiseChunk;

@@ -54,6 +54,8 @@ struct KernelLaunch {
   std::vector<Expr> buffer_offsets;  // elements, added to the base pointers; invalid: 0
   Expr parallel_iterations;          // size of the collapsed parallel space
   Expr work;                         // estimated scalar operations, to choose the grain
+  int gpu_threads = 0;               // of a block; 0: runs on the CPU
+  Expr gpu_blocks;
 };
 
 /// An operator run by the host. Arguments are the node's, with tensors replaced by BufferRefs.

@@ -224,6 +224,8 @@ void step(Io& io, PlanStep& value) {
     exprs(io, launch->buffer_offsets);
     io.expr(launch->parallel_iterations);
     io.expr(launch->work);
+    io.raw(launch->gpu_threads);
+    io.expr(launch->gpu_blocks);
     return;
   }
   auto& call = std::get<HostCall>(value);

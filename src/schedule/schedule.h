@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,15 @@
 
 namespace tatara {
 
+/// What the scheduler knows of a GPU.
+struct GpuShape {
+  int multiprocessors = 132;
+  int vector_bytes = 16;   // of the widest access of a thread
+  int max_threads = 1024;  // of a block
+};
+
 struct ScheduleOptions {
+  std::optional<GpuShape> gpu = {};  // for a GPU; none: for CPUs
   int vector_bytes = 64;
   int num_threads = 1;
   bool fuse = true;

@@ -1,0 +1,23 @@
+// Loop IR to LLVM IR text for NVIDIA GPUs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "loops/kernel.h"
+
+namespace tatara {
+
+struct GpuTarget {
+  int capability = 90;        // 80, 86, 90, 100, ...
+  std::string cpu = "sm_90";  // LLVM's name of the processor: "sm_90a" where features of that one chip are used
+  std::string features;  // LLVM feature string: a PTX version ("+ptx83"); "" for the least that the processor needs
+};
+
+inline constexpr std::string_view kGpuTriple = "nvptx64-nvidia-cuda";
+
+/// The module text of one kernel whose `gpu` is set: a kernel `symbol` with the parameters
+///   one pointer per buffer, one i64 per size, i64 iterations of the parallel space, pointer to a GpuFault.
+std::string emit_gpu(const loops::Kernel& kernel, const GpuTarget& target, std::string_view symbol);
+
+}  // namespace tatara

@@ -1,0 +1,365 @@
+// Kernels for NVIDIA GPUs: the shares of threads, values combined over threads. Statements are those of the CPU side.
+#include <algorithm>
+
+#include "codegen/emit_gpu.h"
+#include "codegen/emitter.h"
+#include "support/error.h"
+
+namespace tatara::codegen {
+
+using namespace loops;
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int64_t kUnrolled =
+    8;  // passes of a thread over a row that are written out, so that the row stays in registers
+
+/// The vector loop of a kernel whose threads are independent; null when there is none.
+const For* only_vector(const Block& block) {
+  for (const Stmt& stmt : block.stmts) {
+    const auto* loop = std::get_if<For>(&stmt);
+    if (loop == nullptr) continue;
+    if (loop->kind == LoopKind::kVector) return loop;
+    if (const For* found = only_vector(*loop->body)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string Emitter::special_register(const char* name) {
+  const std::string full = std::string("@llvm.nvvm.read.ptx.sreg.") + name + ".x";
+  declare("declare i32 " + full + "()");
+  return assign("zext i32 " + call(full, "i32", "") + " to i64");
+}
+
+void Emitter::gpu_positions() {
+  const GpuMapping& map = kernel_.gpu;
+  const std::string thread = special_register("tid");
+  const std::string block = special_register("ctaid");
+  const auto stop_unless = [&](const std::string& condition) {
+    const std::string go = label();
+    line("br i1 " + condition + ", label %" + go + ", label %exit");
+    start_block(go);
+  };
+  if (map.row > 0) {
+    const int rows = map.threads / map.row;
+    gpu_lane_ = rows == 1 ? thread : binary("and", "i64", thread, std::to_string(map.row - 1));
+    gpu_iteration_ = block;
+    if (rows == 1) return;
+    const std::string first = binary("mul nuw nsw", "i64", block, std::to_string(rows));
+    gpu_iteration_ = binary("add nuw nsw", "i64", first, binary("udiv", "i64", thread, std::to_string(map.row)));
+    stop_unless(assign("icmp ult i64 " + gpu_iteration_ + ", %iterations"));
+    return;
+  }
+  const std::string first = binary("mul nuw nsw", "i64", block, std::to_string(map.threads));
+  const std::string flat = binary("add nuw nsw", "i64", first, thread);
+  const For* loop = only_vector(kernel_.body);
+  if (loop == nullptr) {
+    gpu_iteration_ = flat;
+    stop_unless(assign("icmp ult i64 " + flat + ", %iterations"));
+    return;
+  }
+  std::string count = index(loop->extent);
+  if (map.lanes > 1) {
+    ExprContext& ctx = *kernel_.ctx;
+    count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes))));
+  }
+  stop_unless(assign("icmp ult i64 " + flat + ", " + binary("mul nuw nsw", "i64", count, "%iterations")));
+  gpu_iteration_ = binary("udiv", "i64", flat, count);
+  const std::string part = binary("urem", "i64", flat, count);
+  gpu_lane_ = map.lanes > 1 ? binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
+}
+
+/// One pass of the vector loop for this thread.
+void Emitter::gpu_pass(const For& loop, const std::string& base, int site, std::vector<Reg>& carried) {
+  site_ = site;  // all copies of the body have the same sites
+  vector_pass(loop, base, "", carried);
+}
+
+void Emitter::gpu_enter(const For& loop, int lanes) {
+  lanes_ = lanes;
+  if (lanes > 1) vector_var_ = loop.var;
+  gpu_inside_ = true;
+}
+
+void Emitter::gpu_leave() {
+  lanes_ = 1;
+  vector_var_ = Expr();
+  gpu_inside_ = false;
+}
+
+void Emitter::gpu_independent(const For& loop) {
+  const int lanes = kernel_.gpu.lanes;
+  const int site = site_;
+  std::vector<Reg> none;
+  const bool even = lanes == 1 || (loop.extent.is_const() && loop.extent.const_value() % lanes == 0);
+  const auto pass = [&] {
+    gpu_enter(loop, lanes);
+    gpu_pass(loop, gpu_lane_, site, none);
+    gpu_leave();
+  };
+  if (even) {
+    pass();
+    return;
+  }
+  const std::string end = binary("add nuw nsw", "i64", gpu_lane_, std::to_string(lanes));
+  const std::string extent = index(loop.extent);
+  const std::string whole = label();
+  const std::string rest = label();
+  const std::string done = label();
+  line("br i1 " + assign("icmp ule i64 " + end + ", " + extent) + ", label %" + whole + ", label %" + rest);
+  start_block(whole);
+  pass();
+  line("br label %" + done);
+  start_block(rest);
+  site_ = site;
+  gpu_inside_ = true;
+  serial_from(loop, gpu_lane_, extent, {});
+  gpu_inside_ = false;
+  line("br label %" + done);
+  start_block(done);
+}
+
+/// This thread's passes over a row, combined with those of the other threads.
+void Emitter::gpu_vector(const For& loop) {
+  if (loop.scan) throw Unsupported("a scan along the lanes of a GPU");
+  const GpuMapping& map = kernel_.gpu;
+  if (map.row == 0) {
+    gpu_independent(loop);
+    return;
+  }
+  const bool custom = loop.combine_fn != nullptr;
+  std::vector<Reg> inits;
+  for (const Carried& c : loop.carried) inits.push_back(reg(c.init));
+  const std::string extent = index(loop.extent);
+  gpu_enter(loop, map.lanes);
+  note_products(loop);
+  std::vector<Reg> carried;
+  std::vector<DType> dtypes;
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    const Carried& c = loop.carried[i];
+    carried.push_back(widened(c.dtype, custom ? inits[i] : identity(c.combine, c.dtype)));
+    dtypes.push_back(c.dtype);
+  }
+  const int site = site_;
+  const std::string start =
+      map.lanes > 1 ? binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
+  const int64_t step = int64_t{map.row} * map.lanes;
+  const int64_t passes = loop.extent.is_const() ? (loop.extent.const_value() + step - 1) / step : kUnrolled + 1;
+  if (passes <= kUnrolled) {
+    for (int64_t k = 0; k < passes; ++k) {
+      const std::string base = k == 0 ? start : binary("add nuw nsw", "i64", start, std::to_string(k * step));
+      if ((k + 1) * step <= loop.extent.const_value()) {
+        gpu_pass(loop, base, site, carried);
+      } else {
+        const std::string inside = assign("icmp ult i64 " + base + ", " + extent);
+        gpu_when(inside, dtypes, carried, [&](std::vector<Reg>& values) { gpu_pass(loop, base, site, values); });
+      }
+    }
+  } else {
+    counted(start, extent, std::to_string(step), dtypes, carried,
+            [&](const std::string& base, std::vector<Reg>& values) { gpu_pass(loop, base, site, values); });
+  }
+  reduce_lanes(loop, carried);
+  gpu_leave();
+  if (!carried.empty()) combine_threads(loop, carried);
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    const Carried& c = loop.carried[i];
+    set(c.result, custom ? carried[i] : combine(c.combine, c.dtype, inits[i], carried[i], false));
+  }
+}
+
+void Emitter::gpu_when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
+                       const std::function<void(std::vector<Reg>&)>& body) {
+  const std::string then = label();
+  const std::string done = label();
+  const std::string before = current_block_;
+  line("br i1 " + condition + ", label %" + then + ", label %" + done);
+  start_block(then);
+  std::vector<Reg> changed = carried;
+  body(changed);
+  const std::string last = current_block_;
+  line("br label %" + done);
+  start_block(done);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const std::string type = type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
+    const auto merge = [&](const std::string& a, const std::string& b) {
+      return assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
+    };
+    carried[i].text = merge(changed[i].text, carried[i].text);
+    if (is_complex(dtypes[i])) carried[i].im = merge(changed[i].im, carried[i].im);
+  }
+}
+
+// ---- Values of other threads ------------------------------------------------------------------------------------------
+
+/// A register of any scalar type as an integer of 64 bits and back.
+std::string Emitter::as_word(DType part, const std::string& text) {
+  const std::string type = llvm_type(part);
+  if (type == "i64") return text;
+  std::string bits = text;
+  std::string integer = type;
+  if (is_floating(part) && type.front() != 'i') {
+    integer = "i" + std::to_string(dtype_size(part) * 8);
+    bits = assign("bitcast " + type + " " + text + " to " + integer);
+  }
+  return integer == "i64" ? bits : assign("zext " + integer + " " + bits + " to i64");
+}
+
+std::string Emitter::from_word(DType part, const std::string& word) {
+  const std::string type = llvm_type(part);
+  if (type == "i64") return word;
+  const bool real = is_floating(part) && type.front() != 'i';
+  const std::string integer = real ? "i" + std::to_string(dtype_size(part) * 8) : type;
+  const std::string bits = integer == "i64" ? word : assign("trunc i64 " + word + " to " + integer);
+  return real ? assign("bitcast " + integer + " " + bits + " to " + type) : bits;
+}
+
+std::string Emitter::shuffle_word(DType part, const std::string& text, int distance) {
+  declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)");
+  const auto swap = [&](const std::string& word) {
+    return call("@llvm.nvvm.shfl.sync.bfly.i32", "i32",
+                "i32 " + gpu_members_ + ", i32 " + word + ", i32 " + std::to_string(distance) + ", i32 31");
+  };
+  const std::string word = as_word(part, text);
+  const std::string low = assign("trunc i64 " + word + " to i32");
+  const std::string other = assign("zext i32 " + swap(low) + " to i64");
+  const std::string type = llvm_type(part);
+  if (type != "i64" && type != "double") return from_word(part, other);
+  const std::string high = assign("trunc i64 " + binary("lshr", "i64", word, "32") + " to i32");
+  const std::string upper = binary("shl", "i64", assign("zext i32 " + swap(high) + " to i64"), "32");
+  return from_word(part, binary("or", "i64", upper, other));
+}
+
+/// Partial values of two threads become one; `swapped` (i1) says that `b` comes first.
+void Emitter::merge_values(const For& loop, std::vector<Reg>& a, const std::vector<Reg>& b,
+                           const std::string& swapped) {
+  if (loop.combine_fn == nullptr) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] = combine(loop.carried[i].combine, loop.carried[i].dtype, a[i], b[i], false);
+    }
+    return;
+  }
+  const CombineFn& fn = *loop.combine_fn;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const DType dtype = loop.carried[i].dtype;
+    set(fn.left[i], choose(dtype, {swapped, false}, b[i], a[i], false));
+    set(fn.right[i], choose(dtype, {swapped, false}, a[i], b[i], false));
+  }
+  block(*fn.body);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = reg(fn.result[i]);
+}
+
+/// All threads of a group of `threads` neighbours (at most a warp) get the total of the group.
+void Emitter::combine_warp(const For& loop, std::vector<Reg>& carried, int threads, const std::string& lane) {
+  for (int distance = threads / 2; distance > 0; distance /= 2) {
+    std::vector<Reg> other;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      const DType part = real_dtype(loop.carried[i].dtype);
+      Reg r{shuffle_word(part, carried[i].text, distance), false};
+      if (is_complex(loop.carried[i].dtype)) r.im = shuffle_word(part, carried[i].im, distance);
+      other.push_back(std::move(r));
+    }
+    const std::string bit = binary("and", "i64", lane, std::to_string(distance));
+    merge_values(loop, carried, other, assign("icmp ne i64 " + bit + ", 0"));
+  }
+}
+
+void Emitter::combine_threads(const For& loop, std::vector<Reg>& carried) {
+  const int row = kernel_.gpu.row;
+  if (row < kWarp) {
+    // The threads of this row within the warp; those of rows past the end are gone.
+    const std::string thread = special_register("tid");
+    const std::string first =
+        assign("trunc i64 " + binary("and", "i64", thread, std::to_string(kWarp - row)) + " to i32");
+    gpu_members_ = binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
+  } else {
+    gpu_members_ = "-1";
+  }
+  combine_warp(loop, carried, std::min(row, kWarp), gpu_lane_);
+  if (row <= kWarp) return;
+  // One partial value per warp goes through shared memory; every warp combines them all.
+  const int warps = row / kWarp;
+  declare("declare void @llvm.nvvm.barrier0()");
+  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
+  const std::string warp = binary("lshr", "i64", gpu_lane_, "5");
+  std::vector<std::pair<DType, std::string*>> words;
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const DType part = real_dtype(loop.carried[i].dtype);
+    words.emplace_back(part, &carried[i].text);
+    if (is_complex(loop.carried[i].dtype)) words.emplace_back(part, &carried[i].im);
+  }
+  gpu_shared_ = std::max(gpu_shared_, static_cast<int>(words.size()) * kWarp);
+  const auto slot = [&](size_t i, const std::string& at) {
+    const std::string place = binary("add nuw nsw", "i64", at, std::to_string(i * kWarp));
+    return assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
+  };
+  when(assign("icmp eq i64 " + lane + ", 0"), [&] {
+    for (size_t i = 0; i < words.size(); ++i) {
+      const std::string word = as_word(words[i].first, *words[i].second);
+      line("store i64 " + word + ", ptr addrspace(3) " + slot(i, warp));
+    }
+  });
+  line("call void @llvm.nvvm.barrier0()");
+  const std::string from = binary("and", "i64", lane, std::to_string(warps - 1));
+  for (size_t i = 0; i < words.size(); ++i) {
+    *words[i].second = from_word(words[i].first, assign("load i64, ptr addrspace(3) " + slot(i, from)));
+  }
+  line("call void @llvm.nvvm.barrier0()");
+  combine_warp(loop, carried, warps, from);
+}
+
+// ---- The module --------------------------------------------------------------------------------------------------------
+
+std::string Emitter::run_gpu() {
+  const GpuMapping& map = kernel_.gpu;
+  if (!kernel_.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
+  std::string parameters;
+  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+    const BufferArg& buffer = kernel_.buffers[i];
+    if (buffer.kind == ArgKind::kScratch) {
+      const int64_t bytes = buffer.numel.const_value() * dtype_size(buffer.dtype);
+      bases_.push_back(assign("alloca [" + std::to_string(bytes) + " x i8], align 16"));
+      continue;
+    }
+    bases_.push_back("%b" + std::to_string(i));
+    parameters +=
+        std::string("ptr noalias ") + (buffer.kind == ArgKind::kInput ? "readonly " : "") + bases_.back() + ", ";
+  }
+  for (size_t i = 0; i < kernel_.sizes.size(); ++i) {
+    const std::string name = "%s" + std::to_string(i);
+    parameters += "i64 " + name + ", ";
+    symbols_[kernel_.sizes[i]] = {name, false};
+  }
+  gpu_positions();
+  block(kernel_.body);
+  line("br label %exit");
+  std::string text = "define ptx_kernel void @" + symbol_ + "(" + parameters +
+                     "i64 %iterations, ptr noalias %fault) #1 {\nentry:\n" + out_ + "exit:\n  ret void\n}\n";
+  if (gpu_shared_ > 0) {
+    text = "@tatara_shared = internal addrspace(3) global [" + std::to_string(gpu_shared_) +
+           " x i64] poison, align 8\n" + text;
+  }
+  std::vector<std::string> sorted(declarations_.begin(), declarations_.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (const std::string& declaration : sorted) text += declaration + "\n";
+  return text + "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"" +
+         std::to_string(map.threads) + "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n";
+}
+
+}  // namespace tatara::codegen
+
+namespace tatara {
+
+std::string emit_gpu(const loops::Kernel& kernel, const GpuTarget& target, std::string_view symbol) {
+  loops::verify_kernel(kernel);
+  if (kernel.gpu.threads <= 0) throw InternalError("a kernel for CPUs: " + kernel.name);
+  CpuTarget lanes;
+  lanes.isa = VectorIsa::kPtx;
+  lanes.cpu = target.cpu;
+  return codegen::Emitter(kernel, lanes, symbol).run_gpu();
+}
+
+}  // namespace tatara

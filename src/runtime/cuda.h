@@ -1,0 +1,83 @@
+// NVIDIA GPUs through the driver's library and nvJitLink, both found when they are first needed. Nothing of CUDA is needed to
+// build Tatara.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/abi.h"
+#include "codegen/emit_gpu.h"
+
+namespace tatara::cuda {
+
+/// Whether this process can run kernels on a GPU; the reason when not.
+bool available(std::string* why_not = nullptr);
+
+struct DeviceInfo {
+  int capability = 0;  // 90 for 9.0
+  int multiprocessors = 0;
+};
+/// Throws Unsupported without a GPU of that number.
+DeviceInfo device_info(int device);
+GpuTarget target_of(int device);
+
+/// The stream that the host's program uses at present on the device.
+void* current_stream(int device);
+
+/// Machine code from PTX, by nvJitLink. Where that is not found the text itself, which the driver compiles when it loads it
+/// (`note` then says so). Throws CompilationError.
+std::string assemble(std::string_view ptx, const GpuTarget& target, std::string* note = nullptr);
+
+/// Makes the device's context the thread's for the time of a run.
+class Session {
+ public:
+  explicit Session(int device);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  void* stream() const { return stream_; }
+
+ private:
+  bool pushed_ = false;
+  void* stream_ = nullptr;
+};
+
+/// One kernel; loaded on each device when it is first used there. Thread-safe.
+class Kernel {
+ public:
+  Kernel(std::string image, std::string symbol);
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  /// Loads it now, inside of a session of the device. Throws CompilationError.
+  void load(int device);
+  /// Parameters as emit_gpu has them, but for the last one. Inside of a session of the device.
+  void launch(int device, void* stream, int64_t blocks, int threads, std::span<void* const> buffers,
+              std::span<const int64_t> sizes, int64_t iterations);
+  /// What an earlier launch reported, once: bounds checks on a GPU are seen after the fact.
+  bool take_fault(KernelFault& fault);
+
+ private:
+  struct Loaded {
+    void* module = nullptr;
+    void* function = nullptr;
+    KernelFault* fault = nullptr;  // memory of the host that the device writes
+  };
+  Loaded& on(int device);
+
+  std::string image_;
+  std::string symbol_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Loaded>> devices_;
+};
+
+/// Bytes of the host's memory to the device's, in the order of the stream; the source may go when this returns.
+void upload(void* to, const void* from, size_t bytes, void* stream);
+
+}  // namespace tatara::cuda

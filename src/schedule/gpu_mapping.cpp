@@ -1,0 +1,171 @@
+// How a kernel's iterations are shared among the threads of a GPU.
+#include <algorithm>
+#include <bit>
+
+#include "schedule/internal.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+using namespace loops;
+
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
+constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
+constexpr int kRowThreads = 128;          // of a block that holds several rows
+constexpr int64_t kThreadsPerProcessor = 512;
+
+/// Whether e is a multiple of n whatever its symbols are.
+bool multiple_of(Expr e, int64_t n) {
+  if (n == 1) return true;
+  switch (e.kind()) {
+    case ExprKind::kConst: return e.const_value() % n == 0;
+    case ExprKind::kMul:
+      return std::any_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return multiple_of(x, n); });
+    case ExprKind::kAdd:
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return std::all_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return multiple_of(x, n); });
+    case ExprKind::kSymbol:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kMod:
+    case ExprKind::kEq:
+    case ExprKind::kNe:
+    case ExprKind::kLt:
+    case ExprKind::kLe:
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot: return false;
+  }
+  return false;
+}
+
+/// What the loops of a kernel say about the lanes and threads that suit them.
+class Survey {
+ public:
+  Survey(const Kernel& kernel, int vector_bytes) : kernel_(kernel), lanes(vector_bytes) {
+    smallest_ = vector_bytes;
+    block(kernel.body, nullptr);
+    lanes = std::min(lanes, vector_bytes / smallest_);
+    lanes = std::clamp(lanes, 1, 8);
+  }
+
+  const For* vector = nullptr;  // the longest vector loop
+  int vectors = 0;
+  bool carries = false;         // some vector loop carries values
+  bool stores_outside = false;  // of vector loops
+  bool vector_in_serial = false;
+  bool statements_after = false;  // of a vector loop, or none at all
+  const Kernel& kernel_;
+  int lanes;
+
+ private:
+  void block(const Block& b, const For* inside, bool serial = false) {
+    for (const Stmt& stmt : b.stmts) {
+      if (const auto* load = std::get_if<Load>(&stmt)) {
+        access(load->buffer, load->index, load->mask != kNoScalar, inside);
+      } else if (const auto* store = std::get_if<Store>(&stmt)) {
+        if (inside == nullptr) stores_outside = true;
+        access(store->buffer, store->index, store->mask != kNoScalar || store->mode != StoreMode::kSet, inside);
+      } else if (const auto* branch = std::get_if<If>(&stmt)) {
+        block(*branch->body, inside, serial);
+      } else if (const auto* lookup = std::get_if<IndexValue>(&stmt)) {
+        if (inside != nullptr) lookups_.push_back(lookup->symbol);
+      } else if (const auto* loop = std::get_if<For>(&stmt)) {
+        enter(*loop, inside, serial);
+      }
+    }
+  }
+
+  void enter(const For& loop, const For* inside, bool serial) {
+    if (loop.kind != LoopKind::kVector) {
+      block(*loop.body, inside, serial || loop.kind != LoopKind::kParallel);
+      return;
+    }
+    ++vectors;
+    carries = carries || !loop.carried.empty();
+    vector_in_serial = vector_in_serial || serial;
+    if (vector == nullptr || hint(loop.extent) > hint(vector->extent)) vector = &loop;
+    extents_.push_back(loop.extent);
+    block(*loop.body, &loop, serial);
+  }
+
+  int64_t hint(Expr e) const { return kernel_.ctx->evaluate_hint(e).value_or(1 << 20); }
+
+  /// Lanes are neighbours in memory or share one element; all else is better off with a thread for each element.
+  void access(int buffer, Expr index, bool masked, const For* inside) {
+    if (inside == nullptr) return;
+    const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+    const bool fixed = !index.contains(inside->var) &&
+                       std::none_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return index.contains(x); });
+    if (fixed && !masked) return;
+    smallest_ = std::min(smallest_, dtype_size(dtype));
+    ExprContext& ctx = *kernel_.ctx;
+    const Expr step = index.coefficient_of(inside->var);
+    if (masked || is_complex(dtype) || !step.valid() || !step.is_const(1)) {
+      lanes = 1;
+      return;
+    }
+    const Expr rest = ctx.sub(index, inside->var);
+    const bool varies = std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return rest.contains(x); });
+    if (varies || rest.contains(inside->var)) lanes = 1;
+    while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
+  }
+
+ public:
+  /// Whether whole vectors fill all vector loops.
+  bool even(int n) const {
+    return std::all_of(extents_.begin(), extents_.end(), [&](Expr e) { return multiple_of(e, n); });
+  }
+  int64_t length() const { return vector == nullptr ? 1 : std::max<int64_t>(hint(vector->extent), 1); }
+
+ private:
+  int smallest_ = 16;
+  std::vector<Expr> lookups_;  // index values that differ from lane to lane
+  std::vector<Expr> extents_;
+};
+
+int64_t up_to_power_of_two(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
+
+}  // namespace
+
+GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
+  Survey survey(kernel, gpu.vector_bytes);
+  GpuMapping mapping;
+  const bool flat = !survey.carries && !survey.vector_in_serial && survey.vectors <= 1 &&
+                    (survey.vectors == 0 || !survey.stores_outside);
+  mapping.lanes = survey.vectors == 0 ? 1 : survey.lanes;
+  const int64_t length = survey.length();
+  if (flat) {
+    while (mapping.lanes > 1 && length < mapping.lanes) mapping.lanes /= 2;
+    mapping.threads = kFlatThreads;
+    return mapping;
+  }
+  while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;
+  const int64_t vectors = (length + mapping.lanes - 1) / mapping.lanes;
+  const int64_t most = std::min<int64_t>(up_to_power_of_two(vectors), gpu.max_threads);
+  int64_t row = up_to_power_of_two((vectors + kVectorsPerThread - 1) / kVectorsPerThread);
+  row = std::max<int64_t>(row, std::min<int64_t>(most, kWarp));
+  // Few rows: more threads for each, so that the machine is full.
+  while (row < most && rows * row < kThreadsPerProcessor * gpu.multiprocessors) row *= 2;
+  row = std::clamp<int64_t>(row, 1, most);
+  mapping.row = static_cast<int>(row);
+  mapping.threads = row > kWarp ? mapping.row : kRowThreads;
+  return mapping;
+}
+
+Expr gpu_blocks(State& s, const GpuMapping& mapping, Expr parallel_iterations, Expr vector_extent) {
+  ExprContext& ctx = s.ctx;
+  if (mapping.row > 0) {
+    return s.simplify(ctx.ceildiv(parallel_iterations, ctx.constant(mapping.threads / mapping.row)));
+  }
+  Expr units = parallel_iterations;
+  if (vector_extent.valid()) units = units * ctx.ceildiv(vector_extent, ctx.constant(mapping.lanes));
+  return s.simplify(ctx.ceildiv(units, ctx.constant(mapping.threads)));
+}
+
+}  // namespace tatara::sched

@@ -1,0 +1,252 @@
+// Kernels for NVIDIA GPUs without a GPU: the scheduler's mapping to threads, PTX by LLVM, and what NVIDIA's assembler says of it
+// (registers and spills in tests/golden/gpu/resources.txt; TATARA_UPDATE_GOLDEN=1 rewrites).
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "codegen/emit_gpu.h"
+#include "llvm_for_tests.h"
+#include "loops/parser.h"
+#include "ops/builder.h"
+#include "ops/op_def.h"
+#include "runtime/llvm_provider.h"
+#include "schedule/schedule.h"
+#include "testing.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+struct Program {
+  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
+  Graph graph{ctx};
+  GraphBuilder b{graph};
+
+  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
+    std::vector<Expr> exprs;
+    for (const int64_t n : sizes) exprs.push_back(ctx->constant(n));
+    return symbolic(exprs, dtype);
+  }
+  ValueId symbolic(const std::vector<Expr>& sizes, DType dtype = DType::kFloat32) {
+    TensorType type;
+    type.dtype = dtype;
+    type.device = {DeviceKind::kCuda, 0};
+    type.sizes = sizes;
+    type.strides = contiguous_strides(*ctx, sizes);
+    return graph.add_input(type);
+  }
+  Schedule schedule(const std::vector<ValueId>& outputs) {
+    for (const ValueId v : outputs) graph.add_output(v);
+    Graph g = canonicalize(
+        eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
+    ScheduleOptions options;
+    options.gpu = GpuShape{};
+    options.num_threads = options.gpu->multiprocessors;
+    return schedule_graph(g, options);
+  }
+};
+
+using Build = std::vector<ValueId> (*)(Program&);
+
+struct Case {
+  const char* name;
+  Build build;
+};
+
+ValueId softmax(Program& p, ValueId x) { return p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{-1})}); }
+
+const Case kCases[] = {
+    {"scale_add",
+     [](Program& p) {
+       return std::vector{p.b.binary("add", p.b.binary("mul", p.input({1 << 20}), Scalar(2.0)), Scalar(1.0))};
+     }},
+    {"scale_odd", [](Program& p) { return std::vector{p.b.binary("mul", p.input({1000003}), Scalar(2.0))}; }},
+    {"gelu_bias_f16",
+     [](Program& p) {
+       const ValueId x = p.input({4096, 3072}, DType::kFloat16);
+       return std::vector{p.b.op("gelu", {TensorArg{p.b.binary("add", x, p.input({3072}, DType::kFloat16))}})};
+     }},
+    {"mul_bf16",
+     [](Program& p) {
+       return std::vector{
+           p.b.binary("mul", p.input({4096, 1024}, DType::kBFloat16), p.input({4096, 1024}, DType::kBFloat16))};
+     }},
+    {"broadcast_symbolic",
+     [](Program& p) {
+       const Expr n = p.ctx->fresh_size_symbol(128);
+       const ValueId x = p.symbolic({n, p.ctx->constant(768)});
+       return std::vector{p.b.unary("tanh", p.b.binary("add", x, p.input({768})))};
+     }},
+    {"softmax_1k", [](Program& p) { return std::vector{softmax(p, p.input({4096, 1024}))}; }},
+    {"softmax_64", [](Program& p) { return std::vector{softmax(p, p.input({4096, 64}))}; }},
+    {"softmax_odd", [](Program& p) { return std::vector{softmax(p, p.input({4096, 1001}))}; }},
+    {"softmax_32k", [](Program& p) { return std::vector{softmax(p, p.input({512, 32768}))}; }},
+    {"softmax_f16", [](Program& p) { return std::vector{softmax(p, p.input({4096, 2048}, DType::kFloat16))}; }},
+    {"softmax_symbolic",
+     [](Program& p) {
+       const Expr n = p.ctx->fresh_size_symbol(512);
+       return std::vector{softmax(p, p.symbolic({p.ctx->fresh_size_symbol(64), n}))};
+     }},
+    {"layer_norm",
+     [](Program& p) {
+       const ValueId x = p.input({4096, 768}, DType::kFloat16);
+       const ValueId w = p.input({768}, DType::kFloat16);
+       return std::vector{p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(768)}}, TensorArg{w},
+                                                TensorArg{p.input({768}, DType::kFloat16)}})};
+     }},
+    {"sum_all", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({1 << 24}), {0}, false)}; }},
+    {"sum_columns", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({8192, 1024}), {0}, false)}; }},
+    {"argmax_rows",
+     [](Program& p) {
+       return std::vector{p.b.op("argmax", {TensorArg{p.input({512, 4096})}, Scalar(int64_t{1}), Scalar(false)})};
+     }},
+    {"var_rows",
+     [](Program& p) {
+       return std::vector{p.b.op("var.dim", {TensorArg{p.input({512, 4096})}, SymInts{{p.ctx->constant(1)}}})};
+     }},
+    {"transpose",
+     [](Program& p) {
+       return std::vector{p.b.binary("mul", p.b.permute(p.input({1024, 2048}), {1, 0}), p.input({2048, 1024}))};
+     }},
+    {"embedding",
+     [](Program& p) {
+       return std::vector{
+           p.b.op("embedding", {TensorArg{p.input({30000, 768})}, TensorArg{p.input({8, 512}, DType::kInt64)}})};
+     }},
+    {"cumsum",
+     [](Program& p) { return std::vector{p.b.op("cumsum", {TensorArg{p.input({512, 1000})}, Scalar(int64_t{1})})}; }},
+    {"index_add",
+     [](Program& p) {
+       const ValueId x = p.input({1000, 64});
+       const ValueId index = p.input({100}, DType::kInt64);
+       return std::vector{
+           p.b.op("index_add", {TensorArg{x}, Scalar(int64_t{0}), TensorArg{index}, TensorArg{p.input({100, 64})}})};
+     }},
+    {"trigonometry_f64",
+     [](Program& p) {
+       const ValueId x = p.input({65536}, DType::kFloat64);
+       return std::vector{p.b.binary("pow", p.b.unary("sin", x), p.b.unary("exp", x))};
+     }},
+    {"complex_mul",
+     [](Program& p) {
+       return std::vector{p.b.binary("mul", p.input({4096}, DType::kComplex64), p.input({4096}, DType::kComplex64))};
+     }},
+    {"int_arithmetic",
+     [](Program& p) {
+       const ValueId x = p.input({4096}, DType::kInt64);
+       return std::vector{p.b.binary("remainder", p.b.binary("add", x, Scalar(int64_t{3})), Scalar(int64_t{7}))};
+     }},
+};
+
+TEST(CodegenGpu, MappingPrintsAndParsesBack) {
+  for (const Case& c : kCases) {
+    Program p;
+    const Schedule s = p.schedule(c.build(p));
+    EXPECT_GT(s.kernels.size(), 0u);
+    for (const loops::Kernel& kernel : s.kernels) {
+      EXPECT_GT(kernel.gpu.threads, 0) << c.name;
+      const std::string text = loops::print_kernel(kernel);
+      EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+    }
+  }
+}
+
+std::string first_kernel(const char* name) {
+  for (const Case& c : kCases) {
+    if (std::string_view(c.name) != name) continue;
+    Program p;
+    return emit_gpu(p.schedule(c.build(p)).kernels[0], {}, "k");
+  }
+  return {};
+}
+
+TEST(CodegenGpu, WideAccessesAndRowsInRegisters) {
+  EXPECT_NE(first_kernel("scale_add").find("load <4 x float>, ptr %v"), std::string::npos);
+  EXPECT_NE(first_kernel("gelu_bias_f16").find("load <8 x half>, ptr %v"), std::string::npos);
+  EXPECT_NE(first_kernel("scale_add").find("align 16, !invariant.load"), std::string::npos);
+  // An odd row length leaves rows unaligned.
+  EXPECT_EQ(first_kernel("softmax_odd").find("x float>"), std::string::npos);
+}
+
+struct Resources {
+  int registers = -1;
+  int spills = -1;
+};
+
+/// Output and exit status of a command.
+std::pair<std::string, int> run(const std::string& command) {
+  std::string text;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return {"", -1};
+  char buffer[4096];
+  while (const size_t n = fread(buffer, 1, sizeof(buffer), pipe)) text.append(buffer, n);
+  return {text, pclose(pipe)};
+}
+
+int number_before(const std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  if (at == std::string::npos) return -1;
+  size_t begin = at;
+  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  return begin == at ? -1 : std::stoi(text.substr(begin, at - begin));
+}
+
+TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  const char* given = std::getenv("TATARA_PTXAS");
+  const std::string ptxas = given != nullptr ? given : "ptxas";
+  const auto [version, missing] = run(ptxas + " --version");
+  if (missing != 0) GTEST_SKIP() << "no ptxas";
+  std::ostringstream table;
+  const size_t release = version.find("release ");
+  table << "# registers and spilled bytes by ptxas " << version.substr(release, version.find('\n', release) - release)
+        << "\n";
+  const auto folder = std::filesystem::temp_directory_path() / str_cat("tatara_ptx_", static_cast<int64_t>(getpid()));
+  std::filesystem::create_directory(folder);
+  for (const Case& c : kCases) {
+    Program p;
+    const Schedule s = p.schedule(c.build(p));
+    for (size_t k = 0; k < s.kernels.size(); ++k) {
+      const std::string text = emit_gpu(s.kernels[k], {}, "k");
+      table << c.name << " " << k << ":";
+      for (const char* chip : {"sm_80", "sm_90a", "sm_100"}) {
+        TargetOptions options;
+        options.triple = kGpuTriple;
+        options.cpu = chip;
+        options.opt_level = 2;
+        options.output = TargetOptions::Output::kAssembly;
+        const auto file = folder / "k.ptx";
+        std::ofstream(file) << llvm->compile(text, options).bytes;
+        const auto [said, failed] =
+            run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
+        EXPECT_EQ(failed, 0) << c.name << " " << chip << "\n" << said;
+        const Resources used{number_before(said, " registers"), number_before(said, " bytes spill stores")};
+        EXPECT_EQ(used.spills, 0) << c.name << " " << chip;
+        table << " " << chip << " " << used.registers << " " << used.spills;
+      }
+      table << "\n";
+    }
+  }
+  std::filesystem::remove_all(folder);
+  const std::string golden = std::string(TATARA_TEST_DIR) + "/golden/gpu/resources.txt";
+  if (std::getenv("TATARA_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(golden) << table.str();
+    return;
+  }
+  std::ifstream file(golden);
+  std::stringstream expected;
+  expected << file.rdbuf();
+  // Another assembler allocates otherwise.
+  if (expected.str().substr(0, expected.str().find('\n')) == table.str().substr(0, table.str().find('\n'))) {
+    EXPECT_EQ(expected.str(), table.str());
+  }
+}
+
+}  // namespace
+}  // namespace tatara
