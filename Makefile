@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-models bench-kernels bench-calls opinfo pyvm test-cpp test-python \
+.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu test-gpu opinfo pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -80,6 +80,16 @@ bench-train: build
 
 bench-kernels: build
 	$(PY) bench/kernels.py
+
+# On a machine with an NVIDIA GPU and a torch for CUDA in $(VENV).
+bench-kernels-gpu: build
+	$(PY) bench/kernels_gpu.py
+
+bench-models-gpu: build
+	$(PY) bench/models_gpu.py
+
+test-gpu: build
+	$(PY) -m pytest -q tests/gpu
 
 bench-calls: build
 	$(PY) bench/calls.py

@@ -70,7 +70,7 @@ def nbody(position: Tensor, mass: Tensor) -> Tensor:
 
 def mandelbrot(c: Tensor) -> Tensor:
     z = torch.zeros_like(c)
-    count = torch.zeros(c.shape, dtype=torch.int32)
+    count = torch.zeros(c.shape, dtype=torch.int32, device=c.device)
     for _ in range(20):
         z = z * z + c
         count = count + (z.abs() < 2.0).to(torch.int32)

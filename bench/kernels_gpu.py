@@ -1,0 +1,187 @@
+"""`make bench-kernels-gpu`: the functions of `make bench-kernels` on a GPU, beside eager and torch.compile, in one run.
+
+Each function runs in a process of its own with empty caches. Times are those of the GPU: events around replays of a CUDA graph
+of one call, medians of rounds in which the three take turns. The share of the copy rate is the least traffic (each input read
+once, each output written once) over the time, relative to a large copy on the same GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+REPLAYS = 5
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [t for item in value for t in _tensors(item)]
+    return []
+
+
+def _bytes(*values: Any) -> int:
+    storages = {t.untyped_storage().data_ptr(): t.numel() * t.element_size() for v in values for t in _tensors(v)}
+    return sum(storages.values())
+
+
+def replay_of(call: Callable[[], Any]) -> Callable[[], float]:
+    """A CUDA graph of one call; what is returned replays it and gives the milliseconds that one replay took."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = call()
+    graph.replay()
+
+    def timed() -> float:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(REPLAYS):
+            graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        assert kept is not NotImplemented  # the graph writes into what the call returned
+        return begin.elapsed_time(end) / REPLAYS
+
+    return timed
+
+
+def copy_rate() -> float:
+    """Bytes read and written a second by a large copy."""
+    import torch
+
+    source = torch.randn(1 << 28, device="cuda")
+    target = torch.empty_like(source)
+    timed = replay_of(lambda: target.copy_(source))
+    return 2 * source.numel() * 4 / (statistics.median(timed() for _ in range(10)) * 1e-3)
+
+
+def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
+    """Measures one function in this process: milliseconds, and seconds for compiling."""
+    import torch
+
+    import functions
+    import tatara
+
+    torch.manual_seed(0)
+    entry = functions.BY_NAME[name]
+    with torch.device("cuda"):
+        arguments = entry.inputs(scale)
+    result: dict[str, Any] = {"function": name}
+    with torch.no_grad():
+        expected = entry.call(*copy.deepcopy(arguments))
+        compiled = tatara.compile(entry.call)
+        ours = copy.deepcopy(arguments)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        actual = compiled(*ours)
+        torch.cuda.synchronize()
+        result["tatara_cold_s"] = time.perf_counter() - start
+        torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-4)
+        stats = tatara.stats()
+        result.update(
+            {key: stats.get(key, 0) for key in ("graphs", "breaks", "fallbacks", "host_calls", "kernels_compiled")}
+        )
+        runs: dict[str, Any] = {"eager": entry.call, "tatara": compiled}
+        if rival:
+            runs["rival"] = torch.compile(entry.call)
+            start = time.perf_counter()
+            runs["rival"](*copy.deepcopy(arguments))
+            torch.cuda.synchronize()
+            result["rival_cold_s"] = time.perf_counter() - start
+        traffic = _bytes(arguments, expected)
+        del expected, actual, ours
+        timers = {key: replay_of(lambda run=run: run(*arguments)) for key, run in runs.items()}
+        samples: dict[str, list[float]] = {key: [] for key in runs}
+        keys = list(runs)
+        for round_number in range(rounds):
+            turn = round_number % len(keys)
+            for key in keys[turn:] + keys[:turn]:
+                samples[key].append(timers[key]())
+        result.update({f"{key}_ms": statistics.median(values) for key, values in samples.items()})
+        result["of copy"] = traffic / (result["tatara_ms"] * 1e-3) / copy_rate()
+    return result
+
+
+def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as caches:
+        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival")
+        command = [sys.executable, __file__, "--child", name, "--scale", str(arguments.scale)]
+        command += ["--rounds", str(arguments.rounds), *(["--no-rival"] if arguments.no_rival else [])]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"function": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+COLUMNS = [
+    "function",
+    "tatara_cold_s",
+    "rival_cold_s",
+    "eager_ms",
+    "rival_ms",
+    "tatara_ms",
+    "vs eager",
+    "vs rival",
+    "of copy",
+    "breaks",
+    "fallbacks",
+    "kernels_compiled",
+    "host_calls",
+]
+
+
+def main() -> int:
+    import functions
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--child")
+    parser.add_argument("--scale", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--no-rival", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
+        return 0
+    print(" | ".join(COLUMNS))
+    speedups, failed = [], 0
+    for name in arguments.names or [f.name for f in functions.FUNCTIONS]:
+        row = _in_process(name, arguments)
+        if "failed" in row:
+            failed += 1
+            print(f"{name} | failed: {row['failed']}", flush=True)
+            continue
+        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
+        if "rival_ms" in row:
+            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
+            speedups.append(row["vs rival"])
+        cells = (row.get(c, "-") for c in COLUMNS)
+        print(" | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells), flush=True)
+    if speedups:
+        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

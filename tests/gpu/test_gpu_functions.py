@@ -1,0 +1,210 @@
+"""Functions on an NVIDIA GPU against eager: values, dtype, shape, stride, device; counts of kernels. Skipped without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the ecosystem's name
+
+import tatara
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 2e-5, torch.complex64: 2e-5}
+
+
+def randn(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*sizes, device="cuda", dtype=dtype)
+
+
+def check(function: Callable[..., Any], *inputs: Any, kernels: int | None = None, loose: float = 1.0) -> None:
+    """Two calls of the compiled function give what eager gives, from compiled code."""
+    expected = function(*inputs)
+    compiled = tatara.compile(function)
+    compiled(*inputs)
+    before = tatara.stats()
+    actual = compiled(*inputs)
+    after = tatara.stats()
+    launched = after["kernels_launched"] - before["kernels_launched"]
+    assert after["fallbacks"] == before["fallbacks"]
+    assert launched + after["host_calls"] - before["host_calls"] > 0
+    if kernels is not None:
+        assert launched == kernels
+    compare(actual, expected, loose)
+
+
+def compare(actual: Any, expected: Any, loose: float) -> None:
+    if isinstance(expected, (tuple, list)):
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected):
+            compare(a, e, loose)
+        return
+    assert (actual.dtype, actual.shape, actual.device) == (expected.dtype, expected.shape, expected.device)
+    assert actual.stride() == expected.stride()
+    tolerance = TOLERANCE.get(expected.dtype, 0.0) * loose
+    scale = expected.abs().max().item() if expected.numel() and tolerance else 0.0
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def test_one_kernel() -> None:
+    check(lambda x: torch.softmax(x * 2 + 1, -1), randn(4096, 1024), kernels=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("sizes", [(1,), (1000003,), (37, 1001), (512, 768), (3, 5, 7)])
+def test_pointwise(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    check(lambda x: torch.tanh(x) * 2 + x, randn(*sizes, dtype=dtype), kernels=1)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 31, 32, 64, 100, 768, 1001, 2048, 4096, 5000, 32768])
+@pytest.mark.parametrize("rows", [1, 37, 1000])
+def test_rows(columns: int, rows: int) -> None:
+    x = randn(rows, columns)
+    check(lambda v: torch.softmax(v, -1), x)
+    check(lambda v: F.layer_norm(v, (v.shape[-1],)), x, loose=20)
+    check(lambda v: v.sum(-1), x, loose=10)
+    check(lambda v: v.argmax(-1), x)
+    if columns > 1:
+        check(lambda v: v.var(-1), x, loose=10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_rows(dtype: torch.dtype) -> None:
+    x, w = randn(300, 1024, dtype=dtype), randn(1024, dtype=dtype)
+    check(lambda v: torch.softmax(v, -1), x, kernels=1)
+    check(lambda v, weight: F.layer_norm(v, (1024,), weight, weight), x, w, kernels=1, loose=2)
+
+
+def test_reductions_over_other_dims() -> None:
+    check(lambda x: x.sum(), randn(1 << 20), loose=20)
+    check(lambda x: (x * x).mean(), randn(1000, 777), loose=20)
+    check(lambda x: x.sum(0), randn(3000, 1000), loose=20)
+    check(lambda x: x.sum(1), randn(30, 100, 50), loose=20)
+    check(lambda x: x.sum((0, 2)), randn(30, 100, 50), loose=20)
+    check(lambda x: torch.max(x, 0), randn(500, 300))
+    check(lambda x: x.any(), randn(1000) > 4)
+    check(lambda x: x.prod(1), randn(100, 20), loose=20)
+
+
+def test_layouts() -> None:
+    check(lambda x, y: x.t() * y, randn(1024, 512), randn(512, 1024))
+    check(lambda x: x[::2, 1:] + 1, randn(64, 65))
+    check(lambda x: x.flip(0) * 2, randn(100, 3))
+    check(lambda x, y: torch.cat([x, y], 1) * 2, randn(100, 30), randn(100, 64))
+    check(lambda x: F.pad(x, (1, 2)) + 1, randn(10, 10))
+    check(lambda x: x.transpose(1, 2).reshape(8, -1) * 2, randn(8, 16, 32))
+
+
+def test_unaligned_inputs_run_as_in_eager() -> None:
+    base = randn(1001)
+    compiled = tatara.compile(lambda x: x * 2 + 1)
+    for start in range(5):
+        x = base[start : start + 512]
+        torch.testing.assert_close(compiled(x), x * 2 + 1)
+
+
+def test_lookups() -> None:
+    ids = torch.randint(0, 1000, (8, 64), device="cuda")
+    check(lambda w, i: F.embedding(i, w) + 1, randn(1000, 96), ids, kernels=1)
+    check(lambda x, i: torch.gather(x, 1, i), randn(8, 1000), ids)
+    check(lambda x, i, s: x.index_add(0, i, s), randn(1000, 64), ids[0], randn(64, 64))
+    check(lambda x: x.cumsum(1), randn(100, 1000), loose=20)
+
+
+def test_index_out_of_bounds_is_reported_by_the_next_call() -> None:
+    weight = randn(50, 8)
+    compiled = tatara.compile(lambda w, i: torch.index_select(w, 0, i) * 2)
+    good = torch.tensor([1, 2], device="cuda")
+    compiled(weight, good)
+    before = tatara.stats()["kernels_launched"]
+    compiled(weight, torch.tensor([1, 60], device="cuda"))
+    assert tatara.stats()["kernels_launched"] > before
+    torch.cuda.synchronize()
+    with pytest.raises(IndexError, match="index 60 is out of bounds for dimension with size 50"):
+        compiled(weight, good)
+    torch.testing.assert_close(compiled(weight, good), weight[good] * 2)
+
+
+def test_host_operators() -> None:
+    check(lambda x, y: torch.relu(x @ y) + 1, randn(512, 256), randn(256, 512), loose=50)
+    check(F.linear, randn(64, 256), randn(128, 256), randn(128), loose=50)
+    check(lambda x, w: torch.relu(F.conv2d(x, w)), randn(2, 8, 32, 32), randn(16, 8, 3, 3), loose=500)
+    check(lambda x, y: torch.bmm(x, y) * 2, randn(4, 32, 64), randn(4, 64, 16), loose=50)
+
+
+def test_scalars_and_dtypes() -> None:
+    check(lambda x: x + torch.arange(x.shape[0], device=x.device), randn(1000))
+    check(lambda x: torch.where(x > 0, x, torch.zeros((), device="cuda")), randn(1000))
+    check(lambda x: (x + 3) % 7, torch.randint(-100, 100, (1000,), device="cuda"))
+    check(lambda x: x * x + 1, randn(1000, dtype=torch.complex64), loose=5)
+    check(lambda x: x.to(torch.float16), randn(1000))
+    check(lambda x: torch.full((8,), 3.0, device="cuda") + x, randn(8))
+
+
+def test_writes_to_inputs() -> None:
+    def step(p: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        p.sub_(g, alpha=0.1)
+        return p * 2
+
+    ours, theirs, gradient = randn(300, 7), torch.empty(0), randn(300, 7)
+    theirs = ours.clone()
+    compiled = tatara.compile(step)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(ours, gradient), step(theirs, gradient))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_sizes_change() -> None:
+    compiled = tatara.compile(lambda x: torch.softmax(x * 2, -1))
+    for rows, columns in [(4, 100), (5, 100), (6, 128), (7, 333), (1, 1), (70, 4096)]:
+        x = randn(rows, columns)
+        torch.testing.assert_close(compiled(x), torch.softmax(x * 2, -1))
+
+
+def test_streams() -> None:
+    compiled = tatara.compile(lambda x: torch.tanh(x).sum(0) + 1)
+    x = randn(4096, 4096)
+    expected = torch.tanh(x).sum(0) + 1
+    compiled(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        results = [compiled(x) for _ in range(5)]
+    torch.cuda.current_stream().wait_stream(side)
+    for result in results:
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_inside_a_cuda_graph() -> None:
+    compiled = tatara.compile(lambda x: torch.softmax(x, -1) * 3)
+    x = randn(128, 256)
+    compiled(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = compiled(x)
+    x.copy_(randn(128, 256))
+    graph.replay()
+    torch.testing.assert_close(y, torch.softmax(x, -1) * 3)
+
+
+def test_a_model() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)
+    ).cuda()
+    with torch.no_grad():
+        check(model, randn(32, 64), kernels=2, loose=100)
+
+
+def test_training() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()
+    x = randn(32, 64)
+    model(x).square().mean().backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    tatara.compile(model)(x).square().mean().backward()
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
