@@ -1,9 +1,9 @@
 """`make bench-models-gpu`: transformers with random weights on a GPU, in float16 without gradients, beside eager and
 torch.compile (default and maximal mode) in one run.
 
-Each model runs in a process of its own with empty caches. Times are of calls back to back, by events on the GPU, medians of
-rounds in which all take turns; `host_us` is what a call of ours takes on the host. The error is the largest difference from a float32
-run, as a multiple of eager's.
+Each model runs in a process of its own with empty caches. Times are of calls back to back, by events on the GPU, medians
+of rounds in which all take turns; `host_us` is what a call of ours takes on the host. The error is the largest difference
+from a float32 run, as a multiple of eager's.
 """
 
 from __future__ import annotations

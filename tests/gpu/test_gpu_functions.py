@@ -13,7 +13,13 @@ import tatara
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
-TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 2e-5, torch.complex64: 2e-5}
+TOLERANCE = {
+    torch.float16: 2e-3,
+    torch.bfloat16: 1.6e-2,
+    torch.float32: 2e-5,
+    torch.complex64: 2e-5,
+    torch.float64: 1e-13,
+}
 
 
 def randn(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
