@@ -96,14 +96,15 @@ def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
     if done is None:
         return None
     outputs = list(done[0])
-    fresh = stage.differentiable
-    if not fresh:
+    fresh, views = stage.differentiable, stage.views
+    if not fresh and not views:
         return outputs
     with torch.enable_grad():
-        results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *inputs)
-        for i, result in zip(fresh, results, strict=True):
-            outputs[i] = result
-        for i, of_input, base in stage.views:
+        if fresh:
+            results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *inputs)
+            for i, result in zip(fresh, results, strict=True):
+                outputs[i] = result
+        for i, of_input, base in views:
             view = outputs[i]
             source = inputs[base] if of_input else outputs[base]
             outputs[i] = source.as_strided(view.shape, view.stride(), view.storage_offset())

@@ -71,6 +71,8 @@ struct Term {
   Term bin(std::string_view op, double o) const { return {b, b->binary(op, id, Scalar(o))}; }
   /// By value: the graph's own moves when nodes are added.
   TensorType type() const { return b->type(id); }
+  /// The same values as a constant: in eager, what a comparison of it decides does not require grad.
+  Term fixed() const { return un("detach"); }
   Term conj() const { return is_complex(type().dtype) ? un("conj_complex") : *this; }
   /// Where this condition holds `x`, else `y`.
   Term choose(Term x, Term y) const { return {b, b->where(id, x.id, y.id)}; }

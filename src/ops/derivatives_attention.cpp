@@ -44,11 +44,8 @@ Term masked(Term scores, const Args& args, size_t mask_at, bool causal) {
 
 /// Weights of the keys. A row without any key weighs nothing.
 Term weights_of(Term scores, bool hidden_rows) {
-  GraphBuilder& b = *scores.b;
-  const Term weights{&b, b.op("softmax", {TensorArg{scores.id}, int_arg(-1)})};
-  if (!hidden_rows) return weights;
-  const Term hidden{&b, b.reduce("all", scores.bin("eq", -INFINITY).id, {scores.type().dim() - 1}, true)};
-  return hidden.choose(Term{&b, b.unary("zeros_like", weights.id)}, weights);
+  return {scores.b,
+          scores.b->op(hidden_rows ? "_safe_softmax" : "softmax", {TensorArg{scores.id}, int_arg(-1), NoneArg{}})};
 }
 
 /// Keys or values with one head for each head of the query.

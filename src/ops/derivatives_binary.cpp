@@ -99,7 +99,7 @@ void power_rule(VjpContext& v, size_t base, size_t exponent) {
 
 /// maximum and minimum: the winner takes the gradient, a tie is shared.
 void extreme_rule(VjpContext& v, const char* loses) {
-  const Term g = gradient(v), x = operand(v, 0), y = operand(v, 1);
+  const Term g = gradient(v), x = operand(v, 0).fixed(), y = operand(v, 1).fixed();
   const Term shared = x.bin("eq", y).choose(g * 0.5, g);
   v.give(0, x.bin(loses, y).choose(zeros_like(shared), shared).id);
   v.give(1, y.bin(loses, x).choose(zeros_like(shared), shared).id);
@@ -107,16 +107,18 @@ void extreme_rule(VjpContext& v, const char* loses) {
 
 /// fmax and fmin: the first operand takes a tie, and what is no number loses.
 void number_extreme_rule(VjpContext& v, const char* wins) {
-  const Term g = gradient(v), x = operand(v, 0), y = operand(v, 1);
+  const Term g = gradient(v), x = operand(v, 0).fixed(), y = operand(v, 1).fixed();
   const Term first = x.bin(wins, y) || y.un("isnan");
   v.give(0, first.choose(g, 0.0).id);
   v.give(1, first.choose(zeros_like(g), g).id);
 }
 
-Term compared(VjpContext& v, std::string_view op, Term x, size_t arg) { return with(v, op, x, arg); }
+Term compared(VjpContext& v, std::string_view op, Term x, size_t arg) {
+  return v.args().is_tensor(arg) ? x.bin(op, operand(v, arg).fixed()) : with(v, op, x, arg);
+}
 
 void clamp_rule(VjpContext& v, bool has_min, bool has_max, size_t min_arg, size_t max_arg) {
-  const Term g = gradient(v), x = operand(v, 0);
+  const Term g = gradient(v), x = operand(v, 0).fixed();
   has_min = has_min && !v.args().none(min_arg);
   has_max = has_max && !v.args().none(max_arg);
   if (!has_min && !has_max) return v.give(0, g.id);
@@ -130,12 +132,12 @@ void clamp_rule(VjpContext& v, bool has_min, bool has_max, size_t min_arg, size_
   const bool both = has_min && has_max;
   if (has_min && v.needs(min_arg)) {
     Term taken = compared(v, "lt", x, min_arg);
-    if (both) taken = taken && compared(v, "lt", operand(v, min_arg), max_arg);
+    if (both) taken = taken && compared(v, "lt", operand(v, min_arg).fixed(), max_arg);
     v.give(min_arg, taken.choose(g, 0.0).id);
   }
   if (has_max && v.needs(max_arg)) {
     Term taken = compared(v, "gt", x, max_arg);
-    if (both) taken = taken || compared(v, "lt", operand(v, max_arg), min_arg);
+    if (both) taken = taken || compared(v, "lt", operand(v, max_arg).fixed(), min_arg);
     v.give(max_arg, taken.choose(g, 0.0).id);
   }
 }

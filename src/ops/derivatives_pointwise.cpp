@@ -175,7 +175,7 @@ constexpr ArgsRow kWithArgs[] = {
        return ((x >= -l) && (x <= l)).choose(g * 0.0, g);
      }},
     {"threshold", [](Term g, Term x, Term, const Args& a) { return (x <= a.number(1)).choose(g * 0.0, g); }},
-    {"nan_to_num", [](Term g, Term x, Term, const Args&) { return x.un("isfinite").choose(g, 0.0); }},
+    {"nan_to_num", [](Term g, Term x, Term, const Args&) { return x.fixed().un("isfinite").choose(g, 0.0); }},
 };
 
 void unary_rule(VjpContext& v, const UnaryRow& row) {

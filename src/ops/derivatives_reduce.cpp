@@ -51,15 +51,15 @@ void mean_rule(VjpContext& v) {
 void nansum_rule(VjpContext& v) {
   const auto dims = reduced_dims(v, 1);
   const Term g = spread(v, kept(v, v.grad(), dims, v.args().flag(2)));
-  v.give(0, operand(v, 0).un("isnan").choose(Term{g.b, g.b->unary("zeros_like", g.id)}, g).id);
+  v.give(0, operand(v, 0).fixed().un("isnan").choose(Term{g.b, g.b->unary("zeros_like", g.id)}, g).id);
 }
 
 /// amax, amin, max and min of all: equal elements share the gradient.
 void shared_extreme(VjpContext& v, size_t output, const std::vector<int64_t>& dims, bool keepdim) {
   if (!v.has_grad(output)) return;
   GraphBuilder& b = v.builder();
-  const Term x = operand(v, 0);
-  const Term best = x.bin("eq", kept(v, v.out(output), dims, keepdim));
+  const Term x = operand(v, 0).fixed();
+  const Term best = x.bin("eq", kept(v, v.out(output), dims, keepdim).fixed());
   const Term g = kept(v, v.grad(output), dims, keepdim);
   const Term count = term(v, b.reduce("sum", best.id, dims, true));
   v.give(0, best.choose(g / count, 0.0).id);
@@ -73,16 +73,17 @@ void pick_rule(VjpContext& v) {
   const bool keepdim = v.args().size() < 3 || v.args().flag(2);
   if (v.args().rank(0) == 0) return v.give(0, v.grad(0));
   const ValueId zeros = zeros_of(b, v.args().type(0));
-  v.give(0, b.op("scatter_add", {TensorArg{zeros}, int_arg(dims[0]), TensorArg{kept(v, v.out(1), dims, keepdim).id},
-                                 TensorArg{kept(v, v.grad(0), dims, keepdim).id}}));
+  v.give(0, b.op("scatter_add",
+                 {TensorArg{zeros}, int_arg(dims[0]), TensorArg{kept(v, v.out(1), dims, keepdim).fixed().id},
+                  TensorArg{kept(v, v.grad(0), dims, keepdim).id}}));
 }
 
 void cumulative_extreme_rule(VjpContext& v) {
   if (!v.has_grad(0)) return;
   if (v.args().rank(0) == 0) return v.give(0, v.grad(0));
   GraphBuilder& b = v.builder();
-  v.give(0, b.op("scatter_add",
-                 {TensorArg{zeros_of(b, v.args().type(0))}, v.args()[1], TensorArg{v.out(1)}, TensorArg{v.grad(0)}}));
+  v.give(0, b.op("scatter_add", {TensorArg{zeros_of(b, v.args().type(0))}, v.args()[1],
+                                 TensorArg{result(v, 1).fixed().id}, TensorArg{v.grad(0)}}));
 }
 
 void cumsum_rule(VjpContext& v) {
@@ -280,13 +281,22 @@ void register_derivatives_reduce(OpRegistry& r) {
   rule("norm.ScalarOpt_dim_dtype", norm_dim_rule);
   rule("norm.Scalar", norm_whole_rule);
   rule("norm.ScalarOpt_dtype", norm_whole_rule);
-  for (const char* name : {"softmax", "special_softmax", "_softmax"}) rule(name, softmax_rule);
+  for (const char* name : {"softmax", "special_softmax", "_softmax", "_safe_softmax"}) rule(name, softmax_rule);
   for (const char* name : {"log_softmax", "special_log_softmax", "_log_softmax"}) rule(name, log_softmax_rule);
   // These are made of operators with rules, and nothing in them has a kink of its own.
   for (const char* name : {"layer_norm", "native_layer_norm", "group_norm", "native_group_norm", "batch_norm",
                            "native_batch_norm", "instance_norm", "nanmean", "prelu"}) {
     OpDef& op = r.amend(name);
     op.differentiable_parts = op.decompose;
+  }
+  // Eager's statistics do not require grad.
+  for (const char* name : {"native_layer_norm", "native_batch_norm"}) {
+    OpDef& op = r.amend(name);
+    op.differentiable_parts = [parts = op.decompose](GraphBuilder& b, std::span<const Arg> arguments) {
+      std::vector<ValueId> results = parts(b, arguments);
+      for (size_t i = 1; i < results.size(); ++i) results[i] = b.unary("detach", results[i]);
+      return results;
+    };
   }
 }
 

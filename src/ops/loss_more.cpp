@@ -159,6 +159,8 @@ void register_loss_more(OpRegistry& r) {
       "torch._C._nn.multi_margin_loss", decompose_multi_margin);
   add("_safe_softmax", "(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
       "torch.ops.aten._safe_softmax.default", decompose_safe_softmax);
+  // With types of its own it stays one node, for a rule of its own: that of its parts would be 0 * nan in masked rows.
+  r.amend("_safe_softmax").meta = r.get("softmax").meta;
   const char* backward = "(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor";
   add("_softmax_backward_data", backward, "torch._softmax_backward_data", softmax_backward(false));
   add("_log_softmax_backward_data", backward, "torch._log_softmax_backward_data", softmax_backward(true));

@@ -19,7 +19,7 @@ import queue
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,16 @@ DTYPES = ["bool", "int64", "float16", "bfloat16", "float32", "float64", "complex
 COLUMNS = [*DTYPES, ERRORS, ODD]
 
 Task = tuple[str, str]
+Check = Callable[[Any, str, int | None, Callable[[int], None]], dict[str, Any]]
 
 
-def _entries() -> dict[str, Any]:
+def entries_by_name() -> dict[str, Any]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {op.formatted_name: op for op in op_db}
 
 
-def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: int | None) -> None:
+def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: int | None, check: Check) -> None:
     def progress(number: int) -> None:
         at.value = number
 
@@ -53,19 +54,19 @@ def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: i
     os.dup2(null, 2)
     while (task := tasks.get()) is not None:
         name, dtype = task
-        results.put(check_entry(entries[name], dtype, limit, progress))
+        results.put(check(entries[name], dtype, limit, progress))
 
 
 class Worker:
     """A process that takes one task after the other."""
 
-    def __init__(self, entries: dict[str, Any], limit: int | None) -> None:
+    def __init__(self, entries: dict[str, Any], limit: int | None, check: Check = check_entry) -> None:
         context = mp.get_context("fork")
         self._tasks, self._results = context.Queue(), context.Queue()
         self._sample = context.Value(
             "i", -1, lock=False
         )  # written before each sample: a queue would lag behind a crash
-        arguments = (self._tasks, self._results, self._sample, entries, limit)
+        arguments = (self._tasks, self._results, self._sample, entries, limit, check)
         self._process = context.Process(target=_worker, args=arguments, daemon=True)
         self._process.start()
         self.task: Task | None = None
@@ -107,14 +108,19 @@ class Worker:
 
 
 def run_tasks(
-    tasks: list[Task], entries: dict[str, Any], jobs: int, limit: int | None, time_limit: float
+    tasks: list[Task],
+    entries: dict[str, Any],
+    jobs: int,
+    limit: int | None,
+    time_limit: float,
+    check: Check = check_entry,
 ) -> Iterator[dict[str, Any]]:
     """Rows as they come; workers that die are replaced."""
     pending = list(reversed(tasks))
     active: list[Worker] = []
     while pending or active:
         while pending and len(active) < jobs:
-            active.append(Worker(entries, limit))
+            active.append(Worker(entries, limit, check))
             active[-1].give(pending.pop())
         for worker in list(active):
             row = worker.poll(time_limit)
@@ -143,7 +149,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _selected(name: str, parts: list[str] | None) -> bool:
+def selected(name: str, parts: list[str] | None) -> bool:
     return parts is None or any(part[1:] == name if part.startswith("=") else part in name for part in parts)
 
 
@@ -155,16 +161,10 @@ def _has(op: Any, column: str) -> bool:
     return getattr(torch, column) in op.supported_dtypes("cpu")
 
 
-def main() -> int:
-    arguments = _arguments()
-    warnings.simplefilter("ignore")
-    entries = _entries()
-    tasks = [
-        (name, dtype)
-        for dtype in arguments.dtypes
-        for name, op in entries.items()
-        if _has(op, dtype) and _selected(name, arguments.entries)
-    ]
+def run_all(
+    tasks: list[Task], entries: dict[str, Any], arguments: argparse.Namespace, check: Check
+) -> list[dict[str, Any]]:
+    """Runs the tasks that --out does not hold yet; what fails is printed as it comes."""
     out = Path(arguments.out)
     rows: dict[Task, dict[str, Any]] = {}
     if arguments.resume and out.is_file():
@@ -173,20 +173,33 @@ def main() -> int:
             if row["state"] not in arguments.redo:
                 rows[row["name"], row["dtype"]] = row
     out.parent.mkdir(parents=True, exist_ok=True)
-    start = time.monotonic()
     with out.open("w") as file:
         for row in rows.values():
             file.write(json.dumps(row) + "\n")
         file.flush()
         missing = [task for task in tasks if task not in rows]
-        for row in run_tasks(missing, entries, arguments.jobs, arguments.samples, arguments.time_limit):
+        for row in run_tasks(missing, entries, arguments.jobs, arguments.samples, arguments.time_limit, check):
             rows[row["name"], row["dtype"]] = row
             file.write(json.dumps(row) + "\n")
             file.flush()
             if row["wrong"]:
                 more = f" (+{len(row['wrong']) - 1})" if row["wrong"][1:] else ""
                 print(f"{row['state'].upper()} {row['name']} {row['dtype']}: {row['wrong'][0]}{more}", flush=True)
-    chosen = [rows[task] for task in tasks]
+    return [rows[task] for task in tasks]
+
+
+def main() -> int:
+    arguments = _arguments()
+    warnings.simplefilter("ignore")
+    entries = entries_by_name()
+    tasks = [
+        (name, dtype)
+        for dtype in arguments.dtypes
+        for name, op in entries.items()
+        if _has(op, dtype) and selected(name, arguments.entries)
+    ]
+    start = time.monotonic()
+    chosen = run_all(tasks, entries, arguments, check_entry)
     failed = print_summary(chosen)
     print(f"{time.monotonic() - start:.0f} s")
     if arguments.page:

@@ -55,19 +55,36 @@ def _why(rows: list[dict[str, Any]]) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")[:300]
 
 
-def write_page(path: Path, rows: list[dict[str, Any]], entries: int, arguments: list[str]) -> None:
-    """docs/operators.md: what each entry became in each dtype."""
+_PAGES = {
+    "sweep.py": (
+        "# Operators",
+        "Every sample is compared with eager twice, when it is captured\n"
+        "and when the compiled entry is found: exception with its text, values, dtype, shape, strides, aliasing, mutation of\n"
+        "inputs and the state of the random generator. `errors` are the samples of bad input.",
+    ),
+    "gradients.py": (
+        "# Gradients",
+        "Every sample is compared with eager twice, when it is captured\n"
+        "and when the compiled entry is found: results that require grad, gradients of first and second order under random\n"
+        "cotangents, which of them are None, dtype, shape, exceptions.",
+    ),
+}
+
+
+def write_page(
+    path: Path, rows: list[dict[str, Any]], entries: int, arguments: list[str], script: str = "sweep.py"
+) -> None:
+    """docs/operators.md, docs/gradients.md: what each entry became in each dtype."""
     counts = _counts(rows)
     dtypes = list(counts)
-    command = " ".join(["python tests/opinfo/sweep.py", *arguments])
+    title, what = _PAGES[script]
+    command = " ".join([f"python tests/opinfo/{script}", *arguments])
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     lines = [
-        "# Operators",
+        title,
         "",
         f"Made by `{command}` on {now}, torch {torch.__version__}, {_processor()}, {torch.get_num_threads()} threads.",
-        f"The host's own suite (`op_db`, {entries} entries). Every sample is compared with eager twice, when it is captured",
-        "and when the compiled entry is found: exception with its text, values, dtype, shape, strides, aliasing, mutation of",
-        "inputs and the state of the random generator. `errors` are the samples of bad input.",
+        f"The host's own suite (`op_db`, {entries} entries). {what}",
         f"Together {sum(row['samples'] for row in rows)} samples, {sum(row['seconds'] for row in rows):.0f} s in one process.",
         *(
             ["Rows of earlier runs of the same day, on earlier commits, were kept (`--resume`)."]

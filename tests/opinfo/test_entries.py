@@ -22,7 +22,7 @@ LEAST_NATIVE = 300
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_entries_are_right(part: int) -> None:
-    entries = [op for op in sweep._entries().values() if torch.float32 in op.supported_dtypes("cpu")]
+    entries = [op for op in sweep.entries_by_name().values() if torch.float32 in op.supported_dtypes("cpu")]
     wrong, native = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -94,7 +94,7 @@ NATIVE = ["meshgrid_list_of_tensors", "trapezoid", "nn_functional_unfold", "atle
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_entries_run_natively(name: str) -> None:
-    entry = sweep._entries()[name]
+    entry = sweep.entries_by_name()[name]
     row = samples.check_entry(entry, "float32", 4, lambda number: None)
     assert row["wrong"] == []
     assert row["counts"]["native"] >= row["samples"] - 1

@@ -186,3 +186,20 @@ def test_attention_with_dropout_without_gradients() -> None:
             torch.testing.assert_close(ours, function(*operands))
             assert torch.equal(state, torch.get_rng_state())
     assert tatara.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("mask_of", ["bool", "float"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_queries_that_see_no_key_have_gradients_of_zero(mask_of: str, dropout: float) -> None:
+    seen = torch.rand(5, 7) > 0.4
+    seen[2] = False
+    mask = seen if mask_of == "bool" else torch.zeros(5, 7, dtype=torch.float64).masked_fill(~seen, -torch.inf)
+    function = attention(dropout_p=dropout)
+    operands = [heads(2, 5, 3), heads(2, 7, 3), heads(2, 7, 3)]
+    compiled = tatara.compile(function)
+    for seed in range(3):
+        ours = gradients(compiled, [*operands, mask], 1, seed)
+        for a, b in zip(ours, gradients(function, [*operands, mask], 1, seed), strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.isfinite().all()
+    assert tatara.stats()["fallbacks"] == 0

@@ -153,6 +153,33 @@ def test_views_of_inputs_stay_views() -> None:
     torch.testing.assert_close(w.grad, torch.tensor([[0.0], [3.0], [3.0]]).expand(3, 4))
 
 
+@pytest.mark.parametrize(
+    "view", [lambda x: x[1:], lambda x: x.t(), lambda x: x.chunk(2), lambda x: x.view(-1).split(3)]
+)
+def test_functions_of_views_alone(view: Callable[..., Any]) -> None:
+    compiled = warm(tatara.compile(view), leaf(4, 3))
+    x = leaf(4, 3)
+    y = x.detach().clone().requires_grad_()
+    ours, theirs = compiled(x), view(y)
+    if isinstance(theirs, torch.Tensor):
+        ours, theirs = (ours,), (theirs,)
+    assert [t.requires_grad for t in ours] == [t.requires_grad for t in theirs]
+    assert [t._base is x for t in ours] == [t._base is y for t in theirs]
+    sum(t.square().sum() for t in ours).backward()
+    sum(t.square().sum() for t in theirs).backward()
+    assert torch.equal(x.grad, y.grad)
+
+
+def test_gradients_by_comparison_do_not_require_grad() -> None:
+    def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.clamp(-0.5, 0.5).sum() + torch.maximum(x, y).sum() + x.amax(0).sum()
+
+    compiled = warm(tatara.compile(both), leaf(4, 3), leaf(4, 3))
+    x, y = leaf(4, 3), leaf(4, 3)
+    for function in (compiled, both):
+        assert [g.requires_grad for g in torch.autograd.grad(function(x, y), (x, y), create_graph=True)] == [False] * 2
+
+
 def test_backward_twice() -> None:
     compiled = warm(tatara.compile(lambda x: x.sin() * x), leaf(3))
     x = leaf(3)

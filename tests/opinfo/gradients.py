@@ -1,0 +1,240 @@
+"""`make opinfo-gradients`: first and second derivatives of every OpInfo entry through compiled code, beside eager's.
+
+For each sample: results, which of them require grad, their gradients by every input (None or values, dtype, shape) under
+random cotangents, and the gradients of those; exceptions by type and text. With `--gradcheck` the compiled function goes
+through the host's finite differences too (first and second order), where eager passes them. A row is native, host, tape,
+broke, wrong or crashed as in `make opinfo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import samples
+import sweep
+import torch
+from table import print_summary, write_page
+from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._pytree import tree_flatten
+
+import tatara
+
+DTYPES = ["float64", "complex128"]
+CHECKED = os.environ.get("TATARA_GRADCHECK", "") == "1"
+_Tree = tuple[Any, ...]
+
+
+@dataclass
+class Derivatives:
+    """What a sample gives: an exception, or results and gradients of both orders."""
+
+    results: list[torch.Tensor] = field(default_factory=list)
+    first: list[Any] = field(default_factory=list)
+    second: list[Any] = field(default_factory=list)
+    error: BaseException | None = None
+    stage: str = "the call"
+
+
+def _leaves(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def _fresh(arguments: _Tree) -> _Tree:
+    """Copies that require grad where the originals do."""
+    copies: _Tree = samples.clone(arguments)
+    for copy, original in zip(_leaves(copies), _leaves(arguments), strict=True):
+        if original.requires_grad:
+            copy.requires_grad_()
+    return copies
+
+
+def _cotangents(values: list[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(v.shape, dtype=v.dtype, generator=generator) for v in values]
+
+
+def _derive(function: Callable[..., Any], op: Any, sample: Any, arguments: _Tree, number: int) -> Derivatives:
+    done = Derivatives()
+    value, args, kwargs = _fresh(arguments)
+    wanted = [leaf for leaf in _leaves((value, args, kwargs)) if leaf.requires_grad]
+    try:
+        torch.manual_seed(number)
+        output = function(value, *args, **kwargs)
+        processed = sample.output_process_fn_grad(output)
+        done.results = [t for t in _leaves(processed) if t.requires_grad]
+        if not done.results or not wanted:
+            return done
+        done.stage = "the first derivative"
+        again = bool(op.supports_gradgrad)
+        grads = torch.autograd.grad(
+            done.results, wanted, _cotangents(done.results, number), create_graph=again, allow_unused=True
+        )
+        done.first = list(grads)
+        roots = [g for g in grads if g is not None and g.requires_grad]
+        if not again or not roots:
+            return done
+        done.stage = "the second derivative"
+        done.second = list(torch.autograd.grad(roots, wanted, _cotangents(roots, number + 1), allow_unused=True))
+    except Exception as error:  # noqa: BLE001 - the exception is the result that is compared
+        done.error = error
+    return done
+
+
+def _same(ours: list[Any], theirs: list[Any], what: str) -> str | None:
+    if len(ours) != len(theirs):
+        return f"{len(ours)} instead of {len(theirs)} {what}"
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if (a is None) != (b is None):
+            return f"{what} {i}: {'None' if a is None else 'a tensor'} instead of {'None' if b is None else 'a tensor'}"
+        if a is None:
+            continue
+        if a.requires_grad != b.requires_grad:
+            return f"{what} {i}: requires_grad {a.requires_grad}"
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"{what} {i}: {a.dtype} {tuple(a.shape)} instead of {b.dtype} {tuple(b.shape)}"
+        try:
+            torch.testing.assert_close(a.detach(), b.detach(), equal_nan=True, check_stride=False)
+        except AssertionError as error:
+            return f"{what} {i}: " + " ".join(str(error).split())[:160]
+    return None
+
+
+def _differs(ours: Derivatives, theirs: Derivatives) -> str | None:
+    if ours.error is not None or theirs.error is not None:
+        if type(ours.error) is not type(theirs.error) or ours.stage != theirs.stage:
+            return f"{ours.error!r} in {ours.stage} instead of {theirs.error!r} in {theirs.stage}"[:300]
+        return None
+    return (
+        _same(ours.results, theirs.results, "result")
+        or _same(ours.first, theirs.first, "gradient")
+        or _same(ours.second, theirs.second, "second gradient")
+    )
+
+
+def _finite_differences(
+    function: Callable[..., Any], op: Any, sample: Any, arguments: _Tree, number: int
+) -> str | None:
+    """What the host's gradcheck finds, if anything."""
+    fresh = _fresh(arguments)
+    flat, spec = tree_flatten(fresh)
+    places = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+    def of_wanted(*values: Any) -> Any:
+        filled = list(flat)
+        for place, value in zip(places, values, strict=True):
+            filled[place] = value
+        value, args, kwargs = torch.utils._pytree.tree_unflatten(filled, spec)
+        torch.manual_seed(number)
+        output = sample.output_process_fn_grad(function(value, *args, **kwargs))
+        results = [t for t in _leaves(output) if t.requires_grad]
+        return tuple(results) if len(results) > 1 else results[0]
+
+    wanted = tuple(flat[i] for i in places)
+    options: dict[str, Any] = {"fast_mode": True, "check_batched_grad": False, "nondet_tol": op.gradcheck_nondet_tol}
+    try:
+        gradcheck(of_wanted, wanted, **options)
+        if op.supports_gradgrad:
+            gradgradcheck(of_wanted, wanted, **options)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong is the finding
+        return " ".join(str(error).split())[:200]
+    return None
+
+
+def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Callable[[int], None]) -> str | None:
+    arguments = (sample.input, sample.args, sample.kwargs)
+
+    def call(value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return op.op(value, *args, **kwargs)
+
+    progress(samples.EAGER)
+    eager = _derive(call, op, sample, arguments, number)
+    progress(number)
+    compiled = tatara.compile(call)
+    before = tatara.stats()
+    for which in ("", "second call: "):
+        ours = _derive(compiled, op, sample, arguments, number)
+        if not which:
+            failed = eager.error is not None and eager.stage == "the call"
+            row["counts"]["raised" if failed else samples._state(compiled, before, row)] += 1
+        if problem := _differs(ours, eager):
+            return which + problem
+    if CHECKED and eager.first and eager.error is None:
+        problem = _finite_differences(compiled, op, sample, arguments, number)
+        if problem and not _finite_differences(call, op, sample, arguments, number):
+            return "finite differences: " + problem
+    return None
+
+
+def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
+    """Runs the samples (at most `limit`) of an entry in a dtype."""
+    start = time.monotonic()
+    row: dict[str, Any] = {"name": op.formatted_name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
+    row |= {"counts": Counter(), "reasons": Counter(), "hosts": Counter()}
+    torch.manual_seed(0)
+    made = itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=True), limit)
+    for number, sample in enumerate(list(made)):
+        row["samples"] += 1
+        try:
+            problem = _check(op, sample, number, row, progress)
+        except Exception as error:  # noqa: BLE001 - a defect of the harness or of the report is a row too
+            problem = f"the check itself failed: {error!r}"
+        if problem:
+            row["wrong"].append(f"sample {number}: {problem}")
+        if number % 8 == 7:
+            tatara.reset()
+    tatara.reset()
+    row["state"] = next((s for s in reversed(samples.STATES) if row["counts"].get(s)), "raised")
+    if row["wrong"]:
+        row["state"] = "wrong"
+    row["seconds"] = round(time.monotonic() - start, 3)
+    return row
+
+
+def _has(op: Any, dtype: str) -> bool:
+    return bool(op.supports_autograd) and getattr(torch, dtype) in op.supported_backward_dtypes("cpu")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", nargs="*", help="only entries whose name contains one of these; =NAME: exactly")
+    parser.add_argument("--dtypes", nargs="*", default=DTYPES, choices=DTYPES)
+    parser.add_argument("--samples", type=int, help="at most this many samples of an entry and dtype")
+    parser.add_argument("-j", "--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds for an entry and dtype")
+    parser.add_argument("--gradcheck", action="store_true", help="finite differences through the compiled function too")
+    parser.add_argument("--out", default="build/opinfo-gradients.jsonl", help="rows as JSON lines")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
+    parser.add_argument("--redo", nargs="*", default=[], help="with --resume: states to do again, as wrong crashed")
+    parser.add_argument("--page", help="write the table here")
+    arguments = parser.parse_args()
+    global CHECKED
+    CHECKED = CHECKED or arguments.gradcheck
+    warnings.simplefilter("ignore")
+    entries = sweep.entries_by_name()
+    tasks = [
+        (name, dtype)
+        for dtype in arguments.dtypes
+        for name, op in entries.items()
+        if _has(op, dtype) and sweep.selected(name, arguments.entries)
+    ]
+    rows = sweep.run_all(tasks, entries, arguments, check_entry)
+    failed = print_summary(rows)
+    if arguments.page:
+        write_page(Path(arguments.page), rows, len(entries), sys.argv[1:], "gradients.py")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
