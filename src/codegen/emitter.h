@@ -116,7 +116,18 @@ class Emitter {
                 const std::function<void(std::vector<Reg>&)>& body);
   std::string as_word(DType part, const std::string& text);
   std::string from_word(DType part, const std::string& word);
-  std::string shuffle_word(DType part, const std::string& text, int distance);
+  /// The word of another thread of the warp: `mode` is bfly, up or idx, as PTX has them.
+  std::string shuffle_word(DType part, const std::string& text, const char* mode, int operand, int clamp);
+  Reg shuffled(DType dtype, const Reg& value, const char* mode, int operand, int clamp = 31);
+  void find_members();
+  void gpu_scan(const loops::For& loop);
+  void gpu_scan_step(const loops::For& loop, const loops::Let& let, size_t i, std::vector<Reg>& carried);
+  Reg scan_lanes(const loops::Carried& c, Reg sum, const Reg& nothing);
+  /// The totals of the warps before this thread's one, and of all of them.
+  std::pair<Reg, Reg> totals_of_warps(const loops::Carried& c, const Reg& total, const Reg& nothing);
+  std::string shared_slot(size_t word, const std::string& at);
+  void barrier();
+  void gpu_tile(const loops::Transpose& tile);
   void merge_values(const loops::For& loop, std::vector<Reg>& a, const std::vector<Reg>& b, const std::string& swapped);
   void combine_warp(const loops::For& loop, std::vector<Reg>& carried, int threads, const std::string& lane);
   void combine_threads(const loops::For& loop, std::vector<Reg>& carried);
@@ -217,6 +228,7 @@ class Emitter {
   std::string gpu_iteration_;  // this thread's place in the parallel space
   std::string gpu_lane_;       // its place in the row, or the first element of its part of the vector loop
   std::string gpu_members_;    // mask of the threads of the warp that have the same row
+  std::string gpu_guard_;      // whether this thread's part of a scan lies inside; "" for yes
   bool gpu_inside_ = false;    // a vector loop
   int gpu_shared_ = 0;         // words of memory shared by the threads of a block
 };

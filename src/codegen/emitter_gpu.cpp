@@ -124,8 +124,11 @@ void Emitter::gpu_independent(const For& loop) {
 
 /// This thread's passes over a row, combined with those of the other threads.
 void Emitter::gpu_vector(const For& loop) {
-  if (loop.scan) throw Unsupported("a scan along the lanes of a GPU");
   const GpuMapping& map = kernel_.gpu;
+  if (loop.scan) {
+    gpu_scan(loop);
+    return;
+  }
   if (map.row == 0) {
     gpu_independent(loop);
     return;
@@ -217,20 +220,29 @@ std::string Emitter::from_word(DType part, const std::string& word) {
   return real ? assign("bitcast " + integer + " " + bits + " to " + type) : bits;
 }
 
-std::string Emitter::shuffle_word(DType part, const std::string& text, int distance) {
-  declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)");
-  const auto swap = [&](const std::string& word) {
-    return call("@llvm.nvvm.shfl.sync.bfly.i32", "i32",
-                "i32 " + gpu_members_ + ", i32 " + word + ", i32 " + std::to_string(distance) + ", i32 31");
+std::string Emitter::shuffle_word(DType part, const std::string& text, const char* mode, int operand, int clamp) {
+  const std::string name = std::string("@llvm.nvvm.shfl.sync.") + mode + ".i32";
+  declare("declare i32 " + name + "(i32, i32, i32, i32)");
+  const auto fetch = [&](const std::string& word) {
+    return call(name, "i32",
+                "i32 " + gpu_members_ + ", i32 " + word + ", i32 " + std::to_string(operand) + ", i32 " +
+                    std::to_string(clamp));
   };
   const std::string word = as_word(part, text);
   const std::string low = assign("trunc i64 " + word + " to i32");
-  const std::string other = assign("zext i32 " + swap(low) + " to i64");
+  const std::string other = assign("zext i32 " + fetch(low) + " to i64");
   const std::string type = llvm_type(part);
   if (type != "i64" && type != "double") return from_word(part, other);
   const std::string high = assign("trunc i64 " + binary("lshr", "i64", word, "32") + " to i32");
-  const std::string upper = binary("shl", "i64", assign("zext i32 " + swap(high) + " to i64"), "32");
+  const std::string upper = binary("shl", "i64", assign("zext i32 " + fetch(high) + " to i64"), "32");
   return from_word(part, binary("or", "i64", upper, other));
+}
+
+Reg Emitter::shuffled(DType dtype, const Reg& value, const char* mode, int operand, int clamp) {
+  const DType part = real_dtype(dtype);
+  Reg result{shuffle_word(part, value.text, mode, operand, clamp), false};
+  if (is_complex(dtype)) result.im = shuffle_word(part, value.im, mode, operand, clamp);
+  return result;
 }
 
 /// Partial values of two threads become one; `swapped` (i1) says that `b` comes first.
@@ -257,32 +269,45 @@ void Emitter::combine_warp(const For& loop, std::vector<Reg>& carried, int threa
   for (int distance = threads / 2; distance > 0; distance /= 2) {
     std::vector<Reg> other;
     for (size_t i = 0; i < carried.size(); ++i) {
-      const DType part = real_dtype(loop.carried[i].dtype);
-      Reg r{shuffle_word(part, carried[i].text, distance), false};
-      if (is_complex(loop.carried[i].dtype)) r.im = shuffle_word(part, carried[i].im, distance);
-      other.push_back(std::move(r));
+      other.push_back(shuffled(loop.carried[i].dtype, carried[i], "bfly", distance));
     }
     const std::string bit = binary("and", "i64", lane, std::to_string(distance));
     merge_values(loop, carried, other, assign("icmp ne i64 " + bit + ", 0"));
   }
 }
 
+/// The threads of this row within the warp; those of rows past the end are gone.
+void Emitter::find_members() {
+  const int row = kernel_.gpu.row;
+  if (row >= kWarp) {
+    gpu_members_ = "-1";
+    return;
+  }
+  const std::string thread = special_register("tid");
+  const std::string first =
+      assign("trunc i64 " + binary("and", "i64", thread, std::to_string(kWarp - row)) + " to i32");
+  gpu_members_ = binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
+}
+
+void Emitter::barrier() {
+  declare("declare void @llvm.nvvm.barrier0()");
+  line("call void @llvm.nvvm.barrier0()");
+}
+
+/// A place in shared memory: one word for each warp.
+std::string Emitter::shared_slot(size_t word, const std::string& at) {
+  gpu_shared_ = std::max(gpu_shared_, static_cast<int>(word + 1) * kWarp);
+  const std::string place = binary("add nuw nsw", "i64", at, std::to_string(word * kWarp));
+  return assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
+}
+
 void Emitter::combine_threads(const For& loop, std::vector<Reg>& carried) {
   const int row = kernel_.gpu.row;
-  if (row < kWarp) {
-    // The threads of this row within the warp; those of rows past the end are gone.
-    const std::string thread = special_register("tid");
-    const std::string first =
-        assign("trunc i64 " + binary("and", "i64", thread, std::to_string(kWarp - row)) + " to i32");
-    gpu_members_ = binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
-  } else {
-    gpu_members_ = "-1";
-  }
+  find_members();
   combine_warp(loop, carried, std::min(row, kWarp), gpu_lane_);
   if (row <= kWarp) return;
   // One partial value per warp goes through shared memory; every warp combines them all.
   const int warps = row / kWarp;
-  declare("declare void @llvm.nvvm.barrier0()");
   const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
   const std::string warp = binary("lshr", "i64", gpu_lane_, "5");
   std::vector<std::pair<DType, std::string*>> words;
@@ -291,24 +316,149 @@ void Emitter::combine_threads(const For& loop, std::vector<Reg>& carried) {
     words.emplace_back(part, &carried[i].text);
     if (is_complex(loop.carried[i].dtype)) words.emplace_back(part, &carried[i].im);
   }
-  gpu_shared_ = std::max(gpu_shared_, static_cast<int>(words.size()) * kWarp);
-  const auto slot = [&](size_t i, const std::string& at) {
-    const std::string place = binary("add nuw nsw", "i64", at, std::to_string(i * kWarp));
-    return assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
-  };
   when(assign("icmp eq i64 " + lane + ", 0"), [&] {
     for (size_t i = 0; i < words.size(); ++i) {
       const std::string word = as_word(words[i].first, *words[i].second);
-      line("store i64 " + word + ", ptr addrspace(3) " + slot(i, warp));
+      line("store i64 " + word + ", ptr addrspace(3) " + shared_slot(i, warp));
     }
   });
-  line("call void @llvm.nvvm.barrier0()");
+  barrier();
   const std::string from = binary("and", "i64", lane, std::to_string(warps - 1));
   for (size_t i = 0; i < words.size(); ++i) {
-    *words[i].second = from_word(words[i].first, assign("load i64, ptr addrspace(3) " + slot(i, from)));
+    *words[i].second = from_word(words[i].first, assign("load i64, ptr addrspace(3) " + shared_slot(i, from)));
   }
-  line("call void @llvm.nvvm.barrier0()");
+  barrier();
   combine_warp(loop, carried, warps, from);
+}
+
+// ---- Scans -------------------------------------------------------------------------------------------------------------
+
+/// All threads of the row make every pass together; those past the end bring nothing and store nothing.
+void Emitter::gpu_scan(const For& loop) {
+  const GpuMapping& map = kernel_.gpu;
+  std::vector<Reg> carried;
+  std::vector<DType> dtypes;
+  for (const Carried& c : loop.carried) {
+    carried.push_back(reg(c.init));
+    dtypes.push_back(c.dtype);
+  }
+  find_members();
+  const std::string extent = index(loop.extent);
+  const std::string own =
+      map.lanes > 1 ? binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
+  const std::string last = binary("sub", "i64", extent, std::to_string(map.lanes));
+  const int site = site_;
+  counted("0", extent, std::to_string(int64_t{map.row} * map.lanes), dtypes, carried,
+          [&](const std::string& base, std::vector<Reg>& values) {
+            const std::string at = binary("add nuw nsw", "i64", base, own);
+            const std::string inside = assign("icmp ule i64 " + at + ", " + last);
+            const std::string safe = select(inside, "i64", at, last, false);
+            site_ = site;
+            gpu_enter(loop, map.lanes);
+            gpu_guard_ = inside;
+            symbols_[loop.var] = {safe, false};
+            for (const Stmt& stmt : loop.body->stmts) {
+              const auto* let = std::get_if<Let>(&stmt);
+              const auto total = std::find_if(loop.carried.begin(), loop.carried.end(),
+                                              [&](const Carried& c) { return let != nullptr && c.next == let->dst; });
+              if (total == loop.carried.end()) {
+                std::visit([&](const auto& s) { statement(s); }, stmt);
+              } else {
+                gpu_scan_step(loop, *let, static_cast<size_t>(total - loop.carried.begin()), values);
+              }
+            }
+            gpu_guard_.clear();
+            gpu_leave();
+          });
+  for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].result, carried[i]);
+}
+
+void Emitter::gpu_scan_step(const For& loop, const Let& let, size_t i, std::vector<Reg>& carried) {
+  const Carried& c = loop.carried[i];
+  TATARA_CHECK(let.scalar.operands.size() == 2, "a scan by ", scalar_op_name(let.scalar.op), " in ", kernel_.name);
+  const ScalarId element = let.scalar.operands[let.scalar.operands[0] == c.arg ? 1 : 0];
+  const bool vec = lanes_ > 1;
+  const Reg nothing = identity(c.combine, c.dtype);
+  const Reg wide = widened(c.dtype, nothing);
+  Reg sum = choose(c.dtype, {gpu_guard_, false}, widened(c.dtype, reg(element)), wide, vec);
+  if (vec) sum = scan_lanes(c, sum, wide);
+  Reg through = vec ? lane_of(c.dtype, sum, lanes_ - 1) : sum;  // the total up to this thread, within its warp
+  const int width = std::min(kernel_.gpu.row, kWarp);
+  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(width - 1));
+  for (int distance = 1; distance < width; distance *= 2) {
+    const Reg before = shuffled(c.dtype, through, "up", distance, 0);
+    const Reg more = combine(c.combine, c.dtype, before, through, false);
+    const std::string has = assign("icmp uge i64 " + lane + ", " + std::to_string(distance));
+    through = choose(c.dtype, {has, false}, more, through, false);
+  }
+  const Reg left = width > 1 ? shuffled(c.dtype, through, "up", 1, 0) : nothing;
+  Reg before = choose(c.dtype, {assign("icmp eq i64 " + lane + ", 0"), false}, nothing, left, false);
+  Reg total = shuffled(c.dtype, through, "idx", width - 1, ((kWarp - width) << 8) | (kWarp - 1));
+  if (kernel_.gpu.row > kWarp) {
+    const auto [earlier, whole] = totals_of_warps(c, total, nothing);
+    before = combine(c.combine, c.dtype, earlier, before, false);
+    total = whole;
+  }
+  const Reg start = combine(c.combine, c.dtype, carried[i], before, false);
+  set(c.next, combine(c.combine, c.dtype, widened(c.dtype, start), sum, vec));
+  carried[i] = combine(c.combine, c.dtype, carried[i], total, false);
+}
+
+std::pair<Reg, Reg> Emitter::totals_of_warps(const Carried& c, const Reg& total, const Reg& nothing) {
+  const DType part = real_dtype(c.dtype);
+  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
+  const std::string warp = binary("lshr", "i64", gpu_lane_, "5");
+  when(assign("icmp eq i64 " + lane + ", 0"), [&] {
+    line("store i64 " + as_word(part, total.text) + ", ptr addrspace(3) " + shared_slot(0, warp));
+    if (is_complex(c.dtype))
+      line("store i64 " + as_word(part, total.im) + ", ptr addrspace(3) " + shared_slot(1, warp));
+  });
+  barrier();
+  Reg before = nothing;
+  Reg all = nothing;
+  for (int w = 0; w < kernel_.gpu.row / kWarp; ++w) {
+    const auto word = [&](size_t n) {
+      return from_word(part, assign("load i64, ptr addrspace(3) " + shared_slot(n, std::to_string(w))));
+    };
+    Reg one{word(0), false};
+    if (is_complex(c.dtype)) one.im = word(1);
+    all = w == 0 ? one : combine(c.combine, c.dtype, all, one, false);
+    const std::string is_next = assign("icmp eq i64 " + warp + ", " + std::to_string(w + 1));
+    before = choose(c.dtype, {is_next, false}, all, before, false);
+  }
+  barrier();
+  return {before, all};
+}
+
+// ---- Tiles -------------------------------------------------------------------------------------------------------------
+
+/// A tile into shared memory by all threads of the block; neighbours read neighbours.
+void Emitter::gpu_tile(const Transpose& tile) {
+  const DType dtype = kernel_.buffers[static_cast<size_t>(tile.from)].dtype;
+  const std::string columns = index(tile.columns);
+  const std::string count = binary("mul nuw nsw", "i64", index(tile.rows), columns);
+  barrier();
+  std::vector<Reg> none;
+  const std::string from = index(tile.from_index);
+  const std::string to = index(tile.to_index);
+  const std::string from_stride = index(tile.from_stride);
+  const std::string to_stride = index(tile.to_stride);
+  counted(gpu_lane_, count, std::to_string(kernel_.gpu.threads), {}, none,
+          [&](const std::string& at, std::vector<Reg>&) {
+            const std::string r = binary("udiv", "i64", at, columns);
+            const std::string c = binary("urem", "i64", at, columns);
+            const auto place = [&](const std::string& base, const std::string& step, const std::string& stride,
+                                   const std::string& rest) {
+              const std::string row = binary("mul nsw", "i64", step, stride);
+              return binary("add nsw", "i64", base, binary("add nsw", "i64", row, rest));
+            };
+            const std::string element = memory_type(dtype);
+            const std::string align = ", align " + std::to_string(dtype_size(dtype));
+            const std::string source = address(tile.from, place(from, r, from_stride, c));
+            const std::string value = assign("load " + element + ", ptr " + source + align + load_flags(tile.from));
+            line("store " + element + " " + value + ", ptr " + address(tile.to, place(to, c, to_stride, r)) + align);
+          });
+  barrier();
 }
 
 // ---- The module --------------------------------------------------------------------------------------------------------
@@ -317,11 +467,14 @@ std::string Emitter::run_gpu() {
   const GpuMapping& map = kernel_.gpu;
   if (!kernel_.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
   std::string parameters;
+  std::string tiles;
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const BufferArg& buffer = kernel_.buffers[i];
     if (buffer.kind == ArgKind::kScratch) {
       const int64_t bytes = buffer.numel.const_value() * dtype_size(buffer.dtype);
-      bases_.push_back(assign("alloca [" + std::to_string(bytes) + " x i8], align 16"));
+      const std::string name = "@tatara_tile" + std::to_string(i);
+      tiles += name + " = internal addrspace(3) global [" + std::to_string(bytes) + " x i8] poison, align 16\n";
+      bases_.push_back("addrspacecast (ptr addrspace(3) " + name + " to ptr)");
       continue;
     }
     bases_.push_back("%b" + std::to_string(i));
@@ -338,6 +491,7 @@ std::string Emitter::run_gpu() {
   line("br label %exit");
   std::string text = "define ptx_kernel void @" + symbol_ + "(" + parameters +
                      "i64 %iterations, ptr noalias %fault) #1 {\nentry:\n" + out_ + "exit:\n  ret void\n}\n";
+  text = tiles + text;
   if (gpu_shared_ > 0) {
     text = "@tatara_shared = internal addrspace(3) global [" + std::to_string(gpu_shared_) +
            " x i64] poison, align 8\n" + text;

@@ -360,24 +360,29 @@ void Emitter::scan_step(const For& loop, const Let& let, size_t i, const std::st
   const Carried& c = loop.carried[i];
   TATARA_CHECK(let.scalar.operands.size() == 2, "a scan by ", scalar_op_name(let.scalar.op), " in ", kernel_.name);
   const ScalarId element = let.scalar.operands[let.scalar.operands[0] == c.arg ? 1 : 0];
-  const std::string type = llvm_type(real_dtype(c.dtype));
   const Reg nothing = widened(c.dtype, identity(c.combine, c.dtype));
   Reg sum = widened(c.dtype, reg(element));
   if (!mask.empty()) sum = choose(c.dtype, {mask, true}, sum, nothing, true);
-  const auto moved = [&](const Reg& x, const Reg& y, std::span<const int> lanes) {
-    Reg result{shuffle(type, lanes_, x.text, y.text, lanes), true};
-    if (is_complex(c.dtype)) result.im = shuffle(type, lanes_, x.im, y.im, lanes);
-    return result;
-  };
-  // Hillis and Steele: after the step of distance d each lane has the total of its last 2d elements.
+  sum = scan_lanes(c, std::move(sum), nothing);
+  sum = combine(c.combine, c.dtype, carried[i], sum, true);
+  set(c.next, sum);
+  const std::string type = llvm_type(real_dtype(c.dtype));
+  const std::vector<int> last(static_cast<size_t>(lanes_), lanes_ - 1);
+  carried[i] = {shuffle(type, lanes_, sum.text, sum.text, last), true};
+  if (is_complex(c.dtype)) carried[i].im = shuffle(type, lanes_, sum.im, sum.im, last);
+}
+
+/// Hillis and Steele: after the step of distance d each lane has the total of its last 2d elements.
+Reg Emitter::scan_lanes(const Carried& c, Reg sum, const Reg& nothing) {
+  const std::string type = llvm_type(real_dtype(c.dtype));
   for (int distance = 1; distance < lanes_; distance *= 2) {
     std::vector<int> lanes;
     for (int lane = 0; lane < lanes_; ++lane) lanes.push_back(lane < distance ? lanes_ : lane - distance);
-    sum = combine(c.combine, c.dtype, moved(sum, nothing, lanes), sum, true);
+    Reg moved{shuffle(type, lanes_, sum.text, nothing.text, lanes), true};
+    if (is_complex(c.dtype)) moved.im = shuffle(type, lanes_, sum.im, nothing.im, lanes);
+    sum = combine(c.combine, c.dtype, moved, sum, true);
   }
-  sum = combine(c.combine, c.dtype, carried[i], sum, true);
-  set(c.next, sum);
-  carried[i] = moved(sum, sum, std::vector<int>(static_cast<size_t>(lanes_), lanes_ - 1));
+  return sum;
 }
 
 /// Halves the lanes until one is left: the upper half is combined into the lower one.

@@ -346,7 +346,7 @@ void Emitter::update_element(const Store& store, const std::string& at, const Re
     case StoreMode::kMul: throw Unsupported("atomic multiplication");
   }
   assign(std::string("atomicrmw ") + operation + " ptr " + at + ", " + llvm_type(dtype) + " " + value.text +
-         " monotonic");
+         (on_gpu() ? " syncscope(\"device\") monotonic" : " monotonic"));
 }
 
 // ---- Statements --------------------------------------------------------------------------------------------------------
@@ -405,6 +405,8 @@ void Emitter::statement(const Store& store) {
       std::string own = assign("icmp eq i64 " + gpu_lane_ + ", 0");
       if (store.mask != kNoScalar) own = binary("and", "i1", own, reg(store.mask).text);
       when(own, body);
+    } else if (!gpu_guard_.empty()) {
+      when(store.mask == kNoScalar ? gpu_guard_ : binary("and", "i1", gpu_guard_, reg(store.mask).text), body);
     } else if (store.mask == kNoScalar) {
       body();
     } else {
@@ -422,7 +424,12 @@ void Emitter::statement(const Store& store) {
       old.text = from_memory(type, old.text, true);
       result = updated(store.mode, type, old, value, true);
     }
-    vector_store(store.buffer, store.index, result, mask);
+    const auto body = [&] { vector_store(store.buffer, store.index, result, mask); };
+    if (gpu_guard_.empty()) {
+      body();
+    } else {
+      when(gpu_guard_, body);
+    }
     return;
   }
   // Lanes may meet at one element: one after the other.

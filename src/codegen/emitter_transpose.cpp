@@ -44,6 +44,10 @@ void Emitter::transpose_registers(std::vector<std::string>& rows, const std::str
 }
 
 void Emitter::statement(const Transpose& tile) {
+  if (on_gpu()) {
+    gpu_tile(tile);
+    return;
+  }
   if (lanes_ > 1) throw InternalError("a tile inside of a vector loop in " + kernel_.name);
   const DType dtype = kernel_.buffers[static_cast<size_t>(tile.from)].dtype;
   if (is_complex(dtype)) throw InternalError("a tile of complex numbers in " + kernel_.name);

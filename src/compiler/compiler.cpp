@@ -199,6 +199,7 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
     g = channels_last(g);
     g = decompose(g);
     g = canonicalize(g);
+    g = align_products(g);
     g = eliminate_common_subexpressions(g);
     return eliminate_dead_code(g);
   });

@@ -99,6 +99,8 @@ DecomposeFn added_decompose(const char* product) {
     const Args args(b, arguments);
     const DType dtype = args.type(1).dtype;
     if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return {};
+    // On a GPU the product adds as it stores.
+    if (args.type(1).device.kind == DeviceKind::kCuda) return {};
     const Scalar beta = args.scalar(3);
     const Scalar alpha = args.scalar(4);
     if (is_number(beta, 0)) return {};

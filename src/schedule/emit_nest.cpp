@@ -68,7 +68,8 @@ void load_tiles(State& s, NestBuilder& nest, const NestPlan::Tile& tile) {
   ExprContext& ctx = s.ctx;
   const ExprMap corner{{tile.row, ctx.constant(0)}, {tile.lane, ctx.constant(0)}};
   for (const Access& access : tile.accesses) {
-    const int64_t length = tile.most_lanes;
+    // Shared memory has 32 banks: rows of odd length keep the elements of a column in different ones.
+    const int64_t length = tile.most_lanes + (s.options.gpu ? 1 : 0);
     const BufferId local = nest.add_local(access.dtype, NestPlan::kTileRows * length);
     loops::Transpose copy;
     copy.from = nest.buffer_arg(access.buffer, false);
@@ -145,6 +146,8 @@ enum class Phase : uint8_t { kWhole, kPartial, kFinal };
 /// Memory of the partial results: a buffer per reduction and accumulator, over the rows and the chunks.
 struct Partials {
   LoopSpec chunks;
+  std::vector<Expr> columns;  // variables of the loops inside of the chunks, whose elements lie beside each other
+  bool is_column(Expr var) const { return std::find(columns.begin(), columns.end(), var) != columns.end(); }
   std::map<std::pair<NodeId, size_t>, BufferId> buffers;
 };
 
@@ -379,11 +382,11 @@ class GroupEmitter {
       sizes.push_back(extent);
     };
     for (const LoopSpec& loop : plan_.outer) {
-      if (loop.kind == LoopKind::kParallel && !(loop.var == partials_->chunks.var)) add(loop);
+      if (!partials_->is_column(loop.var) && !(loop.var == partials_->chunks.var)) add(loop);
     }
     add(partials_->chunks);
     for (const LoopSpec& loop : plan_.outer) {
-      if (loop.kind != LoopKind::kParallel) add(loop);
+      if (partials_->is_column(loop.var)) add(loop);
     }
     return s_.simplify(address);
   }
@@ -607,12 +610,19 @@ void emit_group(State& s, int unit) {
   }
   s.note(first_name(s, group),
          str_cat("split into ", chunked->chunks.extent.str(), " chunks: too few rows for the threads"));
-  Partials partials{chunked->chunks, {}};
+  Partials partials{chunked->chunks, {}, {}};
+  for (const LoopSpec& loop : plan.outer) {
+    if (loop.kind != LoopKind::kParallel) partials.columns.push_back(loop.var);
+  }
   emit_kernel(s, unit, chunked->nest, elements, Phase::kPartial, &partials);
   Expr rows = chunked->chunks.extent;
   for (const LoopSpec& loop : plan.outer) rows = rows * loop.extent;
   NestPlan last = plan;
   last.inner.clear();
+  if (s.options.gpu) {
+    // The threads of a row share the chunks of a column.
+    for (LoopSpec& loop : last.outer) loop.kind = LoopKind::kParallel;
+  }
   emit_kernel(s, unit, last, rows, Phase::kFinal, &partials);
 }
 

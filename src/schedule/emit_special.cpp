@@ -72,7 +72,7 @@ void emit_scan(State& s, int unit) {
   inside[dim] = true;
   const Group space = space_of(s, sizes, inside);
   // Lanes may run along the scan where the combine function is an operator.
-  const bool simple = !s.options.gpu && !def.merge && !is_custom(def) && def.combine.size() == 1;
+  const bool simple = !def.merge && !is_custom(def) && def.combine.size() == 1;
   run_twice(s, space, simple, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
@@ -183,6 +183,28 @@ ScalarId updated(State& s, NestBuilder& nest, ValueId result, const Storage& sto
   TATARA_UNREACHABLE("store mode ", static_cast<int>(mode));
 }
 
+/// How rows that meet are kept apart.
+enum class Meeting : uint8_t {
+  kInOrder,  // the loops over them run in order
+  kAtomic,   // the memory does it
+  kFree,     // not at all: any of them may be the last
+};
+
+/// On a GPU, as in eager there: the order of sums and of writes to one place is not defined.
+Meeting meeting_of(State& s, const ScatterDef& def, DType dtype) {
+  if (!s.options.gpu) return Meeting::kInOrder;
+  const bool whole = dtype == DType::kInt32 || dtype == DType::kInt64;
+  const bool real = dtype == DType::kFloat32 || dtype == DType::kFloat64;
+  switch (def.mode) {
+    case loops::StoreMode::kSet: return Meeting::kFree;
+    case loops::StoreMode::kAdd: return whole || real ? Meeting::kAtomic : Meeting::kInOrder;
+    case loops::StoreMode::kMin:
+    case loops::StoreMode::kMax: return whole ? Meeting::kAtomic : Meeting::kInOrder;
+    case loops::StoreMode::kMul: break;
+  }
+  return Meeting::kInOrder;
+}
+
 }  // namespace
 
 void emit_scatter(State& s, int unit) {
@@ -194,10 +216,13 @@ void emit_scatter(State& s, int unit) {
   const auto& source = s.values[static_cast<size_t>(base)].storage;
   // Computed into the very tensor that it starts from: nothing to copy.
   if (!source || source->buffer != target.buffer) emit_base_copy(s, node, result);
-  Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), true));
-  space.reduced = meeting_dims(s, node, space);
-  space.has_reduction = true;
+  const Meeting meeting = meeting_of(s, def, s.graph.type(result).dtype);
+  const bool ordered = meeting == Meeting::kInOrder;
+  Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), ordered));
+  if (ordered) space.reduced = meeting_dims(s, node, space);
+  space.has_reduction = ordered;
   const auto arrange = [&](NestPlan& plan) {
+    if (!ordered) return;
     serial_loops_first(plan);
     share_columns(s, plan);
   };
@@ -211,7 +236,11 @@ void emit_scatter(State& s, int unit) {
     const ScalarId x = def.value(builder, space.symbols);
     nest.fused(node);
     const Storage& storage = *s.values[static_cast<size_t>(result)].storage;
-    nest.store(result, storage, to, updated(s, nest, result, storage, to, x, def.mode));
+    if (meeting == Meeting::kAtomic) {
+      nest.store(result, storage, to, nest.round(x, s.graph.type(result).dtype), def.mode, loops::kNoScalar, true);
+    } else {
+      nest.store(result, storage, to, updated(s, nest, result, storage, to, x, def.mode));
+    }
     for (size_t i = 0; i < plan.inner.size() + plan.outer.size(); ++i) nest.close_loop({});
   });
 }

@@ -14,8 +14,9 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
+constexpr int kTileThreads = 64;          // of a block that copies tiles: one for each element of a row of the tile
 constexpr int kRowThreads = 128;          // of a block that holds several rows
-constexpr int64_t kThreadsPerProcessor = 512;
+constexpr int64_t kThreadsPerProcessor = 1024;
 
 /// Whether e is a multiple of n whatever its symbols are.
 bool multiple_of(Expr e, int64_t n) {
@@ -57,7 +58,7 @@ class Survey {
   bool carries = false;         // some vector loop carries values
   bool stores_outside = false;  // of vector loops
   bool vector_in_serial = false;
-  bool statements_after = false;  // of a vector loop, or none at all
+  bool tiles = false;
   const Kernel& kernel_;
   int lanes;
 
@@ -75,6 +76,8 @@ class Survey {
         if (inside != nullptr) lookups_.push_back(lookup->symbol);
       } else if (const auto* loop = std::get_if<For>(&stmt)) {
         enter(*loop, inside, serial);
+      } else if (std::holds_alternative<Transpose>(stmt)) {
+        tiles = true;
       }
     }
   }
@@ -146,6 +149,10 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
     return mapping;
   }
   while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;
+  if (survey.tiles) {
+    mapping.row = mapping.threads = kTileThreads;
+    return mapping;
+  }
   const int64_t vectors = (length + mapping.lanes - 1) / mapping.lanes;
   const int64_t most = std::min<int64_t>(up_to_power_of_two(vectors), gpu.max_threads);
   int64_t row = up_to_power_of_two((vectors + kVectorsPerThread - 1) / kVectorsPerThread);

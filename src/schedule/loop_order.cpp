@@ -13,10 +13,15 @@ namespace {
 constexpr int64_t kPointwiseChunk = 4096;   // elements per parallel iteration of a one-dimensional kernel
 constexpr int64_t kTileLanes = 64;          // elements of a tile along the vector loop
 constexpr int64_t kTileBytes = 1 << 17;     // of all tiles of a kernel: they stay in the cache
+constexpr int64_t kGpuTileBytes = 1 << 15;  // of memory that a block's threads share
 constexpr double kTiledWorth = 0.75;        // an access through a tile, beside a contiguous one
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
 constexpr int64_t kMostChunks = 128;
-constexpr int64_t kColumnChunk = 256;  // columns per parallel iteration of a reduction over rows
+constexpr int64_t kGpuThreads = 512;     // of a multiprocessor, that a split reduction should have
+constexpr int64_t kGpuLanes = 4;         // elements beside each other that a thread folds
+constexpr int64_t kGpuLeastChunk = 16;   // elements of a chunk
+constexpr int64_t kGpuRowThreads = 256;  // that share a chunk, where the reduced dimension is contiguous
+constexpr int64_t kColumnChunk = 256;    // columns per parallel iteration of a reduction over rows
 
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
 Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
@@ -121,7 +126,7 @@ class Planner {
         if (!c.valid()) continue;
         if (c.is_const(1)) score += weight;
         if (c.is_const(0)) score += 0.4 * weight;
-        if (!s_.options.gpu && crossing(m, access) >= 0) score += kTiledWorth * weight;
+        if (crossing(m, access) >= 0) score += kTiledWorth * weight;
       }
       score = total > 0 ? score / total : 0;
       const int64_t extent = s_.hint(merged_[m].extent, 64);
@@ -139,6 +144,7 @@ class Planner {
   /// The dim across the vector loop `v` along which the access is contiguous; -1: there is none, or no tile can hold it.
   int crossing(size_t v, const Access& access) const {
     if (access.store || access.masked || access.buffer < 0 || is_complex(access.dtype)) return -1;
+    if (s_.options.gpu && group_.has_reduction) return -1;
     const Merged& lane = merged_[v];
     if (group_.has_reduction) {
       const bool only = std::count_if(merged_.begin(), merged_.end(), [](const Merged& m) { return m.reduced; }) == 1;
@@ -174,7 +180,7 @@ class Planner {
       if (known) continue;
       const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes;
       bytes += lanes * NestPlan::kTileRows * dtype_size(access.dtype);
-      if (bytes > kTileBytes) break;
+      if (bytes > (s_.options.gpu ? kGpuTileBytes : kTileBytes)) break;
       along = m;
       tiled.push_back(access);
     }
@@ -216,7 +222,7 @@ class Planner {
   NestPlan build(int vector) {
     NestPlan plan;
     std::vector<Access> tiled;
-    const int across = vector < 0 || s_.options.gpu ? -1 : choose_tile(static_cast<size_t>(vector), tiled);
+    const int across = vector < 0 ? -1 : choose_tile(static_cast<size_t>(vector), tiled);
     const Expr zero = s_.ctx.constant(0);
     int64_t rows = 1;
     for (size_t m = 0; m < merged_.size(); ++m) {
@@ -293,6 +299,18 @@ NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& acce
   return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
 }
 
+namespace {
+
+/// Whether that many results keep a GPU's threads busy.
+bool fills_gpu(State& s, const NestPlan& whole, int64_t results) {
+  const int64_t processors = s.options.gpu->multiprocessors;
+  const bool rows = std::any_of(whole.inner.begin(), whole.inner.end(),
+                                [](const LoopSpec& loop) { return loop.kind == LoopKind::kVector; });
+  return rows ? results >= 2 * processors : results / kGpuLanes >= processors * kGpuThreads / 2;
+}
+
+}  // namespace
+
 std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   if (s.options.num_threads <= 1 || whole.inner.empty() || whole.tile) return std::nullopt;
   int64_t pieces = 1;
@@ -305,12 +323,18 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   int64_t row = 1;
   for (const LoopSpec& loop : whole.inner) row *= std::max<int64_t>(s.hint(loop.extent, 64), 1);
   work *= row;
-  const bool balanced = pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
+  const bool balanced = s.options.gpu ? fills_gpu(s, whole, work / row)
+                                      : pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
   if (balanced || work < 2 * kReductionChunk) return std::nullopt;
   const LoopSpec& loop = whole.inner.front();
   const int64_t extent = s.hint(loop.extent, 64);
   // Chunks of the same number of elements whatever the shape, but not so many that combining them costs time.
-  const int64_t wanted = std::clamp<int64_t>(work / kReductionChunk / pieces, 2, kMostChunks);
+  int64_t wanted = std::clamp<int64_t>(work / kReductionChunk / pieces, 2, kMostChunks);
+  if (s.options.gpu) {
+    const int64_t threads = kGpuThreads * s.options.gpu->multiprocessors;
+    wanted = std::clamp<int64_t>(threads * kGpuLanes / (work / row), 2, std::max<int64_t>(row / kGpuLeastChunk, 2));
+    if (whole.inner.front().kind == LoopKind::kVector) wanted = std::min(wanted, threads / kGpuRowThreads);
+  }
   const bool is_vector = loop.kind == LoopKind::kVector;
   const int64_t unit = is_vector ? 64 : 1;
   if (extent < 2 * unit) return std::nullopt;

@@ -282,17 +282,18 @@ ScalarId NestBuilder::load_at(BufferId id, DType stored, Expr address, ScalarId 
 }
 
 void NestBuilder::store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
-                        loops::StoreMode mode, ScalarId mask) {
+                        loops::StoreMode mode, ScalarId mask, bool atomic) {
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
   accesses.push_back({dims_address, true, stored, storage.buffer, mask != kNoScalar});
-  store_at(storage.buffer, finalize(dims_address), cast(value, stored), mask, mode);
+  store_at(storage.buffer, finalize(dims_address), cast(value, stored), mask, mode, atomic);
 }
 
-void NestBuilder::store_at(BufferId id, Expr address, ScalarId value, ScalarId mask, loops::StoreMode mode) {
+void NestBuilder::store_at(BufferId id, Expr address, ScalarId value, ScalarId mask, loops::StoreMode mode,
+                           bool atomic) {
   const int buffer = buffer_arg(id, true);
   if (mode != loops::StoreMode::kSet) kernel_.buffers[static_cast<size_t>(buffer)].kind = loops::ArgKind::kInOut;
-  at(depth()).block.stmts.emplace_back(loops::Store{buffer, address, value, mask, mode, false});
+  at(depth()).block.stmts.emplace_back(loops::Store{buffer, address, value, mask, mode, atomic});
   for (Scope& scope : scopes_) {
     std::erase_if(scope.loads, [&](const auto& entry) { return std::get<0>(entry.first) == buffer; });
   }

@@ -70,12 +70,12 @@ class NestBuilder {
   /// Element of a value's memory, in its compute dtype.
   ScalarId load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask, ScalarId other);
   void store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
-             loops::StoreMode mode = loops::StoreMode::kSet, ScalarId mask = loops::kNoScalar);
+             loops::StoreMode mode = loops::StoreMode::kSet, ScalarId mask = loops::kNoScalar, bool atomic = false);
   /// Element `address` (over loop variables) of a buffer, as it is stored.
   ScalarId load_at(BufferId buffer, DType stored, Expr address, ScalarId mask = loops::kNoScalar,
                    ScalarId other = loops::kNoScalar);
   void store_at(BufferId buffer, Expr address, ScalarId value, ScalarId mask = loops::kNoScalar,
-                loops::StoreMode mode = loops::StoreMode::kSet);
+                loops::StoreMode mode = loops::StoreMode::kSet, bool atomic = false);
   /// Value v at indices, in its compute dtype, rounded as eager rounds.
   ScalarId eval(ValueId v, std::vector<Expr> indices, ScalarId mask = loops::kNoScalar);
   /// `x` as storing it and loading it again would give it.

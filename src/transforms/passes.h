@@ -12,6 +12,8 @@ Graph decompose(const Graph& graph);
 Graph canonicalize(const Graph& graph);
 /// Gives float32 convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
 Graph channels_last(const Graph& graph);
+/// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
+Graph align_products(const Graph& graph);
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph);
 /// Values that nothing uses.

@@ -104,6 +104,46 @@ def test_layouts() -> None:
     check(lambda x: x.transpose(1, 2).reshape(8, -1) * 2, randn(8, 16, 32))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+@pytest.mark.parametrize("sizes", [(64, 64), (1000, 2000), (33, 17), (3, 100, 77)])
+def test_transposed(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    x, y = randn(*sizes, dtype=dtype), randn(*sizes, dtype=dtype).transpose(-1, -2).contiguous()
+    check(lambda a, b: (a.transpose(-1, -2) + b).contiguous(), x, y, kernels=1)
+    check(lambda a: torch.exp(a.transpose(-1, -2)).contiguous(), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float64])
+@pytest.mark.parametrize("columns", [1, 3, 31, 64, 1000, 1024, 4096, 99999])
+def test_scans(dtype: torch.dtype, columns: int) -> None:
+    x = randn(7, columns).mul(10).to(dtype)
+    check(lambda v: torch.cumsum(v, -1), x, loose=100)
+    check(lambda v: torch.cumsum(v, 0), x, loose=10)
+    check(lambda v: torch.cummax(v, -1), x)
+    check(lambda v: torch.logcumsumexp(v.double() / 50, -1), x, loose=100)
+
+
+def test_scatters() -> None:
+    index = torch.randint(0, 50, (4000,), device="cuda")
+    check(lambda x, i, s: x.index_add(0, i, s), randn(50, 33), index, randn(4000, 33), loose=50)
+    check(lambda x, i, s: x.scatter_add(0, i, s), randn(50), index, randn(4000), loose=50)
+    whole = torch.randint(-9, 9, (4000,), device="cuda")
+    check(lambda x, i, s: x.scatter_add(0, i, s), torch.zeros(50, device="cuda", dtype=torch.int64), index, whole)
+    check(
+        lambda x, i, s: x.scatter_reduce(0, i, s, "amax"),
+        torch.zeros(50, device="cuda", dtype=torch.int64),
+        index,
+        whole,
+    )
+    once = torch.randperm(4000, device="cuda")
+    check(lambda x, i, s: x.index_copy(0, i, s), randn(4000, 5), once, randn(4000, 5))
+
+
+def test_odd_vocabulary() -> None:
+    x, w = randn(512, 256, dtype=torch.float16), randn(30001, 256, dtype=torch.float16)
+    check(lambda a, b: F.linear(a, b).float() * 2, x, w, loose=100)
+    check(lambda a, b, c: F.linear(a, b, c), x, w, randn(30001, dtype=torch.float16), loose=4)
+
+
 def test_unaligned_inputs_run_as_in_eager() -> None:
     base = randn(1001)
     compiled = tatara.compile(lambda x: x * 2 + 1)

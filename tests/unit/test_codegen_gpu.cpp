@@ -120,6 +120,17 @@ const Case kCases[] = {
      }},
     {"cumsum",
      [](Program& p) { return std::vector{p.b.op("cumsum", {TensorArg{p.input({512, 1000})}, Scalar(int64_t{1})})}; }},
+    {"transpose_f16",
+     [](Program& p) {
+       return std::vector{p.b.binary("mul", p.b.permute(p.input({1000, 2000}, DType::kFloat16), {1, 0}), Scalar(2.0))};
+     }},
+    {"cumsum_odd",
+     [](Program& p) { return std::vector{p.b.op("cumsum", {TensorArg{p.input({512, 99999})}, Scalar(int64_t{1})})}; }},
+    {"cumsum_i64",
+     [](Program& p) {
+       return std::vector{p.b.op("cumsum", {TensorArg{p.input({4, 64}, DType::kInt64)}, Scalar(int64_t{1})})};
+     }},
+    {"sum_middle", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({30, 100, 50}), {1}, false)}; }},
     {"index_add",
      [](Program& p) {
        const ValueId x = p.input({1000, 64});
@@ -177,6 +188,22 @@ struct Resources {
   int registers = -1;
   int spills = -1;
 };
+
+TEST(CodegenGpu, OddVocabularyIsSplit) {
+  Program p;
+  const ValueId x = p.input({4096, 768}, DType::kFloat16);
+  const ValueId w = p.b.permute(p.input({50257, 768}, DType::kFloat16), {1, 0});
+  p.graph.add_output(p.b.binary("mm", x, w));
+  const Graph split = align_products(p.graph);
+  std::vector<int64_t> columns;
+  for (const Node& node : split.nodes()) {
+    if (node.op->name == "mm") columns.push_back(split.type(node.outputs[0]).sizes[1].const_value());
+  }
+  EXPECT_EQ(columns.size(), 2u);
+  EXPECT_EQ(columns[0], 50256);
+  EXPECT_EQ(columns[1], 1);
+  EXPECT_EQ(split.type(split.outputs()[0].value).str(), p.graph.type(p.graph.outputs()[0].value).str());
+}
 
 /// Output and exit status of a command.
 std::pair<std::string, int> run(const std::string& command) {
