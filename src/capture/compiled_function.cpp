@@ -77,12 +77,15 @@ class CallScratch {
   }
 };
 
-/// Runs an entry that ends in a return value.
+/// Runs an entry that ends in a return value. Null with a Python error set, or without one: the program is to run instead.
 PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
   std::vector<Ref> held;
   entry.recipe.hold(call->objects, held);
-  if (!entry.runner->run(*entry.tape, call->env, api)) return nullptr;
+  if (!entry.runner->run(*entry.tape, call->env, api)) {
+    if (runs_instead(*entry.runner)) call->env.clear();
+    return nullptr;
+  }
   const int slot = entry.recipe.single_tensor();
   Ref result;
   if (slot >= 0) {
@@ -149,7 +152,11 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   if (entry != nullptr) {
     ++stats().guard_hits;
     if (entry->end == Entry::End::kEager && !entry->callees) return call_original(c, args, nargsf, kwnames);
-    if (entry->end == Entry::End::kReturn) return run_entry(*entry, call, *api);
+    if (entry->end == Entry::End::kReturn) {
+      PyObject* result = run_entry(*entry, call, *api);
+      // An operator fails: the program does what is before it, and has its own error.
+      return result != nullptr || PyErr_Occurred() != nullptr ? result : call_original(c, args, nargsf, kwnames);
+    }
   } else if (had_entries) {
     const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
     if (allowed < 0) return nullptr;

@@ -74,6 +74,22 @@ Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
       PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
 }
 
+/// Whether the step has to do with an input that the plan writes to.
+bool uses_written_input(const Plan& plan, const PlanStep& step) {
+  const auto written = [&plan](BufferId id) {
+    if (id < 0) return false;
+    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    const auto is_input = [&buffer](const InputWrite& write) { return write.input_index == buffer.index; };
+    return buffer.home == BufferHome::kInput &&
+           std::any_of(plan.input_writes.begin(), plan.input_writes.end(), is_input);
+  };
+  if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
+    return std::any_of(launch->buffers.begin(), launch->buffers.end(), written);
+  }
+  const auto& tensors = std::get<HostCall>(step).tensors;
+  return std::any_of(tensors.begin(), tensors.end(), [&](const BufferRef& ref) { return written(ref.buffer); });
+}
+
 }  // namespace
 
 /// Scratch of one run, and what depends on the sizes only. Used again by later runs.
@@ -139,6 +155,11 @@ void CompiledRunner::read_plan() {
     buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
   }
   mutates_ = !plan.input_writes.empty();
+  first_write_ = plan.steps.size();
+  for (size_t i = plan.steps.size(); i-- > 0;) {
+    if (uses_written_input(plan, plan.steps[i])) first_write_ = i;
+  }
+  if (first_write_ == plan.steps.size()) first_write_ = 0;  // unknown
   keep_bytes_ = option_int(Option::kKeepOutputsMb) << 20;
   for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
 }
@@ -313,6 +334,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
       problem_ = "inputs overlap in memory and one of them is written";
       return Outcome::kRefused;
     }
+    steps_begun_ = 0;
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (done) frames_.push_back(std::move(frame));
@@ -332,8 +354,8 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
 bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
   switch (try_run(env, api)) {
     case Outcome::kDone: return true;
-    case Outcome::kRefused: return tape.run(env, api);
-    case Outcome::kFailed: break;
+    case Outcome::kRefused: return tape.run(env, api, untouched_);
+    case Outcome::kFailed: untouched_ = !mutates_ || steps_begun_ <= first_write_; break;
   }
   return false;
 }
@@ -341,6 +363,11 @@ bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api)
 bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
   if (!allocate(frame)) return false;
   RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs), std::move(frame.host_layout)};
+  struct Progress {
+    const RunIo& io;
+    size_t& begun;
+    ~Progress() { begun = io.begun; }
+  } const progress{io, steps_begun_};
   if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
     executable_->run(io, frame.symbols);
   } else {

@@ -60,6 +60,8 @@ class CompiledRunner final : public GraphRunner {
   std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
   std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
+  size_t first_write_ = 0;  // the first step that may write to an input
+  size_t steps_begun_ = 0;  // of the last run
   int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls
   std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;

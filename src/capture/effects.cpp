@@ -89,6 +89,26 @@ bool apply(Effect::Kind kind, PyObject* name, const Ref* objects, size_t count) 
 
 }  // namespace
 
+bool perform(const Effect& effect) {
+  std::vector<Ref> objects{effect.target};
+  objects.insert(objects.end(), effect.operands.begin(), effect.operands.end());
+  return apply(effect.kind, effect.name.get(), objects.data(), effect.operands.size());
+}
+
+bool restore_contents(PyObject* target, PyObject* before) {
+  if (PyCell_Check(target)) return PyCell_Set(target, before) == 0;
+  if (PyDict_Check(target)) {
+    PyDict_Clear(target);
+    return PyDict_Update(target, before) == 0;
+  }
+  const Ref items = Ref::steal(PySequence_List(before));
+  std::vector<Ref> operands;
+  for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+    operands.push_back(Ref::borrow(PyList_GET_ITEM(items.get(), i)));
+  }
+  return items && set_contents(target, operands.data(), operands.size());
+}
+
 bool EffectReplay::build(const std::vector<Effect>& effects, size_t count, RecipeBuilder& builder) {
   for (const Effect* effect : last_writes(effects, count)) {
     if (effect == nullptr) continue;

@@ -22,7 +22,13 @@ struct Effect {
   Ref target;
   Ref name;
   std::vector<Ref> operands;
+  size_t nodes = 0;  // of the tape that were recorded before it
 };
+
+/// Does one write, in a trace's own terms. False with a Python error set.
+bool perform(const Effect& effect);
+/// Gives a dict, list, set, deque or cell back what it held: a copy, or the value of a cell. False with a Python error set.
+bool restore_contents(PyObject* target, PyObject* before);
 
 /// The writes of an entry; their objects are wanted results of its recipe.
 class EffectReplay {

@@ -27,6 +27,13 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
 
 }  // namespace
 
+bool runs_instead(const GraphRunner& runner) {
+  // Not when somebody ends the program.
+  if (!runner.untouched() || PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  PyErr_Clear();
+  return true;
+}
+
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               DynamicDims& dims) const {
   if (dims.mode == DynamicMode::kNever) return;

@@ -19,6 +19,9 @@ class GraphRunner {
   virtual ~GraphRunner() = default;
   /// `env` has the inputs filled in; fills the tape's outputs. False with a Python error set.
   virtual bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
+  /// After a run() that failed: no tensor from outside was written, so that the program itself may run from the same point,
+  /// with its own writes and its own error.
+  bool untouched() const { return untouched_; }
   /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
   virtual bool pinned_unchanged(TorchApi&) { return true; }
   /// Why the last run went back to the tape; empty when none did.
@@ -28,7 +31,13 @@ class GraphRunner {
   virtual bool compiled() const { return false; }
   /// Hands the references that the runner owns to the cycle collector.
   virtual int traverse(const Visitor&) const { return 0; }
+
+ protected:
+  bool untouched_ = false;
 };
+
+/// After a run that failed: whether the program is to run instead. Clears the Python error then.
+bool runs_instead(const GraphRunner& runner);
 
 struct BreakInfo {
   std::string reason;

@@ -8,7 +8,7 @@ namespace {
 
 class EagerRunner final : public GraphRunner {
  public:
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override { return tape.run(env, api); }
+  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override { return tape.run(env, api, untouched_); }
 };
 
 /// A user's callable: takes the graph's inputs, returns its outputs.

@@ -235,6 +235,13 @@ class NumpyRunner final : public GraphRunner {
     return true;
   }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    if (run_parts(tape, env, api)) return true;
+    untouched_ = !tape.mutates();
+    return false;
+  }
+
+ private:
+  bool run_parts(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
     for (const Part& part : parts_) {
       if (part.stretch != nullptr) {
         const int done = part.stretch->run(env, *api.numpy);
@@ -251,7 +258,6 @@ class NumpyRunner final : public GraphRunner {
     return true;
   }
 
- private:
   std::vector<Part> parts_;
   std::vector<std::pair<Ref, TensorMeta>> pinned_;
 };

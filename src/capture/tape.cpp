@@ -169,7 +169,8 @@ bool Tape::materialise(TorchApi& api) {
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
   GradModes modes(needs_grad_modes_);
-  for (const TapeNode& node : nodes_) {
+  for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
+    const TapeNode& node = nodes_[nodes_done_];
     if (node.done) continue;
     modes.want(node);
     const Ref result = call_node(node, env, symbols);
@@ -283,6 +284,41 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
     symbols.back() = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
   }
   return run_nodes(env, 0, nodes_.size(), symbols);
+}
+
+namespace {
+
+/// How often torch has counted a write to these tensors; negative where it does not count.
+int64_t versions_of(const std::vector<Ref>& tensors) {
+  int64_t total = 0;
+  for (const Ref& tensor : tensors) {
+    if (tensor && (PyLong_CheckExact(tensor.get()) || PyFloat_CheckExact(tensor.get()))) continue;
+    const Ref version = tensor ? attr_or_null(tensor.get(), "_version") : Ref();
+    if (!version || !PyLong_Check(version.get())) return -1;
+    total += PyLong_AsLongLong(version.get());
+  }
+  return total;
+}
+
+}  // namespace
+
+bool Tape::run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const {
+  if (!mutates()) {
+    untouched = true;
+    return run(env, api);
+  }
+  std::vector<Ref> inputs;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].input) inputs.push_back(env[i]);
+  }
+  // Writes through x.data are not counted with x.
+  const bool counts =
+      std::none_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) { return node.name == "data"; });
+  const int64_t before = counts ? versions_of(inputs) : -1;
+  if (run(env, api)) return true;
+  const ErrorAside aside;
+  untouched = before >= 0 && versions_of(inputs) == before;
+  return false;
 }
 
 void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {

@@ -2,6 +2,7 @@
 // makes placeholders real at a graph break, and what graphs are built from.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,6 +81,8 @@ class Tape {
 
   /// Runs every node and puts the results under the placeholders. False with a Python error set.
   bool materialise(TorchApi& api);
+  /// How many nodes the last materialise() did.
+  size_t nodes_done() const { return nodes_done_; }
   /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
   /// symbols the first `facts` were made by these nodes and what is before.
   std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
@@ -95,6 +98,8 @@ class Tape {
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
+  /// The same; after a failure `untouched` says whether no input was written to.
+  bool run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const;
   /// Nodes [first, last) of a tape without symbols, as run() does them.
   bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {}) const;
   /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
@@ -109,6 +114,11 @@ class Tape {
   const std::vector<int>& outputs() const { return outputs_; }
   /// The last node that uses each slot; -1 for outputs, and for slots without use.
   std::vector<int> last_uses() const;
+  /// Some node (of the first `count`) writes to a tensor, be it one from outside or one of the tape's own.
+  bool mutates(size_t count = SIZE_MAX) const {
+    return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
+                       [](const TapeNode& node) { return node.mutates; });
+  }
   /// Whether an input requires grad: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
@@ -119,6 +129,7 @@ class Tape {
   std::vector<TapeNode> nodes_;
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
+  size_t nodes_done_ = 0;
   std::vector<std::vector<int>> dead_after_;
   const TraceSymbols* open_symbols_ = nullptr;
   std::shared_ptr<ExprContext> ctx_;

@@ -284,7 +284,10 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
       state_ = State::kConcrete;
       set_mode(false);
       ++bypass_;
-      if (!run_tape()) PyErr_Clear();
+      if (!run_tape()) {
+        undo_later_writes();
+        PyErr_Clear();
+      }
       --bypass_;
     }
     end_trace();
@@ -300,7 +303,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
         snapshot(f);
-        finish_return(f, result);
+        if (finish_return(f, result)) return FrameAction::kReload;
         return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
       }
       snapshot(f);
@@ -369,8 +372,9 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   entry.tape->fill_inputs(objects, env);
   std::vector<Ref> held;
   entry.recipe.hold(objects, held);
-  bool ok =
-      entry.runner->run(*entry.tape, env, api_) && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
+  bool ok = entry.runner->run(*entry.tape, env, api_);
+  if (!ok) runs_instead(*entry.runner);
+  ok = ok && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.set_grad) {
     const Ref done =
@@ -390,7 +394,13 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   }
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> made;
-  if (!run_entry(entry, objects, made)) return FrameAction::kRaise;
+  if (!run_entry(entry, objects, made)) {
+    if (PyErr_Occurred() != nullptr) return FrameAction::kRaise;
+    // An operator fails: the program goes on from here for real, to its own error.
+    stopped_ = true;
+    f.root = false;
+    return FrameAction::kRun;
+  }
   if (entry.end == Entry::End::kReturn) {
     f.result = made[0].release();
     return FrameAction::kReturn;
@@ -452,6 +462,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
+  for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
+  for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
   place_symbols(f, places);
   state_ = State::kTracing;
   set_mode(true);
@@ -546,6 +558,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   owner_.breaks.push_back(why);
   if (!can_resume) root_->root = false;
   bool ok = run_tape();
+  if (!ok) undo_later_writes();
   if (ok && owner_.fullgraph && !stay_eager) {
     raise_unsupported(why);
     ok = false;
@@ -569,7 +582,40 @@ bool Tracer::run_tape() {
   return ok;
 }
 
-void Tracer::finish_return(Frame&, PyObject* result) {
+bool Tracer::rewind(Frame& f) {
+  Trace& t = *trace_;
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || t.tape.mutates(t.tape.nodes_done()) ||
+      !t.open_context_vars.empty()) {
+    return false;
+  }
+  const ErrorAside aside;
+  if (!t.watches.undo_writes()) return false;
+  const Ref grad = api_.present()
+                       ? Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), t.state.grad ? Py_True : Py_False))
+                       : Ref();
+  if (!grad) PyErr_Clear();
+  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
+  std::vector<PyObject*> stack;
+  for (const Ref& value : t.start_stack) stack.push_back(value.get());
+  f.replace_stack(stack.data(), static_cast<int>(stack.size()));
+  f.set_state(t.start_offset, static_cast<int>(stack.size()));
+  f.root = false;
+  stopped_ = true;
+  return true;
+}
+
+void Tracer::undo_later_writes() {
+  Trace& t = *trace_;
+  const ErrorAside aside;
+  const bool later = std::any_of(t.effects.begin(), t.effects.end(),
+                                 [&t](const Effect& effect) { return effect.nodes > t.tape.nodes_done(); });
+  if (!later || !t.watches.undo_writes()) return;
+  for (const Effect& effect : t.effects) {
+    if (effect.nodes <= t.tape.nodes_done() && !perform(effect)) PyErr_Clear();
+  }
+}
+
+bool Tracer::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
   state_ = State::kConcrete;
   set_mode(false);
@@ -599,10 +645,19 @@ void Tracer::finish_return(Frame&, PyObject* result) {
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;
   }
-  if (run_tape()) install_entry(std::move(entry));
+  bool again = false;
+  if (run_tape()) {
+    install_entry(std::move(entry));
+  } else if (rewind(f)) {
+    PyErr_Clear();
+    again = true;
+  } else {
+    undo_later_writes();
+  }
   --bypass_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
+  return again;
 }
 
 /// Tensors of places that the trace wrote to become inputs that come with each call.

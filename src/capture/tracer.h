@@ -122,13 +122,20 @@ class Tracer final : public VmObserver {
   bool may_be_root(Frame& f) const;
   bool holds_tensors(Frame& f) const;
   FrameAction apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects);
+  /// False with a Python error set, or without one: the program is to run instead.
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
   void snapshot(Frame& f);
   /// Ends the trace here: the program goes on for real. False with a Python error set.
   bool graph_break(const std::string& reason, bool stay_eager = false);
   /// Makes every placeholder real. False with a Python error set.
   bool run_tape();
-  void finish_return(Frame& f, PyObject* result);
+  /// True: the frame is set back to the trace's start, from where it goes on for real.
+  bool finish_return(Frame& f, PyObject* result);
+  /// An operator has failed, with a Python error set, where eager would have done less than the trace: undoes its writes, so
+  /// that the program can run again from its start. False: not possible.
+  bool rewind(Frame& f);
+  /// The same where the program cannot run again: what was written before the operator stays.
+  void undo_later_writes();
   void end_trace();
   void take_sources();
   bool install_entry(std::unique_ptr<Entry> entry);
@@ -187,6 +194,7 @@ class Tracer final : public VmObserver {
   /// An item of a defaultdict, which it may make.
   PyObject* default_item(PyObject* dict, PyObject* key);
   PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
+  void note_effect(Effect effect);
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.

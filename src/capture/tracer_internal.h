@@ -39,6 +39,8 @@ struct Tracer::Trace {
 
   double run_seconds = 0;  // of the tape's own run, which is the program's work
 
+  std::vector<Ref> start_locals, start_stack;  // of the root frame
+
   // The root frame as it was before its present instruction.
   std::vector<Ref> snap_locals, snap_stack;
   int snap_offset = 0;

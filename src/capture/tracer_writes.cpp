@@ -57,12 +57,17 @@ bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyOD
 
 int Tracer::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
 
+void Tracer::note_effect(Effect effect) {
+  effect.nodes = trace_->tape.nodes().size();
+  trace_->effects.push_back(std::move(effect));
+}
+
 void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
                        std::initializer_list<PyObject*> operands) {
   Effect effect{Effect::Kind::kCall, Ref::borrow(target), Ref::borrow(method_of(type, method)), {}};
   for (PyObject* operand : operands) effect.operands.push_back(Ref::borrow(operand));
   trace_->watches.found(target);
-  trace_->effects.push_back(std::move(effect));
+  note_effect(std::move(effect));
 }
 
 // ---- Attributes and variables ----------------------------------------------------------------------------------------
@@ -121,7 +126,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(owner), Ref::borrow(name), {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
   t.watches.found(owner);
-  t.effects.push_back(std::move(effect));
+  note_effect(std::move(effect));
   return 0;
 }
 
@@ -156,7 +161,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   trace_->watches.found(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
-  trace_->effects.push_back(std::move(effect));
+  note_effect(std::move(effect));
   return PyCell_Set(cell, value);
 }
 
@@ -226,7 +231,7 @@ PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   }
   watches.written_all(target);
   watches.found(target);
-  trace_->effects.push_back(std::move(effect));
+  note_effect(std::move(effect));
   note_result(result);
   return result;
 }

@@ -472,6 +472,15 @@ class TrainingRunner final : public GraphRunner {
 
   int traverse(const Visitor& visit) const override { return visit(stages_, run_, constants_); }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    untouched_ = written_.empty();
+    return run_stages(tape, env, api);
+  }
+  std::string problem() const override { return problem_; }
+  bool compiled() const override { return true; }
+  std::vector<int> written_slots() const override { return written_; }
+
+ private:
+  bool run_stages(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
     Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     bool same = true;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -483,24 +492,20 @@ class TrainingRunner final : public GraphRunner {
     }
     if (!same) {
       problem_ = "an input requires grad where it did not, or no longer does";
-      return tape.run(env, api);
+      return tape.run(env, api, untouched_);
     }
     const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
     if (!results) return false;
     if (results.get() == Py_None) {
       problem_ = "an input is not as compiled for";
-      return tape.run(env, api);
+      return tape.run(env, api, untouched_);
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       env[static_cast<size_t>(outputs_[i])] = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
     }
     return true;
   }
-  std::string problem() const override { return problem_; }
-  bool compiled() const override { return true; }
-  std::vector<int> written_slots() const override { return written_; }
 
- private:
   Ref stages_, run_;
   std::vector<int> inputs_, outputs_, written_;
   std::vector<Ref> constants_;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "capture/effects.h"
 #include "capture/guards.h"
 #include "support/str_cat.h"
 
@@ -236,6 +237,16 @@ void Watches::written(PyObject* object, PyObject* key) {
   Written& state = written_[object];
   if (!state.keys) state.keys = Ref::steal(PySet_New(nullptr));
   if (!state.keys || PySet_Add(state.keys.get(), key) != 0) PyErr_Clear();
+}
+
+bool Watches::undo_writes() {
+  for (const auto& [object, state] : written_) {
+    if (!PyCell_Check(object) && (!state.before || PyObject_TypeCheck(object, &PyODict_Type) != 0)) return false;
+  }
+  for (const auto& [object, state] : written_) {
+    if (!restore_contents(object, state.before.get())) PyErr_Clear();
+  }
+  return true;
 }
 
 void Watches::written_all(PyObject* object) {

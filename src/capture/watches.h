@@ -56,6 +56,8 @@ class Watches {
   /// The trace gave all of the object's contents.
   void written_all(PyObject* object);
   bool is_written(PyObject* object, PyObject* key) const;
+  /// What the trace wrote to is as it was before. False where that is not known (slots), with nothing done.
+  bool undo_writes();
   /// Once the trace is over: gives the copies of what was written to `other`, to be dropped with it.
   void leave_writes(Watches& other) { written_.swap(other.written_); }
   /// Tensors that were read from places which the trace wrote to: later calls find other tensors there. Those that

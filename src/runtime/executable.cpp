@@ -182,7 +182,7 @@ struct Executable::Impl {
   void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
   void check_faults() const;
   std::string fault_message(int kernel, const KernelFault& fault) const;
-  void run_all(RunContext& context) const;
+  void run_all(RunContext& context, size_t& begun) const;
   void find_bindings();
   void resolve(RunContext& context, std::span<const int64_t> symbols) const;
   void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -193,7 +193,7 @@ struct Executable::Impl {
   std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
   void give_back(std::unique_ptr<RunContext> context) const;
   void run_step(size_t i, RunContext& context) const;
-  void run_recorded(RunContext& context) const;
+  void run_recorded(RunContext& context, size_t& begun) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };
 
@@ -508,18 +508,22 @@ void Executable::Impl::check_faults() const {
   }
 }
 
-void Executable::Impl::run_all(RunContext& context) const {
+void Executable::Impl::run_all(RunContext& context, size_t& begun) const {
   std::optional<cuda::Session> session;
   if (gpu >= 0) {
+    begun = plan.steps.size();  // a fault shows late
     check_faults();
     session.emplace(gpu);
     prepare_gpu(context, *session);
     context.stream = session->stream();
   }
   if (history_on()) {
-    run_recorded(context);
+    run_recorded(context, begun);
   } else {
-    for (size_t i = 0; i < plan.steps.size(); ++i) run_step(i, context);
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      if (gpu < 0) begun = i + 1;
+      run_step(i, context);
+    }
   }
   context.gpu_arena = nullptr;
 }
@@ -654,12 +658,13 @@ HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context
   return event;
 }
 
-void Executable::Impl::run_recorded(RunContext& context) const {
+void Executable::Impl::run_recorded(RunContext& context, size_t& begun) const {
   static std::atomic<int64_t> next_run{0};
   const int64_t run = next_run++;
   std::vector<HistoryEvent> events;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const HistoryClock::time_point start = HistoryClock::now();
+    if (gpu < 0) begun = i + 1;
     run_step(i, context);
     const HistoryClock::time_point end = HistoryClock::now();
     HistoryEvent event = describe_step(i, context);
@@ -736,7 +741,7 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
-  impl.run_all(*context);
+  impl.run_all(*context, io.begun);
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
     io.host_layout.assign(impl.plan.outputs.size(), false);

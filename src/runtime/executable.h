@@ -75,6 +75,8 @@ struct RunIo {
   std::vector<HostTensor> host_outputs;
   /// Set by run(): the layout of that tensor is eager's own, other than the plan's: it is the result as it is.
   std::vector<bool> host_layout;
+  /// Set by run(), also when it throws: how many steps of the plan were begun.
+  size_t begun = 0;
 };
 
 /// Layout of memory that the caller allocates before a run.
