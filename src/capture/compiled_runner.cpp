@@ -119,8 +119,6 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
       input.pinned = constants_[static_cast<size_t>(-1 - input.slot)].get();
     } else if (const TapeSlot& slot = tape.slots()[static_cast<size_t>(input.slot)]; slot.guard_index < 0) {
       input.pinned = slot.object.get();
-    } else {
-      input.number = slot.number;
     }
     add_input(input, plan.inputs[i].type);
   }
@@ -247,7 +245,9 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
     if (inputs_[i].pinned != nullptr && seen) {
       frame.inputs[i] = pinned_[next_pinned++];
     } else {
-      good = inputs_[i].number ? import_number(i, env, frame) : import_input(i, input(env, i), api, frame.inputs[i]);
+      PyObject* value = input(env, i);
+      const bool number = value != nullptr && (PyLong_CheckExact(value) || PyFloat_CheckExact(value));
+      good = number ? import_number(i, env, frame) : import_input(i, value, api, frame.inputs[i]);
     }
   }
   pinned_.clear();
@@ -335,11 +335,13 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
       return Outcome::kRefused;
     }
     steps_begun_ = 0;
+    late_ = false;
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (done) frames_.push_back(std::move(frame));
     return done ? Outcome::kDone : Outcome::kFailed;
   } catch (const LateIndexFault& error) {
+    late_ = true;
     set_python_error(error);
     return Outcome::kFailed;
   } catch (const Error& error) {
@@ -355,7 +357,7 @@ bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api)
   switch (try_run(env, api)) {
     case Outcome::kDone: return true;
     case Outcome::kRefused: return tape.run(env, api, untouched_);
-    case Outcome::kFailed: untouched_ = !mutates_ || steps_begun_ <= first_write_; break;
+    case Outcome::kFailed: untouched_ = !late_ && (!mutates_ || steps_begun_ <= first_write_); break;
   }
   return false;
 }

@@ -36,7 +36,6 @@ class CompiledRunner final : public GraphRunner {
     PyObject* pinned = nullptr;  // borrowed from the tape or constants_; null: comes with the call
     uint8_t code = 0, bits = 0;
     int32_t device_type = 0, device_id = 0;
-    bool number = false;  // a Python int, for the plan the size of a tensor without memory, or a float
   };
   struct Frame;
 
@@ -62,6 +61,7 @@ class CompiledRunner final : public GraphRunner {
   bool mutates_ = false;
   size_t first_write_ = 0;  // the first step that may write to an input
   size_t steps_begun_ = 0;  // of the last run
+  bool late_ = false;       // it told of an earlier run's fault
   int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls
   std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;

@@ -487,6 +487,7 @@ class TrainingRunner final : public GraphRunner {
       PyObject* tensor = inputs_[i] >= 0 ? env[static_cast<size_t>(inputs_[i])].get()
                                          : constants_[static_cast<size_t>(-1 - inputs_[i])].get();
       PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensor));
+      if (PyLong_CheckExact(tensor) || PyFloat_CheckExact(tensor)) continue;
       const Ref needs = attr(tensor, "requires_grad");
       same = same && (needs.get() == Py_True) == needs_[i];
     }

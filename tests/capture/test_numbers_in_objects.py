@@ -183,3 +183,25 @@ def test_dynamic() -> None:
     for i in range(6):
         torch.testing.assert_close(compiled(x, state), x * (6 + i))
     assert len(compiled._report()["entries"]) <= 2
+
+
+def test_training_beside_numbers() -> None:
+    class Step:
+        count = 0
+
+    def f(x: Any, w: Any, s: Any) -> Any:
+        s.count += 1
+        return (x @ w).tanh().sum()
+
+    compiled = tatara.compile(f)
+    state = Step()
+    for i in range(6):
+        x, w = torch.randn(3, 4), torch.randn(4, 2, requires_grad=True)
+        with torch.enable_grad():
+            compiled(x, w, state).backward()
+        ours, w.grad = w.grad, None
+        f(x, w, Step()).backward()
+        torch.testing.assert_close(ours, w.grad)
+        assert state.count == i + 1 and torch.is_grad_enabled()
+    entry = compiled._report()["entries"][-1]
+    assert entry["hits"] >= 2 and not entry["problem"] and not entry["fallback"]
