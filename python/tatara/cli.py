@@ -197,10 +197,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of the `tatara` command: 0, 1 when the demo finds a wrong result, 2 for a wrong call."""
+    """Entry point of the `tatara` command: 0, 1 when the demo finds a wrong result or the reader of the output is gone, 2 for
+    a wrong call.
+    """
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        result = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:
+        # As in `tatara env | head`: nobody wants the rest, nor what the interpreter flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Error as error:
         print(f"tatara: {error}", file=sys.stderr)
         return 2

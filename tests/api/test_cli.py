@@ -151,3 +151,22 @@ def test_demo(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "BERT" in page and "One run" in page
     assert tatara(tmp_path, "demo", "--rounds", "0", ok=False).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["env"], ["cache"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_reader_that_has_gone(arguments: list[str], unbuffered: str, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "tatara", *arguments],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "TATARA_CACHE_DIR": str(tmp_path)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == 1
