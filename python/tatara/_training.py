@@ -122,3 +122,62 @@ def run(stages: list[Any], inputs: tuple[Any, ...]) -> list[Any] | None:
         for target, output in zip(targets, outputs, strict=False):
             values[target] = output
     return values[len(inputs) :]
+
+
+def _map_tensors(values: list[Any], change: Any) -> list[Any]:
+    """The values with each tensor, also those in lists, passed through `change`."""
+    return [
+        [None if t is None else change(t) for t in v]
+        if isinstance(v, list) and any(isinstance(t, torch.Tensor) for t in v)
+        else change(v)
+        if isinstance(v, torch.Tensor)
+        else v
+        for v in values
+    ]
+
+
+def _derivative_of(function: Any) -> Any:
+    """(values of `function`, cotangents, which tensors among the values want a gradient) -> these gradients."""
+
+    def gradients(values: list[Any]) -> list[torch.Tensor]:
+        *operands, cotangents, needs = values
+        again = torch.is_grad_enabled()
+        flags = iter(needs)
+        wanted: list[torch.Tensor] = []
+
+        def leaf(tensor: torch.Tensor) -> torch.Tensor:
+            if not next(flags):
+                return tensor
+            # A gradient with respect to this use of the tensor alone.
+            wanted.append(tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_())
+            return wanted[-1]
+
+        with torch.enable_grad():
+            results = function(_map_tensors(operands, leaf))
+            pairs = [(r, c) for r, c in zip(results, cotangents, strict=False) if c is not None and r.requires_grad]
+            if not pairs:
+                return [torch.zeros_like(t) for t in wanted]
+            found = torch.autograd.grad(
+                [r for r, _ in pairs], wanted, [c for _, c in pairs], create_graph=again, allow_unused=True
+            )
+        return [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
+
+    return gradients
+
+
+def host_derivative(name: str, overload: str, order: int, values: list[Any]) -> list[torch.Tensor]:
+    """Gradients of an operator of the host by the host, differentiated `order` times."""
+    space, _, short = name.partition("::")
+    operator = getattr(getattr(getattr(torch.ops, space), short), overload or "default")
+    arguments = operator._schema.arguments
+
+    def call(operands: list[Any]) -> list[Any]:
+        pairs = list(zip(arguments, operands, strict=True))
+        result = operator(*(v for a, v in pairs if not a.kwarg_only), **{a.name: v for a, v in pairs if a.kwarg_only})
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    function = call
+    for _ in range(order):
+        function = _derivative_of(function)
+    with torch.no_grad():
+        return [g.detach() for g in function(values)]

@@ -68,8 +68,33 @@ Ref find_schema(const std::string& op, const std::string& overload) {
   return nullptr;
 }
 
+/// A derivative of an operator (ops/derivatives_host.cpp): "tatara_vjp:2:3:aten::median".
+struct Derivative {
+  int order = 0;
+  long arguments = 0;
+  std::string op;
+};
+
+bool parse_derivative(std::string_view name, Derivative& result) {
+  constexpr std::string_view kPrefix = "tatara_vjp:";
+  if (!name.starts_with(kPrefix)) return false;
+  const std::string rest(name.substr(kPrefix.size()));
+  const size_t first = rest.find(':'), second = rest.find(':', first + 1);
+  result = {std::stoi(rest.substr(0, first)), std::stol(rest.substr(first + 1, second - first - 1)),
+            rest.substr(second + 1)};
+  return true;
+}
+
 std::string schema_text(std::string_view op, std::string_view overload) {
   const GilGuard gil;
+  if (Derivative derivative; parse_derivative(op, derivative)) {
+    const Ref base = find_schema(derivative.op, std::string(overload));
+    if (!base) return {};
+    const Ref arguments = attribute(base.get(), "arguments");
+    if (PySequence_Size(arguments.get()) != derivative.arguments) return {};
+    // A scalar among the arguments has it called from here (call_operator).
+    return "derivative(Scalar any) -> Tensor[]";
+  }
   const Ref schema = find_schema(std::string(op), std::string(overload));
   if (!schema) return {};
   const Ref text = checked(PyObject_Str(schema.get()), "printing a schema");
@@ -152,11 +177,36 @@ Ref overload_packet(PyObject* torch, const std::string& op, const std::string& o
   return attribute(packet.get(), overload.empty() ? "default" : overload.c_str());
 }
 
+std::vector<HostTensor> tensors_of(PyObject* aoti, PyObject* result) {
+  std::vector<HostTensor> results;
+  const Py_ssize_t size = PySequence_Size(result);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    const Ref item = checked(PySequence_GetItem(result, i), "reading a result");
+    results.push_back(item.get() == Py_None ? nullptr : host_tensor(aoti, item.get()));
+  }
+  return results;
+}
+
+std::vector<HostTensor> call_derivative(const Derivative& derivative, const std::string& overload,
+                                        std::span<const HostValue> args) {
+  const Ref torch = import_torch();
+  const Ref core = attribute(torch.get(), "_C");
+  const Ref aoti = attribute(core.get(), "_aoti");
+  const Ref values = checked(PyList_New(0), "making a list");
+  for (const HostValue& arg : args) PyList_Append(values.get(), value_object(torch.get(), aoti.get(), arg).get());
+  const Ref module = checked(PyImport_ImportModule("tatara._training"), "importing tatara._training");
+  const Ref result = checked(PyObject_CallMethod(module.get(), "host_derivative", "ssiO", derivative.op.c_str(),
+                                                 overload.c_str(), derivative.order, values.get()),
+                             derivative.op.c_str());
+  return tensors_of(aoti.get(), result.get());
+}
+
 std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view overload_name,
                                       std::span<const HostValue> args) {
   const GilGuard gil;
   const std::string op(op_name);
   const std::string overload(overload_name);
+  if (Derivative derivative; parse_derivative(op, derivative)) return call_derivative(derivative, overload, args);
   const Ref torch = import_torch();
   const Ref core = attribute(torch.get(), "_C");
   const Ref aoti = attribute(core.get(), "_aoti");
@@ -182,18 +232,9 @@ std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view
   const Ref function = overload_packet(torch.get(), op, overload);
   const Ref tuple = checked(PyList_AsTuple(positional.get()), "making a tuple");
   const Ref result = checked(PyObject_Call(function.get(), tuple.get(), keywords.get()), op.c_str());
-  std::vector<HostTensor> results;
-  if (result.get() == Py_None) return results;
-  if (PyTuple_Check(result.get()) || PyList_Check(result.get())) {
-    const Py_ssize_t size = PySequence_Size(result.get());
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      const Ref item = checked(PySequence_GetItem(result.get(), i), "reading a result");
-      results.push_back(item.get() == Py_None ? nullptr : host_tensor(aoti.get(), item.get()));
-    }
-    return results;
-  }
-  results.push_back(host_tensor(aoti.get(), result.get()));
-  return results;
+  if (result.get() == Py_None) return {};
+  if (PyTuple_Check(result.get()) || PyList_Check(result.get())) return tensors_of(aoti.get(), result.get());
+  return {host_tensor(aoti.get(), result.get())};
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ class PlanCall {
   PlanCall(const Graph& graph, const CompileOptions& options, std::vector<CompileResult>& results)
       : outputs_(graph.outputs().size()) {
     if (outputs_ == 0) return;
+    for (const ValueId v : graph.inputs()) strides_.push_back(constant_strides(graph.type(v)));
     results.push_back(compile_graph(graph, options));
     runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
   }
@@ -30,7 +31,9 @@ class PlanCall {
     if (outputs_ == 0) return CompiledRunner::Outcome::kDone;
     const size_t count = inputs.size();
     inputs.resize(count + outputs_);
-    const CompiledRunner::Outcome outcome = runner_->try_run(inputs, api);
+    CompiledRunner::Outcome outcome = runner_->try_run(inputs, api);
+    // What the host computed may lie otherwise than its operator's types say.
+    if (outcome == CompiledRunner::Outcome::kRefused && lay_out(inputs, api)) outcome = runner_->try_run(inputs, api);
     if (outcome == CompiledRunner::Outcome::kDone) {
       outputs.assign(std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(count)),
                      std::make_move_iterator(inputs.end()));
@@ -40,7 +43,41 @@ class PlanCall {
   std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
 
  private:
+  using Strides = std::optional<std::vector<int64_t>>;
+
+  static Strides constant_strides(const TensorType& type) {
+    std::vector<int64_t> strides;
+    for (const Expr e : type.strides) {
+      if (!e.is_const()) return std::nullopt;
+      strides.push_back(e.const_value());
+    }
+    return strides;
+  }
+
+  /// Copies operands with other strides than the plan's, and those without plain memory (zero tensors of the host's
+  /// gradients, conjugates); false when there are none.
+  bool lay_out(std::vector<Ref>& inputs, TorchApi& api) const {
+    bool any = false;
+    for (size_t i = 0; i < strides_.size(); ++i) {
+      TensorMeta meta;
+      if (!strides_[i]) continue;
+      const bool plain = api.read_meta(inputs[i].get(), meta);
+      if (!plain) PyErr_Clear();
+      if (plain && (meta.strides.size() != strides_[i]->size() || meta.strides == *strides_[i])) continue;
+      const Ref sizes = attr(inputs[i].get(), "shape"), strides = int_tuple(*strides_[i]);
+      Ref copy =
+          Ref::steal(PyObject_CallMethod(inputs[i].get(), "new_empty_strided", "OO", sizes.get(), strides.get()));
+      if (!copy) return false;
+      copy = Ref::steal(PyObject_CallMethod(copy.get(), "copy_", "O", inputs[i].get()));
+      if (!copy) return false;
+      inputs[i] = std::move(copy);
+      any = true;
+    }
+    return any;
+  }
+
   size_t outputs_;
+  std::vector<Strides> strides_;
   std::unique_ptr<CompiledRunner> runner_;
 };
 

@@ -59,6 +59,10 @@ ValueId sum_to_sizes(GraphBuilder& b, ValueId value, const std::vector<Expr>& si
 /// Zeros of the type, contiguous.
 ValueId zeros_of(GraphBuilder& b, const TensorType& type);
 
+/// The rule of an operator that the host differentiates: a node that runs the operator again in the host's autograd, with a
+/// rule of the same kind in turn. For operators without random numbers, whose schema is the host's.
+void host_derivative(VjpContext& v);
+
 namespace ops {
 
 /// A value with the operators of arithmetic, for the tables of rules.

@@ -1,4 +1,9 @@
 // Gradients of operators that run by host kernels, by the host's own backward kernels.
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+
 #include "ops/derivative.h"
 #include "support/error.h"
 
@@ -88,7 +93,248 @@ void convolution_backward_rule(VjpContext& v) {
   if (v.has_grad(kOfBias)) throw InternalError("the gradient of a bias is a sum");
 }
 
+// ---- Any operator -----------------------------------------------------------------------------------------------------
+
+constexpr std::string_view kDerived = "tatara_vjp:";
+
+/// "aten::median" and "dim" for an operator of the registry.
+std::pair<std::string, std::string> host_place(const OpDef& op) {
+  const size_t dot = op.name.find('.');
+  std::string name = op.host_name.empty() ? op.name.substr(0, dot) : op.host_name;
+  std::string overload = op.host_overload;
+  if (op.host_name.empty() && overload.empty() && dot != std::string::npos) overload = op.name.substr(dot + 1);
+  if (overload == "out") overload.clear();
+  if (name.find("::") == std::string::npos) name = "aten::" + name;
+  return {name, overload};
+}
+
+/// The derivative of `op` as an operator: (its arguments, cotangents of its results, which of its tensors want a gradient)
+/// -> gradients. Its name tells the bindings how many times to differentiate, and how many arguments the host's own has:
+/// "tatara_vjp:2:3:aten::median".
+const OpDef& derived(const OpDef& op) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<OpDef>> made;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<OpDef>& place = made["vjp of " + op.name];
+  if (place != nullptr) return *place;
+  auto def = std::make_unique<OpDef>();
+  def->name = "vjp of " + op.name;
+  def->kind = OpKind::kHost;
+  def->schema = op.schema;
+  ArgSpec cotangents, needs;
+  cotangents.name = "cotangents";
+  cotangents.type = ArgType::kOptionalTensorList;
+  needs.name = "needs";
+  needs.type = ArgType::kBoolList;
+  def->schema.args.push_back(cotangents);
+  def->schema.args.push_back(needs);
+  def->schema.num_outputs = -1;
+  def->schema.output_alias.clear();
+  if (op.host_name.starts_with(kDerived)) {
+    const size_t colon = op.host_name.find(':', kDerived.size());
+    const int order = std::stoi(op.host_name.substr(kDerived.size(), colon - kDerived.size()));
+    def->host_name = str_cat(kDerived, order + 1, op.host_name.substr(colon));
+    def->host_overload = op.host_overload;
+  } else {
+    const auto [name, overload] = host_place(op);
+    def->host_name = str_cat(kDerived, 1, ":", op.schema.args.size(), ":", name);
+    def->host_overload = overload;
+  }
+  def->vjp = host_derivative;
+  place = std::move(def);
+  return *place;
+}
+
+/// Operators whose schema is the host's and whose results the host differentiates where they are numbers.
+constexpr const char* kHostDerivatives[] = {
+    "_lu_with_info",
+
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "binary_cross_entropy",
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "ctc_loss.IntList",
+    "cumprod",
+    "digamma",
+    "float_power",
+    "grid_sampler_2d",
+    "grid_sampler_3d",
+    "inner",
+    "linalg_cholesky",
+    "linalg_cholesky_ex",
+    "linalg_cond",
+    "linalg_det",
+    "linalg_eigh",
+    "linalg_eigvals",
+    "linalg_eigvalsh",
+    "linalg_householder_product",
+    "linalg_inv",
+    "linalg_inv_ex",
+    "linalg_lu",
+    "linalg_lu_factor",
+    "linalg_lu_factor_ex",
+    "linalg_lu_solve",
+    "linalg_matrix_norm.str_ord",
+    "linalg_matrix_power",
+    "linalg_multi_dot",
+    "linalg_norm",
+    "linalg_pinv.atol_rtol_float",
+    "linalg_pinv.atol_rtol_tensor",
+    "linalg_qr",
+    "linalg_slogdet",
+    "linalg_solve",
+    "linalg_solve_ex",
+    "linalg_solve_triangular",
+    "linalg_svd",
+    "linalg_svdvals",
+    "linalg_tensorinv",
+    "linalg_tensorsolve",
+    "logcumsumexp",
+    "logdet",
+    "lu_solve",
+    "matrix_exp",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
+    "multi_margin_loss.host",
+    "multilabel_margin_loss",
+    "mvlgamma",
+    "ormqr",
+    "pdist",
+    "pinverse",
+    "polygamma",
+    "qr",
+    "segment_reduce",
+    "special_polygamma",
+    "stft",
+    "svd",
+    "tensordot.host",
+    "triangular_solve",
+    "vdot",
+};
+
+/// The same, where the gradient depends on the operands by comparisons at most: in eager it does not require grad by them.
+constexpr const char* kLinearHostDerivatives[] = {
+
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact1d.vec",
+    "channel_shuffle",
+    "fft_fft",
+    "fft_fft2",
+    "fft_fftn",
+    "fft_hfft",
+    "fft_hfft2",
+    "fft_hfftn",
+    "fft_ifft",
+    "fft_ifft2",
+    "fft_ifftn",
+    "fft_ihfft",
+    "fft_ihfft2",
+    "fft_ihfftn",
+    "fft_irfft",
+    "fft_irfft2",
+    "fft_irfftn",
+    "fft_rfft",
+    "fft_rfft2",
+    "fft_rfftn",
+    "frexp.Tensor",
+    "gradient.scalarint",
+    "im2col",
+    "kthvalue",
+    "lu_unpack",
+    "max_pool2d_with_indices_backward",
+    "median",
+    "median.dim",
+    "mode",
+    "msort",
+    "nanmedian",
+    "nanmedian.dim",
+    "nanquantile.scalar",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "quantile.scalar",
+    "sort",
+    "sort.stable",
+    "topk",
+    "unfold",
+    "upsample_bicubic2d",
+    "upsample_bilinear2d",
+    "upsample_bilinear2d.vec",
+    "upsample_linear1d",
+    "upsample_linear1d.vec",
+    "upsample_nearest1d",
+    "upsample_nearest1d.vec",
+    "upsample_trilinear3d",
+};
+
 }  // namespace
+
+namespace {
+
+void derive(VjpContext& v, bool linear) {
+  GraphBuilder& b = v.builder();
+  const Node& node = v.node();
+  std::vector<Arg> args = node.args;
+  TensorList cotangents;
+  for (size_t i = 0; i < node.outputs.size(); ++i) cotangents.values.push_back(v.has_grad(i) ? v.grad(i) : kNoValue);
+  std::vector<bool> needs;
+  std::vector<TensorType> types;
+  struct Place {
+    size_t arg, item;
+    bool listed;
+  };
+  std::vector<Place> places;
+  const auto look = [&](size_t arg, size_t item, bool listed, ValueId operand) {
+    if (operand == kNoValue) return;
+    needs.push_back(listed ? v.needs(arg, item) : v.needs(arg));
+    if (!needs.back()) return;
+    places.push_back({arg, item, listed});
+    const TensorType type = b.type(operand);
+    types.push_back(contiguous_type(v.ctx(), type.dtype, type.device, type.sizes));
+  };
+  const auto constant = [&](ValueId x) { return x == kNoValue ? x : b.unary("detach", x); };
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (const auto* tensor = std::get_if<TensorArg>(&args[i])) look(i, 0, false, tensor->value);
+    if (const auto* list = std::get_if<TensorList>(&args[i])) {
+      for (size_t k = 0; k < list->values.size(); ++k) look(i, k, true, list->values[k]);
+    }
+  }
+  if (places.empty()) return;
+  for (size_t i = 0; linear && i < args.size(); ++i) {
+    if (auto* tensor = std::get_if<TensorArg>(&args[i])) tensor->value = constant(tensor->value);
+    if (auto* list = std::get_if<TensorList>(&args[i])) {
+      for (ValueId& item : list->values) item = constant(item);
+    }
+  }
+  args.emplace_back(std::move(cotangents));
+  args.emplace_back(std::move(needs));
+  const Values gradients = b.host_call(derived(*node.op), std::move(args), std::move(types));
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].listed) {
+      v.give(places[i].arg, places[i].item, gradients[i]);
+    } else {
+      v.give(places[i].arg, gradients[i]);
+    }
+  }
+}
+
+void linear_host_derivative(VjpContext& v) { derive(v, true); }
+
+}  // namespace
+
+void host_derivative(VjpContext& v) { derive(v, false); }
 
 void register_derivatives_host(OpRegistry& r) {
   OpDef backward = make_op(
@@ -101,6 +347,12 @@ void register_derivatives_host(OpRegistry& r) {
   backward.vjp = convolution_backward_rule;
   r.add(std::move(backward));
   r.amend("convolution").vjp = convolution_rule;
+  for (const char* name : kHostDerivatives) r.amend(name).vjp = host_derivative;
+  r.amend("linalg_norm").vjp = [](VjpContext& v) {
+    if (std::holds_alternative<Scalar>(v.args()[1]) && v.args().number(1) == 0) return;  // none in eager
+    host_derivative(v);
+  };
+  for (const char* name : kLinearHostDerivatives) r.amend(name).vjp = linear_host_derivative;
 }
 
 }  // namespace tatara

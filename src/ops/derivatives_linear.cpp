@@ -70,6 +70,25 @@ void linear_rule(VjpContext& v) {
   if (v.needs(2)) v.give(2, b.reduce("sum", flat.id, {0}, false));
 }
 
+/// addmv and addbmm by their parts: (self, a, b, *, beta, alpha).
+std::vector<ValueId> added_parts(GraphBuilder& b, std::span<const Arg> arguments, bool batches) {
+  const Args args(b, arguments);
+  const auto is_one = [](const Scalar& s) {
+    const auto* n = std::get_if<int64_t>(&s);
+    return n != nullptr && *n == 1;
+  };
+  if (const auto* beta = std::get_if<Scalar>(&arguments[3]);
+      std::holds_alternative<int64_t>(*beta) && std::get<int64_t>(*beta) == 0) {
+    throw Unsupported("the derivative of a product added to nothing");  // eager does not read what beta 0 leaves out
+  }
+  ValueId product = b.binary(batches ? "bmm" : "mv", args.tensor(1), args.tensor(2));
+  if (batches) product = b.reduce("sum", product, {0}, false);
+  if (!is_one(args.scalar(4))) product = b.binary("mul", product, args.scalar(4));
+  ValueId self = args.tensor(0);
+  if (!is_one(args.scalar(3))) self = b.binary("mul", self, args.scalar(3));
+  return {b.binary("add", self, product)};
+}
+
 }  // namespace
 
 void register_derivatives_linear(OpRegistry& r) {
@@ -79,6 +98,11 @@ void register_derivatives_linear(OpRegistry& r) {
   r.amend("addmm").vjp = [](VjpContext& v) { added_product_rule(v, "mm"); };
   r.amend("baddbmm").vjp = [](VjpContext& v) { added_product_rule(v, "bmm"); };
   r.amend("mv").vjp = mv_rule;
+  for (const bool batches : {false, true}) {
+    r.amend(batches ? "addbmm" : "addmv").differentiable_parts = [batches](GraphBuilder& b, std::span<const Arg> args) {
+      return added_parts(b, args, batches);
+    };
+  }
   r.amend("dot").vjp = dot_rule;
   r.amend("linear").vjp = linear_rule;
 }

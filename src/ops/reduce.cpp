@@ -402,7 +402,7 @@ Values decompose_nanmean(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const ValueId self = args.tensor(0);
   const auto dims = args.dims(1, args.rank(0));
-  const ValueId nan = b.unary("isnan", self);
+  const ValueId nan = b.unary("isnan", b.unary("detach", self));
   const ValueId count = b.reduce("sum", b.unary("logical_not", nan), dims, args.flag(2));
   const ValueId sum = b.op("nansum", {TensorArg{self}, ints_arg(b.ctx(), dims), arguments[2], arguments[3]});
   return {b.binary("div", sum, count)};

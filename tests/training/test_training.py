@@ -424,14 +424,16 @@ def test_fourth_derivative() -> None:
 
 def test_missing_rules_run_in_eager() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.inv(x).sum()
+        return F.pad(x, (1, 2), mode="reflect").square().sum()
 
     compiled = tatara.compile(f)
-    x = (torch.eye(3) * 2).requires_grad_()
+    x, y = leaf(2, 4), leaf(2, 4)
+    y.data.copy_(x.data)
     for _ in range(2):
-        x.grad = None
+        x.grad = y.grad = None
         compiled(x).backward()
-    torch.testing.assert_close(x.grad, -torch.full((3, 3), 0.25) * torch.eye(3) ** 0)
+        f(y).backward()
+        torch.testing.assert_close(x.grad, y.grad)
     assert tatara.stats()["fallbacks"] == 1
     assert "no derivative rule for" in str(tatara.explain(compiled)(x))
 

@@ -1,0 +1,192 @@
+"""Operators that the host differentiates: inside compiled graphs, to any order, beside eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import tatara
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    tatara.reset()
+    torch.manual_seed(0)
+
+
+def leaf(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, dtype=torch.float64, requires_grad=True)
+
+
+def spd(size: int) -> torch.Tensor:
+    x = torch.randn(size, size, dtype=torch.float64)
+    return (x @ x.mT + size * torch.eye(size, dtype=torch.float64)).requires_grad_()
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
+    "max_pool2d": (lambda x: F.max_pool2d(x.sin(), 2), lambda: leaf(2, 3, 6, 6)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x.sin(), 3, 2, 1), lambda: leaf(2, 3, 6, 6)),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x.sin(), (2, 3)), lambda: leaf(2, 3, 6, 7)),
+    "interpolate": (lambda x: F.interpolate(x.sin(), scale_factor=2, mode="bilinear"), lambda: leaf(1, 2, 4, 4)),
+    "sort": (lambda x: x.sin().sort(-1).values, lambda: leaf(3, 5)),
+    "topk": (lambda x: x.sin().topk(2).values, lambda: leaf(3, 5)),
+    "median": (lambda x: x.sin().median(1).values, lambda: leaf(3, 5)),
+    "cumprod": (lambda x: x.sin().cumprod(1), lambda: leaf(3, 5)),
+    "inv": (lambda x: torch.linalg.inv(x), lambda: spd(4)),
+    "cholesky": (lambda x: torch.linalg.cholesky(x), lambda: spd(4)),
+    "slogdet": (lambda x: torch.linalg.slogdet(x).logabsdet, lambda: spd(4)),
+    "eigvalsh": (lambda x: torch.linalg.eigvalsh(x + x.mT), lambda: spd(4)),
+    "svdvals": (lambda x: torch.linalg.svdvals(x), lambda: leaf(4, 3)),
+    "fft": (lambda x: torch.fft.rfft(x.sin()).abs(), lambda: leaf(3, 8)),
+    "addmv": (lambda x: torch.addmv(x[0], x[:, :3].t(), x[:, 0], beta=0.5, alpha=2), lambda: leaf(4, 3)),
+}
+
+
+def orders(function: Callable[..., Any], x: torch.Tensor, count: int) -> list[torch.Tensor]:
+    x = x.detach().clone().requires_grad_()
+    value = function(x)
+    found = [value.detach()]
+    for order in range(count):
+        weights = torch.linspace(0.5, 1.5, value.numel(), dtype=torch.float64).view_as(value)
+        (value,) = torch.autograd.grad((value * weights).sin().sum(), x, create_graph=order + 1 < count)
+        found.append(value.detach())
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_three_orders(name: str) -> None:
+    function, make = CASES[name]
+    x = make()
+    compiled = tatara.compile(function)
+    for _ in range(2):
+        for ours, theirs in zip(orders(compiled, x, 3), orders(function, x, 3), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    assert tatara.stats()["fallbacks"] == 0
+    assert tatara.stats()["breaks"] == 0
+
+
+def test_only_the_wanted_operands() -> None:
+    def step(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(a, b)
+
+    compiled = tatara.compile(step)
+    a, b = spd(3), leaf(3, 2)
+    for _ in range(2):
+        for operands in ((a, b), (a.detach(), b), (a, b.detach())):
+            wanted = [t for t in operands if t.requires_grad]
+            ours = torch.autograd.grad(compiled(*operands).sum(), wanted)
+            for left, right in zip(ours, torch.autograd.grad(step(*operands).sum(), wanted), strict=True):
+                torch.testing.assert_close(left, right)
+    assert tatara.stats()["fallbacks"] == 0
+
+
+def test_views_of_the_hosts_zeros_as_cotangents() -> None:
+    """The gradient of abs at 0 comes as a tensor without memory, that of eigh laid out by columns."""
+
+    def decompose(x: torch.Tensor) -> Any:
+        return torch.linalg.eigh(x + x.mT)
+
+    compiled = tatara.compile(decompose)
+    x = spd(3)
+    for function in (decompose, compiled, compiled):
+        values, vectors = function(x)
+        (g,) = torch.autograd.grad(values.sum() + vectors.abs().sum(), x, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), x)
+        if function is decompose:
+            expected = (g.detach(), h)
+        torch.testing.assert_close((g.detach(), h), expected, rtol=1e-7, atol=1e-7)
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.second = nn.Conv2d(8, 8, 3, stride=2)
+        self.last = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.first(x)), 2)
+        x = F.adaptive_avg_pool2d(F.gelu(self.second(x)), 1)
+        return self.last(F.dropout(x.flatten(1), 0.2))
+
+
+def test_a_convolutional_network_trains_in_one_graph() -> None:
+    ours = Small()
+    theirs = copy.deepcopy(ours)
+
+    def step(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x), y)
+
+    compiled = tatara.compile(step)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in (ours, theirs)]
+    batches = [(torch.randn(4, 3, 12, 12), torch.randint(0, 5, (4,))) for _ in range(6)]
+    for number, (x, y) in enumerate(batches):
+        losses = []
+        for function, model, optimizer in ((compiled, ours, optimizers[0]), (step, theirs, optimizers[1])):
+            torch.manual_seed(number)
+            loss = function(model, x, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    stats = tatara.stats()
+    assert (stats["graphs"], stats["breaks"], stats["fallbacks"], stats["recompiles"]) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9}), ("AdamW", {"lr": 0.01}), ("Adagrad", {"lr": 0.01})],
+)
+def test_whole_steps_are_eagers(name: str, options: dict[str, Any]) -> None:
+    """backward(), the optimizer and the schedule inside of the compiled function: right, though in parts."""
+
+    def make() -> tuple[nn.Module, Callable[..., Any], Any]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+        optimizer = getattr(torch.optim, name)(model.parameters(), **options)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+
+        def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss.detach()
+
+        return model, step, optimizer
+
+    ours, theirs = make(), make()
+    compiled = tatara.compile(ours[1])
+    for _ in range(6):
+        x, y = torch.randn(6, 8), torch.randint(0, 4, (6,))
+        torch.testing.assert_close(compiled(x, y), theirs[1](x, y))
+    for a, b in zip(ours[0].parameters(), theirs[0].parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+        torch.testing.assert_close(a.grad, b.grad)
+    assert ours[2].param_groups[0]["lr"] == theirs[2].param_groups[0]["lr"]
+
+
+def test_ints_that_vary() -> None:
+    """An int argument of a training graph becomes a symbol, or recompiles: the gradients are right."""
+
+    def step(x: torch.Tensor, w: torch.Tensor, n: int) -> torch.Tensor:
+        return (x[:n] @ w * n).sum() + x.narrow(0, 1, n).square().mean()
+
+    compiled = tatara.compile(step)
+    for n in (3, 4, 5, 6, 2):
+        operands = [leaf(8, 3), leaf(3, 2)]
+        copies = [t.detach().clone().requires_grad_() for t in operands]
+        compiled(*operands, n).backward()
+        step(*copies, n).backward()
+        for a, b in zip(operands, copies, strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
