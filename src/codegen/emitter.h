@@ -120,6 +120,7 @@ class Emitter {
   std::string shuffle_word(DType part, const std::string& text, const char* mode, int operand, int clamp);
   Reg shuffled(DType dtype, const Reg& value, const char* mode, int operand, int clamp = 31);
   void find_members();
+  Reg passed_value(int buffer);
   void gpu_scan(const loops::For& loop);
   void gpu_scan_step(const loops::For& loop, const loops::Let& let, size_t i, std::vector<Reg>& carried);
   Reg scan_lanes(const loops::Carried& c, Reg sum, const Reg& nothing);

@@ -220,6 +220,18 @@ std::string Emitter::from_word(DType part, const std::string& word) {
   return real ? assign("bitcast " + integer + " " + bits + " to " + type) : bits;
 }
 
+/// An element that came with the launch.
+Reg Emitter::passed_value(int buffer) {
+  const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const DType part = real_dtype(dtype);
+  const std::string& word = bases_[static_cast<size_t>(buffer)];
+  Reg value{from_word(part, word), false};
+  if (is_complex(dtype)) {
+    value.im = from_word(part, binary("lshr", "i64", word, std::to_string(8 * dtype_size(part))));
+  }
+  return value;
+}
+
 std::string Emitter::shuffle_word(DType part, const std::string& text, const char* mode, int operand, int clamp) {
   const std::string name = std::string("@llvm.nvvm.shfl.sync.") + mode + ".i32";
   declare("declare i32 " + name + "(i32, i32, i32, i32)");
@@ -478,6 +490,11 @@ std::string Emitter::run_gpu() {
       continue;
     }
     bases_.push_back("%b" + std::to_string(i));
+    if (buffer.kind == ArgKind::kValue) {
+      if (buffer.dtype == DType::kComplex128) throw Unsupported("a complex128 number of the host in a kernel of a GPU");
+      parameters += "i64 " + bases_.back() + ", ";
+      continue;
+    }
     parameters +=
         std::string("ptr noalias ") + (buffer.kind == ArgKind::kInput ? "readonly " : "") + bases_.back() + ", ";
   }

@@ -241,7 +241,7 @@ Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
 
 /// The constant distance of lanes where reading all between them beats a gather, else 0.
 int Emitter::small_step(Expr where, DType dtype) const {
-  if (is_complex(dtype) || dtype_size(dtype) < 4 || target_.isa == VectorIsa::kNeon || lanes_ < 4) return 0;
+  if (is_complex(dtype) || dtype_size(dtype) < 4 || target_.isa == VectorIsa::kNeon || on_gpu() || lanes_ < 4) return 0;
   if (stride_of(where) != Stride::kStrided) return 0;
   const Expr step = where.coefficient_of(vector_var_);
   return step.is_const() && step.const_value() >= 2 && step.const_value() <= 4 ? static_cast<int>(step.const_value())
@@ -364,6 +364,16 @@ void Emitter::when(const std::string& condition, const std::function<void()>& bo
 void Emitter::statement(const Load& load) {
   const DType type = kernel_.buffers[static_cast<size_t>(load.buffer)].dtype;
   const bool masked = load.mask != kNoScalar;
+  if (kernel_.buffers[static_cast<size_t>(load.buffer)].kind == ArgKind::kValue) {
+    Reg value = passed_value(load.buffer);
+    const bool other = masked && load.other != kNoScalar;
+    if (other) {
+      const bool varies_here = reg(load.mask).vec || reg(load.other).vec;
+      value = choose(type, reg(load.mask), value, reg(load.other), varies_here);
+    }
+    set(load.dst, value);
+    return;
+  }
   const bool vec = lanes_ > 1 && (varies(load.index) || (masked && reg(load.mask).vec));
   if (vec) {
     Reg value = vector_load(load.buffer, load.index, lane_mask(load.mask));

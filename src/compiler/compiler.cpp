@@ -12,6 +12,7 @@
 #include "compiler/dump.h"
 #include "compiler/kernel_store.h"
 #include "compiler/plan_store.h"
+#include "ops/op_def.h"
 #include "ops/parse.h"
 #include "runtime/cuda.h"
 #include "runtime/history.h"
@@ -85,7 +86,28 @@ CpuTarget chosen_target() {
   return target;
 }
 
-/// A graph on a GPU is on that one altogether.
+/// Values that may lie on the CPU in a graph on a GPU: numbers that kernels get by value or compute again where they need them.
+std::vector<bool> passable_numbers(const Graph& graph) {
+  std::vector<bool> passable(graph.num_values());
+  for (size_t v = 0; v < passable.size(); ++v) {
+    const auto id = static_cast<ValueId>(v);
+    passable[v] = graph.type(id).dim() == 0 && graph.type(id).device.kind == DeviceKind::kCpu;
+  }
+  // Others must find what was computed in the host's memory.
+  const auto outside = [&](ValueId v) {
+    if (v != kNoValue && graph.value(v).producer >= 0) passable[static_cast<size_t>(v)] = false;
+  };
+  for (const Node& node : graph.nodes()) {
+    if (!node.op->lower && node.op->kind != OpKind::kView) for_each_operand(node, outside);
+  }
+  for (const GraphOutput& output : graph.outputs()) outside(output.value);
+  for (const InputWrite& write : graph.input_writes()) {
+    passable[static_cast<size_t>(graph.inputs()[static_cast<size_t>(write.input_index)])] = false;
+  }
+  return passable;
+}
+
+/// A graph on a GPU is on that one altogether, but for numbers.
 void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& schedule) {
   std::optional<Device> device;
   std::vector<bool> used(graph.num_values());
@@ -97,9 +119,12 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
   if (!device) return;
   for (const Node& node : graph.nodes())
     for_each_operand(node, [&](ValueId v) { used[static_cast<size_t>(v)] = true; });
+  const std::vector<bool> passable = passable_numbers(graph);
   for (size_t v = 0; v < graph.num_values(); ++v) {
     const Device& own = graph.type(static_cast<ValueId>(v)).device;
-    if (used[v] && !(own == *device)) throw Unsupported(str_cat("a graph on ", device->str(), " and on ", own.str()));
+    if (used[v] && !passable[v] && !(own == *device)) {
+      throw Unsupported(str_cat("a graph on ", device->str(), " and on ", own.str()));
+    }
   }
   std::string why_not;
   if (!cuda::available(&why_not)) throw Unsupported(why_not);

@@ -145,8 +145,9 @@ struct Scalar {
   int lane = 0;           // kPhilox
 };
 
-/// kScratch: memory of the thread itself (numel is constant), no argument of the launch.
-enum class ArgKind : uint8_t { kInput, kOutput, kInOut, kScratch };
+/// kScratch: memory of the thread itself (of the block's threads on a GPU; numel is constant), no argument of the launch.
+/// kValue: one element that the launch passes by value, for a GPU, which does not see the host's memory.
+enum class ArgKind : uint8_t { kInput, kOutput, kInOut, kScratch, kValue };
 
 struct BufferArg {
   std::string name;

@@ -184,10 +184,10 @@ class Parser {
 
   void argument(std::string_view text) {
     BufferArg arg;
-    static constexpr std::string_view kKinds[] = {"in ", "out ", "inout ", "scratch "};
+    static constexpr std::string_view kKinds[] = {"in ", "out ", "inout ", "scratch ", "value "};
     size_t kind = 0;
-    while (kind < 4 && !take(text, kKinds[kind])) ++kind;
-    if (kind == 4) fail("malformed argument");
+    while (kind < 5 && !take(text, kKinds[kind])) ++kind;
+    if (kind == 5) fail("malformed argument");
     arg.kind = static_cast<ArgKind>(kind);
     const auto name = take_until(text, ": ");
     const auto type = take_until(text, "[");

@@ -146,7 +146,7 @@ class Printer {
   explicit Printer(const Kernel& kernel) : kernel_(kernel) {}
 
   std::string run() {
-    static constexpr std::array<std::string_view, 4> kKinds = {"in", "out", "inout", "scratch"};
+    static constexpr std::array<std::string_view, 5> kKinds = {"in", "out", "inout", "scratch", "value"};
     out_ = "kernel " + kernel_.name + "(";
     for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
       const BufferArg& arg = kernel_.buffers[i];

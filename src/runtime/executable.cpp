@@ -20,6 +20,7 @@ namespace {
 
 // Scalar operations below which another thread costs more than it gives (about 10 us of work).
 constexpr int64_t kWorkPerChunk = 32768;
+constexpr uintptr_t kGpuAlignment = 16;
 
 struct Layout {
   std::vector<ExprProgram> sizes;
@@ -491,9 +492,16 @@ void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& ses
 
 void Executable::Impl::launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context,
                                   void* stream) const {
+  static_assert(sizeof(void*) == sizeof(uint64_t));
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
-    state.pointers[i] =
-        static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
+    const auto id = static_cast<size_t>(launch.buffers[i]);
+    const PlanBuffer& buffer = plan.buffers[id];
+    state.pointers[i] = static_cast<std::byte*>(context.data[id]) + state.offsets[i];
+    if (buffer.home != BufferHome::kInput || buffer.device.kind != DeviceKind::kCpu) continue;
+    // A number of the host travels in the place of its address.
+    uint64_t word = 0;
+    std::memcpy(&word, state.pointers[i], static_cast<size_t>(dtype_size(buffer.dtype)));
+    std::memcpy(&state.pointers[i], &word, sizeof(word));
   }
   code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.blocks, launch.gpu_threads, state.pointers,
                                                        state.sizes, state.iterations);
@@ -605,6 +613,8 @@ void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step,
     values_of(buffer_layouts[index].strides, context.symbols, strides);
     bool same = view.sizes == sizes && view.dtype == plan.buffers[index].dtype;
     for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
+    // Kernels on a GPU read whole vectors.
+    if (gpu >= 0) same = same && reinterpret_cast<uintptr_t>(view.data) % kGpuAlignment == 0;
     if (!same) {
       if (view.sizes != sizes || view.dtype != plan.buffers[index].dtype) {
         throw InternalError("host operator " + call.op + " returned another type than was inferred");

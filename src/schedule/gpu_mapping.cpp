@@ -12,6 +12,8 @@ using namespace loops;
 namespace {
 
 constexpr int kWarp = 32;
+constexpr int64_t kSmallStep = 4;         // between elements of neighbouring lanes, that one line of the cache holds
+constexpr int kLanesApart = 4;            // that are read one by one
 constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
 constexpr int kTileThreads = 64;          // of a block that copies tiles: one for each element of a row of the tile
@@ -66,10 +68,10 @@ class Survey {
   void block(const Block& b, const For* inside, bool serial = false) {
     for (const Stmt& stmt : b.stmts) {
       if (const auto* load = std::get_if<Load>(&stmt)) {
-        access(load->buffer, load->index, load->mask != kNoScalar, inside);
+        access(load->buffer, load->index, load->mask != kNoScalar, false, inside);
       } else if (const auto* store = std::get_if<Store>(&stmt)) {
         if (inside == nullptr) stores_outside = true;
-        access(store->buffer, store->index, store->mask != kNoScalar || store->mode != StoreMode::kSet, inside);
+        access(store->buffer, store->index, store->mask != kNoScalar || store->mode != StoreMode::kSet, true, inside);
       } else if (const auto* branch = std::get_if<If>(&stmt)) {
         block(*branch->body, inside, serial);
       } else if (const auto* lookup = std::get_if<IndexValue>(&stmt)) {
@@ -97,8 +99,9 @@ class Survey {
 
   int64_t hint(Expr e) const { return kernel_.ctx->evaluate_hint(e).value_or(1 << 20); }
 
-  /// Lanes are neighbours in memory or share one element; all else is better off with a thread for each element.
-  void access(int buffer, Expr index, bool masked, const For* inside) {
+  /// Lanes are neighbours in memory or share one element. What is read at small distances or looked up may be read one by one;
+  /// all else is better off with a thread for each element.
+  void access(int buffer, Expr index, bool masked, bool written, const For* inside) {
     if (inside == nullptr) return;
     const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
     const bool fixed = !index.contains(inside->var) &&
@@ -107,13 +110,17 @@ class Survey {
     smallest_ = std::min(smallest_, dtype_size(dtype));
     ExprContext& ctx = *kernel_.ctx;
     const Expr step = index.coefficient_of(inside->var);
-    if (masked || is_complex(dtype) || !step.valid() || !step.is_const(1)) {
+    if (masked || is_complex(dtype) || !step.valid() || !step.is_const()) {
       lanes = 1;
       return;
     }
-    const Expr rest = ctx.sub(index, inside->var);
+    const Expr rest = ctx.sub(index, ctx.mul(step, inside->var));
+    if (rest.contains(inside->var)) lanes = 1;
     const bool varies = std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return rest.contains(x); });
-    if (varies || rest.contains(inside->var)) lanes = 1;
+    if (varies || !step.is_const(1)) {
+      lanes = written || std::abs(step.const_value()) > kSmallStep ? 1 : std::min(lanes, kLanesApart);
+      return;
+    }
     while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
   }
 

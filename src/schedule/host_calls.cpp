@@ -12,6 +12,10 @@ int add_tensor(State& s, HostCall& call, ValueId v) {
   const ValueId base = view ? view->base : v;
   const ValueInfo& info = s.values[static_cast<size_t>(base)];
   TATARA_CHECK(info.storage.has_value(), "operand ", s.name_of(v), " of ", call.op, " has no memory");
+  const PlanBuffer& memory = s.out.plan.buffers[static_cast<size_t>(info.storage->buffer)];
+  if (s.options.gpu && memory.home != BufferHome::kInput && s.graph.type(base).device.kind == DeviceKind::kCpu) {
+    throw Unsupported(str_cat(call.op, " of a number that a GPU computes"));
+  }
   BufferRef ref;
   ref.buffer = info.storage->buffer;
   ref.sizes = s.graph.type(v).sizes;

@@ -234,11 +234,18 @@ int NestBuilder::buffer_arg(BufferId buffer, bool written) {
       arg.dtype = dtype;
       arg.numel = ctx().constant(numel);
       arg.kind = loops::ArgKind::kScratch;
+    } else if (const PlanBuffer& plan = state_.out.plan.buffers[static_cast<size_t>(buffer)];
+               state_.options.gpu && plan.home == BufferHome::kInput && plan.device.kind == DeviceKind::kCpu) {
+      arg.kind = loops::ArgKind::kValue;
     }
     kernel_.buffers.push_back(std::move(arg));
   }
   if (buffer <= kFirstLocal) return found->second;
   loops::BufferArg& arg = kernel_.buffers[static_cast<size_t>(found->second)];
+  if (arg.kind == loops::ArgKind::kValue) {
+    if (written) throw Unsupported("a tensor on the CPU is written with values of a GPU");
+    return found->second;
+  }
   if (written != (arg.kind == loops::ArgKind::kOutput)) arg.kind = loops::ArgKind::kInOut;
   return found->second;
 }

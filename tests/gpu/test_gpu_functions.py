@@ -190,6 +190,18 @@ def test_scalars_and_dtypes() -> None:
     check(lambda x: torch.full((8,), 3.0, device="cuda") + x, randn(8))
 
 
+def test_numbers_of_the_host() -> None:
+    x = randn(100)
+    check(lambda a, s: a * s + 1, x, torch.tensor(3.0), kernels=1)
+    check(lambda a, s: a * s, x, torch.tensor(2 + 1j))
+    check(lambda a, s: a + s, x.long(), torch.tensor(7))
+    check(lambda a: a * torch.tensor(2.5) + torch.tensor(1), x)
+    compiled = tatara.compile(lambda a, s: torch.tanh(a) * s)
+    for number in (1.5, 2.5, 3.5, -1.0):
+        torch.testing.assert_close(compiled(x, number), torch.tanh(x) * number)
+        torch.testing.assert_close(compiled(x, torch.tensor(number)), torch.tanh(x) * number)
+
+
 def test_writes_to_inputs() -> None:
     def step(p: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
         p.sub_(g, alpha=0.1)
