@@ -180,4 +180,10 @@ def host_derivative(name: str, overload: str, order: int, values: list[Any]) -> 
     for _ in range(order):
         function = _derivative_of(function)
     with torch.no_grad():
-        return [g.detach() for g in function(values)]
+        return [_plain(g.detach()) for g in function(values)]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with memory that holds its values: no conjugate, negative or zero that is only marked as one."""
+    tensor = tensor.clone() if tensor._is_zerotensor() else tensor
+    return tensor.resolve_conj().resolve_neg()

@@ -284,6 +284,9 @@ bool TorchApi::load() {
   const Ref os = Ref::steal(PyImport_ImportModule("os"));
   if (!os) return false;
   library_folder = folder_of(os.get());
+  const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
+  if (!tatara) return false;
+  training_file = folder_of(tatara.get()) + "_training.py";
   const Ref capsule = attr(tensor.get(), "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
@@ -436,7 +439,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
 
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
-  if (file.rfind("<frozen", 0) == 0) return true;
+  if (file.rfind("<frozen", 0) == 0 || file == api.training_file) return true;
   if (file.rfind(api.torch_folder, 0) == 0) {
     const std::string_view inner = std::string_view(file).substr(api.torch_folder.size());
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";

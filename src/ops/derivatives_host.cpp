@@ -348,6 +348,13 @@ void register_derivatives_host(OpRegistry& r) {
   r.add(std::move(backward));
   r.amend("convolution").vjp = convolution_rule;
   for (const char* name : kHostDerivatives) r.amend(name).vjp = host_derivative;
+  for (const char* name : {"linalg_eigh", "linalg_svd", "svd"}) {
+    r.amend(name).vjp = [](VjpContext& v) {
+      // Complex vectors have a free phase, which the host checks in all cotangents together.
+      if (is_complex(v.args().type(0).dtype)) throw Unsupported("the derivative of complex singular vectors");
+      host_derivative(v);
+    };
+  }
   r.amend("linalg_norm").vjp = [](VjpContext& v) {
     if (std::holds_alternative<Scalar>(v.args()[1]) && v.args().number(1) == 0) return;  // none in eager
     host_derivative(v);

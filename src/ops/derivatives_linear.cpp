@@ -65,7 +65,7 @@ void linear_rule(VjpContext& v) {
   if (v.needs(0)) v.give(0, b.reshape(flat.bin("mm", w.conj()).id, x.type().sizes));
   if (v.needs(1)) {
     const Term rows_of_x = term(v, b.reshape(x.id, {rows, in}));
-    v.give(1, adjoint(flat).bin("mm", rows_of_x.conj()).id);
+    v.give(1, term(v, b.permute(flat.id, {1, 0})).bin("mm", rows_of_x.conj()).id);
   }
   if (v.needs(2)) v.give(2, b.reduce("sum", flat.id, {0}, false));
 }

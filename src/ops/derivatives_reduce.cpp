@@ -177,7 +177,11 @@ void norm_rule(VjpContext& v, double p, const std::vector<int64_t>& dims, bool k
     const Term share = numerator / denominator;
     return denominator.bin("eq", 0.0).choose(zeros(share), share);
   };
-  if (p == 0) return;  // no gradient at all in eager
+  if (p == 0) {
+    // No gradient at all in eager's norm; zeros in what is made of linalg_vector_norm (cdist).
+    if (v.node().op->name == "linalg_vector_norm") v.give_zeros(0);
+    return;
+  }
   if (p == 1) return v.give(0, (x.un("sign") * g).id);
   const Term out = kept(v, v.out(), dims, keepdim);
   if (p == 2) return v.give(0, safe(x * g, out).id);
@@ -243,7 +247,7 @@ void prod_rule(VjpContext& v) {
   const auto flip = [&](ValueId values) { return b.op("flip", {TensorArg{values}, flipped}); };
   const Term others = term(v, before(x)) * term(v, flip(before(flip(x))));
   const Term wide = whole ? g : kept(v, g.id, {dim}, v.args().flag(2));
-  v.give(0, b.reshape((others * wide).id, sizes));
+  v.give(0, b.reshape((others.conj() * wide).id, sizes));
 }
 
 }  // namespace

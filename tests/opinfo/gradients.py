@@ -95,20 +95,21 @@ def _derive(function: Callable[..., Any], op: Any, sample: Any, arguments: _Tree
 def _same(ours: list[Any], theirs: list[Any], what: str) -> str | None:
     if len(ours) != len(theirs):
         return f"{len(ours)} instead of {len(theirs)} {what}"
+    flags = None
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if (a is None) != (b is None):
             return f"{what} {i}: {'None' if a is None else 'a tensor'} instead of {'None' if b is None else 'a tensor'}"
         if a is None:
             continue
         if a.requires_grad != b.requires_grad:
-            return f"{what} {i}: requires_grad {a.requires_grad}"
+            flags = flags or f"{what} {i}: requires_grad {a.requires_grad}"
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"{what} {i}: {a.dtype} {tuple(a.shape)} instead of {b.dtype} {tuple(b.shape)}"
         try:
             torch.testing.assert_close(a.detach(), b.detach(), equal_nan=True, check_stride=False)
         except AssertionError as error:
             return f"{what} {i}: " + " ".join(str(error).split())[:160]
-    return None
+    return flags
 
 
 def _differs(ours: Derivatives, theirs: Derivatives) -> str | None:

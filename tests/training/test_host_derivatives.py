@@ -176,6 +176,49 @@ def test_whole_steps_are_eagers(name: str, options: dict[str, Any]) -> None:
     assert ours[2].param_groups[0]["lr"] == theirs[2].param_groups[0]["lr"]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: F.linear(x, y),
+        lambda x, y: x.prod(0) + y.prod(1),
+        lambda x, y: torch.linalg.multi_dot([x, y.mT, x]),
+        lambda x, y: torch.linalg.matrix_exp(x @ y / 8),
+        lambda x, y: torch.fft.hfft(x).sum() + y.abs().sum(),
+    ],
+    ids=["linear", "prod", "multi_dot", "matrix_exp", "hfft"],
+)
+def test_complex_numbers(function: Callable[..., Any]) -> None:
+    operands = [torch.randn(4, 4, dtype=torch.complex128, requires_grad=True) for _ in range(2)]
+
+    def both(call: Callable[..., Any]) -> list[torch.Tensor]:
+        result = call(*operands)
+        first = torch.autograd.grad(result.abs().square().sum(), operands, create_graph=True)
+        total = sum(g.abs().square().sum() for g in first)
+        return [result.detach(), *(g.detach() for g in first), *torch.autograd.grad(total, operands)]
+
+    compiled = tatara.compile(function)
+    expected = both(function)
+    for _ in range(2):
+        for ours, theirs in zip(both(compiled), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_steps_with_backward_make_graphs_once() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    compiled = tatara.compile(step)
+    graphs = []
+    for _ in range(5):
+        compiled(torch.randn(6, 8), torch.randint(0, 4, (6,)))
+        graphs.append(tatara.stats()["graphs"])
+    assert graphs[-1] == graphs[1]
+
+
 def test_ints_that_vary() -> None:
     """An int argument of a training graph becomes a symbol, or recompiles: the gradients are right."""
 
