@@ -92,6 +92,14 @@ inline PyObject* weak_object(PyObject* reference) {
 #endif
 }
 
+/// From the object's own dict; borrowed, null without one.
+inline PyObject* own_attribute(PyObject* object, PyObject* name) {
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  PyObject* value = dict != nullptr && *dict != nullptr ? PyDict_GetItemWithError(*dict, name) : nullptr;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return value;
+}
+
 /// UTF-8 text of a str; "" for anything else.
 inline std::string text_of(PyObject* object) {
   if (object == nullptr || !PyUnicode_Check(object)) return {};

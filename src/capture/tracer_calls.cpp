@@ -270,6 +270,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   }
   plan.name = name;
   if (owner_type != nullptr) {
+    if (name == "__getattribute__") {
+      return {Kind::kAttribute, Py_TYPE(callable) == &PyWrapperDescr_Type ? nullptr : target, name};
+    }
     if (api_.present() && PyType_IsSubtype(owner_type, api_.base_type) != 0) return {Kind::kTorch, nullptr, name};
     if (std::strcmp(owner_type->tp_name, "torch._C.Generator") == 0)
       return {Kind::kBreak, nullptr, "Generator." + name};
@@ -353,10 +356,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kTorch: return not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute:
-      if (nargs < 2 || !PyUnicode_Check(args[1])) return not_handled();
-      if (!break_if_state(args[0], args[1])) return nullptr;
-      if (tracing()) watch_lookup(args[0], args[1]);
-      return not_handled();
+      return call_attribute(plan.target, args, nargs);
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
       return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
@@ -366,7 +366,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   const bool keyed = reads_one_key(plan, callable, args, nargs);
   if (plan.target != nullptr && !keyed) watch_container(plan.target);
-  if (plan.name == "vars" && nargs == 1 && born(args[0])) adopt_dict(args[0]);
+  if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
+  if (plan.name.empty() && nargs == 1) watch_getter(callable, args[0]);
   for (Py_ssize_t i = 0; i < nargs && !keyed && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
   if (PyCFunction_Check(callable)) {
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
@@ -389,6 +390,40 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     note_result(result);
   }
   return result;
+}
+
+/// getattr and the like: of `target`, or of the first argument.
+PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
+  if (target == nullptr && nargs > 0) {
+    target = *args++;
+    --nargs;
+  }
+  if (target == nullptr || nargs < 1 || !PyUnicode_Check(args[0])) return not_handled();
+  if (!break_if_state(target, args[0])) return nullptr;
+  if (tracing()) watch_lookup(target, args[0]);
+  return not_handled();
+}
+
+/// operator.attrgetter and methodcaller look names up, itemgetter looks into a container.
+void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
+  const char* type = Py_TYPE(getter)->tp_name;
+  if (std::strcmp(type, "operator.itemgetter") == 0) return watch_container(owner);
+  const bool attributes = std::strcmp(type, "operator.attrgetter") == 0;
+  if (!attributes && std::strcmp(type, "operator.methodcaller") != 0) return;
+  const Ref reduced = Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));  // (type, names)
+  PyObject* names = reduced && PyTuple_GET_SIZE(reduced.get()) > 1 ? PyTuple_GET_ITEM(reduced.get(), 1) : nullptr;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  for (Py_ssize_t i = 0; names != nullptr && PyTuple_Check(names) && i < PyTuple_GET_SIZE(names); ++i) {
+    Ref at = Ref::borrow(owner);
+    const Ref dot = Ref::steal(PyUnicode_FromString("."));
+    const Ref path = Ref::steal(PyUnicode_Split(PyTuple_GET_ITEM(names, i), dot.get(), -1));
+    for (Py_ssize_t k = 0; at && path && k < PyList_GET_SIZE(path.get()); ++k) {
+      watch_lookup(at.get(), PyList_GET_ITEM(path.get(), k));
+      at = Ref::steal(PyObject_GetAttr(at.get(), PyList_GET_ITEM(path.get(), k)));
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (!attributes) return;
+  }
 }
 
 /// A context variable is set or reset for real; undone by the program itself as long as the trace holds both. True also

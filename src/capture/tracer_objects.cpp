@@ -59,27 +59,53 @@ static bool is_thread_local(PyObject* object) {
   return false;
 }
 
+/// A class attribute. Where `number` a placeholder for one that varies, found in the dict of the class itself or of a base.
+PyObject* Tracer::watch_class(PyTypeObject* type, PyObject* name, bool number) {
+  Trace& t = *trace_;
+  PyObject* dict = number && !t.varying.empty() ? defining_dict(type, name) : nullptr;
+  PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
+  PyObject* made = value != nullptr && value == _PyType_Lookup(type, name) ? watched_number(dict, name, value) : nullptr;
+  if (made == nullptr) t.watches.type(reinterpret_cast<PyObject*>(type), name);
+  return made;
+}
+
+/// Nothing of the metaclass's comes before the class's own attributes.
+static bool has_plain_metaclass(PyObject* type, PyObject* name) {
+  return Py_TYPE(type)->tp_getattro == PyType_Type.tp_getattro && _PyType_Lookup(Py_TYPE(type), name) == nullptr;
+}
+
 PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   Trace& t = *trace_;
   if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     adopt_dict(owner);
     return nullptr;
   }
-  if (born(owner) || is_atom(owner, api_) || api_.is_numpy(owner)) return nullptr;
+  if (is_atom(owner, api_) || api_.is_numpy(owner)) return nullptr;
+  if (Py_TYPE(owner) == &PySuper_Type) {
+    const Ref self_class = attr_or_null(owner, "__self_class__");
+    if (self_class && PyType_Check(self_class.get())) t.watches.type(self_class.get(), name);
+  }
+  if (born(owner)) {
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(owner));
+    if (!PyType_Check(owner) && !born(type)) t.watches.type(type, name);  // the class is older
+    return nullptr;
+  }
   if (api_.is_tensor(owner)) {
     watch_tensor_attribute(owner, name);
     return nullptr;
   }
   if (PyType_Check(owner)) {
-    t.watches.type(owner);
-    return nullptr;
+    t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)), name);
+    return watch_class(reinterpret_cast<PyTypeObject*>(owner), name, number && has_plain_metaclass(owner, name));
   }
   const bool module = PyModule_Check(owner);
+  PyObject* descriptor = module ? nullptr : _PyType_Lookup(Py_TYPE(owner), name);
+  const bool class_number = descriptor != nullptr && (PyLong_CheckExact(descriptor) || PyFloat_CheckExact(descriptor));
   if (!module) {
-    t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)));
+    const bool symbolic = number && class_number && found_in_dict(owner, name) && own_attribute(owner, name) == nullptr;
+    PyObject* made = watch_class(Py_TYPE(owner), name, symbolic);
     const bool plain = PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner);
-    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return nullptr;  // its contents are guarded
-    PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
+    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return made;  // its contents are guarded
     const bool thread_local_data = descriptor == nullptr && is_thread_local(owner);
     if (thread_local_data || (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type)) {  // or a slot
       const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
@@ -87,7 +113,13 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
       t.watches.attribute(owner, name, value.get());
       return nullptr;
     }
-    if ((PyFunction_Check(owner) && descriptor != nullptr) || !has_instance_dict(owner)) return nullptr;
+    if ((PyFunction_Check(owner) && descriptor != nullptr) || !has_instance_dict(owner)) return made;
+    if (made != nullptr) {
+      const Ref attributes = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+      if (!attributes) PyErr_Clear();
+      if (attributes) t.watches.dict_key(attributes.get(), name);
+      return made;
+    }
   }
   const Ref dict = module ? Ref::borrow(PyModule_GetDict(owner)) : Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict || !PyDict_Check(dict.get())) {
@@ -100,6 +132,13 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
   }
   t.watches.dict_key(dict.get(), name);
   return nullptr;
+}
+
+/// vars() and dir().
+void Tracer::watch_all(PyObject* owner) {
+  if (born(owner)) return adopt_dict(owner);
+  PyObject* type = PyType_Check(owner) ? owner : reinterpret_cast<PyObject*>(Py_TYPE(owner));
+  if (!born(type)) trace_->watches.type(type, nullptr);
 }
 
 void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {

@@ -82,7 +82,7 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value)
     }
     if (!PyType_Check(owner) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
         has_python_method(type, value != nullptr ? "__setattr__" : "__delattr__")) {
-      trace_->watches.type(reinterpret_cast<PyObject*>(type));
+      trace_->watches.type(reinterpret_cast<PyObject*>(type), name);
       return kNotHandled;
     }
     return write_break("write to an attribute of an object that existed before the trace (" + type_name(owner) + ")");
@@ -102,7 +102,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     touch(owner);
     return kNotHandled;
   }
-  t.watches.type(reinterpret_cast<PyObject*>(type));
+  t.watches.type(reinterpret_cast<PyObject*>(type), name);
   PyObject* place = owner;  // whose keys the trace remembers
   Ref dict;
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
@@ -182,7 +182,7 @@ int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
   }
   const char* name = value != nullptr ? "__setitem__" : "__delitem__";
   PyTypeObject* type = Py_TYPE(container);
-  trace_->watches.type(reinterpret_cast<PyObject*>(type));
+  trace_->watches.type(reinterpret_cast<PyObject*>(type), Ref::steal(PyUnicode_InternFromString(name)).get());
   PyObject* method = method_of(type, name);
   if (method == nullptr || has_python_method(type, name)) return kNotHandled;
   PyObject* operands[] = {key, value};

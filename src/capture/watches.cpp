@@ -7,30 +7,6 @@
 #include "support/str_cat.h"
 
 namespace tatara::capture {
-namespace {
-
-uint64_t dict_version([[maybe_unused]] PyObject* dict) {
-#if PY_VERSION_HEX < 0x030D0000
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-#else
-  return 0;
-#endif
-}
-
-/// From the object's own dict; borrowed, null without one.
-PyObject* own_attribute(PyObject* object, PyObject* name) {
-  PyObject** dict = _PyObject_GetDictPtr(object);
-  PyObject* value = dict != nullptr && *dict != nullptr ? PyDict_GetItemWithError(*dict, name) : nullptr;
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  return value;
-}
-
-constexpr bool kHasVersions = PY_VERSION_HEX < 0x030D0000;
-
-}  // namespace
 
 const Watches::Written* Watches::writes_to(PyObject* object) const {
   const auto found = written_.find(object);
@@ -73,14 +49,12 @@ void Watches::dict_all(PyObject* dict) {
   }
 }
 
-void Watches::type(PyObject* type) {
-  if (!seen_.insert(type).second) return;
-  const auto* object = reinterpret_cast<PyTypeObject*>(type);
-  if ((object->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return;
-  // A class gets its tag at a look-up. One that can get no more (they run out) is never taken for unchanged.
-  static PyObject* const any = PyUnicode_InternFromString("__doc__");
-  if (object->tp_version_tag == 0) _PyType_Lookup(const_cast<PyTypeObject*>(object), any);
-  types_.push_back({Ref::borrow(type), object->tp_version_tag});
+void Watches::type(PyObject* type, PyObject* name) {
+  auto* object = reinterpret_cast<PyTypeObject*>(type);
+  if (class_dict(object) == nullptr) return;
+  const auto [found, inserted] = type_index_.emplace(type, types_.size());
+  if (inserted) types_.emplace_back(object);
+  types_[found->second].read(name);
 }
 
 Watches::ListWatch& Watches::list_watch(PyObject* list) {
@@ -309,6 +283,7 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
     for (const auto* reads : {&watch.reads, &watch.items}) {
       for (const Read& read : *reads) watch.sourced = watch.sourced || read.source >= 0;
     }
+    if (watch.sourced) sourced_dicts_.push_back(static_cast<size_t>(&watch - dicts_.data()));
   }
   return result;
 }
@@ -341,9 +316,7 @@ struct Watches::Check {
     return true;
   }
 
-  bool dict(DictWatch& watch) {
-    const uint64_t version = dict_version(watch.dict.get());
-    if (kHasVersions && version == watch.version && !watch.sourced) return true;
+  bool dict(const DictWatch& watch) {
     for (const Read& read : watch.reads) {
       PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
       if (now == nullptr) PyErr_Clear();
@@ -362,7 +335,6 @@ struct Watches::Check {
         }
       }
     }
-    watch.version = version;
     return true;
   }
 
@@ -393,13 +365,18 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if ((now != Py_None) != watch.alive) return check.fail("object of", watch.reference.get(), nullptr, now);
     if (watch.alive) objects.push_back(now);
   }
-  for (DictWatch& watch : dicts_) {
-    if (!check.dict(watch)) return false;
+  for (const size_t i : sourced_dicts_) {
+    if (!check.dict(dicts_[i])) return false;
   }
-  for (const TypeWatch& watch : types_) {
-    if (watch.tag == 0 || reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_version_tag != watch.tag) {
-      return check.fail("attributes of class", watch.type.get(), nullptr, nullptr);
-    }
+  if (changes_ == nullptr || changes_->size() != dicts_.size()) {
+    std::vector<DictChanges::Item> items;
+    for (const DictWatch& watch : dicts_) items.push_back({watch.dict.get(), watch.version});
+    changes_ = std::make_unique<DictChanges>(std::move(items));
+  }
+  // Those with sources have been looked at.
+  if (!changes_->check([&](size_t i) { return dicts_[i].sourced || check.dict(dicts_[i]); })) return false;
+  for (ClassWatch& watch : types_) {
+    if (!watch.check(why)) return false;
   }
   for (ListWatch& watch : lists_) {
     if (!check.list(watch)) return false;
@@ -481,6 +458,9 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
       if (other_number(read.value.get(), now)) varying.emplace(watch.dict.get(), read.key.get());
     }
   }
+  std::vector<NumberPlace> of_classes;
+  for (const ClassWatch& watch : types_) watch.other_numbers(of_classes);
+  varying.insert(of_classes.begin(), of_classes.end());
   for (const CellWatch& watch : cells_) {
     PyObject* now = PyCell_GET(watch.cell.get());
     if (other_number(watch.read.value.get(), now)) varying.emplace(watch.cell.get(), nullptr);
@@ -512,7 +492,7 @@ std::vector<std::string> Watches::describe() const {
     }
     if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
   }
-  for (const TypeWatch& watch : types_) lines.push_back("class " + short_repr(watch.type.get()) + " is unchanged");
+  for (const ClassWatch& watch : types_) lines.push_back("class " + short_repr(watch.type()) + " is unchanged");
   for (const ListWatch& watch : lists_) {
     lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
   }

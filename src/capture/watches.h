@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -10,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "capture/class_watch.h"
+#include "capture/dict_changes.h"
 #include "capture/py.h"
 #include "capture/torch_api.h"
 #include "symbolic/expr.h"
@@ -26,7 +29,8 @@ class Watches {
   // Reads.
   void dict_key(PyObject* dict, PyObject* key);
   void dict_all(PyObject* dict);
-  void type(PyObject* type);
+  /// The trace read `name` of a class; null: what it did depends on the class in other ways.
+  void type(PyObject* type, PyObject* name);
   void list(PyObject* list);
   void list_size(PyObject* list);
   /// `index` counts from the start. The length is watched too.
@@ -97,11 +101,6 @@ class Watches {
     bool sourced = false;
     std::vector<Read> items;
     int traverse(const Visitor& visit) const { return visit(dict, reads, items); }
-  };
-  struct TypeWatch {
-    Ref type;
-    unsigned tag = 0;
-    int traverse(const Visitor& visit) const { return visit(type); }
   };
   struct ListWatch {
     Ref list;
@@ -186,7 +185,10 @@ class Watches {
   template <typename Fn>
   void for_each_read(Fn&& fn);
   std::vector<DictWatch> dicts_;
-  std::vector<TypeWatch> types_;
+  std::vector<size_t> sourced_dicts_;
+  std::unique_ptr<DictChanges> changes_;  // of dicts_, since the first check; goes before they do
+  std::vector<ClassWatch> types_;
+  std::unordered_map<PyObject*, size_t> type_index_;
   std::vector<ListWatch> lists_;
   std::vector<SetWatch> sets_;
   std::vector<DequeWatch> deques_;
@@ -199,7 +201,7 @@ class Watches {
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
-  std::unordered_set<PyObject*> seen_;   // types, sets, deques, cells, functions with a watch
+  std::unordered_set<PyObject*> seen_;   // sets, deques, cells, functions with a watch
   std::unordered_set<PyObject*> known_;  // all alive: some watch or the trace holds them
   std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
   std::unordered_map<PyObject*, PyObject*> weakly_;  // objects, and the weak references that gave them
