@@ -86,7 +86,9 @@ bool is_plain_instance(PyObject* object) {
     if ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
     if (base->tp_members != nullptr && Py_SIZE(base) > 0) return false;
   }
-  const Ref dict = attr_or_null(object, "__dict__");
+  // Not through a look-up, which may run the program's code.
+  const Ref dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) PyErr_Clear();
   return dict && PyDict_CheckExact(dict.get());
 }
 

@@ -154,9 +154,11 @@ class Tracer final : public VmObserver {
   void watch_container(PyObject* object);
   /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
   PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
+  PyObject* watch_found(PyObject* owner, PyObject* name, bool number);
   PyObject* watch_class(PyTypeObject* type, PyObject* name, bool number);
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);
   void watch_all(PyObject* owner);
+  bool looking_up_ = false;  // what a look-up's own hooks look up is no read of the program's
   void watch_getter(PyObject* getter, PyObject* owner);
   PyObject* call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs);
   /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.

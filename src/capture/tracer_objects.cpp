@@ -75,6 +75,14 @@ static bool has_plain_metaclass(PyObject* type, PyObject* name) {
 }
 
 PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
+  if (looking_up_) return nullptr;
+  looking_up_ = true;
+  PyObject* made = watch_found(owner, name, number);
+  looking_up_ = false;
+  return made;
+}
+
+PyObject* Tracer::watch_found(PyObject* owner, PyObject* name, bool number) {
   Trace& t = *trace_;
   if (born(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     adopt_dict(owner);
@@ -107,6 +115,7 @@ PyObject* Tracer::watch_lookup(PyObject* owner, PyObject* name, bool number) {
     const bool plain = PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner);
     if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return made;  // its contents are guarded
     const bool thread_local_data = descriptor == nullptr && is_thread_local(owner);
+    if (PyMethod_Check(owner) || PyCode_Check(owner)) return made;  // these never change
     if (thread_local_data || (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type)) {  // or a slot
       const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
       if (!value) PyErr_Clear();

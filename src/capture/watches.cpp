@@ -1,5 +1,6 @@
 #include "capture/watches.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "capture/effects.h"
@@ -164,6 +165,12 @@ void Watches::function(PyObject* function) {
 }
 
 void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result) {
+  const auto known = [&](const CallWatch& watch) {
+    bool same = watch.callable.get() == callable && watch.args.size() == count && same_value(watch.result.get(), result);
+    for (size_t i = 0; same && i < count; ++i) same = watch.args[i].get() == args[i];
+    return same;
+  };
+  if (std::any_of(calls_.begin(), calls_.end(), known)) return;
   know(result);
   CallWatch watch{Ref::borrow(callable), {}, Ref::borrow(result)};
   for (size_t i = 0; i < count; ++i) watch.args.push_back(Ref::borrow(args[i]));
