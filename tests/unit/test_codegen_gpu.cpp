@@ -14,6 +14,7 @@
 #include "loops/parser.h"
 #include "ops/builder.h"
 #include "ops/op_def.h"
+#include "runtime/cuda.h"
 #include "runtime/llvm_provider.h"
 #include "schedule/schedule.h"
 #include "testing.h"
@@ -223,6 +224,33 @@ int number_before(const std::string& text, const std::string& words) {
   return begin == at ? -1 : std::stoi(text.substr(begin, at - begin));
 }
 
+constexpr const char* kChips[] = {"sm_80", "sm_90a", "sm_100"};
+
+std::string ptx_of(LlvmProvider& llvm, const loops::Kernel& kernel, const char* chip) {
+  TargetOptions options;
+  options.triple = kGpuTriple;
+  options.cpu = chip;
+  options.opt_level = 2;
+  options.output = TargetOptions::Output::kAssembly;
+  return llvm.compile(emit_gpu(kernel, {}, "k"), options).bytes;
+}
+
+TEST(CodegenGpu, PtxCallsNothingOutside) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const Case& c : kCases) {
+    Program p;
+    for (const loops::Kernel& kernel : p.schedule(c.build(p)).kernels) {
+      for (const char* chip : kChips) {
+        const std::string ptx = ptx_of(*llvm, kernel, chip);
+        EXPECT_NE(ptx.find(".visible .entry k("), std::string::npos) << c.name;
+        EXPECT_NE(ptx.find(std::string(".target ") + chip), std::string::npos) << c.name;
+        EXPECT_EQ(ptx.find(".extern"), std::string::npos) << c.name << "\n" << ptx;
+      }
+    }
+  }
+}
+
 TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   LlvmProvider* llvm = llvm_for_tests();
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
@@ -240,16 +268,10 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
     Program p;
     const Schedule s = p.schedule(c.build(p));
     for (size_t k = 0; k < s.kernels.size(); ++k) {
-      const std::string text = emit_gpu(s.kernels[k], {}, "k");
       table << c.name << " " << k << ":";
-      for (const char* chip : {"sm_80", "sm_90a", "sm_100"}) {
-        TargetOptions options;
-        options.triple = kGpuTriple;
-        options.cpu = chip;
-        options.opt_level = 2;
-        options.output = TargetOptions::Output::kAssembly;
+      for (const char* chip : kChips) {
         const auto file = folder / "k.ptx";
-        std::ofstream(file) << llvm->compile(text, options).bytes;
+        std::ofstream(file) << ptx_of(*llvm, s.kernels[k], chip);
         const auto [said, failed] =
             run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
         EXPECT_EQ(failed, 0) << c.name << " " << chip << "\n" << said;
@@ -272,6 +294,19 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   // Another assembler allocates otherwise.
   if (expected.str().substr(0, expected.str().find('\n')) == table.str().substr(0, table.str().find('\n'))) {
     EXPECT_EQ(expected.str(), table.str());
+  }
+}
+
+TEST(CodegenGpu, NoGpuIsOneClearLine) {
+  std::string why_not;
+  if (cuda::available(&why_not)) GTEST_SKIP() << "there is a GPU";
+  EXPECT_FALSE(why_not.empty());
+  EXPECT_EQ(why_not.find('\n'), std::string::npos);
+  try {
+    static_cast<void>(cuda::target_of(0));
+    FAIL() << "no exception";
+  } catch (const Unsupported& error) {
+    EXPECT_EQ(error.message(), why_not);
   }
 }
 
