@@ -179,8 +179,18 @@ def host_derivative(name: str, overload: str, order: int, values: list[Any]) -> 
     function = call
     for _ in range(order):
         function = _derivative_of(function)
+    # A gradient may be a view of a cotangent, whose memory the plan uses again: results own theirs.
+    taken: set[int] = set()
+    _map_tensors(values, lambda t: taken.add(t.untyped_storage().data_ptr()))
+    gradients = []
     with torch.no_grad():
-        return [_plain(g.detach()) for g in function(values)]
+        for found in function(values):
+            gradient = _plain(found.detach())
+            if gradient.untyped_storage().data_ptr() in taken:
+                gradient = gradient.clone()
+            taken.add(gradient.untyped_storage().data_ptr())
+            gradients.append(gradient)
+    return gradients
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
