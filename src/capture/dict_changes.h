@@ -36,7 +36,7 @@ class DictChanges {
   bool quiet();
   void seen();
   std::vector<Item> items_;
-  uint64_t quiet_at_ = 0;      // process-wide changes after which all were as guarded; 0: never
+  uint64_t quiet_at_ = 0;  // process-wide changes after which all were as guarded; 0: never
   uint64_t asked_at_ = 0;
   std::vector<size_t> dirty_;  // with watchers: indices, each once
   std::vector<bool> is_dirty_;

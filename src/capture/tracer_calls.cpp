@@ -355,8 +355,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kEnter:
     case Kind::kTorch: return not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
-    case Kind::kAttribute:
-      return call_attribute(plan.target, args, nargs);
+    case Kind::kAttribute: return call_attribute(plan.target, args, nargs);
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
       return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);

@@ -64,7 +64,8 @@ PyObject* Tracer::watch_class(PyTypeObject* type, PyObject* name, bool number) {
   Trace& t = *trace_;
   PyObject* dict = number && !t.varying.empty() ? defining_dict(type, name) : nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
-  PyObject* made = value != nullptr && value == _PyType_Lookup(type, name) ? watched_number(dict, name, value) : nullptr;
+  PyObject* made =
+      value != nullptr && value == _PyType_Lookup(type, name) ? watched_number(dict, name, value) : nullptr;
   if (made == nullptr) t.watches.type(reinterpret_cast<PyObject*>(type), name);
   return made;
 }

@@ -166,7 +166,8 @@ void Watches::function(PyObject* function) {
 
 void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result) {
   const auto known = [&](const CallWatch& watch) {
-    bool same = watch.callable.get() == callable && watch.args.size() == count && same_value(watch.result.get(), result);
+    bool same =
+        watch.callable.get() == callable && watch.args.size() == count && same_value(watch.result.get(), result);
     for (size_t i = 0; same && i < count; ++i) same = watch.args[i].get() == args[i];
     return same;
   };

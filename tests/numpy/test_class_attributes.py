@@ -6,9 +6,9 @@ import operator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
+import numpy as np
 import tatara
 
 X = np.linspace(-2.0, 2.0, 7)
