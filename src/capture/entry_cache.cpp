@@ -45,6 +45,13 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
   }
 }
 
+bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+                  std::vector<int64_t>& symbols, std::string* why) {
+  return state.check(api, why) && guard.check(roots, count, api, objects, symbols, why) &&
+         watches.check_numbers(objects, symbols, why) && facts_hold(*this, symbols, why) &&
+         watches.check(api, objects, why);
+}
+
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                                         std::vector<PyObject*>& objects, std::string* failed) {
   std::vector<int64_t> symbols;
@@ -54,11 +61,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
     if (entry->code != code || entry->offset != offset) continue;
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
-    if (!entry->state.check(api, why) || !entry->guard.check(roots, count, api, objects, symbols, why) ||
-        !entry->watches.check_numbers(objects, symbols, why) || !facts_hold(*entry, symbols, why) ||
-        !entry->watches.check(api, objects, why)) {
-      continue;
-    }
+    if (!entry->holds(roots, count, api, objects, symbols, why)) continue;
     if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {
       if (why != nullptr) *why = "the type, sizes or strides of a parameter changed";
       continue;

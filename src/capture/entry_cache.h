@@ -78,6 +78,9 @@ struct Entry {
   std::string graph_text, lowered_text, fallback_reason;
   Ref details;  // dict made by the compiler back end, or null
   double capture_seconds = 0, compile_seconds = 0;
+  /// All guards but those on the layouts of parameters.
+  bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+             std::vector<int64_t>& symbols, std::string* why);
   int traverse(const Visitor& visit) const;
 };
 
@@ -89,6 +92,8 @@ class EntryCache {
   std::shared_ptr<Entry> find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               std::vector<PyObject*>& objects, std::string* failed);
   Entry* add(std::unique_ptr<Entry> entry);
+  /// The one used or made last; null without any.
+  std::shared_ptr<Entry> latest() const { return entries_.empty() ? nullptr : entries_.front(); }
   size_t count(PyObject* code, int offset) const;
   /// What the entries at (code, offset) and the present roots say about sizes that vary.
   void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
