@@ -46,10 +46,10 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
 }
 
 bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-                  std::vector<int64_t>& symbols, std::string* why) {
-  return state.check(api, why) && guard.check(roots, count, api, objects, symbols, why) &&
-         watches.check_numbers(objects, symbols, why) && facts_hold(*this, symbols, why) &&
-         watches.check(api, objects, why);
+                  std::vector<int64_t>& symbols, std::string* reason) {
+  return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
+         watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
+         watches.check(api, objects, reason);
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,

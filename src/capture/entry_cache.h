@@ -80,7 +80,7 @@ struct Entry {
   double capture_seconds = 0, compile_seconds = 0;
   /// All guards but those on the layouts of parameters.
   bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-             std::vector<int64_t>& symbols, std::string* why);
+             std::vector<int64_t>& symbols, std::string* reason);
   int traverse(const Visitor& visit) const;
 };
 
