@@ -16,12 +16,8 @@ struct StorageFunctions {
   Ref address, use_count;
   bool usable = false;
 
-  static const StorageFunctions& get() {
-    static const auto* functions = new StorageFunctions;  // holds Python objects: never destroyed
-    return *functions;
-  }
+  static const StorageFunctions& get() { return made_once<StorageFunctions>(); }
 
- private:
   StorageFunctions() {
     const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
     const Ref core = torch ? attr_or_null(torch.get(), "_C") : Ref();

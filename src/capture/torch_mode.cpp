@@ -25,12 +25,17 @@ class InferenceMode {
 };
 
 /// The host's own inference, by python/tatara/_meta.py (which keeps torch's compiler from being imported).
-Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
-  static PyObject* const helper = [] {
+struct MetaHelper {
+  Ref call;
+  MetaHelper() {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
     if (!module) PyErr_Clear();
-    return module ? attr(module.get(), "call").release() : nullptr;
-  }();
+    if (module) call = attr_or_null(module.get(), "call");
+  }
+};
+
+Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* const helper = made_once<MetaHelper>().call.get();
   if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
   return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }

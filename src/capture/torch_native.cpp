@@ -41,10 +41,7 @@ void advise_huge_pages(void* data, size_t bytes) {
 
 }  // namespace
 
-const TorchNative& TorchNative::get() {
-  static const auto* native = new TorchNative;  // holds Python objects: never destroyed
-  return *native;
-}
+const TorchNative& TorchNative::get() { return made_once<TorchNative>(); }
 
 TorchNative::TorchNative() : abi_(torch_abi::api()) {
   library_ = torch_abi::open_library("libtorch_python.so");

@@ -44,6 +44,7 @@ class TorchNative {
   Ref wrap(torch_abi::TensorHandle handle) const;
 
  private:
+  friend const TorchNative& made_once<TorchNative>();
   TorchNative();
   void load_bits(PyObject* torch);
   /// Null with a Python error set.
