@@ -17,7 +17,7 @@ uint64_t dict_version([[maybe_unused]] PyObject* dict) {
 #endif
 }
 
-#if PY_VERSION_HEX >= 0x030C0000
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
 
 /// Who wants to know of which dict. One watcher of the eight that an interpreter has.
 struct DictWatchers {
@@ -77,6 +77,7 @@ void DictChanges::seen() {}
 
 #else
 
+#if PY_VERSION_HEX < 0x030C0000
 namespace {
 
 /// How often dicts of the process were changed or made, except for our own probe: version tags come from one counter.
@@ -90,14 +91,19 @@ uint64_t changes_of_dicts() {
 }
 
 }  // namespace
+#endif
 
 DictChanges::DictChanges(std::vector<Item> items) : items_(std::move(items)) {}
 
 DictChanges::~DictChanges() = default;
 
 bool DictChanges::quiet() {
+#if PY_VERSION_HEX < 0x030C0000
   asked_at_ = changes_of_dicts();
   return asked_at_ == quiet_at_;
+#else
+  return false;  // 3.13 reports no stores to the values that an instance and its dict share: each dict is looked at
+#endif
 }
 
 void DictChanges::seen() { quiet_at_ = asked_at_; }

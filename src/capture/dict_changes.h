@@ -11,9 +11,9 @@
 
 namespace tatara::capture {
 
-/// A set of dicts that an entry's guards depend on. A check costs nothing per dict where none changed: from Python 3.12 on
-/// dict watchers (PEP 509's successor, PyDict_Watch) report the changed ones; before, one compare says that no dict of the
-/// process changed, and else each version tag (PEP 509) is compared, in one packed array. Guarded by the GIL.
+/// A set of dicts that an entry's guards depend on. A check costs nothing per dict where none changed: on Python
+/// 3.12 dict watchers (PyDict_Watch) report the changed ones; on 3.11 one compare says that no dict of the process changed, and
+/// else each version tag (PEP 509) is compared, in one packed array. Python 3.13 has neither, and all are looked at. Guarded by the GIL.
 class DictChanges {
  public:
   struct Item {
