@@ -10,14 +10,11 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any
+
+import harness
 
 
 def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
@@ -51,37 +48,30 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
         for run in runs.values():
             run(*arguments)
             run(*arguments)
-        keys = list(runs)
-        for round_number in range(rounds):
-            turn = round_number % len(keys)
-            for key in keys[turn:] + keys[:turn]:
-                run = runs[key]
-                run(*arguments)
-                start = time.perf_counter()
-                run(*arguments)
-                samples[key].append(time.perf_counter() - start)
+        for key in harness.in_turns(list(runs), rounds):
+            run = runs[key]
+            run(*arguments)
+            start = time.perf_counter()
+            run(*arguments)
+            samples[key].append(time.perf_counter() - start)
     result.update({f"{key}_ms": statistics.median(values) * 1e3 for key, values in samples.items()})
     return result
 
 
-def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as caches:
-        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival")
-        command = [
-            sys.executable,
-            __file__,
-            "--child",
-            name,
-            "--scale",
-            str(arguments.scale),
-            "--rounds",
-            str(arguments.rounds),
-            *(["--no-rival"] if arguments.no_rival else []),
-        ]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"function": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+COLUMNS = [
+    "function",
+    "tatara_cold_s",
+    "rival_cold_s",
+    "eager_ms",
+    "rival_ms",
+    "tatara_ms",
+    "vs eager",
+    "vs rival",
+    "graphs",
+    "breaks",
+    "kernels_compiled",
+    "host_calls",
+]
 
 
 def main() -> int:
@@ -97,41 +87,10 @@ def main() -> int:
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
         return 0
-    columns = [
-        "function",
-        "tatara_cold_s",
-        "rival_cold_s",
-        "eager_ms",
-        "rival_ms",
-        "tatara_ms",
-        "vs eager",
-        "vs rival",
-        "graphs",
-        "breaks",
-        "kernels_compiled",
-        "host_calls",
-    ]
-    print(" | ".join(columns))
-    speedups, failed = [], 0
-    for name in arguments.names or [f.name for f in functions.FUNCTIONS]:
-        row = _in_process(name, arguments)
-        if "failed" in row:
-            failed += 1
-            print(f"{name} | failed: {row['failed']}", flush=True)
-            continue
-        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
-        if "rival_ms" in row:
-            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
-            speedups.append(row["vs rival"])
-        print(
-            " | ".join(
-                f"{row.get(c, '-'):.3f}" if isinstance(row.get(c), float) else str(row.get(c, "-")) for c in columns
-            ),
-            flush=True,
-        )
-    if speedups:
-        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
-    return 1 if failed else 0
+    names = arguments.names or [f.name for f in functions.FUNCTIONS]
+    options = harness.options_of(arguments, "scale", "rounds")
+    rows = ({"function": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
+    return 1 if harness.print_rows(rows, "function", COLUMNS, ("eager", "rival")) else 0
 
 
 if __name__ == "__main__":

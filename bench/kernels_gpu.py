@@ -10,15 +10,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+
+import harness
 
 REPLAYS = 5
 
@@ -121,25 +118,11 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
         del expected, actual, ours
         timers = {key: replay_of(lambda run=run: run(*arguments)) for key, run in runs.items()}
         samples: dict[str, list[float]] = {key: [] for key in runs}
-        keys = list(runs)
-        for round_number in range(rounds):
-            turn = round_number % len(keys)
-            for key in keys[turn:] + keys[:turn]:
-                samples[key].append(timers[key]())
+        for key in harness.in_turns(list(runs), rounds):
+            samples[key].append(timers[key]())
         result.update({f"{key}_ms": statistics.median(values) for key, values in samples.items()})
         result["of copy"] = traffic / (result["tatara_ms"] * 1e-3) / copy_rate()
     return result
-
-
-def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as caches:
-        environment = dict(os.environ, TATARA_CACHE_DIR=f"{caches}/tatara", TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival")
-        command = [sys.executable, __file__, "--child", name, "--scale", str(arguments.scale)]
-        command += ["--rounds", str(arguments.rounds), *(["--no-rival"] if arguments.no_rival else [])]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"function": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 COLUMNS = [
@@ -172,23 +155,10 @@ def main() -> int:
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
         return 0
-    print(" | ".join(COLUMNS))
-    speedups, failed = [], 0
-    for name in arguments.names or [f.name for f in functions.FUNCTIONS]:
-        row = _in_process(name, arguments)
-        if "failed" in row:
-            failed += 1
-            print(f"{name} | failed: {row['failed']}", flush=True)
-            continue
-        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
-        if "rival_ms" in row:
-            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
-            speedups.append(row["vs rival"])
-        cells = (row.get(c, "-") for c in COLUMNS)
-        print(" | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells), flush=True)
-    if speedups:
-        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
-    return 1 if failed else 0
+    names = arguments.names or [f.name for f in functions.FUNCTIONS]
+    options = harness.options_of(arguments, "scale", "rounds")
+    rows = ({"function": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
+    return 1 if harness.print_rows(rows, "function", COLUMNS, ("eager", "rival")) else 0
 
 
 if __name__ == "__main__":

@@ -9,14 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any
 
+import harness
 import zoo
 
 
@@ -64,81 +61,31 @@ def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dic
         for run in runs.values():
             run()
             run()
-        keys = list(runs)
-        for round_number in range(rounds):
-            # Each takes each place in turn: who runs first after a large block was freed pays for its pages.
-            turn = round_number % len(keys)
-            for key in keys[turn:] + keys[:turn]:
-                run = runs[key]
-                start = time.perf_counter()
-                run()
-                samples[key].append(time.perf_counter() - start)
+        for key in harness.in_turns(list(runs), rounds):
+            run = runs[key]
+            start = time.perf_counter()
+            run()
+            samples[key].append(time.perf_counter() - start)
     for key, values in samples.items():
         result[f"{key}_ms"] = _median_ms(values)
     return result
 
 
-def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as caches:
-        environment = dict(
-            os.environ,
-            TATARA_CACHE_DIR=f"{caches}/tatara",
-            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
-            HF_HUB_OFFLINE="1",
-        )
-        command = [
-            sys.executable,
-            __file__,
-            "--child",
-            name,
-            "--batch",
-            str(arguments.batch),
-            "--length",
-            str(arguments.length),
-            "--rounds",
-            str(arguments.rounds),
-        ]
-        if arguments.no_rival:
-            command.append("--no-rival")
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"model": name, "failed": done.stderr.strip().splitlines()[-1:] or ["no output"]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    columns = [
-        "model",
-        "tatara_cold_s",
-        "rival_cold_s",
-        "eager_ms",
-        "rival_ms",
-        "tatara_ms",
-        "vs eager",
-        "vs rival",
-        "error_ratio",
-        "graphs",
-        "breaks",
-        "kernels_compiled",
-        "host_calls",
-    ]
-    print(" | ".join(columns))
-    speedups: list[float] = []
-    for row in rows:
-        if "failed" in row:
-            print(f"{row['model']} | failed: {row['failed']}")
-            continue
-        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
-        if "rival_ms" in row:
-            row["vs rival"] = row["rival_ms"] / row["tatara_ms"]
-            speedups.append(row["vs rival"])
-        cells = []
-        for column in columns:
-            value = row.get(column, "-")
-            cells.append(f"{value:.3f}" if isinstance(value, float) else str(value))
-        print(" | ".join(cells))
-    if speedups:
-        print(f"geomean against torch.compile: {math.exp(statistics.fmean(map(math.log, speedups))):.3f}")
+COLUMNS = [
+    "model",
+    "tatara_cold_s",
+    "rival_cold_s",
+    "eager_ms",
+    "rival_ms",
+    "tatara_ms",
+    "vs eager",
+    "vs rival",
+    "error_ratio",
+    "graphs",
+    "breaks",
+    "kernels_compiled",
+    "host_calls",
+]
 
 
 def main() -> int:
@@ -157,9 +104,10 @@ def main() -> int:
             )
         )
         return 0
-    rows = [_in_process(name, arguments) for name in arguments.models or [m.name for m in zoo.MODELS]]
-    _print_table(rows)
-    return 1 if any("failed" in row for row in rows) else 0
+    names = arguments.models or [m.name for m in zoo.MODELS]
+    options = harness.options_of(arguments, "batch", "length", "rounds")
+    rows = ({"model": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
+    return 1 if harness.print_rows(rows, "model", COLUMNS, ("eager", "rival")) else 0
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+
+import harness
 
 CALLS = 5
 
@@ -98,44 +96,22 @@ def take_turns(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, flo
     for run in runs.values():
         for _ in range(3):
             run()
-    keys = list(runs)
-    for round_number in range(rounds):
-        turn = round_number % len(keys)
-        for key in keys[turn:] + keys[:turn]:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda.synchronize()
-            begin.record()
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                runs[key]()
-            spent = time.perf_counter() - start
-            end.record()
-            torch.cuda.synchronize()
-            samples[key].append(begin.elapsed_time(end) / CALLS)
-            if key == "tatara":
-                host.append(spent / CALLS * 1e6)
+    for key in harness.in_turns(list(runs), rounds):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        begin.record()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            runs[key]()
+        spent = time.perf_counter() - start
+        end.record()
+        torch.cuda.synchronize()
+        samples[key].append(begin.elapsed_time(end) / CALLS)
+        if key == "tatara":
+            host.append(spent / CALLS * 1e6)
     result = {f"{key}_ms": statistics.median(values) for key, values in samples.items()}
     result["host_us"] = statistics.median(host)
     return result
-
-
-def _in_process(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as caches:
-        environment = dict(
-            os.environ,
-            TATARA_CACHE_DIR=f"{caches}/tatara",
-            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
-            HF_HUB_OFFLINE="1",
-        )
-        command = [sys.executable, __file__, "--child", name]
-        for option in ("batch", "length", "rounds"):
-            command += [f"--{option}", str(getattr(arguments, option))]
-        if arguments.no_rival:
-            command.append("--no-rival")
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"model": name, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def main() -> int:
@@ -153,20 +129,10 @@ def main() -> int:
     columns = ["model", "tatara_cold_s", "default_cold_s", "max-autotune_cold_s", "eager_ms", "default_ms"]
     columns += ["max-autotune_ms", "tatara_ms", "vs eager", "vs max-autotune", "host_us", "error_ratio", "graphs"]
     columns += ["breaks", "fallbacks", "kernels_compiled"]
-    print(" | ".join(columns))
-    failed = 0
-    for name in arguments.models or list(builders()):
-        row = _in_process(name, arguments)
-        if "failed" in row:
-            failed += 1
-            print(f"{name} | failed: {row['failed']}", flush=True)
-            continue
-        row["vs eager"] = row["eager_ms"] / row["tatara_ms"]
-        if "max-autotune_ms" in row:
-            row["vs max-autotune"] = row["max-autotune_ms"] / row["tatara_ms"]
-        cells = (row.get(c, "-") for c in columns)
-        print(" | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells), flush=True)
-    return 1 if failed else 0
+    names = arguments.models or list(builders())
+    options = harness.options_of(arguments, "batch", "length", "rounds")
+    rows = ({"model": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
+    return 1 if harness.print_rows(rows, "model", columns, ("eager", "max-autotune")) else 0
 
 
 if __name__ == "__main__":

@@ -10,16 +10,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import math
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
+import harness
 import zoo
 
 MODELS = ["bert", "gpt2", "distilbert", "t5", "qwen3", "vit"]
@@ -111,12 +107,10 @@ def measure(name: str, batch: int, length: int, steps: int, rounds: int, rival: 
         result[f"{way}_loss_error"] = max(abs(a - b) / abs(b) for a, b in zip(losses[way], eager, strict=True))
     result["losses"] = [eager[0], eager[-1]]
     samples: dict[str, list[float]] = {way: [] for way in ways}
-    for round_number in range(rounds):
-        turn = round_number % len(ways)
-        for way in ways[turn:] + ways[:turn]:
-            start = time.perf_counter()
-            runs[way]()
-            samples[way].append(time.perf_counter() - start)
+    for way in harness.in_turns(ways, rounds):
+        start = time.perf_counter()
+        runs[way]()
+        samples[way].append(time.perf_counter() - start)
     for way in ways:
         result[f"{way}_ms"] = statistics.median(samples[way]) * 1e3
     for way in ways[1:]:
@@ -149,22 +143,7 @@ def measure_memory(name: str, batch: int, length: int, way: str) -> dict[str, An
 
 
 def _child(arguments: argparse.Namespace, *extra: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as caches:
-        environment = dict(
-            os.environ,
-            TATARA_CACHE_DIR=f"{caches}/tatara",
-            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
-            HF_HUB_OFFLINE="1",
-        )
-        sizes = ["batch", "length", "steps", "rounds"]
-        command = [sys.executable, __file__, *extra]
-        command += [text for key in sizes for text in (f"--{key}", str(getattr(arguments, key)))]
-        if arguments.no_rival:
-            command.append("--no-rival")
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return {"failed": done.stderr.strip().splitlines()[-1:] or ["no output"]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return harness.in_process(__file__, [*extra, *harness.options_of(arguments, "batch", "length", "steps", "rounds")])
 
 
 def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -204,24 +183,16 @@ COLUMNS = [
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
     print(" | ".join(COLUMNS))
-    ratios: dict[str, list[float]] = {"vs eager": [], "vs rival": []}
     for row in rows:
         if "failed" in row:
             print(f"{row['model']} | failed: {row['failed']}")
             continue
-        for column, way in (("vs eager", "eager"), ("vs rival", "rival")):
-            if f"{way}_ms" in row:
-                row[column] = row[f"{way}_ms"] / row["tatara_ms"]
-                ratios[column].append(row[column])
-        cells = []
-        for column in COLUMNS:
-            value = row.get(column, "-")
-            text = f"{value:.1e}" if "error" in column and isinstance(value, float) else None
-            cells.append(text or (f"{value:.3f}" if isinstance(value, float) else str(value)))
-        print(" | ".join(cells))
-    for column, values in ratios.items():
-        if values:
-            print(f"geomean {column}: {math.exp(statistics.fmean(map(math.log, values))):.3f}")
+        harness.add_ratios(row, ("eager", "rival"))
+        print(harness.line(row, COLUMNS, scientific=("tatara_loss_error", "rival_loss_error")))
+    for column in ("vs eager", "vs rival"):
+        mean = harness.geomean(rows, column)
+        if mean is not None:
+            print(f"geomean {column}: {mean:.3f}")
 
 
 def main() -> int:

@@ -1,0 +1,84 @@
+"""What the benchmarks share: a process with empty caches for each row, turns between contenders, tables of ratios."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+
+def in_process(script: str, options: Iterable[str]) -> dict[str, Any]:
+    """Runs a script with empty compile caches. The JSON of its last line; {"failed": reason} when it fails."""
+    with tempfile.TemporaryDirectory() as caches:
+        environment = dict(
+            os.environ,
+            TATARA_CACHE_DIR=f"{caches}/tatara",
+            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
+            HF_HUB_OFFLINE="1",
+        )
+        command = [sys.executable, script, *options]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def options_of(arguments: Any, *names: str) -> list[str]:
+    """The options of these names as this process was given them, and --no-rival."""
+    options = [text for name in names for text in (f"--{name}", str(getattr(arguments, name)))]
+    return options + (["--no-rival"] if arguments.no_rival else [])
+
+
+def in_turns(keys: Sequence[str], rounds: int) -> Iterator[str]:
+    """Every key once a round, each in each place in turn: who runs first after a large block was freed pays for its pages."""
+    for round_number in range(rounds):
+        turn = round_number % len(keys)
+        yield from [*keys[turn:], *keys[:turn]]
+
+
+def add_ratios(row: dict[str, Any], others: Iterable[str]) -> None:
+    """`vs NAME`, for each contender that was measured: its time over ours."""
+    for other in others:
+        if f"{other}_ms" in row:
+            row[f"vs {other}"] = row[f"{other}_ms"] / row["tatara_ms"]
+
+
+def line(row: dict[str, Any], columns: Iterable[str], scientific: Iterable[str] = ()) -> str:
+    """A row of a table; what was not measured is a dash."""
+
+    def cell(column: str) -> str:
+        value = row.get(column, "-")
+        if not isinstance(value, float):
+            return str(value)
+        return f"{value:.1e}" if column in scientific else f"{value:.3f}"
+
+    return " | ".join(cell(column) for column in columns)
+
+
+def geomean(rows: Iterable[dict[str, Any]], column: str) -> float | None:
+    """Of the rows that have the column; None without any."""
+    values = [row[column] for row in rows if column in row]
+    return math.exp(statistics.fmean(map(math.log, values))) if values else None
+
+
+def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str], others: Sequence[str]) -> int:
+    """Prints each row as it comes, then the geometric mean against torch.compile where there is one. The number that failed."""
+    print(line({column: column for column in columns}, columns))
+    done = []
+    for row in rows:
+        done.append(row)
+        if "failed" in row:
+            print(f"{row[name]} | failed: {row['failed']}", flush=True)
+            continue
+        add_ratios(row, others)
+        print(line(row, columns), flush=True)
+    mean = geomean(done, "vs rival")
+    if mean is not None:
+        print(f"geomean against torch.compile: {mean:.3f}")
+    return sum("failed" in row for row in done)
