@@ -8,13 +8,10 @@ broke, wrong or crashed as in `make opinfo`.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,27 +177,13 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
 
 def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
     """Runs the samples (at most `limit`) of an entry in a dtype."""
-    start = time.monotonic()
-    row: dict[str, Any] = {"name": op.formatted_name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
-    row |= {"counts": Counter(), "reasons": Counter(), "hosts": Counter()}
+
+    def check(sample: Any, number: int, row: dict[str, Any]) -> str | None:
+        return _check(op, sample, number, row, progress)
+
     torch.manual_seed(0)
-    made = itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=True), limit)
-    for number, sample in enumerate(list(made)):
-        row["samples"] += 1
-        try:
-            problem = _check(op, sample, number, row, progress)
-        except Exception as error:  # noqa: BLE001 - a defect of the harness or of the report is a row too
-            problem = f"the check itself failed: {error!r}"
-        if problem:
-            row["wrong"].append(f"sample {number}: {problem}")
-        if number % 8 == 7:
-            tatara.reset()
-    tatara.reset()
-    row["state"] = next((s for s in reversed(samples.STATES) if row["counts"].get(s)), "raised")
-    if row["wrong"]:
-        row["state"] = "wrong"
-    row["seconds"] = round(time.monotonic() - start, 3)
-    return row
+    made = op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=True)
+    return samples.run_samples(op, dtype_name, itertools.islice(made, limit), check, 8)
 
 
 def _has(op: Any, dtype: str) -> bool:
@@ -208,17 +191,8 @@ def _has(op: Any, dtype: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--entries", nargs="*", help="only entries whose name contains one of these; =NAME: exactly")
-    parser.add_argument("--dtypes", nargs="*", default=DTYPES, choices=DTYPES)
-    parser.add_argument("--samples", type=int, help="at most this many samples of an entry and dtype")
-    parser.add_argument("-j", "--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds for an entry and dtype")
+    parser = sweep.parser_of(__doc__, DTYPES, "build/opinfo-gradients.jsonl")
     parser.add_argument("--gradcheck", action="store_true", help="finite differences through the compiled function too")
-    parser.add_argument("--out", default="build/opinfo-gradients.jsonl", help="rows as JSON lines")
-    parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
-    parser.add_argument("--redo", nargs="*", default=[], help="with --resume: states to do again, as wrong crashed")
-    parser.add_argument("--page", help="write the table here")
     arguments = parser.parse_args()
     global CHECKED
     CHECKED = CHECKED or arguments.gradcheck

@@ -6,7 +6,7 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
 ERRORS = "errors"
 ODD = "odd"
 MOST_ODD = 40
+Check = Callable[[Any, int, dict[str, Any]], "str | None"]
 # What `progress` of check_entry is told while eager runs.
 EAGER = -2
 _LOCATION = re.compile(r" \(at [^()]*\)$")
@@ -290,31 +291,41 @@ def _samples(op: Any, dtype_name: str, limit: int | None) -> Iterator[Any]:
         yield from itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=False), limit)
 
 
-def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
-    """Runs every sample (at most `limit`) of an entry in a dtype, or its samples of bad input."""
+def run_samples(op: Any, dtype_name: str, made: Iterable[Any], check: Check, reset_every: int) -> dict[str, Any]:
+    """The row of an entry: each sample goes through `check`, which counts what it became and says what is wrong."""
     start = time.monotonic()
     row: dict[str, Any] = {"name": op.formatted_name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
     row |= {"counts": Counter(), "reasons": Counter(), "hosts": Counter()}
     try:
-        samples = list(_samples(op, dtype_name, limit))
+        samples = list(made)
     except Exception as error:  # noqa: BLE001 - the suite itself cannot make samples here
         row["reasons"][f"no samples: {error}"] += 1
         samples = []
     for number, sample in enumerate(samples):
         row["samples"] += 1
         try:
-            problem = _check(op, sample, number, row, progress)
+            problem = check(sample, number, row)
         except Exception as error:  # noqa: BLE001 - a defect of the harness or of the report is a row too
             problem = f"the check itself failed: {error!r}"
         if problem:
             row["wrong"].append(f"sample {number}: {problem}")
-        if number % 16 == 15:
+        if number % reset_every == reset_every - 1:
             tatara.reset()
     tatara.reset()
     row["state"] = next((s for s in reversed(STATES) if row["counts"].get(s)), "raised")
     if row["wrong"]:
         row["state"] = "wrong"
+    row["seconds"] = round(time.monotonic() - start, 3)
+    return row
+
+
+def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
+    """Runs every sample (at most `limit`) of an entry in a dtype, or its samples of bad input."""
+
+    def check(sample: Any, number: int, row: dict[str, Any]) -> str | None:
+        return _check(op, sample, number, row, progress)
+
+    row = run_samples(op, dtype_name, _samples(op, dtype_name, limit), check, 16)
     if op.name in UNSPECIFIED:
         row["skipped"] = "values: uninitialised memory"
-    row["seconds"] = round(time.monotonic() - start, 3)
     return row

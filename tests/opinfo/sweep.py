@@ -135,18 +135,19 @@ def run_tasks(
                 active.remove(worker)
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def parser_of(description: str | None, columns: list[str], out: str) -> argparse.ArgumentParser:
+    """The options that every sweep has."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--entries", nargs="*", help="only entries whose name contains one of these; =NAME: exactly")
-    parser.add_argument("--dtypes", nargs="*", default=COLUMNS, choices=COLUMNS)
+    parser.add_argument("--dtypes", nargs="*", default=columns, choices=columns)
     parser.add_argument("--samples", type=int, help="at most this many samples of an entry and dtype")
     parser.add_argument("-j", "--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds for an entry and dtype")
-    parser.add_argument("--out", default="build/opinfo.jsonl", help="rows as JSON lines")
+    parser.add_argument("--out", default=out, help="rows as JSON lines")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
     parser.add_argument("--redo", nargs="*", default=[], help="with --resume: states to do again, as wrong crashed")
-    parser.add_argument("--page", help="write the table of docs/operators.md here")
-    return parser.parse_args()
+    parser.add_argument("--page", help="write the table here")
+    return parser
 
 
 def selected(name: str, parts: list[str] | None) -> bool:
@@ -189,7 +190,7 @@ def run_all(
 
 
 def main() -> int:
-    arguments = _arguments()
+    arguments = parser_of(__doc__, COLUMNS, "build/opinfo.jsonl").parse_args()
     warnings.simplefilter("ignore")
     entries = entries_by_name()
     tasks = [
