@@ -1,46 +1,29 @@
 // Joint graphs, their cut, and second derivatives, on printed graphs.
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "programs.h"
 #include "support/error.h"
 #include "testing.h"
 #include "transforms/autodiff.h"
 #include "transforms/max_flow.h"
-#include "transforms/passes.h"
 
 namespace tatara {
 namespace {
 
-struct Program {
-  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
-  Graph graph{ctx};
-  GraphBuilder b{graph};
+/// A program that knows which of its inputs need gradients.
+struct Trained : Program {
   std::vector<bool> needs;
 
-  ValueId input(std::vector<int64_t> sizes, bool grad = true, DType dtype = DType::kFloat32) {
-    TensorType type;
-    type.dtype = dtype;
-    for (const int64_t n : sizes) type.sizes.push_back(ctx->constant(n));
-    type.strides = contiguous_strides(*ctx, type.sizes);
+  ValueId input(const std::vector<int64_t>& sizes, bool grad = true, DType dtype = DType::kFloat32) {
     needs.push_back(grad);
-    return graph.add_input(type);
+    return Program::input(sizes, dtype);
   }
   JointGraph joint() { return joint_graph(differentiable_form(graph, needs), needs); }
 };
 
-size_t count(const Graph& graph, std::string_view op) {
-  size_t n = 0;
-  for (const Node& node : graph.nodes()) n += node.op->name == op ? 1 : 0;
-  return n;
-}
-
 /// Joint, forward and backward graph, as text.
-std::string stages(Program& p) {
+std::string stages(Trained& p) {
   const JointGraph joint = p.joint();
   const std::vector<ValueId> saved = choose_saved(joint);
   std::ostringstream out;
@@ -51,21 +34,10 @@ std::string stages(Program& p) {
   return out.str();
 }
 
-void check_golden(const std::string& name, Program& p) {
-  const std::filesystem::path path = std::filesystem::path(TATARA_TEST_DIR) / "golden" / "autodiff" / (name + ".txt");
-  const std::string text = stages(p);
-  if (std::getenv("TATARA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << text;
-    return;
-  }
-  std::ifstream file(path);
-  std::stringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(golden.str(), text);
-}
+void check_golden(const std::string& name, Trained& p) { expect_golden_text("autodiff/" + name + ".txt", stages(p)); }
 
 TEST(Autodiff, GoldenMlp) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({8, 16}, false), w = p.input({32, 16}), bias = p.input({32}), v = p.input({32, 4});
   const ValueId h = p.b.op("gelu", {TensorArg{p.b.op("linear", {TensorArg{x}, TensorArg{w}, TensorArg{bias}})}});
   p.graph.add_output(p.b.op("mean", {TensorArg{p.b.binary("mm", h, v)}}));
@@ -73,7 +45,7 @@ TEST(Autodiff, GoldenMlp) {
 }
 
 TEST(Autodiff, GoldenLayerNorm) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({8, 16}), w = p.input({16}), bias = p.input({16});
   const SymInts shape{{p.ctx->constant(16)}};
   p.graph.add_output(p.b.op("layer_norm", {TensorArg{x}, shape, TensorArg{w}, TensorArg{bias}}));
@@ -81,7 +53,7 @@ TEST(Autodiff, GoldenLayerNorm) {
 }
 
 TEST(Autodiff, GoldenSoftmax) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({8, 16}), mask = p.input({8, 16}, false, DType::kBool);
   const ValueId hidden = p.b.op("masked_fill", {TensorArg{x}, TensorArg{mask}, Scalar(-1e9)});
   p.graph.add_output(p.b.op("softmax", {TensorArg{hidden}, Scalar(int64_t{-1})}));
@@ -89,7 +61,7 @@ TEST(Autodiff, GoldenSoftmax) {
 }
 
 TEST(Autodiff, BroadcastOperandsGetSums) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4, 8}), row = p.input({8}), one = p.input({4, 1});
   p.graph.add_output(p.b.binary("mul", p.b.binary("add", x, row), one));
   const JointGraph joint = p.joint();
@@ -101,7 +73,7 @@ TEST(Autodiff, BroadcastOperandsGetSums) {
 }
 
 TEST(Autodiff, GradientsStopAtDetach) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4}), y = p.input({4});
   p.graph.add_output(p.b.binary("mul", p.b.unary("detach", x), y));
   const JointGraph joint = p.joint();
@@ -109,7 +81,7 @@ TEST(Autodiff, GradientsStopAtDetach) {
 }
 
 TEST(Autodiff, NothingFlowsFromNodesWithoutGrad) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4});
   p.b.set_no_grad(true);
   const ValueId constant = p.b.unary("exp", x);
@@ -122,14 +94,14 @@ TEST(Autodiff, NothingFlowsFromNodesWithoutGrad) {
 }
 
 TEST(Autodiff, MissingRulesAreNamed) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4});
   p.graph.add_output(p.b.binary("heaviside", x, x));
   EXPECT_THROW(p.joint(), Unsupported);
 }
 
 TEST(Autodiff, OutputsChooseTheirCotangents) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4}), y = p.input({4});
   p.graph.add_output(p.b.unary("sin", x));
   p.graph.add_output(p.b.unary("cos", y));
@@ -139,7 +111,7 @@ TEST(Autodiff, OutputsChooseTheirCotangents) {
 }
 
 TEST(Autodiff, GradientsOfGradients) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4});
   p.graph.add_output(p.b.unary("tanh", x));
   Graph g = p.graph;
@@ -154,7 +126,7 @@ TEST(Autodiff, GradientsOfGradients) {
 }
 
 TEST(Autodiff, ProductsAreSavedAndPointwiseIsComputedAgain) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({64, 64}), w = p.input({64, 64});
   ValueId h = p.b.binary("mm", x, w);
   for (int i = 0; i < 5; ++i) h = p.b.unary("sin", h);
@@ -169,7 +141,7 @@ TEST(Autodiff, ProductsAreSavedAndPointwiseIsComputedAgain) {
 }
 
 TEST(Autodiff, RandomNumbersAreSaved) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({64});
   const ValueId noise = p.b.op("rand_like", {TensorArg{x}});
   p.graph.add_output(p.b.unary("sin", p.b.binary("mul", x, noise)));
@@ -182,7 +154,7 @@ TEST(Autodiff, RandomNumbersAreSaved) {
 }
 
 TEST(Autodiff, CotangentsPassThroughWithoutACopy) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4}), y = p.input({4});
   p.graph.add_output(p.b.binary("add", x, y));
   const JointGraph joint = p.joint();
@@ -192,7 +164,7 @@ TEST(Autodiff, CotangentsPassThroughWithoutACopy) {
 }
 
 TEST(Autodiff, InputsThatAreWrittenAreCopied) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({64}), state = p.input({64}, false);
   p.graph.add_output(p.b.binary("mul", x, state));
   p.graph.add_input_write(1, p.b.binary("add", state, Scalar(1.0)));
@@ -203,7 +175,7 @@ TEST(Autodiff, InputsThatAreWrittenAreCopied) {
 }
 
 TEST(Autodiff, WritesThatCarryGradientsAreRefused) {
-  Program p;
+  Trained p;
   const ValueId x = p.input({4}), state = p.input({4}, false);
   p.graph.add_output(x);
   p.graph.add_input_write(1, p.b.binary("add", state, x));

@@ -12,45 +12,15 @@
 #include "codegen/emit_gpu.h"
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "programs.h"
 #include "runtime/cuda.h"
 #include "runtime/llvm_provider.h"
-#include "schedule/schedule.h"
 #include "testing.h"
-#include "transforms/passes.h"
 
 namespace tatara {
 namespace {
 
-struct Program {
-  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
-  Graph graph{ctx};
-  GraphBuilder b{graph};
-
-  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
-    std::vector<Expr> exprs;
-    for (const int64_t n : sizes) exprs.push_back(ctx->constant(n));
-    return symbolic(exprs, dtype);
-  }
-  ValueId symbolic(const std::vector<Expr>& sizes, DType dtype = DType::kFloat32) {
-    TensorType type;
-    type.dtype = dtype;
-    type.device = {DeviceKind::kCuda, 0};
-    type.sizes = sizes;
-    type.strides = contiguous_strides(*ctx, sizes);
-    return graph.add_input(type);
-  }
-  Schedule schedule(const std::vector<ValueId>& outputs) {
-    for (const ValueId v : outputs) graph.add_output(v);
-    Graph g = canonicalize(
-        eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
-    ScheduleOptions options;
-    options.gpu = GpuShape{};
-    options.num_threads = options.gpu->multiprocessors;
-    return schedule_graph(g, options);
-  }
-};
+const Device kGpu{DeviceKind::kCuda, 0};
 
 using Build = std::vector<ValueId> (*)(Program&);
 
@@ -157,7 +127,7 @@ const Case kCases[] = {
 
 TEST(CodegenGpu, MappingPrintsAndParsesBack) {
   for (const Case& c : kCases) {
-    Program p;
+    Program p{kGpu};
     const Schedule s = p.schedule(c.build(p));
     EXPECT_GT(s.kernels.size(), 0u);
     for (const loops::Kernel& kernel : s.kernels) {
@@ -171,7 +141,7 @@ TEST(CodegenGpu, MappingPrintsAndParsesBack) {
 std::string first_kernel(const char* name) {
   for (const Case& c : kCases) {
     if (std::string_view(c.name) != name) continue;
-    Program p;
+    Program p{kGpu};
     return emit_gpu(p.schedule(c.build(p)).kernels[0], {}, "k");
   }
   return {};
@@ -191,7 +161,7 @@ struct Resources {
 };
 
 TEST(CodegenGpu, OddVocabularyIsSplit) {
-  Program p;
+  Program p{kGpu};
   const ValueId x = p.input({4096, 768}, DType::kFloat16);
   const ValueId w = p.b.permute(p.input({50257, 768}, DType::kFloat16), {1, 0});
   p.graph.add_output(p.b.binary("mm", x, w));
@@ -239,7 +209,7 @@ TEST(CodegenGpu, PtxCallsNothingOutside) {
   LlvmProvider* llvm = llvm_for_tests();
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
   for (const Case& c : kCases) {
-    Program p;
+    Program p{kGpu};
     for (const loops::Kernel& kernel : p.schedule(c.build(p)).kernels) {
       for (const char* chip : kChips) {
         const std::string ptx = ptx_of(*llvm, kernel, chip);
@@ -265,7 +235,7 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   const auto folder = std::filesystem::temp_directory_path() / str_cat("tatara_ptx_", static_cast<int64_t>(getpid()));
   std::filesystem::create_directory(folder);
   for (const Case& c : kCases) {
-    Program p;
+    Program p{kGpu};
     const Schedule s = p.schedule(c.build(p));
     for (size_t k = 0; k < s.kernels.size(); ++k) {
       table << c.name << " " << k << ":";

@@ -1,56 +1,13 @@
 // The scheduler's loops as text: what fuses, how loops are ordered, what is stored.
-#include <fstream>
-#include <sstream>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
-#include "schedule/schedule.h"
+#include "programs.h"
 #include "testing.h"
-#include "transforms/passes.h"
 
 namespace tatara {
 namespace {
 
-struct Program {
-  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
-  Graph graph{ctx};
-  GraphBuilder b{graph};
-
-  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
-    std::vector<Expr> exprs;
-    for (const int64_t n : sizes) exprs.push_back(ctx->constant(n));
-    return symbolic(exprs, dtype);
-  }
-  ValueId symbolic(const std::vector<Expr>& sizes, DType dtype = DType::kFloat32) {
-    TensorType type;
-    type.dtype = dtype;
-    type.sizes = sizes;
-    type.strides = contiguous_strides(*ctx, sizes);
-    return graph.add_input(type);
-  }
-  Schedule schedule(std::vector<ValueId> outputs, int threads = 2) {
-    for (const ValueId v : outputs) graph.add_output(v);
-    Graph g = canonicalize(
-        eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
-    ScheduleOptions options;
-    options.num_threads = threads;
-    Schedule s = schedule_graph(g, options);
-    for (const loops::Kernel& kernel : s.kernels) loops::verify_kernel(kernel);
-    return s;
-  }
-};
-
 void expect_golden(const std::string& name, const Schedule& schedule) {
-  const std::string path = std::string(TATARA_TEST_DIR) + "/golden/schedule/" + name + ".txt";
-  const std::string text = print_schedule(schedule);
-  std::ifstream file(path);
-  std::stringstream expected;
-  expected << file.rdbuf();
-  if (std::getenv("TATARA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << text;
-    return;
-  }
-  EXPECT_EQ(expected.str(), text);
+  expect_golden_text("schedule/" + name + ".txt", print_schedule(schedule));
 }
 
 TEST(Schedule, GeluBias) {

@@ -1,32 +1,10 @@
 // Passes over graphs: what they remove, what they must keep.
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "programs.h"
 #include "support/options.h"
 #include "testing.h"
-#include "transforms/passes.h"
 
 namespace tatara {
 namespace {
-
-struct Program {
-  std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
-  Graph graph{ctx};
-  GraphBuilder b{graph};
-
-  ValueId input(std::vector<int64_t> sizes, DType dtype = DType::kFloat32) {
-    TensorType type;
-    type.dtype = dtype;
-    for (const int64_t n : sizes) type.sizes.push_back(ctx->constant(n));
-    type.strides = contiguous_strides(*ctx, type.sizes);
-    return graph.add_input(type);
-  }
-};
-
-size_t count(const Graph& graph, std::string_view op) {
-  size_t n = 0;
-  for (const Node& node : graph.nodes()) n += node.op->name == op ? 1 : 0;
-  return n;
-}
 
 TEST(Transforms, DeadCodeGoes) {
   Program p;
