@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "capture/number_type.h"
 #include "capture/symbolic_int.h"
 
 namespace tatara::capture {
@@ -60,56 +61,39 @@ constexpr const char* kCeil = "__ceil__";
 constexpr const char* kFormat = "__format__";
 constexpr const char* kReduce = "__reduce_ex__";
 
-PyObject* class_of(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type)); }
-PyObject* itself(PyObject* a, PyObject*) { return Py_NewRef(a); }
-
-void dealloc(PyObject* a) { PyObject_Free(a); }
-
 PyTypeObject* float_type() {
-  static PyTypeObject type{};
-  static const bool ready = [] {
-    Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
-    static PyNumberMethods number{};
-    number.nb_add = binary<PyNumber_Add>;
-    number.nb_subtract = binary<PyNumber_Subtract>;
-    number.nb_multiply = binary<PyNumber_Multiply>;
-    number.nb_floor_divide = binary<PyNumber_FloorDivide>;
-    number.nb_remainder = binary<PyNumber_Remainder>;
-    number.nb_divmod = binary<PyNumber_Divmod>;
-    number.nb_true_divide = binary<PyNumber_TrueDivide>;
-    number.nb_power = power;
-    number.nb_negative = unary<PyNumber_Negative>;
-    number.nb_positive = unary<PyNumber_Positive>;
-    number.nb_absolute = unary<PyNumber_Absolute>;
-    number.nb_bool = truth;
-    number.nb_int = unary<PyNumber_Long>;
-    number.nb_float = unary<PyNumber_Float>;
-    static PyMethodDef methods[] = {{"__round__", method<kRound>, METH_VARARGS, nullptr},
-                                    {"__trunc__", method<kTrunc>, METH_VARARGS, nullptr},
-                                    {"__floor__", method<kFloor>, METH_VARARGS, nullptr},
-                                    {"__ceil__", method<kCeil>, METH_VARARGS, nullptr},
-                                    {"__format__", method<kFormat>, METH_VARARGS, nullptr},
-                                    {"__reduce_ex__", method<kReduce>, METH_VARARGS, nullptr},
-                                    {"__copy__", itself, METH_NOARGS, nullptr},
-                                    {"__deepcopy__", itself, METH_O, nullptr},
-                                    {nullptr, nullptr, 0, nullptr}};
-    static PyGetSetDef getset[] = {{"__class__", class_of, nullptr, nullptr, nullptr},
-                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
-    type.tp_name = "float";
-    type.tp_basicsize = sizeof(SymFloat);
-    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-    type.tp_dealloc = dealloc;
-    type.tp_as_number = &number;
-    type.tp_hash = hash;
-    type.tp_repr = unary<PyObject_Repr>;
-    type.tp_richcompare = compare;
-    type.tp_getattro = get_attribute;
-    type.tp_methods = methods;
-    type.tp_getset = getset;
-    return PyType_Ready(&type) == 0;
-  }();
-  (void)ready;
-  return &type;
+  static PyTypeObject* const made =
+      number_type<PyFloat_Type, SymFloat>([](PyTypeObject& type, PyNumberMethods& number) {
+        number.nb_add = binary<PyNumber_Add>;
+        number.nb_subtract = binary<PyNumber_Subtract>;
+        number.nb_multiply = binary<PyNumber_Multiply>;
+        number.nb_floor_divide = binary<PyNumber_FloorDivide>;
+        number.nb_remainder = binary<PyNumber_Remainder>;
+        number.nb_divmod = binary<PyNumber_Divmod>;
+        number.nb_true_divide = binary<PyNumber_TrueDivide>;
+        number.nb_power = power;
+        number.nb_negative = unary<PyNumber_Negative>;
+        number.nb_positive = unary<PyNumber_Positive>;
+        number.nb_absolute = unary<PyNumber_Absolute>;
+        number.nb_bool = truth;
+        number.nb_int = unary<PyNumber_Long>;
+        number.nb_float = unary<PyNumber_Float>;
+        static PyMethodDef methods[] = {{"__round__", method<kRound>, METH_VARARGS, nullptr},
+                                        {"__trunc__", method<kTrunc>, METH_VARARGS, nullptr},
+                                        {"__floor__", method<kFloor>, METH_VARARGS, nullptr},
+                                        {"__ceil__", method<kCeil>, METH_VARARGS, nullptr},
+                                        {"__format__", method<kFormat>, METH_VARARGS, nullptr},
+                                        {"__reduce_ex__", method<kReduce>, METH_VARARGS, nullptr},
+                                        {"__copy__", number_itself, METH_NOARGS, nullptr},
+                                        {"__deepcopy__", number_itself, METH_O, nullptr},
+                                        {nullptr, nullptr, 0, nullptr}};
+        type.tp_hash = hash;
+        type.tp_repr = unary<PyObject_Repr>;
+        type.tp_richcompare = compare;
+        type.tp_getattro = get_attribute;
+        type.tp_methods = methods;
+      });
+  return made;
 }
 
 }  // namespace

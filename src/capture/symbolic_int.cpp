@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "capture/number_type.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -204,7 +205,6 @@ PyObject* int_getattr(PyObject* a, PyObject* name) {
   return PyObject_GetAttr(plain_int(a).get(), name);
 }
 
-PyObject* int_itself(PyObject* a, PyObject*) { return Py_NewRef(a); }
 PyObject* int_round(PyObject* a, PyObject* args) {
   if (PyTuple_GET_SIZE(args) == 0) return Py_NewRef(a);
   const Ref method = attr(plain_int(a).get(), "__round__");
@@ -214,15 +214,9 @@ PyObject* int_format(PyObject* a, PyObject* spec) { return PyObject_Format(plain
 PyObject* int_reduce(PyObject* a, PyObject* protocol) {
   return PyObject_CallMethod(plain_int(a).get(), "__reduce_ex__", "O", protocol);
 }
-PyObject* int_class(PyObject*, void*) { return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type)); }
-
-void int_dealloc(PyObject* a) { PyObject_Free(a); }
 
 PyTypeObject* int_type() {
-  static PyTypeObject type{};
-  static const bool ready = [] {
-    Py_SET_REFCNT(reinterpret_cast<PyObject*>(&type), 1);
-    static PyNumberMethods number{};
+  static PyTypeObject* const made = number_type<PyLong_Type, SymInt>([](PyTypeObject& type, PyNumberMethods& number) {
     number.nb_add = int_add;
     number.nb_subtract = int_subtract;
     number.nb_multiply = int_multiply;
@@ -245,32 +239,22 @@ PyTypeObject* int_type() {
     number.nb_int = int_index;
     number.nb_index = int_index;
     number.nb_float = int_float;
-    static PyMethodDef methods[] = {{"__trunc__", int_itself, METH_NOARGS, nullptr},
-                                    {"__floor__", int_itself, METH_NOARGS, nullptr},
-                                    {"__ceil__", int_itself, METH_NOARGS, nullptr},
+    static PyMethodDef methods[] = {{"__trunc__", number_itself, METH_NOARGS, nullptr},
+                                    {"__floor__", number_itself, METH_NOARGS, nullptr},
+                                    {"__ceil__", number_itself, METH_NOARGS, nullptr},
                                     {"__round__", int_round, METH_VARARGS, nullptr},
-                                    {"__copy__", int_itself, METH_NOARGS, nullptr},
-                                    {"__deepcopy__", int_itself, METH_O, nullptr},
+                                    {"__copy__", number_itself, METH_NOARGS, nullptr},
+                                    {"__deepcopy__", number_itself, METH_O, nullptr},
                                     {"__format__", int_format, METH_O, nullptr},
                                     {"__reduce_ex__", int_reduce, METH_O, nullptr},
                                     {nullptr, nullptr, 0, nullptr}};
-    static PyGetSetDef getset[] = {{"__class__", int_class, nullptr, nullptr, nullptr},
-                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
-    type.tp_name = "int";
-    type.tp_basicsize = sizeof(SymInt);
-    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-    type.tp_dealloc = int_dealloc;
-    type.tp_as_number = &number;
     type.tp_hash = int_hash;
     type.tp_repr = int_repr;
     type.tp_richcompare = int_compare;
     type.tp_getattro = int_getattr;
     type.tp_methods = methods;
-    type.tp_getset = getset;
-    return PyType_Ready(&type) == 0;
-  }();
-  (void)ready;
-  return &type;
+  });
+  return made;
 }
 
 /// Copies sign, length and digits of an int.
