@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "capture/py.h"
@@ -32,7 +30,9 @@ class DictChanges {
   bool check(Same&& same);
 
  private:
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
   friend struct DictWatchers;
+#endif
   bool quiet();
   void seen();
   std::vector<Item> items_;
