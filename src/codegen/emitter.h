@@ -83,6 +83,8 @@ class Emitter {
   void sum_level(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step, int level,
                  std::vector<Reg>& carried, const LoopBody& body);
   void vector_pass(const loops::For& loop, const std::string& base, const std::string& mask, std::vector<Reg>& carried);
+  /// The statements of a scan; `step` has those that make the next value of a carried one (its index).
+  void scan_body(const loops::For& loop, const std::function<void(const loops::Let&, size_t)>& step);
   /// In place of the Let that makes carried value i: the element of each lane becomes the total up to it.
   void scan_step(const loops::For& loop, const loops::Let& let, size_t i, const std::string& mask,
                  std::vector<Reg>& carried);

@@ -369,16 +369,7 @@ void Emitter::gpu_scan(const For& loop) {
             gpu_enter(loop, map.lanes);
             gpu_guard_ = inside;
             symbols_[loop.var] = {safe, false};
-            for (const Stmt& stmt : loop.body->stmts) {
-              const auto* let = std::get_if<Let>(&stmt);
-              const auto total = std::find_if(loop.carried.begin(), loop.carried.end(),
-                                              [&](const Carried& c) { return let != nullptr && c.next == let->dst; });
-              if (total == loop.carried.end()) {
-                std::visit([&](const auto& s) { statement(s); }, stmt);
-              } else {
-                gpu_scan_step(loop, *let, static_cast<size_t>(total - loop.carried.begin()), values);
-              }
-            }
+            scan_body(loop, [&](const Let& let, size_t i) { gpu_scan_step(loop, let, i, values); });
             gpu_guard_.clear();
             gpu_leave();
           });

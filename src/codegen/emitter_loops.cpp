@@ -328,22 +328,26 @@ Reg Emitter::combine(Combine how, DType dtype, const Reg& a, const Reg& b, bool 
   return arithmetic(s, operands, vec);
 }
 
+void Emitter::scan_body(const For& loop, const std::function<void(const Let&, size_t)>& step) {
+  for (const Stmt& stmt : loop.body->stmts) {
+    const auto* let = std::get_if<Let>(&stmt);
+    const auto total = std::find_if(loop.carried.begin(), loop.carried.end(),
+                                    [&](const Carried& c) { return let != nullptr && c.next == let->dst; });
+    if (total == loop.carried.end()) {
+      std::visit([&](const auto& s) { statement(s); }, stmt);
+    } else {
+      step(*let, static_cast<size_t>(total - loop.carried.begin()));
+    }
+  }
+}
+
 void Emitter::vector_pass(const For& loop, const std::string& base, const std::string& mask,
                           std::vector<Reg>& carried) {
   symbols_[loop.var] = {base, false};
   vector_mask_ = mask;
   for (size_t i = 0; i < loop.carried.size(); ++i) set(loop.carried[i].arg, carried[i]);
   if (loop.scan) {
-    for (const Stmt& stmt : loop.body->stmts) {
-      const auto* let = std::get_if<Let>(&stmt);
-      const auto total = std::find_if(loop.carried.begin(), loop.carried.end(),
-                                      [&](const Carried& c) { return let != nullptr && c.next == let->dst; });
-      if (total == loop.carried.end()) {
-        std::visit([&](const auto& s) { statement(s); }, stmt);
-      } else {
-        scan_step(loop, *let, static_cast<size_t>(total - loop.carried.begin()), mask, carried);
-      }
-    }
+    scan_body(loop, [&](const Let& let, size_t i) { scan_step(loop, let, i, mask, carried); });
     vector_mask_.clear();
     return;
   }
