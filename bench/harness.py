@@ -12,6 +12,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+# Columns of a table whose rows time this compiler beside eager and torch.compile.
+TIMES = ["tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival"]
+
 
 def in_process(script: str, options: Iterable[str]) -> dict[str, Any]:
     """Runs a script with empty compile caches. The JSON of its last line; {"failed": reason} when it fails."""
@@ -82,3 +85,16 @@ def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str]
     if mean is not None:
         print(f"geomean against torch.compile: {mean:.3f}")
     return sum("failed" in row for row in done)
+
+
+def run_rows(
+    script: str,
+    name: str,
+    values: Iterable[str],
+    options: Sequence[str],
+    columns: Sequence[str],
+    others: Sequence[str],
+) -> int:
+    """Prints the rows that `script --child VALUE` measures in processes of their own; 1 when one failed, else 0."""
+    rows = ({name: value, **in_process(script, ["--child", value, *options])} for value in values)
+    return 1 if print_rows(rows, name, columns, others) else 0

@@ -12,9 +12,40 @@ import copy
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import harness
+
+
+def first_calls(
+    entry: Any, arguments: Any, rival: bool, wait: Callable[[], None]
+) -> tuple[dict[str, Any], dict[str, Callable[..., Any]], Any]:
+    """What the first calls cost and made, the contenders, and eager's result, which ours was compared with."""
+    import torch
+
+    import tatara
+
+    def seconds(call: Callable[..., Any]) -> tuple[Any, float]:
+        own = copy.deepcopy(arguments)
+        wait()
+        start = time.perf_counter()
+        value = call(*own)
+        wait()
+        return value, time.perf_counter() - start
+
+    result: dict[str, Any] = {}
+    expected = entry.call(*copy.deepcopy(arguments))
+    runs: dict[str, Callable[..., Any]] = {"eager": entry.call, "tatara": tatara.compile(entry.call)}
+    actual, result["tatara_cold_s"] = seconds(runs["tatara"])
+    torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-4)
+    stats = tatara.stats()
+    counted = ("graphs", "breaks", "fallbacks", "host_calls", "kernels_compiled")
+    result.update({key: stats.get(key, 0) for key in counted})
+    if rival:
+        runs["rival"] = torch.compile(entry.call)
+        result["rival_cold_s"] = seconds(runs["rival"])[1]
+    return result, runs, expected
 
 
 def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
@@ -22,28 +53,12 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
     import torch
 
     import functions
-    import tatara
 
     torch.manual_seed(0)
     entry = functions.BY_NAME[name]
     arguments = entry.inputs(scale)
-    result: dict[str, Any] = {"function": name}
     with torch.no_grad():
-        expected = entry.call(*copy.deepcopy(arguments))
-        compiled = tatara.compile(entry.call)
-        ours = copy.deepcopy(arguments)
-        start = time.perf_counter()
-        actual = compiled(*ours)
-        result["tatara_cold_s"] = time.perf_counter() - start
-        torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-4)
-        stats = tatara.stats()
-        result.update({key: stats.get(key, 0) for key in ("graphs", "breaks", "host_calls", "kernels_compiled")})
-        runs: dict[str, Any] = {"eager": entry.call, "tatara": compiled}
-        if rival:
-            runs["rival"] = torch.compile(entry.call)
-            start = time.perf_counter()
-            runs["rival"](*copy.deepcopy(arguments))
-            result["rival_cold_s"] = time.perf_counter() - start
+        result, runs, _ = first_calls(entry, arguments, rival, lambda: None)
         samples: dict[str, list[float]] = {key: [] for key in runs}
         for run in runs.values():
             run(*arguments)
@@ -54,44 +69,36 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
             start = time.perf_counter()
             run(*arguments)
             samples[key].append(time.perf_counter() - start)
-    result.update({f"{key}_ms": statistics.median(values) * 1e3 for key, values in samples.items()})
-    return result
+    return result | {f"{key}_ms": statistics.median(values) * 1e3 for key, values in samples.items()}
 
 
-COLUMNS = [
-    "function",
-    "tatara_cold_s",
-    "rival_cold_s",
-    "eager_ms",
-    "rival_ms",
-    "tatara_ms",
-    "vs eager",
-    "vs rival",
-    "graphs",
-    "breaks",
-    "kernels_compiled",
-    "host_calls",
-]
+COLUMNS = ["function", *harness.TIMES, "graphs", "breaks", "kernels_compiled", "host_calls"]
 
 
-def main() -> int:
+def run_table(
+    script: str,
+    description: str | None,
+    scale: int,
+    columns: list[str],
+    measured: Callable[[str, int, int, bool], dict[str, Any]],
+) -> int:
+    """The command line of a table of functions: `measured` is called in a process of its own for each."""
     import functions
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--child")
-    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--scale", type=int, default=scale)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true")
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
+        print(json.dumps(measured(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
         return 0
     names = arguments.names or [f.name for f in functions.FUNCTIONS]
     options = harness.options_of(arguments, "scale", "rounds")
-    rows = ({"function": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
-    return 1 if harness.print_rows(rows, "function", COLUMNS, ("eager", "rival")) else 0
+    return harness.run_rows(script, "function", names, options, columns, ("eager", "rival"))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_table(__file__, __doc__, 1, COLUMNS, measure))

@@ -7,15 +7,12 @@ once, each output written once) over the time, relative to a large copy on the s
 
 from __future__ import annotations
 
-import argparse
-import copy
-import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import harness
+import kernels
 
 REPLAYS = 5
 
@@ -86,36 +83,15 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
     import torch
 
     import functions
-    import tatara
 
     torch.manual_seed(0)
     entry = functions.BY_NAME[name]
     with torch.device("cuda"):
         arguments = entry.inputs(scale)
-    result: dict[str, Any] = {"function": name}
     with torch.no_grad():
-        expected = entry.call(*copy.deepcopy(arguments))
-        compiled = tatara.compile(entry.call)
-        ours = copy.deepcopy(arguments)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        actual = compiled(*ours)
-        torch.cuda.synchronize()
-        result["tatara_cold_s"] = time.perf_counter() - start
-        torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-4)
-        stats = tatara.stats()
-        result.update(
-            {key: stats.get(key, 0) for key in ("graphs", "breaks", "fallbacks", "host_calls", "kernels_compiled")}
-        )
-        runs: dict[str, Any] = {"eager": entry.call, "tatara": compiled}
-        if rival:
-            runs["rival"] = torch.compile(entry.call)
-            start = time.perf_counter()
-            runs["rival"](*copy.deepcopy(arguments))
-            torch.cuda.synchronize()
-            result["rival_cold_s"] = time.perf_counter() - start
+        result, runs, expected = kernels.first_calls(entry, arguments, rival, torch.cuda.synchronize)
         traffic = _bytes(arguments, expected)
-        del expected, actual, ours
+        del expected
         timers = {key: replay_of(lambda run=run: run(*arguments)) for key, run in runs.items()}
         samples: dict[str, list[float]] = {key: [] for key in runs}
         for key in harness.in_turns(list(runs), rounds):
@@ -125,41 +101,8 @@ def measure(name: str, scale: int, rounds: int, rival: bool) -> dict[str, Any]:
     return result
 
 
-COLUMNS = [
-    "function",
-    "tatara_cold_s",
-    "rival_cold_s",
-    "eager_ms",
-    "rival_ms",
-    "tatara_ms",
-    "vs eager",
-    "vs rival",
-    "of copy",
-    "breaks",
-    "fallbacks",
-    "kernels_compiled",
-    "host_calls",
-]
-
-
-def main() -> int:
-    import functions
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--child")
-    parser.add_argument("--scale", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--no-rival", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.child:
-        print(json.dumps(measure(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
-        return 0
-    names = arguments.names or [f.name for f in functions.FUNCTIONS]
-    options = harness.options_of(arguments, "scale", "rounds")
-    rows = ({"function": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
-    return 1 if harness.print_rows(rows, "function", COLUMNS, ("eager", "rival")) else 0
+COLUMNS = ["function", *harness.TIMES, "of copy", "breaks", "fallbacks", "kernels_compiled", "host_calls"]
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(kernels.run_table(__file__, __doc__, 8, COLUMNS, measure))

@@ -71,21 +71,7 @@ def measure(name: str, batch: int, length: int, rounds: int, rival: bool) -> dic
     return result
 
 
-COLUMNS = [
-    "model",
-    "tatara_cold_s",
-    "rival_cold_s",
-    "eager_ms",
-    "rival_ms",
-    "tatara_ms",
-    "vs eager",
-    "vs rival",
-    "error_ratio",
-    "graphs",
-    "breaks",
-    "kernels_compiled",
-    "host_calls",
-]
+COLUMNS = ["model", *harness.TIMES, "error_ratio", "graphs", "breaks", "kernels_compiled", "host_calls"]
 
 
 def main() -> int:
@@ -106,8 +92,7 @@ def main() -> int:
         return 0
     names = arguments.models or [m.name for m in zoo.MODELS]
     options = harness.options_of(arguments, "batch", "length", "rounds")
-    rows = ({"model": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
-    return 1 if harness.print_rows(rows, "model", COLUMNS, ("eager", "rival")) else 0
+    return harness.run_rows(__file__, "model", names, options, COLUMNS, ("eager", "rival"))
 
 
 if __name__ == "__main__":

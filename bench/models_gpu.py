@@ -131,8 +131,7 @@ def main() -> int:
     columns += ["breaks", "fallbacks", "kernels_compiled"]
     names = arguments.models or list(builders())
     options = harness.options_of(arguments, "batch", "length", "rounds")
-    rows = ({"model": name, **harness.in_process(__file__, ["--child", name, *options])} for name in names)
-    return 1 if harness.print_rows(rows, "model", columns, ("eager", "max-autotune")) else 0
+    return harness.run_rows(__file__, "model", names, options, columns, ("eager", "max-autotune"))
 
 
 if __name__ == "__main__":

@@ -160,13 +160,7 @@ def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 COLUMNS = [
     "model",
-    "tatara_cold_s",
-    "rival_cold_s",
-    "eager_ms",
-    "rival_ms",
-    "tatara_ms",
-    "vs eager",
-    "vs rival",
+    *harness.TIMES,
     "tatara_loss_error",
     "rival_loss_error",
     "eager_mb",
