@@ -64,12 +64,12 @@ one-other-python: build-other-python
 
 # CPython's own tests, every frame run by the virtual machine, on every version that is here. Needs no packages.
 pyvm:
-	@for version in $(OTHER_PYTHONS); do \
+	@status=0; for version in $(OTHER_PYTHONS); do \
 	  python=$$(sh tools/find_python.sh $$version); \
 	  if [ -z "$$python" ]; then echo "Python $$version is not here"; continue; fi; \
 	  bash tests/pyvm/build.sh $$python $(BUILD)/pyvm-$$version && \
-	  $$python tools/pyvm.py $(BUILD)/pyvm-$$version || exit 1; \
-	done
+	  $$python tools/pyvm.py $(BUILD)/pyvm-$$version || status=1; \
+	done; exit $$status
 
 bench-models: build
 	$(PY) bench/models.py

@@ -220,6 +220,9 @@ class Tracer final : public VmObserver {
     Tracer& tracer_;
     size_t before_;
   };
+  /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
+  PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
+  bool break_if_cached(PyObject* target);
   bool numpy_value(PyObject* object) const;
   bool numpy_inside(PyObject* object) const;
   PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

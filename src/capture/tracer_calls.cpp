@@ -163,6 +163,10 @@ bool is_immutable_type(PyTypeObject* type) {
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
 }
 
+bool is_cached_function(PyObject* callable) {
+  return std::strcmp(Py_TYPE(callable)->tp_name, "functools._lru_cache_wrapper") == 0;
+}
+
 bool is_torch_name(std::string_view module) { return module.substr(0, 5) == "torch"; }
 
 bool impure_torch(std::string_view name) {
@@ -377,8 +381,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   // super() and locals() look at the running frame, which is the program's own also here.
   const Reader reader(*this, callable);
-  PyObject* result = PyObject_Vectorcall(callable, args, nargsf, kwnames);
-  if (result == nullptr || !tracing()) return result;
+  PyObject* result = is_cached_function(callable) && !born(callable)
+                         ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
+                         : PyObject_Vectorcall(callable, args, nargsf, kwnames);
+  if (result == nullptr || result == not_handled() || !tracing()) return result;
   if (plan.variable != nullptr && note_context(plan.variable, plan.name)) return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
     trace_->watches.weak(plan.weak, result);
@@ -389,6 +395,26 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     note_result(result);
   }
   return result;
+}
+
+PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames) {
+  for (PyObject* each : args) {
+    // The cache would keep a placeholder, or know the tensor of this one call.
+    if (api_.is_tensor(each)) {
+      return graph_break("a function with a cache (functools.lru_cache) gets a tensor") ? not_handled() : nullptr;
+    }
+  }
+  const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
+  const size_t nodes = trace_->tape.nodes().size();
+  ++*running;
+  Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
+  --*running;
+  const bool same_trace = tracing() && running == trace_->cached_calls;
+  if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes) {
+    // Later calls get this very tensor.
+    if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
+  }
+  return result.release();
 }
 
 /// getattr and the like: of `target`, or of the first argument.

@@ -49,6 +49,8 @@ struct Tracer::Trace {
   bool snap_grad = false;
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
   bool mutated = false;                                  // something made in the trace changed since then
+  /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
+  std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);

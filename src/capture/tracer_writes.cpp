@@ -57,6 +57,13 @@ bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyOD
 
 int Tracer::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
 
+/// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
+bool Tracer::break_if_cached(PyObject* target) {
+  if (*trace_->cached_calls == 0) return true;
+  return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
+                     type_name(target) + ")");
+}
+
 void Tracer::note_effect(Effect effect) {
   effect.nodes = trace_->tape.nodes().size();
   trace_->effects.push_back(std::move(effect));
@@ -119,6 +126,8 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     }
     place = dict.get();
   }
+  if (!break_if_cached(owner)) return -1;
+  if (!tracing()) return kNotHandled;
   if (!reachable(owner)) return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
   t.watches.before_write(place);
   if (PyObject_GenericSetAttr(owner, name, value) != 0) return -1;
@@ -134,6 +143,8 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
   PyObject* globals = f.globals();
   if (!PyDict_CheckExact(globals) || born(globals)) return write_break("assignment to the global " + text_of(name));
+  if (!break_if_cached(globals)) return -1;
+  if (!tracing()) return kNotHandled;
   Watches& watches = trace_->watches;
   if (value == nullptr) {
     watches.dict_key(globals, name);
@@ -156,6 +167,8 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
     if (&f != root_) touch(cell);
     return kNotHandled;
   }
+  if (!break_if_cached(cell)) return -1;
+  if (!tracing()) return kNotHandled;
   if (!reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
   trace_->watches.found(cell);
@@ -200,6 +213,8 @@ int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
 
 PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
                          std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
+  if (!break_if_cached(target)) return nullptr;
+  if (!tracing()) return not_handled();
   const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
   const bool known = container && reachable(target);
   if (!known || name == "__init__" || name == "__setstate__") {
@@ -355,6 +370,8 @@ PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
     watches.dict_key(dict, key);
   }
   if (had == 1) return not_handled();
+  if (old && !break_if_cached(dict)) return nullptr;
+  if (!tracing()) return not_handled();
   if (old) watches.before_write(dict);
   PyObject* value = PyObject_GetItem(dict, key);
   if (value == nullptr || !tracing()) return value;
