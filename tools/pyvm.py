@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,8 @@ test_threading_local test_tokenize test_unparse
 
 def run_child(build_dir: str, module: str, mode: str, result_path: str) -> None:
     """Body of the child process: runs one module with unittest and writes {test id: outcome} as JSON."""
+    # A shell's background job ignores interrupts and its children inherit that; tests of KeyboardInterrupt then spin for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.path.insert(0, build_dir)
     import doctest
     import importlib
@@ -130,21 +134,24 @@ def run_module(build_dir: str, module: str, mode: str, timeout: float, keep: str
         environment.pop("PYTHONPATH", None)
         output_path = os.path.join(scratch, "output.txt")
         with open(output_path, "wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=scratch,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
             try:
-                process = subprocess.run(
-                    command,
-                    cwd=scratch,
-                    env=environment,
-                    timeout=timeout,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    check=False,
-                )
-                status = "done" if process.returncode == 0 else f"exit {process.returncode}"
+                returncode = process.wait(timeout)
+                status = "done" if returncode == 0 else f"exit {returncode}"
             except subprocess.TimeoutExpired:
                 status = "timeout"
+            # Whatever the tests left running goes with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         result = {"outcomes": {}, "stats": None, "seconds": time.monotonic() - started, "status": status}
         if os.path.exists(result_path):
             with open(result_path, encoding="utf-8") as source:

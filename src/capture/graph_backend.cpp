@@ -88,6 +88,12 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, api);
     if (attach_compiled(entry, api)) return true;
     if (PyErr_Occurred() != nullptr) return false;
+    if (owner.fullgraph) {
+      BreakInfo why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
+      why.reason = "the graph does not compile: " + entry.fallback_reason;
+      raise_unsupported(why);
+      return false;
+    }
   }
   entry.runner = std::make_unique<EagerRunner>();
   return true;

@@ -69,6 +69,14 @@ void raise_unsupported(const BreakInfo& why) {
   PyErr_SetString(g_unsupported != nullptr ? g_unsupported : PyExc_RuntimeError, text.c_str());
 }
 
+BreakInfo place_of(PyCodeObject* code, int offset) {
+  BreakInfo place;
+  place.file = text_of(code->co_filename);
+  place.function = text_of(code->co_name);
+  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  return place;
+}
+
 int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& failed) {
   auto* key = reinterpret_cast<PyObject*>(code);
   const size_t count = cache.count(key, offset);
@@ -76,12 +84,9 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
   const OptionScope scope(options.empty() ? OptionScope::current() : &options);
   const int64_t limit = option_int(Option::kRecompileLimit);
   if (static_cast<int64_t>(count) < limit) return 1;
-  BreakInfo why;
+  BreakInfo why = place_of(code, offset);
   why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
   if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);
-  why.file = text_of(code->co_filename);
-  why.function = text_of(code->co_name);
-  why.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
   if (fullgraph) {
     raise_unsupported(why);
     return -1;
@@ -95,12 +100,12 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
 }
 
 void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& reason) {
-  if (!unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second) return;
-  BreakInfo why;
+  const bool known = !unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second;
+  if (known && !fullgraph) return;
+  BreakInfo why = place_of(code, offset);
   why.reason = reason;
-  why.file = text_of(code->co_filename);
-  why.function = text_of(code->co_name);
-  why.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  if (fullgraph) raise_unsupported(why);
+  if (known) return;
   ++stats().breaks;
   breaks.push_back(std::move(why));
 }
@@ -197,7 +202,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
       f.root = false;
       f.observer = nullptr;
       frames_.pop_back();
-      return FrameAction::kHandBack;
+      return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kHandBack;
     }
     mark_starred(f);
     return FrameAction::kRun;
@@ -360,7 +365,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
     made = true;
     snapshot(f);
   }
-  return FrameAction::kRun;
+  return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
 }
 
 bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made) {
@@ -647,7 +652,11 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   }
   bool again = false;
   if (run_tape()) {
-    install_entry(std::move(entry));
+    if (owner_.fullgraph && entry->end == Entry::End::kEager) {
+      raise_unsupported(entry->why);
+    } else {
+      install_entry(std::move(entry));
+    }
   } else if (rewind(f)) {
     PyErr_Clear();
     again = true;

@@ -313,6 +313,8 @@ class Tracer final : public VmObserver {
 void raise_error(const std::exception& error);
 /// Sets tatara.Unsupported with the reason and the user's line.
 void raise_unsupported(const BreakInfo& why);
+/// File, line and function of an instruction; no reason yet.
+BreakInfo place_of(PyCodeObject* code, int offset);
 void set_unsupported_type(PyObject* type);
 
 }  // namespace tatara::capture

@@ -334,6 +334,28 @@ def test_fullgraph_raises_with_the_line() -> None:
         tatara.compile(f, fullgraph=True)(X)
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_fullgraph_raises_instead_of_running_in_eager(calls: int) -> None:
+    compiled = tatara.compile(lambda x: x * 2, fullgraph=True)
+    for _ in range(calls):
+        with pytest.raises(tatara.Unsupported, match="sparse"):
+            compiled(torch.eye(3).to_sparse())
+    assert torch.equal(compiled(torch.eye(3)), torch.eye(3) * 2)
+    assert tatara.compile(lambda x: x * 2)(torch.eye(3).to_sparse()).layout == torch.sparse_coo
+
+
+def test_fullgraph_raises_for_a_graph_that_does_not_compile() -> None:
+    def f(x: Any) -> Any:
+        return torch.nn.functional.pad(x, (1, 1), mode="reflect").sin()
+
+    x = torch.ones(2, 3, 4, requires_grad=True)
+    with torch.enable_grad():
+        with pytest.raises(tatara.Unsupported, match="does not compile.*in f"):
+            tatara.compile(f, fullgraph=True)(x)
+        assert torch.equal(tatara.compile(f)(x), f(x))
+    assert torch.equal(tatara.compile(f, fullgraph=True)(x.detach()), f(x).detach())
+
+
 def test_comprehensions_generators_and_builtins() -> None:
     def f(xs: Any) -> Any:
         total = sum(x * 2 for x in xs)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
+import numpy as np
 import tatara
 
 counted = 0
