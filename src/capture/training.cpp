@@ -20,7 +20,7 @@ class PlanCall {
  public:
   PlanCall(const Graph& graph, const CompileOptions& options, std::vector<CompileResult>& results)
       : outputs_(graph.outputs().size()) {
-    if (outputs_ == 0) return;
+    if (outputs_ == 0 && graph.input_writes().empty()) return;
     for (const ValueId v : graph.inputs()) strides_.push_back(constant_strides(graph.type(v)));
     results.push_back(compile_graph(graph, options));
     runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
@@ -28,7 +28,7 @@ class PlanCall {
 
   CompiledRunner::Outcome call(std::vector<Ref> inputs, std::vector<Ref>& outputs, TorchApi& api) {
     outputs.clear();
-    if (outputs_ == 0) return CompiledRunner::Outcome::kDone;
+    if (runner_ == nullptr) return CompiledRunner::Outcome::kDone;
     const size_t count = inputs.size();
     inputs.resize(count + outputs_);
     CompiledRunner::Outcome outcome = runner_->try_run(inputs, api);

@@ -293,8 +293,8 @@ void register_derivatives_reduce(OpRegistry& r) {
     OpDef& op = r.amend(name);
     op.differentiable_parts = op.decompose;
   }
-  // Eager's statistics do not require grad.
-  for (const char* name : {"native_layer_norm", "native_batch_norm"}) {
+  // Eager's statistics do not require grad, nor do the running ones, which are written back.
+  for (const char* name : {"native_layer_norm", "native_batch_norm", "batch_norm", "instance_norm"}) {
     OpDef& op = r.amend(name);
     op.differentiable_parts = [parts = op.decompose](GraphBuilder& b, std::span<const Arg> arguments) {
       std::vector<ValueId> results = parts(b, arguments);

@@ -1,0 +1,81 @@
+"""Buffers that a module writes to while it trains: running statistics and counters, beside gradients."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import tatara  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Any:
+    tatara.reset()
+    torch.manual_seed(0)
+    yield
+    tatara.reset()
+
+
+def _check_training(module: Any, *shape: int) -> Any:
+    """Four steps beside eager: results, gradients, buffers. The compiled module."""
+    theirs = copy.deepcopy(module)
+    compiled = tatara.compile(module)
+    for _ in range(4):
+        x = torch.randn(shape)
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        ours, expected = compiled(a), theirs(b)
+        torch.testing.assert_close(ours, expected)
+        cotangent = torch.randn_like(expected)
+        ours.backward(cotangent)
+        expected.backward(cotangent)
+        torch.testing.assert_close(a.grad, b.grad)
+        for mine, other in zip(module.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, other.grad)
+        for (name, mine), other in zip(module.state_dict().items(), theirs.state_dict().values(), strict=True):
+            torch.testing.assert_close(mine, other, msg=name)
+            assert not mine.requires_grad
+    return compiled
+
+
+@pytest.mark.parametrize(
+    "module, shape",
+    [
+        (torch.nn.BatchNorm1d(5), (4, 5)),
+        (torch.nn.BatchNorm2d(3, affine=False), (2, 3, 4, 5)),
+        (torch.nn.InstanceNorm2d(3, track_running_stats=True), (2, 3, 4, 5)),
+        (torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()), (2, 3, 6, 6)),
+    ],
+    ids=["batch", "not affine", "instance", "network"],
+)
+def test_normalisation_trains_in_compiled_code(module: Any, shape: tuple[int, ...]) -> None:
+    _check_training(module, *shape)
+    stats = tatara.stats()
+    assert stats["fallbacks"] == 0
+    assert stats["graphs"] == 1
+    assert stats["kernels_compiled"] > 0
+
+
+def test_cumulative_average() -> None:
+    _check_training(torch.nn.BatchNorm1d(5, momentum=None), 4, 5)
+
+
+class _Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert x.shape[0] > 1
+        self.calls.add_(1)
+        if int(self.calls) > 100:
+            return x
+        return x.sin()
+
+
+def test_a_graph_that_only_writes_is_run_in_every_step() -> None:
+    module = _Counting()
+    _check_training(module, 3, 4)
+    assert int(module.calls) == 4
