@@ -44,46 +44,28 @@ class Derivatives:
     stage: str = "the call"
 
 
-def _leaves(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
-
-
-def _fresh(arguments: _Tree) -> _Tree:
-    """Copies that require grad where the originals do."""
-    copies: _Tree = samples.clone(arguments)
-    for copy, original in zip(_leaves(copies), _leaves(arguments), strict=True):
-        if original.requires_grad:
-            copy.requires_grad_()
-    return copies
-
-
-def _cotangents(values: list[torch.Tensor], seed: int) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(v.shape, dtype=v.dtype, generator=generator) for v in values]
-
-
 def _derive(function: Callable[..., Any], op: Any, sample: Any, arguments: _Tree, number: int) -> Derivatives:
     done = Derivatives()
-    value, args, kwargs = _fresh(arguments)
-    wanted = [leaf for leaf in _leaves((value, args, kwargs)) if leaf.requires_grad]
+    value, args, kwargs = samples.fresh(arguments)
+    wanted = [leaf for leaf in samples.leaves((value, args, kwargs)) if leaf.requires_grad]
     try:
         torch.manual_seed(number)
         output = function(value, *args, **kwargs)
         processed = sample.output_process_fn_grad(output)
-        done.results = [t for t in _leaves(processed) if t.requires_grad]
+        done.results = [t for t in samples.leaves(processed) if t.requires_grad]
         if not done.results or not wanted:
             return done
         done.stage = "the first derivative"
         again = bool(op.supports_gradgrad)
         grads = torch.autograd.grad(
-            done.results, wanted, _cotangents(done.results, number), create_graph=again, allow_unused=True
+            done.results, wanted, samples.cotangents(done.results, number), create_graph=again, allow_unused=True
         )
         done.first = list(grads)
         roots = [g for g in grads if g is not None and g.requires_grad]
         if not again or not roots:
             return done
         done.stage = "the second derivative"
-        done.second = list(torch.autograd.grad(roots, wanted, _cotangents(roots, number + 1), allow_unused=True))
+        done.second = list(torch.autograd.grad(roots, wanted, samples.cotangents(roots, number + 1), allow_unused=True))
     except Exception as error:  # noqa: BLE001 - the exception is the result that is compared
         done.error = error
     return done
@@ -125,7 +107,7 @@ def _finite_differences(
     function: Callable[..., Any], op: Any, sample: Any, arguments: _Tree, number: int
 ) -> str | None:
     """What the host's gradcheck finds, if anything."""
-    fresh = _fresh(arguments)
+    fresh = samples.fresh(arguments)
     flat, spec = tree_flatten(fresh)
     places = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
@@ -136,7 +118,7 @@ def _finite_differences(
         value, args, kwargs = torch.utils._pytree.tree_unflatten(filled, spec)
         torch.manual_seed(number)
         output = sample.output_process_fn_grad(function(value, *args, **kwargs))
-        results = [t for t in _leaves(output) if t.requires_grad]
+        results = [t for t in samples.leaves(output) if t.requires_grad]
         return tuple(results) if len(results) > 1 else results[0]
 
     wanted = tuple(flat[i] for i in places)
@@ -165,7 +147,7 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
         ours = _derive(compiled, op, sample, arguments, number)
         if not which:
             failed = eager.error is not None and eager.stage == "the call"
-            row["counts"]["raised" if failed else samples._state(compiled, before, row)] += 1
+            row["counts"]["raised" if failed else samples.state_of(compiled, before, row)] += 1
         if problem := _differs(ours, eager):
             return which + problem
     if CHECKED and eager.first and eager.error is None:
@@ -183,7 +165,7 @@ def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[
 
     torch.manual_seed(0)
     made = op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=True)
-    return samples.run_samples(op, dtype_name, itertools.islice(made, limit), check, 8)
+    return samples.run_samples(op.formatted_name, dtype_name, itertools.islice(made, limit), check, 8)
 
 
 def _has(op: Any, dtype: str) -> bool:

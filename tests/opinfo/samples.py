@@ -14,7 +14,7 @@ from odd import odd_samples
 from torch.utils._pytree import tree_flatten, tree_map
 
 import tatara
-from tatara._report import report_of
+from tatara._report import _parts, report_of
 
 STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
 # Rows for an entry's samples of bad input, and for samples that were changed (odd.py), stand beside those of the dtypes.
@@ -63,6 +63,31 @@ def clone(tree: Any) -> Any:
     return tree_map(copy, tree)
 
 
+def leaves(tree: Any) -> list[torch.Tensor]:
+    """The tensors of a tree."""
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def fresh(arguments: Any) -> Any:
+    """Copies that require grad where the originals do."""
+    copies = clone(arguments)
+    for copy, original in zip(leaves(copies), leaves(arguments), strict=True):
+        if original.requires_grad:
+            copy.requires_grad_()
+    return copies
+
+
+def cotangents(values: list[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Random numbers to begin a backward pass with."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(v.shape, dtype=v.dtype, generator=generator) for v in values]
+
+
+def detached(tree: Any) -> Any:
+    """The tensors of a tree without their history."""
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, tree)
+
+
 def _run(function: Any, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
     value, args, kwargs = arguments
     try:
@@ -81,7 +106,8 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor) -> str | None:
     return None
 
 
-def _wide(tree: Any) -> Any:
+def wide(tree: Any) -> Any:
+    """The tensors and dtypes of a tree in double precision."""
     wider = {
         torch.float16: torch.float64,
         torch.bfloat16: torch.float64,
@@ -95,6 +121,14 @@ def _wide(tree: Any) -> Any:
         return wider.get(value, value) if isinstance(value, torch.dtype) else value
 
     return tree_map(convert, tree)
+
+
+def fresh_wide(tree: Any) -> Any:
+    """fresh() in double precision."""
+    made = wide(detached(tree))
+    for copy, original in zip(leaves(made), leaves(tree), strict=True):
+        copy.requires_grad_(original.requires_grad)
+    return made
 
 
 def _as_accurate(ours: torch.Tensor, theirs: torch.Tensor, exact: torch.Tensor) -> bool:
@@ -181,7 +215,7 @@ def _aliases(result: Any, inputs: Any) -> list[tuple[int, int, bool, int]]:
     return found
 
 
-def _state(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
+def state_of(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
     """How the sample ran, with the reasons counted in the row."""
     after = tatara.stats()
     report = report_of(compiled)
@@ -190,7 +224,8 @@ def _state(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
     for call in report.host_calls:
         row["hosts"][call.operator] += 1
         state = "host"
-    for part in compiled._report()["entries"]:
+    entries = [entry for made in _parts(compiled) for entry in made._report()["entries"]]
+    for part in entries:
         if part["fallback"] or part["problem"]:
             why = (part["fallback"] or part["problem"]).splitlines()[0]
             reasons["tape: " + _LOCATION.sub("", why)[:200]] += 1
@@ -199,13 +234,13 @@ def _state(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
         reasons.update("break: " + item.reason[:200] for item in report.breaks)
         state = "broke"
     elif after["graphs"] == before["graphs"] and not report.graphs:
-        if after["fallbacks"] > before["fallbacks"] or not compiled._report()["entries"]:
+        if after["fallbacks"] > before["fallbacks"] or not entries:
             reasons["not captured"] += 1
             state = "broke"
     return state
 
 
-def _same_error(ours: BaseException | None, theirs: BaseException | None) -> str | None:
+def same_error(ours: BaseException | None, theirs: BaseException | None) -> str | None:
     if type(ours) is not type(theirs):
         return f"exception {ours!r} instead of {theirs!r}"[:300]
     # Some messages end with a trace of C++ frames.
@@ -228,7 +263,7 @@ class _Eager:
         # An out= that was resized before the error holds whatever was in memory.
         self.resized = self.error is not None and _shapes(self.inputs) != _shapes(arguments)
         self._exact: Any = None
-        self._remake = lambda: _run(op.op, _wide(clone(arguments)))[0]
+        self._remake = lambda: _run(op.op, wide(clone(arguments)))[0]
         self._number = number
 
     def exact(self) -> Any:
@@ -242,7 +277,7 @@ class _Eager:
 def _differs(eager: _Eager, inputs: Any, actual: Any, error: BaseException | None, values: bool) -> str | None:
     """Why a compiled call is not what eager made, if it is not; `inputs` as the call left them."""
     state = torch.get_rng_state()
-    if problem := _same_error(error, eager.error):
+    if problem := same_error(error, eager.error):
         return problem
     if eager.error is None and (problem := compare(actual, eager.result, eager.exact, values)):
         return problem
@@ -272,7 +307,7 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
             actual, error = _run(compiled, inputs)
             problem = _differs(eager, inputs, actual, error, op.name not in UNSPECIFIED)
             if not which:
-                row["counts"]["raised" if eager.error is not None else _state(compiled, before, row)] += 1
+                row["counts"]["raised" if eager.error is not None else state_of(compiled, before, row)] += 1
             if problem:
                 return which + problem
     return None
@@ -291,10 +326,10 @@ def _samples(op: Any, dtype_name: str, limit: int | None) -> Iterator[Any]:
         yield from itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=False), limit)
 
 
-def run_samples(op: Any, dtype_name: str, made: Iterable[Any], check: Check, reset_every: int) -> dict[str, Any]:
+def run_samples(name: str, dtype_name: str, made: Iterable[Any], check: Check, reset_every: int) -> dict[str, Any]:
     """The row of an entry: each sample goes through `check`, which counts what it became and says what is wrong."""
     start = time.monotonic()
-    row: dict[str, Any] = {"name": op.formatted_name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
+    row: dict[str, Any] = {"name": name, "dtype": dtype_name, "state": "native", "samples": 0, "wrong": []}
     row |= {"counts": Counter(), "reasons": Counter(), "hosts": Counter()}
     try:
         samples = list(made)
@@ -325,7 +360,7 @@ def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[
     def check(sample: Any, number: int, row: dict[str, Any]) -> str | None:
         return _check(op, sample, number, row, progress)
 
-    row = run_samples(op, dtype_name, _samples(op, dtype_name, limit), check, 16)
+    row = run_samples(op.formatted_name, dtype_name, _samples(op, dtype_name, limit), check, 16)
     if op.name in UNSPECIFIED:
         row["skipped"] = "values: uninitialised memory"
     return row

@@ -32,7 +32,8 @@ def print_summary(rows: list[dict[str, Any]]) -> int:
     return failed
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the machine's processor."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text().splitlines():
@@ -41,7 +42,7 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _why(rows: list[dict[str, Any]]) -> str:
+def why(rows: list[dict[str, Any]]) -> str:
     """Host operators, reasons of breaks and of uncompiled graphs, failures: the most frequent first."""
     found: Counter[str] = Counter()
     for row in rows:
@@ -83,7 +84,7 @@ def write_page(
     lines = [
         title,
         "",
-        f"Made by `{command}` on {now}, torch {torch.__version__}, {_processor()}, {torch.get_num_threads()} threads.",
+        f"Made by `{command}` on {now}, torch {torch.__version__}, {processor()}, {torch.get_num_threads()} threads.",
         f"The host's own suite (`op_db`, {entries} entries). {what}",
         f"Together {sum(row['samples'] for row in rows)} samples, {sum(row['seconds'] for row in rows):.0f} s in one process.",
         *(
@@ -110,5 +111,5 @@ def write_page(
         by_name.setdefault(row["name"], {})[row["dtype"]] = row
     for name in sorted(by_name):
         states = [by_name[name][d]["state"] if d in by_name[name] else "" for d in dtypes]
-        lines.append(f"| {name} | " + " | ".join(states) + f" | {_why(list(by_name[name].values()))} |")
+        lines.append(f"| {name} | " + " | ".join(states) + f" | {why(list(by_name[name].values()))} |")
     path.write_text("\n".join(lines) + "\n")

@@ -56,6 +56,6 @@ def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return run
 
     monkeypatch.setattr(gradients.tatara, "compile", compiled)
-    monkeypatch.setattr(gradients.samples, "_state", lambda *_: "native")
+    monkeypatch.setattr(gradients.samples, "state_of", lambda *_: "native")
     row = gradients.check_entry(sweep.entries_by_name()["exp"], "float64", 1, lambda _: None)
     assert "gradient" in row["wrong"][0]

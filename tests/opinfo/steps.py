@@ -1,0 +1,120 @@
+"""What the sweeps over modules and optimizers share: steps in eager and compiled, and what each entry became in them."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import samples
+import torch
+from table import STATES, processor, why
+
+import tatara
+
+COUNTED = ("graphs", "breaks", "recompiles", "fallbacks")
+# Steps that may compile: the first sees each number once, the second what may differ.
+SETTLED = 2
+
+Step = Callable[[int], dict[str, Any]]
+
+
+def _taken(step: Step, number: int) -> tuple[dict[str, Any], BaseException | None]:
+    try:
+        return step(number), None
+    except Exception as error:  # noqa: BLE001 - the exception is the result that is compared
+        return {}, error
+
+
+def compare_steps(
+    eager: Step, ours: Step, exact: Callable[[], Step], compiled: Sequence[Any], count: int, row: dict[str, Any]
+) -> str | None:
+    """Takes `count` steps both ways, each a tree of results by what they are ("forward", "backward", "state").
+
+    `exact` makes the steps in double precision. The first difference, or that a step after the second compiled
+    something; what the steps became is counted in the row.
+    """
+    before = tatara.stats()
+    settled: dict[str, int] = {}
+    precise: list[dict[str, Any]] = []
+
+    def in_double(number: int, part: str) -> Any:
+        if not precise:
+            step = exact()
+            precise.extend(_taken(step, i)[0] for i in range(count))
+        return precise[number].get(part)
+
+    problem, failed = None, False
+    for number in range(count):
+        theirs, expected = _taken(eager, number)
+        made, error = _taken(ours, number)
+        problem = samples.same_error(error, expected)
+        failed = failed or expected is not None
+        for part, value in theirs.items():
+            row["checked"][part] += 1
+            differs = samples.compare(
+                made.get(part), value, lambda part=part, number=number: in_double(number, part), True
+            )
+            if differs and not problem:
+                problem = f"{part}: {differs}"
+        if problem:
+            problem = f"step {number}: {problem}"
+            break
+        if number + 1 == SETTLED:
+            settled = tatara.stats()
+    after = tatara.stats()
+    for key in COUNTED:
+        row[key] = row.get(key, 0) + after[key] - before[key]
+    state = "raised" if failed else max((samples.state_of(c, before, row) for c in compiled), key=STATES.index)
+    row["counts"][state] += 1
+    if problem is None and settled:
+        again = {key: after[key] - settled[key] for key in ("graphs", "recompiles") if after[key] > settled[key]}
+        if again:
+            problem = f"compiled again after step {SETTLED}: {again}"
+    return problem
+
+
+def new_row(row: dict[str, Any]) -> None:
+    """What the rows of these sweeps hold besides."""
+    row.setdefault("checked", Counter())
+
+
+def totals(rows: list[dict[str, Any]]) -> str:
+    """One line about all rows."""
+    states = Counter(row["state"] for row in rows)
+    counts = {key: sum(row.get(key, 0) for row in rows) for key in COUNTED}
+    found = ", ".join(f"{states[s]} {s}" for s in STATES if states[s])
+    return f"{len(rows)} rows: {found}; " + ", ".join(f"{n} {key}" for key, n in counts.items())
+
+
+def write_page(path: Path, rows: list[dict[str, Any]], head: str, script: str, arguments: Sequence[str]) -> None:
+    """A table of one line per entry."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    command = " ".join([f"python tests/opinfo/{script}", *arguments])
+    columns = list(dict.fromkeys(row["dtype"] for row in rows))
+    parts = list(dict.fromkeys(part for row in rows for part in row.get("checked", {})))
+    lines = [
+        head.strip(),
+        "",
+        f"Made by `{command}` on {now}, torch {torch.__version__}, {processor()}. {totals(rows)}.",
+        "",
+        "**native**: compiled kernels alone; **host**: with calls of host kernels; **tape**: captured, but run by the host",
+        "call by call; **broke**: a graph break or code that was not captured; **raised**: eager's own exception. The worst",
+        f"sample counts. {', '.join(parts)}: how often each was compared.",
+        "",
+        "| entry | " + " | ".join([*columns, "samples", *parts, *COUNTED]) + " | host kernels, reasons, defects |",
+        "|---" * (len(columns) + 1) + "|" + "---:|" * (len(parts) + len(COUNTED) + 1) + "---|",
+    ]
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"], {})[row["dtype"]] = row
+    for name, of_entry in by_name.items():
+        mine = list(of_entry.values())
+        numbers = [sum(r["samples"] for r in mine)]
+        numbers += [sum(r.get("checked", {}).get(part, 0) for r in mine) for part in parts]
+        numbers += [sum(r.get(key, 0) for r in mine) for key in COUNTED]
+        states = [of_entry[c]["state"] if c in of_entry else "" for c in columns]
+        lines.append(f"| {name} | " + " | ".join([*states, *map(str, numbers)]) + f" | {why(mine)} |")
+    path.write_text("\n".join(lines) + "\n")
