@@ -82,7 +82,7 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
   std::vector<Ref> held;
   entry.recipe.hold(call->objects, held);
-  if (!entry.runner->run(*entry.tape, call->env, api)) {
+  if (!entry.run(call->env, api)) {
     if (runs_instead(*entry.runner)) call->env.clear();
     return nullptr;
   }

@@ -15,7 +15,7 @@ std::vector<const Effect*> last_writes(const std::vector<Effect>& effects, size_
   std::map<std::pair<PyObject*, PyObject*>, size_t> places;
   for (size_t i = 0; i < count; ++i) {
     const Effect& effect = effects[i];
-    const bool replaces = effect.kind != Effect::Kind::kCall;
+    const bool replaces = effect.kind != Effect::Kind::kCall && effect.kind != Effect::Kind::kSwitch;
     // The attributes of an object may be written through its __dict__ as well: no merging across that.
     if (effect.kind != Effect::Kind::kAttribute && PyDict_Check(effect.target.get())) places.clear();
     const auto key = std::pair(effect.target.get(), effect.name.get());
@@ -82,6 +82,11 @@ bool apply(Effect::Kind kind, PyObject* name, const Ref* objects, size_t count) 
       }
       return static_cast<bool>(done);
     }
+    case Effect::Kind::kSwitch: {
+      std::vector<PyObject*> args;
+      for (size_t i = 1; i <= count; ++i) args.push_back(objects[i].get());
+      return static_cast<bool>(Ref::steal(PyObject_Vectorcall(target, args.data(), args.size(), nullptr)));
+    }
     case Effect::Kind::kContents: return set_contents(target, objects + 1, count);
   }
   return false;
@@ -136,6 +141,7 @@ std::vector<std::string> EffectReplay::describe() const {
   for (const Step& step : steps_) {
     switch (step.kind) {
       case Effect::Kind::kAttribute: lines.push_back("attribute " + text_of(step.name.get())); break;
+      case Effect::Kind::kSwitch: lines.push_back("switch"); break;
       case Effect::Kind::kCell: lines.push_back("closure variable"); break;
       case Effect::Kind::kCall: lines.push_back("call of " + name_of(step.name.get(), "__qualname__")); break;
       case Effect::Kind::kContents: lines.push_back(str_cat("contents of ", step.count, " objects")); break;

@@ -16,6 +16,7 @@ struct Effect {
     kAttribute,  ///< operand as attribute `name`, by object's own __setattr__; no operand: deletion
     kCell,       ///< operand as the contents of a cell
     kCall,       ///< the method `name` (a descriptor of a C type) with the operands
+    kSwitch,     ///< a function of the interpreter's or torch's, `target`, with the operands
     kContents,   ///< the operands as all of a list, set, dict (keys and values in turn) or deque
   };
   Kind kind = Kind::kAttribute;

@@ -92,6 +92,12 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+bool Entry::run(std::vector<Ref>& env, TorchApi& api) const {
+  if (!state.autocast.any) return runner->run(*tape, env, api);
+  const AutocastOff off(api);
+  return runner->run(*tape, env, api);
+}
+
 int Entry::traverse(const Visitor& visit) const {
   if (const int result = visit(guard, watches, recipe, details); result != 0) return result;
   // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.

@@ -81,6 +81,8 @@ struct Entry {
   /// All guards but those on the layouts of parameters.
   bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
              std::vector<int64_t>& symbols, std::string* reason);
+  /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
+  bool run(std::vector<Ref>& env, TorchApi& api) const;
   int traverse(const Visitor& visit) const;
 };
 

@@ -729,7 +729,7 @@ GlobalState GlobalState::read(TorchApi& api) {
   };
   result.grad = flag(api.is_grad_enabled);
   result.inference = flag(api.is_inference);
-  result.autocast = flag(api.is_autocast);
+  result.autocast = AutocastState::read(api);
   result.deterministic = flag(api.deterministic);
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
@@ -743,7 +743,9 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   const auto torch_is_same = [this, &api] {
     if (!api.present()) return true;
     const TorchNative& torch = TorchNative::get();
-    return torch.reads_state() && torch.state() == native;
+    // The thread's dispatch keys tell whether autocast is on, not to which dtype.
+    return torch.reads_state() && torch.state() == native &&
+           (!autocast.any || AutocastState::read(api) == autocast);
   };
   // A trace before NumPy's import has not called it.
   const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();
@@ -756,7 +758,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   };
   if (now.grad != grad) return fail("grad mode changed");
   if (now.inference != inference) return fail("inference mode changed");
-  if (now.autocast != autocast) return fail("autocast changed");
+  if (!(now.autocast == autocast)) return fail("autocast changed");
   if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");

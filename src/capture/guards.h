@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/autocast.h"
 #include "capture/py.h"
 #include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
@@ -125,7 +126,8 @@ class ValueGuard {
 
 /// Interpreter-wide state of torch that changes what operations mean.
 struct GlobalState {
-  bool grad = false, inference = false, autocast = false, deterministic = false;
+  bool grad = false, inference = false, deterministic = false;
+  AutocastState autocast;
   long modes = 0;  // torch-function modes of the program
   Ref default_dtype;
   Ref errstate;             // of NumPy; null before its import

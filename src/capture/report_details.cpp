@@ -218,7 +218,7 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
   };
   // Several: the first run also takes the arena from the system, and the report shows the quickest.
   for (int i = 0; i < 4; ++i) {
-    if (!fill() || !entry.runner->run(*entry.tape, env, api)) {
+    if (!fill() || !entry.run(env, api)) {
       failed();
       break;
     }

@@ -266,6 +266,11 @@ bool TorchApi::load() {
   set_grad_enabled = attr(core.get(), "_set_grad_enabled");
   is_inference = attr(torch.get(), "is_inference_mode_enabled");
   is_autocast = attr(core.get(), "_is_any_autocast_enabled");
+  get_autocast = attr(torch.get(), "is_autocast_enabled");
+  set_autocast = attr(torch.get(), "set_autocast_enabled");
+  get_autocast_dtype = attr(torch.get(), "get_autocast_dtype");
+  set_autocast_dtype = attr(torch.get(), "set_autocast_dtype");
+  to_method = attr(base.get(), "to");
   get_default_dtype = attr(torch.get(), "get_default_dtype");
   deterministic = attr(torch.get(), "are_deterministic_algorithms_enabled");
   view_as = attr(tensor.get(), "view_as");

@@ -1,4 +1,6 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
+#include <algorithm>
+
 #include "capture/tracer_internal.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
@@ -200,6 +202,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
 PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
+  const AutocastOff off(api_);
   bool known = true;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
@@ -232,17 +235,81 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
   return PyBool_FromLong(text_of(kind.get()) == fn.name.substr(3));
 }
 
+Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args,
+                                   Ref& cast_kwargs) {
+  const AutocastState state = AutocastState::read(api_);
+  if (!state.any) return Cast::kSame;
+  if (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr) return Cast::kSame;
+  // The floating tensors that autocast looks at: those on the device of the first tensor; float64 stays as it is.
+  std::string device;
+  bool eligible = false, wide = false;
+  const auto dtype_name = [&](PyObject* o) -> std::string {
+    if (!api_.is_plain_tensor(o)) return {};
+    const Bypass bypass(bypass_);
+    const int slot = trace_->tape.find(o);
+    const Ref where = slot >= 0 ? trace_->tape.slots()[static_cast<size_t>(slot)].device : attr(o, "device");
+    const std::string type = text_of(attr(where.get(), "type").get());
+    if (device.empty()) device = type;
+    const std::string name = text_of(Ref::steal(PyObject_Str(attr(o, "dtype").get())).get());
+    const bool casts = name == "torch.float32" || name == "torch.float16" || name == "torch.bfloat16";
+    return type == device && casts ? name : std::string();
+  };
+  const auto look = [&](PyObject* o) -> Ref {
+    const std::string name = dtype_name(o);
+    eligible = eligible || !name.empty();
+    wide = wide || name == "torch.float32";
+    return Ref::borrow(o);
+  };
+  map_structure(args, look);
+  if (kwargs != nullptr) map_structure(kwargs, look);
+  const auto place = std::find(AutocastState::kDevices.begin(), AutocastState::kDevices.end(), device);
+  if (!eligible || place == AutocastState::kDevices.end()) return Cast::kSame;
+  const auto& on = state.devices[static_cast<size_t>(place - AutocastState::kDevices.begin())];
+  if (!on.on) return Cast::kSame;
+  const CastPolicy policy = cast_policy(fn.name, device);
+  if (policy == CastPolicy::kNone) return Cast::kSame;
+  if (policy == CastPolicy::kUnknown) return Cast::kUnknown;
+  const bool lower = policy == CastPolicy::kLower || (policy == CastPolicy::kPromote && !wide);
+  const Ref target = lower ? on.dtype : attr(api_.torch.get(), "float32");
+  const std::string target_name = text_of(Ref::steal(PyObject_Str(target.get())).get());
+  const TorchFunction& to = api_.classify(api_.to_method.get());
+  bool failed = false;
+  const auto cast = [&](PyObject* o) -> Ref {
+    const std::string name = dtype_name(o);
+    if (name.empty() || name == target_name || failed) return Ref::borrow(o);
+    const Ref operands = Ref::steal(PyTuple_Pack(2, o, target.get()));
+    Ref made = Ref::steal(record(to, api_.to_method.get(), operands.get(), nullptr));
+    failed = !made;
+    return made ? made : Ref::borrow(o);
+  };
+  cast_args = map_structure(args, cast);
+  if (kwargs != nullptr) cast_kwargs = map_structure(kwargs, cast);
+  return failed || !cast_args ? Cast::kFailed : Cast::kCast;
+}
+
 PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   std::string problem;
   Ref device;
   size_t tensors = 0;
-  Ref meta_args, meta_kwargs, tape_args, tape_kwargs;
+  Ref meta_args, meta_kwargs, tape_args, tape_kwargs, cast_args, cast_kwargs;
   const auto give_up = [&](const std::string& reason, bool eager) -> PyObject* {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     if (!graph_break(reason, eager)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   };
+  if (fn.kind == TorchKind::kRecord) {
+    switch (cast_operands(fn, args, kwargs, cast_args, cast_kwargs)) {
+      case Cast::kSame: break;
+      case Cast::kCast:
+        args = cast_args.get();
+        kwargs = cast_kwargs.get();
+        break;
+      case Cast::kUnknown: return give_up("under autocast the host decides what " + fn.name + " casts", false);
+      case Cast::kFailed: return nullptr;
+    }
+    if (!tracing()) return PyObject_Call(func, args, kwargs);
+  }
   {
     const Bypass bypass(bypass_);
     const auto to_tape = [&](PyObject* o) -> Ref {

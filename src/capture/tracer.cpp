@@ -377,7 +377,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   entry.tape->fill_inputs(objects, env);
   std::vector<Ref> held;
   entry.recipe.hold(objects, held);
-  bool ok = entry.runner->run(*entry.tape, env, api_);
+  bool ok = entry.run(env, api_);
   if (!ok) runs_instead(*entry.runner);
   ok = ok && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
@@ -426,10 +426,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
   const Ref depth = Ref::steal(api_.present() ? PyObject_CallNoArgs(api_.mode_stack_len.get()) : PyLong_FromLong(0));
-  const char* wait = ": compiled code waits until it is off";
   std::string unfit;
-  if (trace->state.autocast) unfit = str_cat("autocast is on where the function is entered", wait);
-  if (!depth || PyLong_AsLong(depth.get()) != 0) unfit = str_cat("a torch function mode is on", wait);
+  if (!depth || PyLong_AsLong(depth.get()) != 0) unfit = "a torch function mode is on: compiled code waits until it is off";
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -582,6 +580,7 @@ bool Tracer::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   take_back_symbols();
   trace_->symbols.settle();
+  const AutocastOff off(api_);
   const bool ok = trace_->tape.materialise(api_);
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
@@ -599,6 +598,7 @@ bool Tracer::rewind(Frame& f) {
                        ? Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), t.state.grad ? Py_True : Py_False))
                        : Ref();
   if (!grad) PyErr_Clear();
+  undo_switches();
   for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
   std::vector<PyObject*> stack;
   for (const Ref& value : t.start_stack) stack.push_back(value.get());
@@ -609,12 +609,25 @@ bool Tracer::rewind(Frame& f) {
   return true;
 }
 
+void Tracer::undo_switches() {
+  for (const Effect& effect : trace_->effects) {
+    if (effect.kind != Effect::Kind::kSwitch) continue;
+    const std::string name = name_of(effect.target.get());
+    const char* opposite = name == "autocast_increment_nesting"   ? "autocast_decrement_nesting"
+                           : name == "autocast_decrement_nesting" ? "autocast_increment_nesting"
+                                                                  : nullptr;
+    if (opposite != nullptr && !Ref::steal(PyObject_CallMethod(api_.torch.get(), opposite, nullptr))) PyErr_Clear();
+  }
+  trace_->state.autocast.apply(api_);
+}
+
 void Tracer::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
                                  [&t](const Effect& effect) { return effect.nodes > t.tape.nodes_done(); });
   if (!later || !t.watches.undo_writes()) return;
+  undo_switches();
   for (const Effect& effect : t.effects) {
     if (effect.nodes <= t.tape.nodes_done() && !perform(effect)) PyErr_Clear();
   }

@@ -136,6 +136,8 @@ class Tracer final : public VmObserver {
   bool rewind(Frame& f);
   /// The same where the program cannot run again: what was written before the operator stays.
   void undo_later_writes();
+  /// Gives autocast the state that it had before the trace.
+  void undo_switches();
   void end_trace();
   void take_sources();
   bool install_entry(std::unique_ptr<Entry> entry);
@@ -223,6 +225,9 @@ class Tracer final : public VmObserver {
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
   bool break_if_cached(PyObject* target);
+  enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
+  /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
+  Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
   bool numpy_value(PyObject* object) const;
   bool numpy_inside(PyObject* object) const;
   PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

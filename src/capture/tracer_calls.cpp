@@ -182,6 +182,13 @@ bool is_impure_torch_switch(std::string_view name) {
          name.substr(0, 4) != "_is_" && name.substr(0, 4) != "_get";
 }
 
+/// Switches of autocast, which a trace throws as the program does.
+bool switches_autocast(std::string_view name) {
+  static const Names names = {"set_autocast_enabled",       "set_autocast_dtype",        "set_autocast_cache_enabled",
+                              "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache"};
+  return names.contains(name);
+}
+
 /// The engine of gradients, and nodes with a backward of the user's: they need real tensors.
 bool needs_autograd(std::string_view name, const TorchApi& api) {
   return name == "run_backward" || name == "queue_callback" || (name == "apply" && api.grad_enabled());
@@ -307,6 +314,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
   }
   if (is_torch_name(module)) {
+    if (switches_autocast(name)) return {Kind::kSwitch, nullptr, name};
+    // On the program's stack of modes there is none: a trace does not begin under one.
+    if (name == "_is_torch_function_mode_enabled") return {Kind::kFalse, nullptr, name};
     if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, module + "." + name};
     return {Kind::kTorch, nullptr, name};
   }
@@ -363,6 +373,16 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
       return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
+    }
+    case Kind::kSwitch: {
+      if (!break_if_cached(callable)) return nullptr;
+      if (!tracing() || keywords > 0) return not_handled();
+      PyObject* done = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+      if (done == nullptr) return nullptr;
+      Effect effect{Effect::Kind::kSwitch, Ref::borrow(callable), {}, {}};
+      for (Py_ssize_t i = 0; i < nargs; ++i) effect.operands.push_back(Ref::borrow(args[i]));
+      note_effect(std::move(effect));
+      return done;
     }
     case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     case Kind::kPure: break;

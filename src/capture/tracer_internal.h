@@ -67,6 +67,7 @@ struct Tracer::CallPlan {
     kPure,       ///< C code without side effects: runs here
     kAttribute,  ///< getattr, hasattr: a read of args[0]
     kMutator,    ///< changes `target`
+    kSwitch,     ///< changes the thread's state, and is repeated as an effect
     kBreak,
   };
   Kind kind = Kind::kPure;

@@ -288,7 +288,7 @@ void stage_dealloc(PyObject* self) {
 /// Gradients are off while plans and their host operators run.
 class NoGrad {
  public:
-  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()) { set(false); }
+  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()), autocast_(api) { set(false); }
   ~NoGrad() {
     if (was_) set(true);
   }
@@ -305,6 +305,7 @@ class NoGrad {
   }
   TorchApi& api_;
   bool was_;
+  AutocastOff autocast_;  // casts are in the graph
 };
 
 Ref tuple_of(const std::vector<Ref>& items) {
