@@ -2,7 +2,7 @@
 
 Eager's autocast acts below Python, where each operator that has a kernel for it casts its floating operands. Which
 operators have one is asked of the installed torch; what the kernel does is in its documentation ("Autocast Op Reference"):
-the lists below, all others run in float32. `tests/training/test_autocast.py` and the column "autocast" of `make opinfo`
+the lists below, all others run in float32. `tests/capture/test_autocast.py` and the column "autocast" of `make opinfo`
 compare every operator with eager.
 """
 
@@ -26,11 +26,48 @@ _PROMOTE = {
     "cuda": "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add cat stack",
 }
 # Operators that are made of others with kernels for autocast: what happens to their operands shows only inside.
-_MADE_OF_OTHERS = """einsum tensordot inner chain_matmul linalg_multi_dot linalg_matrix_power matrix_power cov corrcoef lstm
-    gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell nuclear_norm linalg_cond linalg_pinv bilinear
-    kron cosine_similarity block_diag combinations cartesian_prod trapezoid trapz cumulative_trapezoid
-    _native_multi_head_attention _transformer_encoder_layer_fwd cdist pdist multi_head_attention_forward
-    binary_cross_entropy grid_sampler fft_hfft2 fft_hfftn fft_ihfft2 fft_ihfftn""".split()
+_MADE_OF_OTHERS = [
+    "einsum",
+    "tensordot",
+    "inner",
+    "chain_matmul",
+    "linalg_multi_dot",
+    "linalg_matrix_power",
+    "matrix_power",
+    "cov",
+    "corrcoef",
+    "lstm",
+    "gru",
+    "rnn_tanh",
+    "rnn_relu",
+    "lstm_cell",
+    "gru_cell",
+    "rnn_tanh_cell",
+    "rnn_relu_cell",
+    "nuclear_norm",
+    "linalg_cond",
+    "linalg_pinv",
+    "bilinear",
+    "kron",
+    "cosine_similarity",
+    "block_diag",
+    "combinations",
+    "cartesian_prod",
+    "trapezoid",
+    "trapz",
+    "cumulative_trapezoid",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
+    "cdist",
+    "pdist",
+    "multi_head_attention_forward",
+    "binary_cross_entropy",
+    "grid_sampler",
+    "fft_hfft2",
+    "fft_hfftn",
+    "fft_ihfft2",
+    "fft_ihfftn",
+]
 # Python names of an operator's own, and operators that only hand their operands to one.
 _ALIASES = {
     "concat": "cat",

@@ -744,8 +744,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
     if (!api.present()) return true;
     const TorchNative& torch = TorchNative::get();
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
-    return torch.reads_state() && torch.state() == native &&
-           (!autocast.any || AutocastState::read(api) == autocast);
+    return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast);
   };
   // A trace before NumPy's import has not called it.
   const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();

@@ -427,7 +427,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->state = GlobalState::read(api_);
   const Ref depth = Ref::steal(api_.present() ? PyObject_CallNoArgs(api_.mode_stack_len.get()) : PyLong_FromLong(0));
   std::string unfit;
-  if (!depth || PyLong_AsLong(depth.get()) != 0) unfit = "a torch function mode is on: compiled code waits until it is off";
+  if (!depth || PyLong_AsLong(depth.get()) != 0)
+    unfit = "a torch function mode is on: compiled code waits until it is off";
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;

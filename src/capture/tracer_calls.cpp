@@ -184,7 +184,7 @@ bool is_impure_torch_switch(std::string_view name) {
 
 /// Switches of autocast, which a trace throws as the program does.
 bool switches_autocast(std::string_view name) {
-  static const Names names = {"set_autocast_enabled",       "set_autocast_dtype",        "set_autocast_cache_enabled",
+  static const Names names = {"set_autocast_enabled",       "set_autocast_dtype",         "set_autocast_cache_enabled",
                               "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache"};
   return names.contains(name);
 }

@@ -20,6 +20,7 @@ STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
 # Rows for an entry's samples of bad input, and for samples that were changed (odd.py), stand beside those of the dtypes.
 ERRORS = "errors"
 ODD = "odd"
+AUTOCAST = "autocast"  # the float32 samples, with autocast on
 MOST_ODD = 40
 Check = Callable[[Any, int, dict[str, Any]], "str | None"]
 # What `progress` of check_entry is told while eager runs.
@@ -290,6 +291,7 @@ def _differs(eager: _Eager, inputs: Any, actual: Any, error: BaseException | Non
 
 def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Callable[[int], None]) -> str | None:
     """The sample twice: the call that captures, and the call that finds what was captured."""
+    autocast = row["dtype"] == AUTOCAST
     arguments = (sample.input, sample.args, sample.kwargs)
 
     def call(value: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -297,7 +299,7 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
 
     compiled = tatara.compile(call)
     before = tatara.stats()
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cpu", enabled=autocast):
         progress(EAGER)
         eager = _Eager(op, arguments, number)
         progress(number)
@@ -323,7 +325,8 @@ def _samples(op: Any, dtype_name: str, limit: int | None) -> Iterator[Any]:
         samples = op.sample_inputs("cpu", dtype, requires_grad=False)
         yield from odd_samples(samples, op.formatted_name, min(limit or MOST_ODD, MOST_ODD))
     else:
-        yield from itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=False), limit)
+        dtype = torch.float32 if dtype_name == AUTOCAST else getattr(torch, dtype_name)
+        yield from itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), limit)
 
 
 def run_samples(name: str, dtype_name: str, made: Iterable[Any], check: Check, reset_every: int) -> dict[str, Any]:

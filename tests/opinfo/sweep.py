@@ -5,8 +5,8 @@ the sweep. Rows are appended to a file of JSON lines as they come; a sweep that 
 Compared for each sample (samples.py): the exception or the values, dtype, shape, strides, aliasing, and what happened to
 the inputs. The state of a row is that of its worst sample: raised (all of them raise eager's exception), native, host (a
 call of a host kernel), tape (the graph ran without being compiled), broke (a graph break, or nothing captured), wrong,
-crashed. Besides the dtypes there are columns of the entry's samples of bad input, "errors", and
-of samples with one operand or number changed, "odd".
+crashed. Besides the dtypes there are columns of the float32 samples with autocast on, "autocast", of the entry's samples of
+bad input, "errors", and of samples with one operand or number changed, "odd".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from samples import EAGER, ERRORS, ODD, check_entry
+from samples import AUTOCAST, EAGER, ERRORS, ODD, check_entry
 from table import print_summary, write_page
 
 DTYPES = ["bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
 
-COLUMNS = [*DTYPES, ERRORS, ODD]
+COLUMNS = [*DTYPES, AUTOCAST, ERRORS, ODD]
 
 Task = tuple[str, str]
 Check = Callable[[Any, str, int | None, Callable[[int], None]], dict[str, Any]]
@@ -159,7 +159,8 @@ def _has(op: Any, column: str) -> bool:
         return op.error_inputs_func is not None
     if column == ODD:
         return True
-    return getattr(torch, column) in op.supported_dtypes("cpu")
+    dtype = "float32" if column == AUTOCAST else column
+    return getattr(torch, dtype) in op.supported_dtypes("cpu")
 
 
 def run_all(

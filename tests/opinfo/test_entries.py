@@ -1,4 +1,4 @@
-"""The first samples of every entry in float32: the part of the sweep that every test run does."""
+"""The first samples of every entry in float32, and one under autocast: the part of the sweep that every test run does."""
 
 from __future__ import annotations
 
@@ -30,5 +30,7 @@ def test_entries_are_right(part: int) -> None:
             row = samples.check_entry(op, "float32", SAMPLES, lambda number: None)
             native += row["state"] == "native"
             wrong += [f"{op.formatted_name}: {problem}" for problem in row["wrong"]]
+            row = samples.check_entry(op, samples.AUTOCAST, 1, lambda number: None)
+            wrong += [f"{op.formatted_name} under autocast: {problem}" for problem in row["wrong"]]
     assert wrong == []
     assert native >= LEAST_NATIVE // PARTS
