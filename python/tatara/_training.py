@@ -17,6 +17,13 @@ _MODIFIED = (
     "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
 )
 
+_USED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
+    "calling backward."
+)
+
 
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
     """One node for all outputs of a stage that need a gradient; they were computed before."""
@@ -88,6 +95,46 @@ def _unchanged(tensor: Any, version: int) -> Any:
         text = _MODIFIED.format(kind=tensor.type(), sizes=list(tensor.shape), now=tensor._version, then=version)
         raise RuntimeError(text)
     return tensor
+
+
+class UsedNode(torch.autograd.Function):  # type: ignore[misc]
+    """A value whose graph of gradients was used up by a backward pass in the same compiled graph."""
+
+    @staticmethod
+    def forward(ctx: Any, _anchor: Any, value: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, _cotangent: Any) -> Any:
+        raise RuntimeError(_USED)
+
+
+_anchor = torch.empty(0, requires_grad=True)
+
+
+def used_up(value: torch.Tensor) -> Any:
+    """The value as eager leaves it after backward(): it requires grad, and can't be differentiated again."""
+    with torch.enable_grad():
+        return UsedNode.apply(_anchor, value)
+
+
+def backward_pass(roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool) -> tuple[Any, ...]:
+    """The gradients of a pass of the engine. Those that go to ``.grad`` are laid out as the engine does it."""
+    found = torch.autograd.grad(roots, variables, cotangents, retain_graph=keep, allow_unused=True)
+    gradients: list[Any] = []
+    with torch.no_grad():
+        for variable, gradient in zip(variables, found, strict=True):
+            if gradient is None:
+                raise RuntimeError("tatara: no gradient reaches a tensor that one reached before")
+            if accumulate:
+                result = torch.empty_strided(variable.shape, _grad_strides(variable), dtype=gradient.dtype)
+                gradient = result.to(gradient.device).copy_(gradient)
+            gradients.append(gradient)
+    return tuple(gradients)
+
+
+def _grad_strides(variable: torch.Tensor) -> tuple[int, ...]:
+    return tuple(torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride())
 
 
 def call(stage: Any, inputs: list[Any]) -> list[Any] | None:

@@ -59,7 +59,7 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.graph_text = print_graph(made.graph, true);
     CompileOptions options;
     options.explain = explaining() != Explaining::kOff;
-    if (is_training_tape(*entry.tape)) {
+    if (is_training_tape(*entry.tape) && !has_backward(*entry.tape)) {
       attach_training(entry, std::move(made), options);
       entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return true;
@@ -69,7 +69,13 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.details = details_of(compiled);
     add_facts(entry, made.graph.ctx());
     count_compiled(compiled);
-    entry.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
+    std::vector<int> used_up = std::move(made.used_up);
+    auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
+    if (has_backward(*entry.tape)) {
+      entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up));
+    } else {
+      entry.runner = std::move(runner);
+    }
   } catch (const std::exception& error) {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     if (!option_bool(Option::kFallback)) {

@@ -23,7 +23,8 @@ struct Effect {
   Ref target;
   Ref name;
   std::vector<Ref> operands;
-  size_t nodes = 0;  // of the tape that were recorded before it
+  size_t nodes = 0;    // of the tape that were recorded before it
+  bool later = false;  // done when the tape has run (the gradient of a leaf), not while the trace is open
 };
 
 /// Does one write, in a trace's own terms. False with a Python error set.

@@ -66,6 +66,10 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
       if (why != nullptr) *why = "the type, sizes or strides of a parameter changed";
       continue;
     }
+    if (entry->runner != nullptr && !entry->runner->given_unchanged(objects)) {
+      if (why != nullptr) *why = "a hook on a tensor";
+      continue;
+    }
     ++entry->hits;
     if (i < entries_.size() && entries_[i] == entry) {
       if (i != 0)

@@ -24,6 +24,8 @@ class GraphRunner {
   bool untouched() const { return untouched_; }
   /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
   virtual bool pinned_unchanged(TorchApi&) { return true; }
+  /// A guard on the objects that come with a call.
+  virtual bool given_unchanged(const std::vector<PyObject*>&) { return true; }
   /// Why the last run went back to the tape; empty when none did.
   virtual std::string problem() const { return {}; }
   /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).

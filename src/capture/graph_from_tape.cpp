@@ -8,6 +8,7 @@
 #include "ops/bind.h"
 #include "ops/builder.h"
 #include "support/error.h"
+#include "transforms/autodiff.h"
 
 namespace tatara::capture {
 namespace {
@@ -243,27 +244,13 @@ class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
       : tape_(tape),
-        result_{Graph(std::move(ctx)), {}, {}, {}},
+        result_{Graph(std::move(ctx)), {}, {}, {}, {}},
         builder_(result_.graph, default_dtype(api)),
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
 
   TapeGraph run() {
-    for (size_t i = 0; i < tape_.slots().size(); ++i) {
-      if (tape_.slots()[i].input) add_input(static_cast<int>(i));
-    }
-    const bool training = is_training_tape(tape_);
-    if (training) check_writes();
-    for (const TapeNode& node : tape_.nodes()) {
-      builder_.set_no_grad(training && !node.grad);
-      builder_.set_location({std::make_shared<const std::string>(node.file),
-                             std::make_shared<const std::string>(node.function), node.line});
-      try {
-        convert(node);
-      } catch (const Error& error) {
-        error.rethrow_at({node.file, node.line, node.function});
-      }
-    }
+    convert_all(has_backward(tape_));
     std::vector<TensorRef> wanted;
     for (const int slot : computed_outputs(tape_)) {
       result_.outputs.push_back(slot);
@@ -271,7 +258,32 @@ class Converter {
       check_strides(slot);
     }
     fz_.finish(wanted);
+    if (history_) finish_history();
     return std::move(result_);
+  }
+
+  /// The results of a pass of gradients at the end of the tape.
+  std::vector<std::optional<GradientLayout>> probe(const TapeNode& pass) {
+    convert_all(true);
+    std::vector<TensorType> types;
+    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
+      types.push_back(fz_.type(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
+    }
+    for (const ValueId value : gradients(pass, std::move(types))) result_.graph.add_output(value);
+    std::vector<std::optional<TensorType>> found;
+    static_cast<void>(expand_gradients(result_.graph, &found));
+    const auto hints = [](const std::vector<Expr>& exprs) {
+      std::vector<int64_t> values;
+      for (const Expr e : exprs) values.push_back(e.context().evaluate_hint(e).value());
+      return values;
+    };
+    std::vector<std::optional<GradientLayout>> layouts;
+    for (const std::optional<TensorType>& type : found) {
+      layouts.emplace_back();
+      if (type) layouts.back() = GradientLayout{hints(type->sizes), hints(type->strides)};
+    }
+    return layouts;
   }
 
   // ---- inference while the trace is open -----------------------------------------------------------------------------
@@ -304,6 +316,194 @@ class Converter {
   }
 
  private:
+  void convert_all(bool history) {
+    for (size_t i = 0; i < tape_.slots().size(); ++i) {
+      if (tape_.slots()[i].input) add_input(static_cast<int>(i));
+    }
+    history_ = history;
+    const bool training = is_training_tape(tape_);
+    if (training && !history_) check_writes();
+    if (history_) begin_history();
+    for (const TapeNode& node : tape_.nodes()) {
+      builder_.set_no_grad(training && !node.grad);
+      builder_.set_location({std::make_shared<const std::string>(node.file),
+                             std::make_shared<const std::string>(node.function), node.line});
+      try {
+        if (history_) {
+          convert_with_history(node);
+        } else {
+          convert(node);
+        }
+      } catch (const Error& error) {
+        error.rethrow_at({node.file, node.line, node.function});
+      }
+    }
+  }
+
+  // ---- gradients inside the tape -------------------------------------------------------------------------------------
+  // Eager tells the contents of a tensor from its history, the graph does not: what it cannot tell apart is refused.
+
+  void begin_history() {
+    for (size_t i = 0; i < tape_.slots().size(); ++i) {
+      const TapeSlot& slot = tape_.slots()[i];
+      if (!slot.input || !slot.requires_grad) continue;
+      const ValueId value = fz_.read(refs_[i]);
+      leaves_[refs_[i]] = {value};
+      note_values();
+      needs_[static_cast<size_t>(value)] = true;
+    }
+  }
+
+  bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
+
+  /// Which of the values made since the last call have a history.
+  void note_values() {
+    const Graph& graph = result_.graph;
+    needs_.resize(graph.num_values(), false);
+    for (; noted_ < graph.num_nodes(); ++noted_) {
+      const Node& node = graph.node(static_cast<NodeId>(noted_));
+      if (!gives_gradients(node, needs_)) continue;
+      for (const ValueId v : node.outputs) {
+        const DType dtype = graph.type(v).dtype;
+        needs_[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
+      }
+    }
+  }
+
+  struct Operand {
+    TensorRef ref;
+    int64_t version;
+    bool history, storage_history;
+  };
+
+  void convert_with_history(const TapeNode& node) {
+    std::vector<Operand> operands;
+    const auto look = [&](int slot) {
+      const TensorRef ref = refs_[static_cast<size_t>(slot)];
+      if (ref < 0) return;
+      if (node.grad && fz_.is_stale_view(ref) && is_written_leaf(ref)) {
+        throw Unsupported("a view of a parameter from before it was written to, in " + node.name);
+      }
+      const ValueId value = fz_.read(ref);
+      note_values();
+      operands.push_back({ref, fz_.version(ref), needs(value), needs(fz_.base(ref))});
+    };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    convert(node);
+    note_values();
+    for (const Operand& operand : operands) {
+      if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
+    }
+  }
+
+  bool is_written_leaf(TensorRef ref) const {
+    return std::any_of(leaves_.begin(), leaves_.end(),
+                       [&](const auto& leaf) { return leaf.second.size() > 1 && fz_.same_storage(leaf.first, ref); });
+  }
+
+  void note_write(const TapeNode& node, const Operand& operand) {
+    if (!operand.storage_history) return;
+    if (const auto leaf = leaves_.find(operand.ref); leaf != leaves_.end()) {
+      if (node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
+      const ValueId value = fz_.read(operand.ref);
+      note_values();
+      if (leaf->second.back() != value) leaf->second.push_back(value);
+      needs_[static_cast<size_t>(value)] = true;
+      return;
+    }
+    if (!node.grad || !operand.history) {
+      throw Unsupported(node.name + " beside gradients: it changes a tensor, but not its history");
+    }
+  }
+
+  std::vector<ValueId> values_of(PyObject* list) {
+    std::vector<ValueId> values;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      values.push_back(fz_.read(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(list, i)))]));
+    }
+    return values;
+  }
+
+  std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types) {
+    GradientsCall call;
+    call.roots = values_of(PyTuple_GET_ITEM(pass.args.get(), 0));
+    call.cotangents = values_of(PyTuple_GET_ITEM(pass.args.get(), 1));
+    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
+      const TensorRef ref = refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
+      const auto leaf = leaves_.find(ref);
+      call.variables.push_back(leaf != leaves_.end() ? leaf->second : std::vector<ValueId>{fz_.read(ref)});
+    }
+    return add_gradients(builder_, call, std::move(types));
+  }
+
+  std::vector<TensorRef> gradient_tensors(const TapeNode& node) {
+    std::vector<TensorType> types;
+    for (const int slot : node.outputs) types.push_back(slot_type(slot));
+    std::vector<TensorRef> refs;
+    for (const ValueId value : gradients(node, std::move(types))) refs.push_back(fz_.fresh(value));
+    return refs;
+  }
+
+  /// What leaves the graph with a history: only one that a pass has used up, and that can only say so.
+  void finish_history() {
+    note_values();
+    for (const InputWrite& write : result_.graph.input_writes()) {
+      const int slot = result_.inputs[static_cast<size_t>(write.input_index)];
+      if (needs(write.value) && (slot < 0 || !leaves_.contains(refs_[static_cast<size_t>(slot)]))) {
+        throw Unsupported("a write that gives a tensor from outside a history");
+      }
+    }
+    const std::vector<bool> used = used_slots();
+    for (size_t i = 0; i < result_.outputs.size(); ++i) {
+      const GraphOutput& output = result_.graph.outputs()[i];
+      if (!needs(output.value)) continue;
+      const int slot = result_.outputs[i];
+      if (output.alias.kind != OutputAlias::Kind::kFresh || !used[static_cast<size_t>(slot)]) {
+        throw Unsupported("a result that can be differentiated later, beside a backward pass");
+      }
+      result_.used_up.push_back(slot);
+    }
+    result_.graph = expand_gradients(result_.graph);
+  }
+
+  /// Slots with a history of which some part was used up.
+  std::vector<bool> used_slots() const {
+    std::vector<bool> used(tape_.slots().size(), false);
+    const std::vector<TapeNode>& nodes = tape_.nodes();
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const bool kept = nodes[n].backward && PyTuple_GET_ITEM(nodes[n].args.get(), 3) == Py_True;
+      if (!nodes[n].backward || kept) continue;
+      std::vector<bool> reached(tape_.slots().size(), false);
+      for_each_slot(PyTuple_GET_ITEM(nodes[n].args.get(), 0),
+                    [&](int slot) { used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true; });
+      for (size_t m = n; m-- > 0;) {
+        const bool any = std::any_of(nodes[m].outputs.begin(), nodes[m].outputs.end(),
+                                     [&](int slot) { return slot >= 0 && reached[static_cast<size_t>(slot)]; });
+        if (!any || !nodes[m].grad || nodes[m].backward) continue;
+        const auto mark = [&](int slot) {
+          if (!tape_.slots()[static_cast<size_t>(slot)].input) {
+            used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true;
+          }
+        };
+        for_each_slot(nodes[m].args.get(), mark);
+        for_each_slot(nodes[m].kwargs.get(), mark);
+      }
+    }
+    // And what was made of them.
+    for (const TapeNode& node : nodes) {
+      bool any = false;
+      const auto look = [&](int slot) { any = any || used[static_cast<size_t>(slot)]; };
+      for_each_slot(node.args.get(), look);
+      for_each_slot(node.kwargs.get(), look);
+      for (const int slot : node.outputs) {
+        if (any && slot >= 0) used[static_cast<size_t>(slot)] = true;
+      }
+    }
+    return used;
+  }
+
   static DType default_dtype(TorchApi& api) {
     const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
     return dtype_of(dtype.get());
@@ -393,6 +593,7 @@ class Converter {
   void convert(const TapeNode& node) { set_outputs(node, results_of(node)); }
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
+    if (node.backward) return gradient_tensors(node);
     if (node.name == "__getitem__") return {get_item(node)};
     if (node.name == "__setitem__") {
       set_item(node);
@@ -614,9 +815,37 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
+  bool history_ = false;
+  std::vector<bool> needs_;  // per value of the graph: it has a history, or is a leaf's
+  size_t noted_ = 0;         // nodes that needs_ has seen
+  std::unordered_map<TensorRef, std::vector<ValueId>> leaves_;  // inputs that require grad: their values so far
 };
 
 }  // namespace
+
+namespace {
+
+/// A context of its own: the trace's knows facts that were learned after the cut of a graph break, and are no guards.
+std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
+  auto ctx = std::make_shared<ExprContext>();
+  for (size_t i = 0; i < tape.symbols().size(); ++i) {
+    const Expr symbol = tape.symbols()[i];
+    ExprContext& trace = symbol.context();
+    ctx->symbol(trace.symbol_name(symbol), tape.ranges()[i], tape.hints()[i]);
+  }
+  for (const Expr fact : tape.facts()) ctx->assume(ctx->import(fact));
+  return ctx;
+}
+
+}  // namespace
+
+bool has_backward(const Tape& tape) {
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& node) { return node.backward; });
+}
+
+std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass) {
+  return Converter(tape, api, graph_context(tape)).probe(pass);
+}
 
 bool is_training_tape(const Tape& tape) {
   const bool needs = std::any_of(tape.slots().begin(), tape.slots().end(),
@@ -681,16 +910,6 @@ std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNod
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
-TapeGraph build_graph(const Tape& tape, TorchApi& api) {
-  // A context of its own: the trace's knows facts that were learned after the cut of a graph break, and are no guards.
-  auto ctx = std::make_shared<ExprContext>();
-  for (size_t i = 0; i < tape.symbols().size(); ++i) {
-    const Expr symbol = tape.symbols()[i];
-    ExprContext& trace = symbol.context();
-    ctx->symbol(trace.symbol_name(symbol), tape.ranges()[i], tape.hints()[i]);
-  }
-  for (const Expr fact : tape.facts()) ctx->assume(ctx->import(fact));
-  return Converter(tape, api, std::move(ctx)).run();
-}
+TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api, graph_context(tape)).run(); }
 
 }  // namespace tatara::capture

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "capture/tape.h"
@@ -14,7 +15,17 @@ struct TapeGraph {
   std::vector<int> inputs;     // tape slot of each graph input; -1 - k: constants[k]
   std::vector<Ref> constants;  // tensors made from Python data (torch.tensor), once
   std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
+  /// Of a tape with passes of gradients: slots of outputs that have a history in eager, which a pass has used up.
+  std::vector<int> used_up;
 };
+
+/// Whether gradients are computed on the tape itself.
+bool has_backward(const Tape& tape);
+struct GradientLayout {
+  std::vector<int64_t> sizes, strides;  // of the present call
+};
+/// Of a pass that may be added to the end of the tape: nothing for a variable that no gradient reaches. Throws Unsupported.
+std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass);
 
 /// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
 bool is_training_tape(const Tape& tape);

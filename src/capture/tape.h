@@ -45,7 +45,10 @@ struct TapeNode {
   bool mutates = false;  ///< an in-place operation, or one that may be
   bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
   bool grad = false;     ///< recorded with gradients on
-  Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
+  /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, and whether the
+  /// results go to `.grad`.
+  bool backward = false;
+  Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
 };
 

@@ -428,7 +428,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.kind = TorchKind::kPython;
   } else if (name == "cpu") {
     result.kind = TorchKind::kToCpu;
-  } else if (passthrough_names().contains(name)) {
+  } else if (passthrough_names().contains(name) || name.substr(0, 17) == "_record_function_") {  // marks for a profiler
     result.kind = TorchKind::kPassthrough;
   } else if (metadata_names().contains(name)) {
     result.kind = TorchKind::kMetadata;

@@ -115,6 +115,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         PyObject* answer = answer_constant(func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
+      if (fn.name == "requires_grad_" && changes_nothing(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
@@ -131,6 +132,10 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
       const bool placeholder = slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input;
+      if (fn.name == "grad" && tensor != nullptr && !placeholder && api_.is_plain_tensor(tensor)) {
+        if (PyObject* known = gradient_of(tensor)) return Py_NewRef(known);
+        return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
+      }
       if (placeholder && (fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
       if (!placeholder) {
         const Bypass bypass(bypass_);
@@ -149,23 +154,36 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
     return answer_needs_grad(fn, func, args, kwargs);
   }
+  if (fn.name.rfind("_foreach_", 0) == 0) {
+    if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
+  }
   return record(fn, func, args, kwargs);
 }
 
 Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
   const Tape& tape = trace_->tape;
   std::vector<bool> needs;
+  bool written = false;
   for (const TapeSlot& each : tape.slots()) needs.push_back(each.input && each.requires_grad);
   static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
                                                            "rand_like", "randn_like", "empty_like", "new_zeros",
                                                            "new_ones",  "new_full",   "new_empty"};
   for (const TapeNode& node : tape.nodes()) {
+    if (node.backward) continue;
     bool any = false;
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
-    if (!any) continue;
-    if (node.mutates) return NeedsGrad::kUnknown;
+    if (!any || (node.mutates && !node.grad)) continue;
+    if (node.mutates) {
+      // In place: its operand has a history now, and what else lies in that memory may have.
+      written = true;
+      if (PyTuple_GET_SIZE(node.args.get()) == 0) return NeedsGrad::kUnknown;
+      const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+      const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
+      if (target < 0 || out) return NeedsGrad::kUnknown;
+      needs[static_cast<size_t>(target)] = true;
+    }
     for (const int output : node.outputs) {
       if (output < 0) continue;
       const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
@@ -174,7 +192,8 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
       needs[static_cast<size_t>(output)] = node.grad && number && !constant.contains(node.name);
     }
   }
-  return needs[static_cast<size_t>(slot)] ? NeedsGrad::kYes : NeedsGrad::kNo;
+  if (needs[static_cast<size_t>(slot)]) return NeedsGrad::kYes;
+  return written ? NeedsGrad::kUnknown : NeedsGrad::kNo;
 }
 
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {

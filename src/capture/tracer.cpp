@@ -583,6 +583,7 @@ bool Tracer::run_tape() {
   trace_->symbols.settle();
   const AutocastOff off(api_);
   const bool ok = trace_->tape.materialise(api_);
+  if (ok) perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
@@ -625,12 +626,13 @@ void Tracer::undo_switches() {
 void Tracer::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
+  perform_later_effects();
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
-                                 [&t](const Effect& effect) { return effect.nodes > t.tape.nodes_done(); });
+                                 [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
   if (!later || !t.watches.undo_writes()) return;
   undo_switches();
   for (const Effect& effect : t.effects) {
-    if (effect.nodes <= t.tape.nodes_done() && !perform(effect)) PyErr_Clear();
+    if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) PyErr_Clear();
   }
 }
 
@@ -703,6 +705,12 @@ void Tracer::take_sources() {
     t.objects.push_back(object);
     if (!t.object_index.emplace(object, index).second) continue;
     if (const int slot = t.tape.find(object); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
+  for (PyObject* tensor : t.watches.take_gradients()) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(tensor);
+    if (!t.object_index.emplace(tensor, index).second) continue;
+    if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "capture/entry_cache.h"
+#include "capture/graph_from_tape.h"
 #include "capture/vm.h"
 #include "support/options.h"
 
@@ -204,6 +206,25 @@ class Tracer final : public VmObserver {
   PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
   void note_effect(Effect effect);
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
+
+  // Gradients (tracer_gradients.cpp).
+  struct EngineCall;
+  bool is_engine_call(PyObject* callable) const;
+  PyObject* run_backward(PyObject* args, PyObject* kwargs);
+  std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
+  bool uses_freed(const std::vector<int>& roots) const;
+  Ref record_gradients(TapeNode node, const EngineCall& call,
+                       const std::vector<std::optional<GradientLayout>>& layouts);
+  bool add_in_place(PyObject* sum, PyObject* gradient);
+  /// Whether requires_grad_() leaves the tensor as it is.
+  bool changes_nothing(PyObject* args, PyObject* kwargs);
+  /// An operator on lists of tensors (torch._foreach_*), one by one.
+  PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
+  PyObject* gradient_of(PyObject* tensor);
+  void set_gradient(PyObject* tensor, PyObject* value);
+  int write_gradient(PyObject* tensor, PyObject* value);
+  void perform_later_effects();
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   struct NumpyCall {

@@ -317,6 +317,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (switches_autocast(name)) return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
     if (name == "_is_torch_function_mode_enabled") return {Kind::kFalse, nullptr, name};
+    // The compiler of torch itself, which is off, is switched off around a function.
+    if (name == "set_eval_frame" && nargs == 1 && args[0] == Py_None) return {Kind::kPure, nullptr, name};
     if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, module + "." + name};
     return {Kind::kTorch, nullptr, name};
   }
@@ -348,6 +350,14 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   using Kind = CallPlan::Kind;
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   const Py_ssize_t keywords = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (is_engine_call(callable)) {
+    const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(PyDict_New());
+    for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; i < keywords; ++i) {
+      PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
+    }
+    return run_backward(positional.get(), named.get());
+  }
   if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
@@ -366,8 +376,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     if (!tracing()) return not_handled();
   }
   switch (plan.kind) {
-    case Kind::kEnter:
-    case Kind::kTorch: return not_handled();
+    case Kind::kEnter: return not_handled();
+    case Kind::kTorch:
+      return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute: return call_attribute(plan.target, args, nargs);
     case Kind::kMutator: {

@@ -102,6 +102,9 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   const bool tensor = api_.is_tensor(owner);
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* descriptor = _PyType_Lookup(type, name);
+  if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+    return write_gradient(owner, value);
+  }
   if (tensor && (descriptor != nullptr || api_.is_numpy(owner))) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }

@@ -145,6 +145,22 @@ void Watches::tensor_attribute(int index, PyObject* tensor, PyObject* name) {
   tensor_attrs_.push_back({index, {Ref::borrow(name), Ref::borrow(value)}});
 }
 
+void Watches::gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta) {
+  know(tensor);
+  know(value);
+  gradients_.push_back(
+      {index, index < 0 ? Ref::borrow(tensor) : Ref(), Ref::borrow(value), value == nullptr, std::move(meta)});
+}
+
+std::vector<PyObject*> Watches::take_gradients() {
+  std::vector<PyObject*> result;
+  for (GradientWatch& watch : gradients_) {
+    if (!watch.none) result.push_back(watch.value.get());
+    watch.value = Ref();  // the trace holds it
+  }
+  return result;
+}
+
 void Watches::number(PyObject* holder, PyObject* key, PyObject* value, IntRange range) {
   know(holder);
   numbers_.push_back(
@@ -417,6 +433,17 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
       return check.fail("code or defaults of function", f, nullptr, nullptr);
     }
   }
+  for (const GradientWatch& watch : gradients_) {
+    PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
+    const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
+    PyObject* now = held.get();
+    const bool none = now == nullptr || now == Py_None;
+    const bool good = watch.none ? none
+                                 : !none && api.is_plain_tensor(now) && api.matches(now, watch.meta) &&
+                                       attr_or_null(now, "requires_grad").get() != Py_True;
+    if (!good) return check.fail("gradient of a tensor", nullptr, nullptr, now);
+    if (!watch.none) objects.push_back(now);
+  }
   std::vector<PyObject*> args;
   for (const CallWatch& watch : calls_) {
     args.clear();
@@ -477,12 +504,12 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + functions_.size() + calls_.size() + weaks_.size() + numbers_.size();
+         tensor_attrs_.size() + gradients_.size() + functions_.size() + calls_.size() + weaks_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {
   int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, functions_, calls_, numbers_,
-                     tensor_attrs_, sources_);
+                     tensor_attrs_, gradients_, sources_);
   for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
   return result;
 }

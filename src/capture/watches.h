@@ -47,6 +47,10 @@ class Watches {
   void weak(PyObject* reference, PyObject* object);
   /// A Python attribute of a tensor that comes with each call, as object `index`.
   void tensor_attribute(int index, PyObject* tensor, PyObject* name);
+  /// `.grad` of a tensor (a guarded object, or -1) held `value`, null: None. Later calls find other gradients of its layout:
+  /// check() adds them to its objects, after those of weakly_held(), in the order of take_gradients().
+  void gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta);
+  std::vector<PyObject*> take_gradients();
   /// A number whose value may differ: check_numbers() tells it.
   void number(PyObject* holder, PyObject* key, PyObject* value, IntRange range);
   /// What is at this place is what was there when the trace began.
@@ -161,6 +165,14 @@ class Watches {
     Read read;
     int traverse(const Visitor& visit) const { return visit(read); }
   };
+  struct GradientWatch {
+    int object = -1;
+    Ref tensor;  // null: the guarded object
+    Ref value;   // while the trace is open
+    bool none = false;
+    TensorMeta meta;
+    int traverse(const Visitor& visit) const { return visit(tensor, value); }
+  };
   /// An object that the trace changed.
   struct Written {
     Ref object;
@@ -195,6 +207,7 @@ class Watches {
   std::vector<CellWatch> cells_;
   std::vector<AttrWatch> attrs_;
   std::vector<TensorAttrWatch> tensor_attrs_;
+  std::vector<GradientWatch> gradients_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;
   std::vector<WeakWatch> weaks_;

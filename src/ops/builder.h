@@ -91,6 +91,10 @@ class Functionalizer {
   const TensorType& type(TensorRef tensor) const;
   /// Whether two tensors share storage.
   bool same_storage(TensorRef a, TensorRef b) const;
+  /// The value of the whole storage that the tensor lies in.
+  ValueId base(TensorRef tensor) const;
+  /// A view of a storage that was written to since the view was read last.
+  bool is_stale_view(TensorRef tensor) const;
   /// Version of the storage's contents, counted as eager counts in-place writes.
   int64_t version(TensorRef tensor) const;
 

@@ -351,6 +351,15 @@ bool Functionalizer::same_storage(TensorRef a, TensorRef b) const {
   return aliases_[static_cast<size_t>(a)].storage == aliases_[static_cast<size_t>(b)].storage;
 }
 
+ValueId Functionalizer::base(TensorRef tensor) const {
+  return storages_[static_cast<size_t>(aliases_[static_cast<size_t>(tensor)].storage)].base;
+}
+
+bool Functionalizer::is_stale_view(TensorRef tensor) const {
+  const Alias& alias = aliases_[static_cast<size_t>(tensor)];
+  return !alias.chain.empty() && alias.cached_version != storages_[static_cast<size_t>(alias.storage)].version;
+}
+
 int64_t Functionalizer::version(TensorRef tensor) const {
   return storages_[static_cast<size_t>(aliases_[static_cast<size_t>(tensor)].storage)].version;
 }

@@ -28,13 +28,13 @@ Graph numbered(const Graph& graph) {
   return copy.finish();
 }
 
-/// One round of writing out; false when nothing changed.
-bool write_out(const Graph& graph, const std::vector<bool>& inputs, Graph& result) {
-  const std::vector<bool> needs = values_needing_grad(graph, inputs);
+/// One round of writing out, of the first `count` nodes; false when nothing changed.
+bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count, Graph& result) {
   GraphCopy copy(graph);
   bool changed = false;
-  for (const Node& node : graph.nodes()) {
-    if (!node.op->differentiable_parts || !carries_grad(node, needs)) {
+  for (size_t n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(static_cast<NodeId>(n));
+    if (n >= count || !node.op->differentiable_parts || !carries_grad(node, needs)) {
       copy.copy(node);
       continue;
     }
@@ -93,6 +93,86 @@ class Reverse {
   std::vector<ValueId> cotangents_;
 };
 
+// ---- Gradients inside a graph ----------------------------------------------------------------------------------------
+
+const OpDef& gradients_op() {
+  static const OpDef op = [] {
+    OpDef made;
+    made.name = "gradients";
+    made.not_differentiable = true;
+    return made;
+  }();
+  return op;
+}
+
+const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
+  return std::get<TensorList>(node.args[arg]).values;
+}
+
+size_t first_gradients(const Graph& graph) {
+  size_t n = 0;
+  while (n < graph.num_nodes() && graph.node(static_cast<NodeId>(n)).op != &gradients_op()) ++n;
+  return n;
+}
+
+/// Which values before the node carry a gradient to one of its variables.
+std::vector<bool> needed_by(const Graph& graph, size_t node) {
+  std::vector<bool> needs(graph.num_values(), false);
+  for (const ValueId v : list_of(graph.node(static_cast<NodeId>(node)), 2)) needs[static_cast<size_t>(v)] = true;
+  for (size_t n = 0; n < node; ++n) {
+    const Node& each = graph.node(static_cast<NodeId>(n));
+    if (!carries_grad(each, needs)) continue;
+    for (const ValueId v : each.outputs) {
+      const auto at = static_cast<size_t>(v);
+      needs[at] = needs[at] || differentiable_type(graph.type(v));
+    }
+  }
+  return needs;
+}
+
+/// Replaces the node by the gradients' own nodes.
+Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<TensorType>>* found) {
+  GraphCopy copy(graph);
+  for (size_t n = 0; n < at; ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
+  Graph& to = copy.to();
+  const Node& node = graph.node(static_cast<NodeId>(at));
+  std::vector<bool> needs(to.num_values(), false);
+  const std::vector<bool> old_needs = needed_by(graph, at);
+  for (size_t v = 0; v < old_needs.size(); ++v) {
+    const ValueId now = copy[static_cast<ValueId>(v)];
+    if (old_needs[v] && now != kNoValue) needs[static_cast<size_t>(now)] = true;
+  }
+  const size_t first_new = to.num_nodes();
+  Reverse reverse(to, std::move(needs), to.num_values());
+  const std::vector<ValueId>&roots = list_of(node, 0), &cotangents = list_of(node, 1), &variables = list_of(node, 2);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (old_needs[static_cast<size_t>(roots[i])]) reverse.add(copy[roots[i]], copy[cotangents[i]]);
+  }
+  for (size_t n = first_new; n-- > 0;) reverse.through(static_cast<NodeId>(n));
+  GraphBuilder builder(to);
+  builder.set_location(node.location);
+  size_t next = 0;
+  const std::vector<Expr>& counts = std::get<SymInts>(node.args[3]).values;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    ValueId sum = kNoValue;
+    for (int64_t i = 0; i < counts[k].const_value(); ++i) {
+      const ValueId part = reverse.cotangent(copy[variables[next++]]);
+      if (part != kNoValue) sum = sum == kNoValue ? part : builder.binary("add", sum, part);
+    }
+    const TensorType& type = graph.type(node.outputs[k]);
+    if (found != nullptr) found->push_back(sum == kNoValue ? std::nullopt : std::optional(to.type(sum)));
+    if (sum == kNoValue) sum = zeros_of(builder, type);
+    if (to.type(sum).strides != type.strides) {
+      sum = builder.op("relayout", {TensorArg{sum}, SymInts{type.strides}});
+    }
+    copy.set(node.outputs[k], sum);
+  }
+  // In eager nothing of this is recorded.
+  for (size_t n = first_new; n < to.num_nodes(); ++n) to.node(static_cast<NodeId>(n)).no_grad = true;
+  for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
+  return copy.finish();
+}
+
 /// Gradients come in any layout: the caller hands them over contiguous.
 TensorType cotangent_type(ExprContext& ctx, TensorType type) {
   type.strides = contiguous_strides(ctx, type.sizes);
@@ -100,7 +180,59 @@ TensorType cotangent_type(ExprContext& ctx, TensorType type) {
   return type;
 }
 
+/// Fresh outputs own their memory: none may be an input's value or another output's.
+void unshare_outputs(Graph& graph) {
+  GraphBuilder builder(graph);
+  std::vector<ValueId> taken;
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const GraphOutput output = graph.outputs()[i];
+    if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
+    ValueId value = output.value;
+    if (graph.value(value).producer < 0 || std::find(taken.begin(), taken.end(), value) != taken.end()) {
+      value = builder.op("relayout", {TensorArg{value}, SymInts{graph.type(value).strides}});
+      graph.outputs()[i].value = value;
+    }
+    taken.push_back(value);
+  }
+}
+
 }  // namespace
+
+bool gives_gradients(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs); }
+
+std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& call, std::vector<TensorType> types) {
+  SymInts counts;
+  TensorList variables;
+  for (const std::vector<ValueId>& each : call.variables) {
+    counts.values.push_back(builder.ctx().constant(static_cast<int64_t>(each.size())));
+    variables.values.insert(variables.values.end(), each.begin(), each.end());
+  }
+  return builder.host_call(
+      gradients_op(), {TensorList{call.roots}, TensorList{call.cotangents}, std::move(variables), std::move(counts)},
+      std::move(types));
+}
+
+Graph expand_gradients(const Graph& graph, std::vector<std::optional<TensorType>>* found) {
+  if (first_gradients(graph) == graph.num_nodes()) return graph;
+  return run_pass("expand_gradients", graph, [&](const Graph& g) {
+    Graph result = numbered(g);
+    for (size_t at = first_gradients(result); at < result.num_nodes(); at = first_gradients(result)) {
+      for (int round = 0; round < kMaxRounds; ++round) {
+        Graph next(g.ctx_ptr());
+        const bool changed = write_out(result, needed_by(result, at), at, next);
+        if (!changed) break;
+        result = std::move(next);
+        at = first_gradients(result);
+      }
+      std::vector<std::optional<TensorType>> here;
+      result = expand_one(result, at, &here);
+      if (found != nullptr) *found = std::move(here);
+    }
+    result = numbered(result);
+    unshare_outputs(result);
+    return result;
+  });
+}
 
 std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool>& inputs) {
   std::vector<bool> needs(graph.num_values(), false);
@@ -117,7 +249,7 @@ Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs) {
     Graph result = numbered(g);
     for (int round = 0; round < kMaxRounds; ++round) {
       Graph next(g.ctx_ptr());
-      const bool changed = write_out(result, inputs, next);
+      const bool changed = write_out(result, values_needing_grad(result, inputs), result.num_nodes(), next);
       result = numbered(next);
       if (!changed) return result;
     }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/builder.h"
 
 namespace tatara {
 
@@ -14,6 +16,21 @@ std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool
 /// The graph with operators that have no rule of their own, but are made of some that do, written out where gradients
 /// flow. Values are numbered densely: inputs first, then results in order.
 Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs);
+
+/// Whether a gradient flows through the node, given which values want one.
+bool gives_gradients(const Node& node, const std::vector<bool>& needs);
+
+/// A backward pass inside a graph: the gradients of `roots`, weighted by `cotangents`, by each variable. A variable that was
+/// written to has several values, and its gradient is the sum of theirs.
+struct GradientsCall {
+  std::vector<ValueId> roots, cotangents;
+  std::vector<std::vector<ValueId>> variables;
+};
+/// A node that stands for the gradients until expand_gradients(), with results of the given types.
+std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& call, std::vector<TensorType> types);
+/// Replaces these nodes, in order, by what computes the gradients. `found`: of the last one, the type in which each gradient
+/// is computed; nothing where none reaches a variable (the result is zeros then).
+Graph expand_gradients(const Graph& graph, std::vector<std::optional<TensorType>>* found = nullptr);
 
 struct JointGraph {
   /// The forward graph's values and nodes under their own numbers, then one input per cotangent, then the gradients' nodes.

@@ -1,0 +1,468 @@
+// Passes of the engine of gradients while a trace is open, and the gradients of leaves. `.grad` of an older tensor is a place
+// whose contents the trace keeps itself: a real tensor cannot hold a placeholder. It is written once the trace has run.
+#include <algorithm>
+#include <cstring>
+
+#include "capture/tracer_internal.h"
+#include "capture/training.h"
+#include "support/error.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+PyObject* grad_name() {
+  static PyObject* const name = PyUnicode_InternFromString("grad");
+  return name;
+}
+
+/// Strides that the engine gives the gradient of a leaf: the leaf's own where it fills its memory.
+std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  std::vector<int64_t> plain(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) plain[i - 1] = plain[i] * std::max<int64_t>(sizes[i], 1);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != 1) dims.emplace_back(strides[i], sizes[i]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t next = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != next) return plain;
+    next *= size;
+  }
+  return strides;
+}
+
+}  // namespace
+
+bool Tracer::is_engine_call(PyObject* callable) const {
+  if (!PyCFunction_Check(callable)) return false;
+  const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
+  return std::strcmp(f->m_ml->ml_name, "run_backward") == 0 && f->m_self != nullptr &&
+         std::strstr(Py_TYPE(f->m_self)->tp_name, "_EngineBase") != nullptr;
+}
+
+/// `.grad` of a tensor from before the trace, as the trace has it; null after a graph break, or with an error.
+PyObject* Tracer::gradient_of(PyObject* tensor) {
+  Trace& t = *trace_;
+  if (const auto found = t.gradients.find(tensor); found != t.gradients.end()) return found->second.get();
+  std::string problem;
+  Ref value;
+  {
+    ++bypass_;
+    value = attr_or_null(tensor, "grad");
+    if (slot_for(tensor) < 0) problem = "the gradient of a tensor that is not supported";
+    if (value && value.get() != Py_None) {
+      TensorMeta meta;
+      const bool shared = std::any_of(t.gradients.begin(), t.gradients.end(),
+                                      [&](const auto& other) { return other.second.get() == value.get(); });
+      if (shared || t.tape.find(value.get()) >= 0 || t.index_of(value.get()) >= 0) {
+        problem = "a gradient that is read from elsewhere too";
+      } else if (!api_.is_plain_tensor(value.get()) || !api_.read_meta(value.get(), meta) ||
+                 attr_or_null(value.get(), "requires_grad").get() == Py_True) {
+        problem = "a gradient that has a history, or a kind of its own";
+      } else {
+        t.watches.gradient(t.index_of(tensor), tensor, value.get(), meta);
+        t.alive.push_back(value);
+      }
+    } else {
+      value = Ref::borrow(Py_None);
+      t.watches.gradient(t.index_of(tensor), tensor, nullptr, {});
+    }
+    --bypass_;
+  }
+  if (!problem.empty()) {
+    graph_break(problem);
+    return nullptr;
+  }
+  return (t.gradients[tensor] = value).get();
+}
+
+void Tracer::set_gradient(PyObject* tensor, PyObject* value) {
+  Trace& t = *trace_;
+  t.gradients[tensor] = Ref::borrow(value);
+  t.alive.push_back(Ref::borrow(value));
+  Effect effect{Effect::Kind::kAttribute, Ref::borrow(tensor), Ref::borrow(grad_name()), {Ref::borrow(value)}};
+  effect.later = true;
+  note_effect(std::move(effect));
+}
+
+int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
+  Trace& t = *trace_;
+  const int slot = t.tape.find(tensor);
+  const bool old = slot < 0 ? !born(tensor) : t.tape.slots()[static_cast<size_t>(slot)].input;
+  if (value == nullptr || !old || !api_.is_plain_tensor(tensor)) return write_break("assignment to a tensor's .grad");
+  std::string problem;
+  {
+    ++bypass_;
+    if (slot_for(tensor) < 0) problem = "a tensor that is not supported";
+    if (value != Py_None) {
+      // Eager checks these, and says what is wrong.
+      const int given = api_.is_plain_tensor(value) ? slot_for(value) : -1;
+      const int own = t.tape.find(tensor);
+      bool same = given >= 0 && own >= 0;
+      if (same) {
+        const TapeSlot &a = t.tape.slots()[static_cast<size_t>(given)], &b = t.tape.slots()[static_cast<size_t>(own)];
+        same = PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) == 1 && a.dtype.get() == b.dtype.get() &&
+               PyObject_RichCompareBool(a.device.get(), b.device.get(), Py_EQ) == 1 &&
+               needs_grad(given) == NeedsGrad::kNo;
+      }
+      if (!same) problem = "a gradient of another kind than its tensor";
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    --bypass_;
+  }
+  if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
+  const auto known = t.gradients.find(tensor);
+  if (known == t.gradients.end() || known->second.get() != value) set_gradient(tensor, value);
+  return 0;
+}
+
+void Tracer::perform_later_effects() {
+  for (const Effect& effect : trace_->effects) {
+    if (effect.later && effect.nodes <= trace_->tape.nodes_done() && !perform(effect)) PyErr_Clear();
+  }
+}
+
+/// What the engine is asked for: tensors by their slots.
+struct Tracer::EngineCall {
+  std::vector<int> roots, cotangents, variables;
+  std::vector<PyObject*> tensors;  // of the variables
+  bool keep = false, accumulate = false, unused = false;
+};
+
+/// Why the trace cannot do it; empty: it can.
+std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
+  static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
+                                      "inputs",  "allow_unreachable", "accumulate_grad", nullptr};
+  Trace& t = *trace_;
+  PyObject *tensors = nullptr, *cotangents = nullptr, *inputs = nullptr;
+  int keep = 0, create = 0, unused = 0, accumulate = 0;
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "OOpp|Opp", const_cast<char**>(names), &tensors, &cotangents, &keep,
+                                  &create, &inputs, &unused, &accumulate) == 0) {
+    PyErr_Clear();
+    return "its arguments are not known";
+  }
+  if (create != 0) return "create_graph=True";
+  if (!PyTuple_Check(tensors) || !PyTuple_Check(cotangents)) return "its arguments are not tuples";
+  call.keep = keep != 0;
+  call.unused = unused != 0;
+  call.accumulate = accumulate != 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
+    PyObject* root = PyTuple_GET_ITEM(tensors, i);
+    PyObject* cotangent = PyTuple_GET_ITEM(cotangents, i);
+    const int slot = api_.is_plain_tensor(root) ? t.tape.find(root) : -1;
+    if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input) return "of a tensor from before the graph";
+    if (needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
+    if (!api_.is_plain_tensor(cotangent) || slot_for(cotangent) < 0) return "its gradients are no plain tensors";
+    if (needs_grad(t.tape.find(cotangent)) != NeedsGrad::kNo) return "a given gradient may have a history";
+    call.roots.push_back(slot);
+    call.cotangents.push_back(t.tape.find(cotangent));
+  }
+  std::vector<PyObject*> variables;
+  const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
+  for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(inputs); ++i) variables.push_back(PyTuple_GET_ITEM(inputs, i));
+  for (size_t i = 0; !given && i < t.tape.slots().size(); ++i) {
+    const TapeSlot& slot = t.tape.slots()[i];
+    if (slot.input && slot.requires_grad) variables.push_back(slot.object.get());
+  }
+  for (PyObject* variable : variables) {
+    const int slot = api_.is_plain_tensor(variable) ? t.tape.find(variable) : -1;
+    if (slot < 0) return "by a tensor that is not in the graph";
+    const bool leaf = t.tape.slots()[static_cast<size_t>(slot)].input;
+    if (leaf && attr_or_null(variable, "is_leaf").get() != Py_True)
+      return "a tensor from before the graph has a history";
+    if (!leaf && call.accumulate) return "into a tensor that is no leaf";
+    if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
+    if (leaf && has_gradient_hooks(variable)) return "a hook on a tensor";
+    call.variables.push_back(slot);
+    call.tensors.push_back(variable);
+  }
+  return uses_freed(call.roots) ? "through a graph that was used up before" : std::string();
+}
+
+/// Whether an earlier pass has used up what the roots were made of.
+bool Tracer::uses_freed(const std::vector<int>& roots) const {
+  const Tape& tape = trace_->tape;
+  const auto reach = [&tape](std::vector<bool> slots, size_t count) {
+    std::vector<bool> nodes(tape.nodes().size(), false);
+    for (size_t n = count; n-- > 0;) {
+      const TapeNode& node = tape.nodes()[n];
+      if (!node.grad || node.backward) continue;
+      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int slot) {
+        return slot >= 0 && slots[static_cast<size_t>(slot)] && !tape.slots()[static_cast<size_t>(slot)].input;
+      });
+      if (!any) continue;
+      nodes[n] = true;
+      const auto mark = [&](int slot) { slots[static_cast<size_t>(slot)] = true; };
+      for_each_slot(node.args.get(), mark);
+      for_each_slot(node.kwargs.get(), mark);
+    }
+    return nodes;
+  };
+  std::vector<bool> slots(tape.slots().size(), false);
+  for (const int root : roots) slots[static_cast<size_t>(root)] = true;
+  const std::vector<bool> mine = reach(slots, tape.nodes().size());
+  for (size_t n = 0; n < tape.nodes().size(); ++n) {
+    const TapeNode& node = tape.nodes()[n];
+    if (!node.backward || PyTuple_GET_ITEM(node.args.get(), 3) == Py_True) continue;
+    std::vector<bool> theirs(tape.slots().size(), false);
+    for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int slot) { theirs[static_cast<size_t>(slot)] = true; });
+    const std::vector<bool> used = reach(theirs, n);
+    for (size_t i = 0; i < n; ++i) {
+      bool history = false;
+      for (const int slot : tape.nodes()[i].outputs) {
+        history = history || (slot >= 0 && needs_grad(slot) != NeedsGrad::kNo);
+      }
+      if (mine[i] && used[i] && history) return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+Ref slot_list(const std::vector<int>& slots) {
+  Ref list = Ref::steal(PyList_New(0));
+  for (const int slot : slots) {
+    if (PyList_Append(list.get(), make_slot_ref(slot).get()) != 0) PyErr_Clear();
+  }
+  return list;
+}
+
+}  // namespace
+
+PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  EngineCall call;
+  std::string problem;
+  TapeNode node;
+  node.backward = node.sequence = true;
+  node.name = "backward";
+  std::vector<std::optional<GradientLayout>> layouts;
+  {
+    ++bypass_;
+    problem = read_engine_call(args, kwargs, call);
+    if (problem.empty()) {
+      const Ref anomaly = Ref::steal(PyObject_CallMethod(api_.torch.get(), "is_anomaly_enabled", nullptr));
+      if (anomaly.get() == Py_True) problem = "anomaly detection is on";
+      if (!anomaly) PyErr_Clear();
+    }
+    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
+    if (module) node.func = attr_or_null(module.get(), "backward_pass");
+    node.grad = true;
+    const auto fill = [&] {
+      const Ref roots = slot_list(call.roots), cotangents = slot_list(call.cotangents),
+                variables = slot_list(call.variables);
+      node.args = Ref::steal(PyTuple_Pack(5, roots.get(), cotangents.get(), variables.get(),
+                                          call.keep ? Py_True : Py_False, call.accumulate ? Py_True : Py_False));
+    };
+    fill();
+    try {
+      if (problem.empty()) {
+        const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+        layouts = gradient_layouts(*before, api_, node);
+      }
+    } catch (const Error& error) {
+      problem = error.message();
+    }
+    // The engine knows nothing of tensors that no gradient reaches.
+    std::vector<int> reached;
+    for (size_t i = 0; problem.empty() && i < layouts.size(); ++i) {
+      if (layouts[i]) {
+        reached.push_back(call.variables[i]);
+      } else if (!call.accumulate && !call.unused) {
+        problem = "a tensor appears not to have been used";
+      }
+    }
+    if (problem.empty()) {
+      call.variables = std::move(reached);
+      fill();
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    --bypass_;
+  }
+  if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
+  // All that may break the graph comes before the node.
+  std::vector<Ref> sums(layouts.size());
+  for (size_t i = 0; call.accumulate && i < layouts.size(); ++i) {
+    if (!layouts[i]) continue;
+    PyObject* present = gradient_of(call.tensors[i]);
+    if (present == nullptr) return PyErr_Occurred() != nullptr ? nullptr : not_handled();
+    if (present != Py_None) sums[i] = Ref::borrow(present);
+  }
+  const Ref results = record_gradients(std::move(node), call, layouts);
+  if (!results) return nullptr;
+  if (!call.accumulate) return Ref(results).release();
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    PyObject* gradient = PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i));
+    if (gradient == Py_None) continue;
+    if (!sums[i]) {
+      set_gradient(call.tensors[i], gradient);
+    } else if (!add_in_place(sums[i].get(), gradient)) {
+      return nullptr;
+    }
+  }
+  const Ref none = Ref::steal(PyTuple_New(0));
+  return Ref(none).release();
+}
+
+/// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.
+Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
+                             const std::vector<std::optional<GradientLayout>>& layouts) {
+  Trace& t = *trace_;
+  ++bypass_;
+  Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(layouts.size())));
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    Ref made = Ref::borrow(Py_None);
+    if (layouts[i]) {
+      const int variable = t.tape.find(call.tensors[i]);
+      const Ref like = attr(call.tensors[i], "dtype");
+      std::vector<int64_t> strides = layouts[i]->strides;
+      TensorMeta meta;
+      if (call.accumulate && api_.read_meta(call.tensors[i], meta) && meta.strides.size() == strides.size()) {
+        strides = gradient_strides(meta.sizes, meta.strides);
+      }
+      const Ref shape = int_tuple(layouts[i]->sizes), stride = int_tuple(strides);
+      const Ref both = Ref::steal(PyTuple_Pack(2, shape.get(), stride.get()));
+      const Ref options = Ref::steal(PyDict_New());
+      PyDict_SetItemString(options.get(), "dtype", like.get());
+      PyDict_SetItem(options.get(), api_.device_key.get(), api_.meta_device.get());
+      made = Ref::steal(PyObject_Call(api_.empty_strided.get(), both.get(), options.get()));
+      if (!made) {
+        --bypass_;
+        return {};
+      }
+      node.outputs.push_back(t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(variable)].device));
+    }
+    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());
+  }
+  user_location(node.file, node.function, node.line);
+  t.tape.add_node(std::move(node));
+  t.mutated = t.mutated || call.accumulate;
+  --bypass_;
+  return results;
+}
+
+/// torch._C._group_tensors_by_device_and_dtype(lists, with_indices), which would find placeholders on the meta device.
+PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
+  PyObject* lists = nargs > 0 ? args[0] : nullptr;
+  if (lists == nullptr || !PyList_Check(lists) || PyList_GET_SIZE(lists) == 0) return not_handled();
+  const bool indices = nargs > 1 && PyObject_IsTrue(args[1]) == 1;
+  PyObject* first = PyList_GET_ITEM(lists, 0);
+  ++bypass_;
+  Ref groups = Ref::steal(PyDict_New());
+  bool good = PyList_Check(first) != 0;
+  for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(first); ++i) {
+    PyObject* tensor = PyList_GET_ITEM(first, i);
+    const int slot = api_.is_plain_tensor(tensor) ? slot_for(tensor) : -1;
+    good = slot >= 0;
+    if (!good) break;
+    const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+    const Ref key = Ref::steal(PyTuple_Pack(2, info.device.get(), info.dtype.get()));
+    PyObject* group = PyDict_GetItemWithError(groups.get(), key.get());
+    if (group == nullptr) {
+      const Ref parts = Ref::steal(PyList_New(PyList_GET_SIZE(lists))), numbers = Ref::steal(PyList_New(0));
+      for (Py_ssize_t k = 0; k < PyList_GET_SIZE(lists); ++k) PyList_SET_ITEM(parts.get(), k, PyList_New(0));
+      const Ref made = Ref::steal(PyTuple_Pack(2, parts.get(), numbers.get()));
+      PyDict_SetItem(groups.get(), key.get(), made.get());
+      mark_born(made.get());
+      mark_born(parts.get());
+      mark_born(numbers.get());
+      for (Py_ssize_t k = 0; k < PyList_GET_SIZE(lists); ++k) mark_born(PyList_GET_ITEM(parts.get(), k));
+      group = made.get();
+    }
+    for (Py_ssize_t k = 0; good && k < PyList_GET_SIZE(lists); ++k) {
+      PyObject* list = PyList_GET_ITEM(lists, k);
+      good = PyList_Check(list) && (PyList_GET_SIZE(list) == 0 || i < PyList_GET_SIZE(list));
+      if (!good || PyList_GET_SIZE(list) == 0) continue;
+      PyList_Append(PyList_GET_ITEM(PyTuple_GET_ITEM(group, 0), k), PyList_GET_ITEM(list, i));
+    }
+    if (indices) PyList_Append(PyTuple_GET_ITEM(group, 1), Ref::steal(PyLong_FromSsize_t(i)).get());
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  --bypass_;
+  if (!good) return not_handled();
+  mark_born(groups.get());
+  return groups.release();
+}
+
+bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : nullptr;
+  if (wanted == nullptr && kwargs != nullptr) wanted = PyDict_GetItemString(kwargs, "requires_grad");
+  if (wanted == nullptr) wanted = Py_True;
+  if (tensor == nullptr || !api_.is_plain_tensor(tensor) || !PyBool_Check(wanted)) return false;
+  ++bypass_;
+  const int slot = slot_for(tensor);
+  bool same = false;
+  if (slot >= 0 && trace_->tape.slots()[static_cast<size_t>(slot)].input) {
+    trace_->guard.check_grad = true;
+    same = attr_or_null(tensor, "requires_grad").get() == wanted;
+  } else if (slot >= 0) {
+    same = needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
+  }
+  --bypass_;
+  return same;
+}
+
+PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
+  const Py_ssize_t operands = PyTuple_GET_SIZE(args);
+  PyObject* first = operands > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  if (first == nullptr || !(PyList_Check(first) || PyTuple_Check(first))) return not_handled();
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(first);
+  for (Py_ssize_t k = 0; k < operands; ++k) {
+    PyObject* list = PyTuple_GET_ITEM(args, k);
+    if ((PyList_Check(list) || PyTuple_Check(list)) && PySequence_Fast_GET_SIZE(list) != count) return not_handled();
+  }
+  Ref function;
+  if (name == "norm") {
+    const Ref linalg = attr(api_.torch.get(), "linalg");
+    function = attr_or_null(linalg.get(), "vector_norm");
+  } else {
+    function = attr_or_null(reinterpret_cast<PyObject*>(api_.base_type), name.c_str());
+  }
+  if (!function || count == 0) return not_handled();
+  const bool in_place = name.back() == '_';
+  const bool scaled = name.rfind("addc", 0) == 0;  // their factor has a name
+  const Ref results = Ref::steal(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref list = Ref::steal(PyList_New(0)),
+              named = Ref::steal(kwargs != nullptr ? PyDict_Copy(kwargs) : PyDict_New());
+    for (Py_ssize_t k = 0; k < operands; ++k) {
+      PyObject* operand = PyTuple_GET_ITEM(args, k);
+      if (PyList_Check(operand) || PyTuple_Check(operand)) operand = PySequence_Fast_GET_ITEM(operand, i);
+      const int failed =
+          scaled && k == 3 ? PyDict_SetItemString(named.get(), "value", operand) : PyList_Append(list.get(), operand);
+      if (failed != 0) return nullptr;
+    }
+    const Ref positional = Ref::steal(PyList_AsTuple(list.get()));
+    Ref result = Ref::steal(tracing() ? torch_function(function.get(), positional.get(), named.get())
+                                      : PyObject_Call(function.get(), positional.get(), named.get()));
+    if (!result) return nullptr;
+    PyTuple_SET_ITEM(results.get(), i, result.release());
+  }
+  return in_place ? Py_NewRef(Py_None) : Ref(results).release();
+}
+
+/// sum.add_(gradient), as the engine does it.
+bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
+  const bool was_on = api_.grad_enabled();
+  const auto set = [&](bool on) {
+    const ErrorAside aside;
+    const Ref done = Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), on ? Py_True : Py_False));
+    if (!done) PyErr_Clear();
+  };
+  ++bypass_;
+  if (was_on) set(false);
+  static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
+  --bypass_;
+  const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
+  const Ref done = Ref::steal(torch_function(add, operands.get(), nullptr));
+  ++bypass_;
+  if (was_on) set(true);
+  --bypass_;
+  return static_cast<bool>(done);
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,356 @@
+"""Whole training steps as one graph: forward, backward and optimizer, against eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tatara
+
+Step = Callable[..., Any]
+STEPS = 10
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+def batch(seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(5, 8, generator=generator), torch.randn(5, 4, generator=generator)
+
+
+def plain_step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def same(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert a.requires_grad == b.requires_grad
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, float):
+        assert a == pytest.approx(b, rel=1e-12)
+    else:
+        assert a == b
+
+
+def check(
+    step: Step,
+    make: Callable[[], nn.Module] = mlp,
+    optimizer: Callable[..., Any] | None = None,
+    data: Callable[[int], Any] = batch,
+    rounds: int = STEPS,
+    graphs: int | None = 1,
+    **setup: Any,
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Eager and compiled side by side; the counts of the first two steps and of the later ones."""
+    torch.manual_seed(0)
+    ours = make()
+    theirs = copy.deepcopy(ours)
+    make_optimizer = optimizer or (lambda p: torch.optim.SGD(p, lr=0.1))
+    mine, other = make_optimizer(ours.parameters()), make_optimizer(theirs.parameters())
+    torch.optim.SGD(ours.parameters(), lr=0.1).zero_grad()  # torch imports its compiler in here, once
+    compiled = tatara.compile(step)
+    identity = [id(p) for p in ours.parameters()]
+    counts = [dict(tatara.stats())]
+    for i in range(rounds):
+        torch.manual_seed(i)
+        result = compiled(ours, mine, *data(i), **setup)
+        state = torch.get_rng_state()
+        torch.manual_seed(i)
+        expected = step(theirs, other, *data(i), **setup)
+        assert torch.equal(state, torch.get_rng_state())
+        same(result, expected)
+        for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            assert (p.grad is None) == (q.grad is None), name
+            same(p.detach(), q.detach())
+            if p.grad is not None:
+                same(p.grad, q.grad)
+        for p, q in zip(ours.buffers(), theirs.buffers(), strict=True):
+            same(p, q)
+        if i == 1:
+            counts.append(dict(tatara.stats()))
+    same(mine.state_dict(), other.state_dict())
+    assert identity == [id(p) for p in ours.parameters()]
+    counts.append(dict(tatara.stats()))
+    warm, later = ({k: b[k] - a[k] for k in a} for a, b in zip(counts, counts[1:], strict=False))
+    if graphs is not None:
+        assert warm["breaks"] == 0, tatara.explain(compiled)
+        assert warm["graphs"] <= 2 * graphs
+        assert warm["fallbacks"] == 0
+        assert later["graphs"] == later["recompiles"] == later["breaks"] == later["fallbacks"] == 0
+        assert later["guard_hits"] == rounds - 2
+    return warm, later
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+        {"maximize": True},
+        {"dampening": 0.5, "momentum": 0.5},
+    ],
+    ids=str,
+)
+def test_sgd(arguments: dict[str, Any]) -> None:
+    check(plain_step, optimizer=lambda p: torch.optim.SGD(p, lr=0.1, **arguments))
+
+
+def test_zero_grad_at_the_end_leaves_no_gradients() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    check(step)
+
+
+def test_gradients_that_are_set_to_zero_stay_the_same_tensors() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=False)
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    check(step)
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = tatara.compile(step)
+    compiled(model, optimizer, *batch())
+    held = [p.grad for p in model.parameters()]
+    versions = [g._version for g in held if g is not None]
+    compiled(model, optimizer, *batch())
+    compiled(model, optimizer, *batch())
+    for p, g, version in zip(model.parameters(), held, versions, strict=True):
+        assert p.grad is g
+        assert g is not None
+        assert g._version > version
+
+
+def test_two_passes_add_up() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        for part in range(2):
+            nn.functional.mse_loss(model(x + part), y).backward()
+        optimizer.step()
+        return x
+
+    check(step)
+
+
+def test_accumulation_over_calls() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    check(step)
+
+
+def test_a_graph_kept_for_a_second_pass() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        out = model(x)
+        nn.functional.mse_loss(out, y).backward(retain_graph=True)
+        out.square().mean().backward()
+        optimizer.step()
+        return out.detach()
+
+    check(step)
+
+
+class Unused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = nn.Linear(8, 4)
+        self.unused = nn.Linear(8, 4)
+        self.frozen = nn.Linear(4, 4)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.frozen(self.used(x))  # type: ignore[no-any-return]
+
+
+def test_unused_and_frozen_parameters_get_no_gradient() -> None:
+    check(plain_step, make=Unused)
+    model = Unused()
+    compiled = tatara.compile(plain_step)
+    for _ in range(3):
+        compiled(model, torch.optim.SGD(model.parameters(), lr=0.1), *batch())
+    assert model.unused.weight.grad is None
+    assert model.frozen.weight.grad is None
+    assert model.used.weight.grad is not None
+
+
+def test_freezing_a_parameter_later() -> None:
+    torch.manual_seed(0)
+    ours = mlp()
+    theirs = copy.deepcopy(ours)
+    mine, other = (torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (ours, theirs))
+    compiled = tatara.compile(plain_step)
+    for i in range(6):
+        if i == 3:
+            ours[0].weight.requires_grad_(False)  # type: ignore[union-attr,operator]
+            theirs[0].weight.requires_grad_(False)  # type: ignore[union-attr,operator]
+        compiled(ours, mine, *batch(i))
+        plain_step(theirs, other, *batch(i))
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            same(p.detach(), q.detach())
+
+
+def test_gradients_by_autograd_grad() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        loss = nn.functional.mse_loss(model(x), y)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for p, g in zip(model.parameters(), gradients, strict=True):
+                p -= 0.1 * g
+        return list(gradients)
+
+    check(step)
+
+
+def test_gradient_by_a_value_inside() -> None:
+    def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        hidden = model[0](x)
+        loss = nn.functional.mse_loss(model[2](hidden.relu()), y)
+        return torch.autograd.grad(loss, hidden)[0]
+
+    check(step)
+
+
+@pytest.mark.parametrize("norm", [2.0, float("inf")])
+def test_clipped_gradients(norm: float) -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        total = nn.utils.clip_grad_norm_(model.parameters(), 0.1, norm)
+        optimizer.step()
+        return total
+
+    check(step)
+
+
+def test_moving_average_without_gradients() -> None:
+    class Averaged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp()
+            self.register_buffer("average", torch.zeros(16, 8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x)  # type: ignore[no-any-return]
+
+    def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = plain_step(model, optimizer, x, y)
+        with torch.no_grad():
+            model.average.mul_(0.9).add_(model.net[0].weight, alpha=0.1)
+        return loss
+
+    check(step, make=Averaged)
+
+
+def test_dropout_takes_eagers_random_numbers() -> None:
+    check(plain_step, make=lambda: nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.5), nn.GELU(), nn.Linear(32, 4)))
+
+
+def test_the_loss_is_used_up() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = tatara.compile(plain_step)
+    for _ in range(3):
+        loss = compiled(model, optimizer, *batch())
+        assert loss.requires_grad
+        assert not loss.is_leaf
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+
+
+def test_a_result_with_a_history_keeps_it() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = model(x)
+        nn.functional.mse_loss(out, y).backward(retain_graph=True)
+        return out
+
+    torch.manual_seed(0)
+    ours = mlp()
+    theirs = copy.deepcopy(ours)
+    compiled = tatara.compile(step)
+    for _ in range(3):
+        compiled(ours, None, *batch()).sum().backward()
+        step(theirs, None, *batch()).sum().backward()
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            same(p.grad, q.grad)
+
+
+def triple(parameter: torch.Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad.mul_(3)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "accumulated", "intermediate"])
+def test_hooks_run(kind: str) -> None:
+    def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        hidden = model[0](x)
+        if kind == "intermediate":
+            hidden.register_hook(lambda g: 2 * g)
+        loss = nn.functional.mse_loss(model[2](hidden.relu()), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    torch.manual_seed(0)
+    ours = mlp()
+    theirs = copy.deepcopy(ours)
+    mine, other = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (ours, theirs))
+    compiled = tatara.compile(step)
+    for i in range(6):
+        if i == 3:  # compiled already
+            for model in (ours, theirs):
+                weight: Any = model[0].weight  # type: ignore[index]
+                if kind == "tensor":
+                    weight.register_hook(lambda g: 3 * g)
+                elif kind == "accumulated":
+                    weight.register_post_accumulate_grad_hook(triple)
+        compiled(ours, mine, *batch(i))
+        step(theirs, other, *batch(i))
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            same(p.detach(), q.detach())
+
+
+def test_backward_twice_is_eagers_error() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        loss.backward()
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            tatara.compile(step)(mlp(), None, *batch())
