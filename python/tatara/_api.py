@@ -176,8 +176,9 @@ def reset() -> None:
 
 def stats() -> dict[str, int]:
     """Counters since the last reset, over all threads: graphs, breaks, recompiles, kernels_compiled and kernels_launched,
-    host_calls, cache_hits (kernels found on disk), guard_hits (calls that found an entry) and fallbacks (graphs and calls
-    that run in eager). Launches and host calls are counted when a compiled graph runs.
+    host_calls, cache_hits (kernels found on disk), guard_hits (calls that found an entry), fallbacks (graphs and calls
+    that run in eager), cuda_graphs_recorded and cuda_graphs_launched. Launches and host calls are counted when a compiled
+    graph runs, on a GPU also those within a CUDA graph.
     """
     return dict(_core.stats())
 

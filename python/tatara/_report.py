@@ -125,6 +125,8 @@ class CapturedGraph:
     """why the graph runs in eager; empty when it was compiled"""
     problem: str
     """why its last run went back to eager; empty when none did"""
+    launches: str
+    """on a GPU: how its steps are launched, and why"""
     end: str
     """"return" or "break" """
     guards: list[str]
@@ -175,6 +177,8 @@ class Report:
                 lines.append(f"  runs in eager: {graph.fallback}")
             if graph.problem:
                 lines.append(f"  a run went back to eager: {graph.problem}")
+            if graph.launches:
+                lines.append(f"  its steps are launched {graph.launches}")
             lines += ["  " + line for line in graph.text.splitlines()]
         for item in self.breaks:
             lines.append(f"break: {item}")
@@ -233,6 +237,7 @@ def _add_graph(report: Report, entry: dict[str, Any], history: History | None) -
         nodes=entry["nodes"],
         fallback=entry["fallback"],
         problem=entry.get("problem", ""),
+        launches=entry.get("launches", ""),
         end=entry["end"],
         guards=entry["guards"],
         hits=entry["hits"],

@@ -237,8 +237,35 @@ std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view
   return {host_tensor(aoti.get(), result.get())};
 }
 
+/// torch._C has these only where it is built for CUDA.
+void memory_pool(TorchPythonHooks::PoolAction action, int device, std::pair<int64_t, int64_t>& pool) {
+  using Action = TorchPythonHooks::PoolAction;
+  if (Py_IsInitialized() == 0) return;  // the process ends, and its memory with it
+  const GilGuard gil;
+  const Ref torch = import_torch();
+  const Ref core = attribute(torch.get(), "_C");
+  const char* name = nullptr;
+  switch (action) {
+    case Action::kMake: {
+      const Ref id = checked(PyObject_CallMethod(core.get(), "_graph_pool_handle", nullptr), "making a memory pool");
+      long long first = 0, second = 0;
+      if (PyArg_ParseTuple(id.get(), "LL", &first, &second) == 0) {
+        throw CompilationError("making a memory pool: " + take_python_error());
+      }
+      pool = {first, second};
+      return;
+    }
+    case Action::kBegin: name = "_cuda_beginAllocateCurrentThreadToPool"; break;
+    case Action::kEnd: name = "_cuda_endAllocateToPool"; break;
+    case Action::kRelease: name = "_cuda_releasePool"; break;
+  }
+  static_cast<void>(checked(PyObject_CallMethod(core.get(), name, "i(LL)", device, static_cast<long long>(pool.first),
+                                                static_cast<long long>(pool.second)),
+                            name));
+}
+
 }  // namespace
 
-void install_torch_hooks() { set_torch_python_hooks({schema_text, call_operator}); }
+void install_torch_hooks() { set_torch_python_hooks({schema_text, call_operator, memory_pool}); }
 
 }  // namespace tatara

@@ -324,6 +324,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
     put(d, "fallback", text(entry.fallback_reason));
     put(d, "problem", text(entry.runner ? entry.runner->problem() : std::string()));
+    put(d, "launches", text(entry.runner ? entry.runner->launches() : std::string()));
     put(d, "hits", PyLong_FromUnsignedLongLong(entry.hits));
     put(d, "capture_seconds", PyFloat_FromDouble(entry.capture_seconds));
     put(d, "compile_seconds", PyFloat_FromDouble(entry.compile_seconds));
@@ -452,10 +453,11 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks),
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks),
                        "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
                        n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits),
-                       "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks));
+                       "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks), "cuda_graphs_recorded",
+                       n(s.cuda_graphs_recorded), "cuda_graphs_launched", n(s.cuda_graphs_launched));
 }
 
 void disable(int change) { t_disabled += change; }

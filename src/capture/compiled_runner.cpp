@@ -383,6 +383,8 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   frame.host_layout = std::move(io.host_layout);
   stats().kernels_launched += kernels_;
   stats().host_calls += host_calls_;
+  stats().cuda_graphs_recorded += io.recorded ? 1 : 0;
+  stats().cuda_graphs_launched += io.as_graph ? 1 : 0;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Ref result =
         frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, api, frame);

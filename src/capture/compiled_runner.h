@@ -26,6 +26,7 @@ class CompiledRunner final : public GraphRunner {
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
+  std::string launches() const override { return executable_->launches(); }
   bool compiled() const override { return true; }
   int traverse(const Visitor& visit) const override { return visit(constants_); }
   std::vector<int> written_slots() const override;

@@ -28,6 +28,8 @@ class GraphRunner {
   virtual bool given_unchanged(const std::vector<PyObject*>&) { return true; }
   /// Why the last run went back to the tape; empty when none did.
   virtual std::string problem() const { return {}; }
+  /// Plans on a GPU: how their steps are launched, and why.
+  virtual std::string launches() const { return {}; }
   /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).
   virtual std::vector<int> written_slots() const { return {}; }
   virtual bool compiled() const { return false; }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "runtime/cuda_driver.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -14,54 +15,11 @@
 namespace tatara::cuda {
 namespace {
 
-// Types and numbers of NVIDIA's driver interface (documented in the CUDA Driver API manual), declared here so that its headers
-// are not needed. All handles are pointers; a result of 0 is success.
-using Result = int;
-using Handle = void*;
 constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 constexpr unsigned kHostPortable = 1;
 constexpr unsigned kHostMapped = 2;
-
-#define TATARA_DRIVER_FUNCTIONS(F)                                                                                \
-  F(cuInit, "cuInit", Result(unsigned))                                                                           \
-  F(cuDeviceGetCount, "cuDeviceGetCount", Result(int*))                                                           \
-  F(cuDeviceGet, "cuDeviceGet", Result(int*, int))                                                                \
-  F(cuDeviceGetAttribute, "cuDeviceGetAttribute", Result(int*, int, int))                                         \
-  F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", Result(Handle*, int))                                   \
-  F(cuCtxGetCurrent, "cuCtxGetCurrent", Result(Handle*))                                                          \
-  F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", Result(Handle))                                                      \
-  F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", Result(Handle*))                                                       \
-  F(cuModuleLoadData, "cuModuleLoadData", Result(Handle*, const void*))                                           \
-  F(cuModuleGetFunction, "cuModuleGetFunction", Result(Handle*, Handle, const char*))                             \
-  F(cuModuleUnload, "cuModuleUnload", Result(Handle))                                                             \
-  F(cuLaunchKernel, "cuLaunchKernel",                                                                             \
-    Result(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)) \
-  F(cuMemHostAlloc, "cuMemHostAlloc", Result(void**, size_t, unsigned))                                           \
-  F(cuMemFreeHost, "cuMemFreeHost", Result(void*))                                                                \
-  F(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", Result(uint64_t, const void*, size_t, Handle))                     \
-  F(cuStreamSynchronize, "cuStreamSynchronize", Result(Handle))                                                   \
-  F(cuGetErrorString, "cuGetErrorString", Result(Result, const char**))
-
-template <typename Signature>
-using Pointer = Signature*;
-
-struct Device {
-  int number = 0;
-  Handle context = nullptr;
-  DeviceInfo info;
-};
-
-struct Driver {
-#define TATARA_DECLARE(name, symbol, ...) Pointer<__VA_ARGS__> name = nullptr;
-  TATARA_DRIVER_FUNCTIONS(TATARA_DECLARE)
-#undef TATARA_DECLARE
-  std::string why_not;
-  int devices = 0;
-  std::mutex mutex;
-  std::vector<std::optional<Device>> opened;
-};
 
 void find_driver(Driver& driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -69,6 +27,7 @@ void find_driver(Driver& driver) {
     driver.why_not = "no NVIDIA driver (libcuda.so.1) on this machine";
     return;
   }
+  driver.library = library;
 #define TATARA_FIND(name, symbol, ...)                                            \
   driver.name = reinterpret_cast<Pointer<__VA_ARGS__>>(dlsym(library, symbol));   \
   if (driver.name == nullptr) driver.why_not = "the NVIDIA driver lacks " symbol; \
@@ -80,6 +39,8 @@ void find_driver(Driver& driver) {
   }
   driver.opened.resize(static_cast<size_t>(driver.devices));
 }
+
+}  // namespace
 
 Driver& driver() {
   static Driver* instance = [] {
@@ -96,10 +57,7 @@ std::string error_text(Result code) {
   return text != nullptr ? text : "error " + std::to_string(code);
 }
 
-template <typename Failure = Error>
-void check(Result code, std::string_view what) {
-  if (code != 0) throw Failure(str_cat(what, ": ", error_text(code)));
-}
+namespace {
 
 const Device& open_device(int number) {
   Driver& d = driver();
@@ -310,17 +268,11 @@ void Kernel::launch(int device, void* stream, int64_t blocks, int threads, std::
                     std::span<const int64_t> sizes, int64_t iterations) {
   if (blocks <= 0) return;
   if (blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");
-  Loaded& loaded = on(device);
-  void* fault = loaded.fault;
-  std::vector<void*> parameters;
-  parameters.reserve(buffers.size() + sizes.size() + 2);
-  for (void* const& buffer : buffers) parameters.push_back(const_cast<void**>(&buffer));
-  for (const int64_t& size : sizes) parameters.push_back(const_cast<int64_t*>(&size));
-  parameters.push_back(&iterations);
-  parameters.push_back(&fault);
-  check(driver().cuLaunchKernel(loaded.function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1,
-                                1, 0, stream, parameters.data(), nullptr),
-        "launching a kernel on the GPU");
+  with_parameters(device, buffers, sizes, iterations, [&](void* function, void** parameters) {
+    check(driver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1, 1,
+                                  0, stream, parameters, nullptr),
+          "launching a kernel on the GPU");
+  });
 }
 
 bool Kernel::take_fault(KernelFault& fault) {

@@ -60,6 +60,20 @@ class Kernel {
   /// Parameters as emit_gpu has them, but for the last one. Inside of a session of the device.
   void launch(int device, void* stream, int64_t blocks, int threads, std::span<void* const> buffers,
               std::span<const int64_t> sizes, int64_t iterations);
+  /// Calls fn(function, parameters), the parameters as the driver takes them.
+  template <typename Fn>
+  void with_parameters(int device, std::span<void* const> buffers, std::span<const int64_t> sizes, int64_t iterations,
+                       Fn&& fn) {
+    Loaded& loaded = on(device);
+    void* fault = loaded.fault;
+    std::vector<void*> parameters;
+    parameters.reserve(buffers.size() + sizes.size() + 2);
+    for (void* const& buffer : buffers) parameters.push_back(const_cast<void**>(&buffer));
+    for (const int64_t& size : sizes) parameters.push_back(const_cast<int64_t*>(&size));
+    parameters.push_back(&iterations);
+    parameters.push_back(&fault);
+    fn(loaded.function, parameters.data());
+  }
   /// What an earlier launch reported, once: bounds checks on a GPU are seen after the fact.
   bool take_fault(KernelFault& fault);
 

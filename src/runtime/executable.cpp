@@ -1,19 +1,14 @@
 #include "runtime/executable.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
-#include "runtime/cuda.h"
-#include "runtime/history.h"
+#include "runtime/executable_internal.h"
 #include "runtime/thread_pool.h"
-#include "support/error.h"
 
 namespace tatara {
 namespace {
@@ -21,84 +16,7 @@ namespace {
 // Scalar operations below which another thread costs more than it gives (about 10 us of work).
 constexpr int64_t kWorkPerChunk = 32768;
 constexpr uintptr_t kGpuAlignment = 16;
-
-struct Layout {
-  std::vector<ExprProgram> sizes;
-  std::vector<ExprProgram> strides;
-  ExprProgram offset;
-};
-
-/// Arena memory: anonymous pages, huge where the system offers them, kept between runs.
-class Arena {
- public:
-  Arena() = default;
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  ~Arena() { release(); }
-
-  std::byte* reserve(size_t bytes) {
-    if (bytes <= size_) return base_;
-    release();
-    constexpr size_t kHuge = size_t{2} << 20;
-    const size_t rounded = bytes >= kHuge ? (bytes + kHuge - 1) / kHuge * kHuge : (bytes + 4095) / 4096 * 4096;
-    void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw Error("out of memory: an arena of " + std::to_string(bytes) + " bytes");
-    if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(memory);
-    size_ = rounded;
-    return base_;
-  }
-
- private:
-  void release() {
-    if (base_ != nullptr) munmap(base_, size_);
-    base_ = nullptr;
-    size_ = 0;
-  }
-  std::byte* base_ = nullptr;
-  size_t size_ = 0;
-};
-
-/// A tensor operand of a host call: its layout under the present sizes, and the host's tensor over it while the memory
-/// stays where it was.
-struct TensorOperand {
-  TensorView view;     // data is refreshed each run
-  int64_t offset = 0;  // bytes
-  BufferId buffer = -1;
-  HostTensor tensor;
-  void* tensor_data = nullptr;
-};
-
-struct LaunchState {
-  std::vector<void*> pointers;
-  std::vector<int64_t> offsets;  // bytes
-  std::vector<int64_t> sizes;
-  int64_t iterations = 1;
-  int64_t grain = 1;
-  int64_t blocks = 0;  // on a GPU
-};
-
-struct HostState {
-  std::vector<HostValue> values;
-  std::vector<TensorOperand> tensors;
-};
-
-/// Everything of a run that depends on sizes only, plus scratch memory. Reused while sizes stay the same.
-struct RunContext {
-  bool resolved = false;
-  std::vector<int64_t> symbols;
-  Arena arena;
-  int64_t arena_bytes = 0;
-  std::vector<std::pair<size_t, int64_t>>
-      arena_offsets;  // of buffers in the arena, where each run has another one: on a GPU
-  HostTensor gpu_arena;
-  void* stream = nullptr;
-  std::vector<void*> data;            // per buffer
-  std::vector<HostTensor> owned;      // per buffer: results of host calls
-  std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise
-  std::vector<LaunchState> launches;  // per step
-  std::vector<HostState> hosts;       // per step
-};
+constexpr size_t kContextsKept = 16;  // for different sizes, on a GPU
 
 struct LaunchTask {
   KernelFn fn;
@@ -114,97 +32,6 @@ void run_chunk(void* data, int64_t begin, int64_t end) {
   if (task.fn(task.buffers, task.sizes, nullptr, begin, end, &fault) != 0 && !task.faulted.exchange(true)) {
     task.fault = fault;
   }
-}
-
-}  // namespace
-
-struct Executable::Impl {
-  Plan plan;
-  std::vector<KernelCode> code;
-  HostOps* host = nullptr;
-  int64_t number = 0;
-
-  std::vector<OutputBuffer> output_buffers;
-  std::vector<Layout> buffer_layouts;  // per buffer; offset: kArena bytes
-  std::vector<Layout> output_layouts;  // per output
-  ExprProgram arena_bytes;
-  struct StepPrograms {
-    // launches
-    std::vector<ExprProgram> sizes;
-    std::vector<ExprProgram> buffer_offsets;
-    ExprProgram iterations;
-    ExprProgram work;
-    ExprProgram blocks;
-    // host calls
-    std::vector<Layout> tensors;
-    std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
-    const HostOp* op = nullptr;
-  };
-  std::vector<StepPrograms> steps;
-  // How each size symbol is found: (input, dimension, is a stride).
-  struct Binding {
-    int input = -1;
-    int dim = -1;
-    bool stride = false;
-  };
-  std::vector<Binding> bindings;
-  std::vector<Layout> input_layouts;
-
-  std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
-  bool has_host_calls = false;
-  int gpu = -1;  // number of the device that all kernels run on; -1: the CPU
-  mutable std::once_flag constants_once;
-  mutable HostTensor gpu_constants;
-
-  // Contexts that no run is using: one without a lock, the rest behind it.
-  mutable std::atomic<RunContext*> spare{nullptr};
-  mutable std::mutex pool_mutex;
-  mutable std::vector<std::unique_ptr<RunContext>> pool;
-
-  Impl() = default;
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  ~Impl() { delete spare.load(); }
-
-  ExprProgram program(Expr e, int64_t otherwise = 0) const {
-    return ExprProgram(e.valid() ? e : plan.ctx->constant(otherwise), plan.size_symbols);
-  }
-  std::vector<ExprProgram> programs(const std::vector<Expr>& list) const {
-    std::vector<ExprProgram> result;
-    result.reserve(list.size());
-    for (const Expr e : list) result.push_back(program(e));
-    return result;
-  }
-
-  void prepare();
-  void prepare_step(const PlanStep& step);
-  void find_device();
-  void prepare_gpu(RunContext& context, const cuda::Session& session) const;
-  void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
-  void check_faults() const;
-  std::string fault_message(int kernel, const KernelFault& fault) const;
-  void run_all(RunContext& context, size_t& begun) const;
-  void find_bindings();
-  void resolve(RunContext& context, std::span<const int64_t> symbols) const;
-  void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
-                    std::span<const int64_t> symbols) const;
-  void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
-  bool whole_output(size_t i, size_t buffer, const RunContext& context) const;
-  void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
-  std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
-  void give_back(std::unique_ptr<RunContext> context) const;
-  void run_step(size_t i, RunContext& context) const;
-  void run_recorded(RunContext& context, size_t& begun) const;
-  HistoryEvent describe_step(size_t i, const RunContext& context) const;
-};
-
-namespace {
-
-int64_t value_of(const ExprProgram& program, std::span<const int64_t> symbols) { return program.evaluate(symbols); }
-
-void values_of(const std::vector<ExprProgram>& programs, std::span<const int64_t> symbols, std::vector<int64_t>& out) {
-  out.resize(programs.size());
-  for (size_t i = 0; i < programs.size(); ++i) out[i] = programs[i].evaluate(symbols);
 }
 
 }  // namespace
@@ -393,19 +220,23 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
 }
 
 std::unique_ptr<RunContext> Executable::Impl::take_context(std::span<const int64_t> symbols) const {
+  const auto suits = [&](const RunContext& c) {
+    return c.resolved && std::equal(symbols.begin(), symbols.end(), c.symbols.begin(), c.symbols.end());
+  };
   std::unique_ptr<RunContext> context(spare.exchange(nullptr, std::memory_order_acq_rel));
-  if (context == nullptr) {
+  if (context == nullptr || (gpu >= 0 && !suits(*context))) {
     const std::lock_guard lock(pool_mutex);
-    if (!pool.empty()) {
-      context = std::move(pool.back());
-      pool.pop_back();
+    // On a GPU contexts are small, and a few for different sizes cost less than to resolve them again.
+    if (context != nullptr) pool.push_back(std::move(context));
+    auto found = std::find_if(pool.begin(), pool.end(), [&](const auto& c) { return suits(*c); });
+    if (found == pool.end() && (gpu < 0 || pool.size() >= kContextsKept)) found = pool.begin();
+    if (found != pool.end()) {
+      context = std::move(*found);
+      pool.erase(found);
     }
   }
   if (context == nullptr) context = std::make_unique<RunContext>();
-  if (!context->resolved ||
-      !std::equal(symbols.begin(), symbols.end(), context->symbols.begin(), context->symbols.end())) {
-    resolve(*context, symbols);
-  }
+  if (!suits(*context)) resolve(*context, symbols);
   return context;
 }
 
@@ -447,89 +278,21 @@ std::string Executable::Impl::fault_message(int kernel, const KernelFault& fault
   return message;
 }
 
-// ---- On a GPU ------------------------------------------------------------------------------------------------------------
-
-/// All kernels of a plan run on one device.
-void Executable::Impl::find_device() {
-  for (const PlanBuffer& buffer : plan.buffers) {
-    if (buffer.device.kind == DeviceKind::kCuda) gpu = std::max<int>(buffer.device.index, 0);
-  }
-  if (gpu < 0) return;
-  if (host == nullptr) throw Unsupported("a plan for a GPU needs the host's allocator");
-  const cuda::Session session(gpu);
-  for (const KernelCode& kernel : code) {
-    if (kernel.gpu != nullptr) kernel.gpu->load(gpu);
-  }
-}
-
-/// Memory of this run in the order of its stream: the host's allocator gives it to nobody else before the run is over there.
-void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& session) const {
-  const Device device{DeviceKind::kCuda, static_cast<int16_t>(gpu)};
-  if (context.arena_bytes > 0) {
-    context.gpu_arena = host->allocate(context.arena_bytes, device);
-    auto* base = static_cast<std::byte*>(host->view(context.gpu_arena).data);
-    for (const auto& [buffer, offset] : context.arena_offsets) context.data[buffer] = base + offset;
-  }
-  std::call_once(constants_once, [&] {
-    std::vector<uint8_t> bytes;
-    for (const PlanBuffer& buffer : plan.buffers) {
-      if (buffer.home != BufferHome::kConstant) continue;
-      bytes.insert(bytes.end(), buffer.constant.begin(), buffer.constant.end());
-      bytes.resize((bytes.size() + 63) / 64 * 64);
-    }
-    if (bytes.empty()) return;
-    gpu_constants = host->allocate(static_cast<int64_t>(bytes.size()), device);
-    cuda::upload(host->view(gpu_constants).data, bytes.data(), bytes.size(), session.stream());
-  });
-  if (gpu_constants == nullptr) return;
-  auto* at = static_cast<std::byte*>(host->view(gpu_constants).data);
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].home != BufferHome::kConstant) continue;
-    context.data[i] = at;
-    at += (plan.buffers[i].constant.size() + 63) / 64 * 64;
-  }
-}
-
-void Executable::Impl::launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context,
-                                  void* stream) const {
-  static_assert(sizeof(void*) == sizeof(uint64_t));
-  for (size_t i = 0; i < launch.buffers.size(); ++i) {
-    const auto id = static_cast<size_t>(launch.buffers[i]);
-    const PlanBuffer& buffer = plan.buffers[id];
-    state.pointers[i] = static_cast<std::byte*>(context.data[id]) + state.offsets[i];
-    if (buffer.home != BufferHome::kInput || buffer.device.kind != DeviceKind::kCpu) continue;
-    // A number of the host travels in the place of its address.
-    uint64_t word = 0;
-    std::memcpy(&word, state.pointers[i], static_cast<size_t>(dtype_size(buffer.dtype)));
-    std::memcpy(&state.pointers[i], &word, sizeof(word));
-  }
-  code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.blocks, launch.gpu_threads, state.pointers,
-                                                       state.sizes, state.iterations);
-}
-
-/// Bounds checks that failed in earlier runs: a run does not wait for its kernels.
-void Executable::Impl::check_faults() const {
-  for (size_t k = 0; k < code.size(); ++k) {
-    KernelFault fault{};
-    if (code[k].gpu == nullptr || plan.kernels[k].fault_sites.empty() || !code[k].gpu->take_fault(fault)) continue;
-    throw LateIndexFault(fault_message(static_cast<int>(k), fault));
-  }
-}
-
-void Executable::Impl::run_all(RunContext& context, size_t& begun) const {
+void Executable::Impl::run_all(RunContext& context, RunIo& io) const {
   std::optional<cuda::Session> session;
   if (gpu >= 0) {
-    begun = plan.steps.size();  // a fault shows late
+    io.begun = plan.steps.size();  // a fault shows late
     check_faults();
     session.emplace(gpu);
+    if (run_graph(context, io, session->stream())) return;
     prepare_gpu(context, *session);
     context.stream = session->stream();
   }
   if (history_on()) {
-    run_recorded(context, begun);
+    run_recorded(context, io.begun);
   } else {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
-      if (gpu < 0) begun = i + 1;
+      if (gpu < 0) io.begun = i + 1;
       run_step(i, context);
     }
   }
@@ -633,6 +396,7 @@ void Executable::Impl::run_step(size_t i, RunContext& context) const {
   } else {
     call_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], context);
   }
+  release(i, context);
 }
 
 HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context) const {
@@ -699,6 +463,7 @@ Executable::~Executable() = default;
 
 const Plan& Executable::plan() const { return impl_->plan; }
 int64_t Executable::id() const { return impl_->number; }
+std::string Executable::launches() const { return impl_->launches(); }
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
 
 bool TensorLayout::fits(const InputRef& input) const {
@@ -751,7 +516,7 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
-  impl.run_all(*context, io.begun);
+  impl.run_all(*context, io);
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
     io.host_layout.assign(impl.plan.outputs.size(), false);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "codegen/abi.h"
@@ -77,6 +78,8 @@ struct RunIo {
   std::vector<bool> host_layout;
   /// Set by run(), also when it throws: how many steps of the plan were begun.
   size_t begun = 0;
+  /// Set by run(): it went as a CUDA graph; one was recorded for it.
+  bool as_graph = false, recorded = false;
 };
 
 /// Layout of memory that the caller allocates before a run.
@@ -97,6 +100,8 @@ class Executable {
   const Plan& plan() const;
   /// Number of this executable in this process, by which events of runtime/history.h name it.
   int64_t id() const;
+  /// How the steps of a plan for a GPU are launched, and why; empty for a CPU's.
+  std::string launches() const;
   /// The buffers with home kOutput, in order of their index.
   const std::vector<OutputBuffer>& output_buffers() const;
 

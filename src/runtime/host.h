@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -63,6 +64,15 @@ class HostOp {
   virtual std::vector<HostTensor> call(std::span<const HostValue> args) const = 0;
 };
 
+/// Memory of a device that the host's allocator keeps apart: what a thread allocates between begin() and end() comes from it,
+/// and goes back to it. Gone with the object, once its tensors are. Not thread-safe.
+class MemoryPool {
+ public:
+  virtual ~MemoryPool() = default;
+  virtual void begin() = 0;
+  virtual void end() = 0;
+};
+
 /// Eager operators and tensors of a host, without Python.
 class HostOps {
  public:
@@ -76,6 +86,12 @@ class HostOps {
   virtual HostTensor allocate(int64_t bytes, Device device) = 0;
   /// Memory and layout of a host tensor (borrowed).
   virtual TensorView view(const HostTensor& tensor) = 0;
+  /// A new tensor laid out as `like`. Throws as allocate() does.
+  virtual HostTensor empty_like(const TensorView& like);
+  /// While the result lives, this thread's operators on the device run on `stream`. Throws Unsupported.
+  virtual std::shared_ptr<void> on_stream(void* stream, int device);
+  /// Throws Unsupported.
+  virtual std::unique_ptr<MemoryPool> make_pool(int device);
 };
 
 /// The torch in this process: C shims exported by libtorch and found by dlsym. Null when torch is not loaded or lacks them,
@@ -90,6 +106,9 @@ struct TorchPythonHooks {
   std::function<std::vector<HostTensor>(std::string_view op, std::string_view overload,
                                         std::span<const HostValue> args)>
       call;
+  /// A pool of the allocator for a GPU, by the pair of numbers that torch names it by; kMake fills these.
+  enum class PoolAction : uint8_t { kMake, kBegin, kEnd, kRelease };
+  std::function<void(PoolAction action, int device, std::pair<int64_t, int64_t>& pool)> pool;
 };
 void set_torch_python_hooks(TorchPythonHooks hooks);
 

@@ -10,6 +10,7 @@
 #include "runtime/host.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
+#include "support/log.h"
 
 namespace tatara {
 namespace torch_abi {
@@ -495,6 +496,34 @@ class DispatchedOp final : public HostOp {
   BoxedSchema schema_;
 };
 
+/// torch counts each begin; as many releases give the memory back.
+class TorchPool final : public MemoryPool {
+ public:
+  explicit TorchPool(int device) : device_(device) {
+    if (!python_hooks().pool) throw Unsupported("the host's memory pools need Python, which is not there");
+    act(Action::kMake);
+  }
+  ~TorchPool() override {
+    try {
+      for (; begun_ > 0; --begun_) act(Action::kRelease);
+    } catch (const Error& error) {
+      TATARA_LOG(kRuntime, "a memory pool stays: ", error.what());
+    }
+  }
+  void begin() override {
+    act(Action::kBegin);
+    ++begun_;
+  }
+  void end() override { act(Action::kEnd); }
+
+ private:
+  using Action = TorchPythonHooks::PoolAction;
+  void act(Action action) { python_hooks().pool(action, device_, id_); }
+  int device_;
+  int begun_ = 0;
+  std::pair<int64_t, int64_t> id_;
+};
+
 class TorchHostOps final : public HostOps {
  public:
   explicit TorchHostOps(const Api& api) : api_(api) {}
@@ -534,6 +563,39 @@ class TorchHostOps final : public HostOps {
           "allocating memory");
     return adopt(api_, handle);
   }
+
+  HostTensor empty_like(const TensorView& like) override {
+    TensorHandle handle = nullptr;
+    const bool cuda = like.device.kind == DeviceKind::kCuda;
+    const int32_t type = cuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
+    check(api_,
+          api_.aoti_torch_empty_strided(static_cast<int64_t>(like.sizes.size()), like.sizes.data(), like.strides.data(),
+                                        torch_abi::scalar_type(like.dtype), type, cuda ? like.device.index : 0,
+                                        &handle),
+          "allocating memory");
+    return adopt(api_, handle);
+  }
+
+  std::shared_ptr<void> on_stream(void* stream, int device) override {
+    struct Shims {
+      torch_abi::ErrorCode (*make)(void*, int32_t, void**) = nullptr;
+      torch_abi::ErrorCode (*drop)(void*) = nullptr;
+    };
+    static const Shims shims = [] {
+      void* library = torch_abi::open_library("libtorch_cuda.so");
+      Shims found;
+      if (library == nullptr) return found;
+      found.make = reinterpret_cast<decltype(found.make)>(dlsym(library, "aoti_torch_create_cuda_stream_guard"));
+      found.drop = reinterpret_cast<decltype(found.drop)>(dlsym(library, "aoti_torch_delete_cuda_stream_guard"));
+      return found;
+    }();
+    void* guard = nullptr;
+    if (shims.make == nullptr || shims.drop == nullptr) throw Unsupported("this torch lacks guards of streams");
+    check(api_, shims.make(stream, device, &guard), "changing the stream");
+    return {guard, [](void* made) { shims.drop(made); }};
+  }
+
+  std::unique_ptr<MemoryPool> make_pool(int device) override { return std::make_unique<TorchPool>(device); }
 
   TensorView view(const HostTensor& tensor) override {
     TensorView view;
@@ -595,6 +657,10 @@ class TorchHostOps final : public HostOps {
 };
 
 }  // namespace
+
+HostTensor HostOps::empty_like(const TensorView&) { throw Unsupported("this host makes no tensors"); }
+std::shared_ptr<void> HostOps::on_stream(void*, int) { throw Unsupported("this host has no streams"); }
+std::unique_ptr<MemoryPool> HostOps::make_pool(int) { throw Unsupported("this host has no memory pools"); }
 
 void set_torch_python_hooks(TorchPythonHooks hooks) { python_hooks() = std::move(hooks); }
 

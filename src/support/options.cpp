@@ -91,6 +91,10 @@ const std::vector<OptionInfo>& option_table() {
        "How many entries (compiled forms) a function may have, or a place behind a graph break; what fits none of them "
        "runs in eager, with a warning.",
        true},
+      {Option::kCudaGraphs, "cuda_graphs", "TATARA_CUDA_GRAPHS", int64_t{8},
+       "For how many sets of sizes a compiled graph on a GPU becomes a CUDA graph, launched as a whole; further sets "
+       "launch its steps one by one. 0: all do.",
+       true},
   };
   return *table;
 }

@@ -29,8 +29,9 @@ enum class Option : uint8_t {
   kFallback,
   kKeepOutputsMb,
   kRecompileLimit,
+  kCudaGraphs,
 };
-inline constexpr int kNumOptions = 17;
+inline constexpr int kNumOptions = 18;
 
 /// bool, integer or text.
 using OptionValue = std::variant<bool, int64_t, std::string>;

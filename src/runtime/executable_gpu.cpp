@@ -1,0 +1,124 @@
+// Runs of plans on a GPU.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/executable_internal.h"
+
+namespace tatara {
+
+/// All kernels of a plan run on one device.
+void Executable::Impl::find_device() {
+  for (const PlanBuffer& buffer : plan.buffers) {
+    if (buffer.device.kind == DeviceKind::kCuda) gpu = std::max<int>(buffer.device.index, 0);
+  }
+  if (gpu < 0) return;
+  if (host == nullptr) throw Unsupported("a plan for a GPU needs the host's allocator");
+  const cuda::Session session(gpu);
+  for (const KernelCode& kernel : code) {
+    if (kernel.gpu != nullptr) kernel.gpu->load(gpu);
+  }
+  find_releases();
+  find_graphs();
+}
+
+/// Memory of this run in the order of its stream: the host's allocator gives it to nobody else before the run is over there.
+void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& session) const {
+  if (context.arena_bytes > 0) {
+    context.gpu_arena = host->allocate(context.arena_bytes, {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
+    place_arena(context, context.gpu_arena);
+  }
+  place_constants(context, session.stream());
+}
+
+void Executable::Impl::place_arena(RunContext& context, const HostTensor& arena) const {
+  auto* base = static_cast<std::byte*>(host->view(arena).data);
+  for (const auto& [buffer, offset] : context.arena_offsets) context.data[buffer] = base + offset;
+}
+
+void Executable::Impl::place_constants(RunContext& context, void* stream) const {
+  std::call_once(constants_once, [&] {
+    std::vector<uint8_t> bytes;
+    for (const PlanBuffer& buffer : plan.buffers) {
+      if (buffer.home != BufferHome::kConstant) continue;
+      bytes.insert(bytes.end(), buffer.constant.begin(), buffer.constant.end());
+      bytes.resize((bytes.size() + 63) / 64 * 64);
+    }
+    if (bytes.empty()) return;
+    gpu_constants =
+        host->allocate(static_cast<int64_t>(bytes.size()), {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
+    cuda::upload(host->view(gpu_constants).data, bytes.data(), bytes.size(), stream);
+  });
+  if (gpu_constants == nullptr) return;
+  auto* at = static_cast<std::byte*>(host->view(gpu_constants).data);
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].home != BufferHome::kConstant) continue;
+    context.data[i] = at;
+    at += (plan.buffers[i].constant.size() + 63) / 64 * 64;
+  }
+}
+
+/// Where the operands of a launch are.
+void Executable::Impl::set_pointers(const KernelLaunch& launch, LaunchState& state, const RunContext& context) const {
+  static_assert(sizeof(void*) == sizeof(uint64_t));
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const auto id = static_cast<size_t>(launch.buffers[i]);
+    const PlanBuffer& buffer = plan.buffers[id];
+    state.pointers[i] = static_cast<std::byte*>(context.data[id]) + state.offsets[i];
+    if (buffer.home != BufferHome::kInput || buffer.device.kind != DeviceKind::kCpu) continue;
+    // A number of the host travels in the place of its address.
+    uint64_t word = 0;
+    std::memcpy(&word, state.pointers[i], static_cast<size_t>(dtype_size(buffer.dtype)));
+    std::memcpy(&state.pointers[i], &word, sizeof(word));
+  }
+}
+
+void Executable::Impl::launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context,
+                                  void* stream) const {
+  set_pointers(launch, state, context);
+  code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.blocks, launch.gpu_threads, state.pointers,
+                                                       state.sizes, state.iterations);
+}
+
+/// Bounds checks that failed in earlier runs: a run does not wait for its kernels.
+void Executable::Impl::check_faults() const {
+  for (size_t k = 0; k < code.size(); ++k) {
+    KernelFault fault{};
+    if (code[k].gpu == nullptr || plan.kernels[k].fault_sites.empty() || !code[k].gpu->take_fault(fault)) continue;
+    throw LateIndexFault(fault_message(static_cast<int>(k), fault));
+  }
+}
+
+/// When each result of the host's operators is needed for the last time: from then on its memory is the host's again.
+void Executable::Impl::find_releases() {
+  constexpr size_t kNever = SIZE_MAX;
+  std::vector<size_t> last(plan.buffers.size(), kNever);
+  const auto use = [&](BufferId id, size_t step) {
+    if (id >= 0 && plan.buffers[static_cast<size_t>(id)].home == BufferHome::kHost) last[static_cast<size_t>(id)] = step;
+  };
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i])) {
+      for (const BufferId id : launch->buffers) use(id, i);
+    } else {
+      const auto& call = std::get<HostCall>(plan.steps[i]);
+      for (const BufferRef& ref : call.tensors) use(ref.buffer, i);
+      for (const BufferId id : call.results) use(id, i);
+    }
+  }
+  for (const PlanOutput& output : plan.outputs) {
+    if (output.ref.buffer >= 0) last[static_cast<size_t>(output.ref.buffer)] = kNever;
+  }
+  releases.assign(plan.steps.size(), {});
+  for (size_t b = 0; b < last.size(); ++b) {
+    if (last[b] != kNever) releases[last[b]].push_back(static_cast<BufferId>(b));
+  }
+}
+
+void Executable::Impl::release(size_t step, RunContext& context) const {
+  if (gpu < 0) return;
+  for (const BufferId id : releases[step]) {
+    context.owned[static_cast<size_t>(id)] = nullptr;
+    context.original[static_cast<size_t>(id)] = nullptr;
+  }
+}
+
+}  // namespace tatara

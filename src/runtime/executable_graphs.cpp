@@ -1,0 +1,430 @@
+// A plan on a GPU as CUDA graphs: one launch instead of one for each step. See GraphRuns in executable_internal.h.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ops/op_def.h"
+#include "runtime/executable_internal.h"
+#include "support/log.h"
+#include "support/options.h"
+#include "support/str_cat.h"
+
+namespace tatara {
+
+namespace {
+
+constexpr size_t kFewSteps = 4;      // below, launches cost no more than a graph's
+constexpr int64_t kPlainCalls = 2;   // with the same sizes, before one is recorded: libraries choose their kernels in these
+constexpr size_t kRunsKept = 4;      // graphs for different addresses under the same sizes
+constexpr int kMoves = 2;            // of an operand, until it is copied
+constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
+constexpr size_t kSizesKnown = 64;
+constexpr int64_t kRecordingsFree = 12;    // for one set of sizes
+constexpr int64_t kCallsARecording = 100;  // that pay for another one
+
+/// Bytes from the first element to the end of the last.
+size_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, DType dtype) {
+  int64_t last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  return static_cast<size_t>((last + 1) * dtype_size(dtype));
+}
+
+/// Names of the host's operators that draw random numbers: their generator moves with each call.
+const std::set<std::string>& random_operators() {
+  static const std::set<std::string> names = [] {
+    std::set<std::string> found;
+    for (const OpDef* op : OpRegistry::global().all()) {
+      if (!op->nondeterministic && op->kind != OpKind::kRandom) continue;
+      const std::string base = op->host_name.empty() ? op->name.substr(0, op->name.find('.')) : op->host_name;
+      found.insert(base.find("::") == std::string::npos ? "aten::" + base : base);
+    }
+    return found;
+  }();
+  return names;
+}
+
+}  // namespace
+
+/// A stream to record on, and the pool from which the host's libraries have their workspaces for it. They keep these for as long
+/// as the process lives, so places do as well, and serve one executable after another.
+struct GraphRuns::Place {
+  int device = 0;
+  void* stream = nullptr;
+  std::unique_ptr<MemoryPool> workspaces;
+};
+
+namespace {
+
+struct PlacePool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<GraphRuns::Place>> free;
+};
+
+PlacePool& places() {
+  static auto* pool = new PlacePool;  // never destroyed: executables may be dropped while the process ends
+  return *pool;
+}
+
+std::unique_ptr<GraphRuns::Place> take_place(HostOps& host, int device) {
+  {
+    PlacePool& pool = places();
+    const std::lock_guard lock(pool.mutex);
+    for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
+      if ((*it)->device != device) continue;
+      std::unique_ptr<GraphRuns::Place> place = std::move(*it);
+      pool.free.erase(it);
+      return place;
+    }
+  }
+  auto place = std::make_unique<GraphRuns::Place>();
+  place->device = device;
+  place->stream = cuda::new_stream();
+  place->workspaces = host.make_pool(device);
+  return place;
+}
+
+/// While it lives, this thread allocates from the pool.
+class PoolScope {
+ public:
+  explicit PoolScope(MemoryPool& pool) : pool_(pool) { pool_.begin(); }
+  ~PoolScope() {
+    try {
+      pool_.end();
+    } catch (const Error& error) {
+      TATARA_LOG(kRuntime, "a memory pool stays open: ", error.what());
+    }
+  }
+  PoolScope(const PoolScope&) = delete;
+  PoolScope& operator=(const PoolScope&) = delete;
+
+ private:
+  MemoryPool& pool_;
+};
+
+HostValue value_of_tensor(HostTensor tensor) {
+  HostValue value;
+  value.kind = HostValue::Kind::kTensor;
+  value.tensor = std::move(tensor);
+  return value;
+}
+
+/// Two small products, so that the library for them has this thread's workspaces for the stream.
+void make_workspaces(HostOps& host, GraphRuns::Place& place) {
+  const HostOp* mm = host.find("aten::mm", "out");
+  const HostOp* addmm = host.find("aten::addmm", "out");
+  if (mm == nullptr || addmm == nullptr) throw Unsupported("the host has no matrix products");
+  const PoolScope scope(*place.workspaces);
+  const std::shared_ptr<void> guard = host.on_stream(place.stream, place.device);
+  TensorView square;
+  square.dtype = DType::kFloat16;
+  square.device = {DeviceKind::kCuda, static_cast<int16_t>(place.device)};
+  square.sizes = {32, 32};
+  square.strides = {32, 1};
+  TensorView row = square;
+  row.sizes = {32};
+  row.strides = {1};
+  const HostValue a = value_of_tensor(host.empty_like(square));
+  const HostValue b = value_of_tensor(host.empty_like(square));
+  const HostValue out = value_of_tensor(host.empty_like(square));
+  HostValue one;
+  one.kind = HostValue::Kind::kInt;
+  one.integer = 1;
+  mm->call(std::vector<HostValue>{a, b, out});
+  addmm->call(std::vector<HostValue>{value_of_tensor(host.empty_like(row)), a, b, one, one, out});
+}
+
+}  // namespace
+
+GraphRuns::~GraphRuns() {
+  if (last != nullptr) last->wait();  // for its memory
+  sizes.clear();
+  last = nullptr;
+  pool = nullptr;
+  if (place == nullptr) return;
+  PlacePool& all = places();
+  const std::lock_guard lock(all.mutex);
+  all.free.push_back(std::move(place));
+}
+
+// ---- What can be a graph ---------------------------------------------------------------------------------------------
+
+std::string Executable::Impl::graph_objection() const {
+  if (option_int(Option::kCudaGraphs) <= 0) return "the option cuda_graphs is 0";
+  if (plan.steps.size() < kFewSteps) return str_cat("fewer than ", kFewSteps, " steps");
+  for (const PlanStep& step : plan.steps) {
+    const auto* call = std::get_if<HostCall>(&step);
+    if (call == nullptr) continue;
+    if (random_operators().contains(call->op)) return call->op + " draws random numbers";
+    if (!call->op.starts_with("aten::")) return call->op + " is no operator of the host's own";
+    for (const BufferRef& ref : call->tensors) {
+      if (plan.buffers[static_cast<size_t>(ref.buffer)].device.kind != DeviceKind::kCuda) {
+        return call->op + " reads a tensor of the CPU";
+      }
+    }
+  }
+  return cuda::graphs_missing();
+}
+
+void Executable::Impl::find_graphs() {
+  graphs = std::make_unique<GraphRuns>();
+  GraphRuns& g = *graphs;
+  g.device = gpu;
+  g.limit = option_int(Option::kCudaGraphs);
+  g.reason = graph_objection();
+  if (!g.reason.empty()) return;
+  std::vector<bool> of_host(plan.buffers.size());
+  for (const PlanStep& step : plan.steps) {
+    const auto* call = std::get_if<HostCall>(&step);
+    if (call == nullptr) continue;
+    for (const BufferRef& ref : call->tensors) of_host[static_cast<size_t>(ref.buffer)] = true;
+  }
+  g.varying.assign(plan.buffers.size(), 0);
+  for (size_t b = 0; b < plan.buffers.size(); ++b) {
+    const PlanBuffer& buffer = plan.buffers[b];
+    const bool output = buffer.home == BufferHome::kOutput;
+    if (!output && buffer.home != BufferHome::kInput) continue;
+    if (!of_host[b]) {
+      g.varying[b] = 1;
+      continue;
+    }
+    const bool written = !output && std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
+                                                [&](const InputWrite& w) { return w.input_index == buffer.index; });
+    g.fixed.push_back({static_cast<BufferId>(b), output, static_cast<size_t>(buffer.index), !written});
+  }
+  g.patched.assign(plan.steps.size(), 0);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i]);
+    if (launch == nullptr) continue;
+    g.patched[i] = std::any_of(launch->buffers.begin(), launch->buffers.end(),
+                               [&](BufferId id) { return g.varying[static_cast<size_t>(id)] != 0; })
+                       ? 1
+                       : 0;
+  }
+}
+
+std::string Executable::Impl::launches() const {
+  if (graphs == nullptr) return {};
+  const std::unique_lock lock(graphs->mutex, std::try_to_lock);
+  if (!lock) return "a CUDA graph is being recorded";
+  if (!graphs->reason.empty()) return "one by one: " + graphs->reason;
+  size_t recorded = 0;
+  std::string text;
+  for (const std::unique_ptr<GraphSizes>& sizes : graphs->sizes) {
+    if (!sizes->reason.empty()) text = "; one by one: " + sizes->reason;
+    recorded += sizes->runs.size();
+  }
+  if (graphs->sizes.size() > static_cast<size_t>(graphs->limit)) text += "; one by one for further sizes";
+  if (recorded == 0 && !text.empty()) return text.substr(2);
+  if (recorded == 0) return str_cat("as a CUDA graph, from call ", kPlainCalls + 1, " with the same sizes on");
+  return str_cat("as a CUDA graph (", recorded, " recorded)", text);
+}
+
+// ---- Choosing ----------------------------------------------------------------------------------------------------------
+
+GraphSizes* Executable::Impl::graph_sizes(std::span<const int64_t> symbols) const {
+  GraphRuns& g = *graphs;
+  for (size_t i = 0; i < g.sizes.size(); ++i) {
+    GraphSizes& known = *g.sizes[i];
+    if (!std::equal(symbols.begin(), symbols.end(), known.symbols.begin(), known.symbols.end())) continue;
+    return static_cast<int64_t>(i) < g.limit ? &known : nullptr;
+  }
+  if (g.sizes.size() >= kSizesKnown) return nullptr;
+  // A set of sizes that came but once leaves its place to this one.
+  auto slot = std::find_if(g.sizes.begin(), g.sizes.end(), [](const auto& s) { return s->calls < kPlainCalls; });
+  if (static_cast<int64_t>(g.sizes.size()) < g.limit || slot == g.sizes.end()) {
+    slot = g.sizes.insert(g.sizes.end(), nullptr);
+  }
+  *slot = std::make_unique<GraphSizes>();
+  GraphSizes& made = **slot;
+  made.symbols.assign(symbols.begin(), symbols.end());
+  made.moves.assign(g.fixed.size(), 0);
+  made.apart.assign(g.fixed.size(), 0);
+  for (const GraphRuns::Fixed& fixed : g.fixed) {
+    const Layout& layout = buffer_layouts[static_cast<size_t>(fixed.buffer)];
+    std::vector<int64_t> lengths, strides;
+    values_of(layout.sizes, symbols, lengths);
+    values_of(layout.strides, symbols, strides);
+    made.bytes.push_back(span_of(lengths, strides, plan.buffers[static_cast<size_t>(fixed.buffer)].dtype));
+  }
+  return slot - g.sizes.begin() < g.limit ? &made : nullptr;
+}
+
+void* Executable::Impl::fixed_address(const GraphRuns::Fixed& fixed, const RunIo& io) const {
+  return fixed.output ? io.output_buffers[fixed.index] : io.inputs[fixed.index];
+}
+
+/// A graph for where the operands are now. Without one, notes what moved.
+RecordedRun* Executable::Impl::find_recorded(GraphSizes& sizes, const RunIo& io) const {
+  const GraphRuns& g = *graphs;
+  const auto differs = [&](const RecordedRun& run, size_t i) {
+    return run.staged[i] == nullptr && run.fixed[i] != fixed_address(g.fixed[i], io);
+  };
+  const RecordedRun* latest = nullptr;
+  for (const std::unique_ptr<RecordedRun>& run : sizes.runs) {
+    bool good = true;
+    for (size_t i = 0; good && i < g.fixed.size(); ++i) good = !differs(*run, i);
+    if (good) return run.get();
+    if (latest == nullptr || run->used > latest->used) latest = run.get();
+  }
+  if (latest == nullptr) return nullptr;
+  size_t copied = 0;
+  for (size_t i = 0; i < g.fixed.size(); ++i) copied += sizes.apart[i] != 0 ? sizes.bytes[i] : 0;
+  for (size_t i = 0; i < g.fixed.size(); ++i) {
+    if (!differs(*latest, i) || ++sizes.moves[i] < kMoves || !g.fixed[i].copies_do || sizes.apart[i] != 0) continue;
+    if (copied + sizes.bytes[i] > kCopiedBytes) continue;
+    copied += sizes.bytes[i];
+    sizes.apart[i] = 1;
+  }
+  return nullptr;
+}
+
+bool Executable::Impl::run_graph(RunContext& context, RunIo& io, void* stream) const {
+  GraphRuns& g = *graphs;
+  if (!g.reason.empty() || history_on()) return false;
+  const std::unique_lock lock(g.mutex, std::try_to_lock);
+  if (!lock || cuda::recording(stream)) return false;
+  GraphSizes* sizes = graph_sizes(context.symbols);
+  if (sizes == nullptr || !sizes->reason.empty() || ++sizes->calls <= kPlainCalls) return false;
+  if (g.last != nullptr && g.last_stream != stream && !g.last->passed()) return false;
+  try {
+    RecordedRun* run = find_recorded(*sizes, io);
+    if (run == nullptr) {
+      if (sizes->recordings >= kRecordingsFree + sizes->calls / kCallsARecording) return false;
+      place_constants(context, stream);
+      run = record(*sizes, context, io);
+      io.recorded = true;
+    }
+    set_operands(*run, context);
+    launch_recorded(*sizes, *run, context, io, stream);
+    run->used = sizes->calls;
+    g.last->record(stream);
+    g.last_stream = stream;
+    return true;
+  } catch (const Error& error) {
+    if (io.as_graph) throw;  // it is on its way
+    sizes->reason = error.what();
+    TATARA_LOG(kRuntime, "no CUDA graph: ", error.what());
+  }
+  std::fill(context.owned.begin(), context.owned.end(), nullptr);
+  std::fill(context.original.begin(), context.original.end(), nullptr);
+  return false;
+}
+
+// ---- Recording -------------------------------------------------------------------------------------------------------
+
+RecordedRun* Executable::Impl::record(GraphSizes& sizes, RunContext& context, const RunIo& io) const {
+  GraphRuns& g = *graphs;
+  ++sizes.recordings;
+  if (g.last == nullptr) g.last = std::make_unique<cuda::Event>();
+  if (g.place == nullptr) g.place = take_place(*host, gpu);
+  if (g.pool == nullptr) g.pool = host->make_pool(gpu);
+  while (sizes.runs.size() >= kRunsKept) {
+    const auto oldest = std::min_element(sizes.runs.begin(), sizes.runs.end(),
+                                         [](const auto& a, const auto& b) { return a->used < b->used; });
+    g.last->wait();  // for its memory
+    sizes.runs.erase(oldest);
+  }
+  auto run = std::make_unique<RecordedRun>();
+  const Device device{DeviceKind::kCuda, static_cast<int16_t>(gpu)};
+  if (context.arena_bytes > 0) {
+    run->arena = host->allocate(context.arena_bytes, device);
+    place_arena(context, run->arena);
+  }
+  for (size_t i = 0; i < g.fixed.size(); ++i) {
+    run->fixed.push_back(fixed_address(g.fixed[i], io));
+    run->staged.push_back(sizes.apart[i] != 0 ? host->allocate(static_cast<int64_t>(sizes.bytes[i]), device) : nullptr);
+    void*& address = context.data[static_cast<size_t>(g.fixed[i].buffer)];
+    address = run->staged[i] != nullptr ? host->view(run->staged[i]).data : run->fixed[i];
+  }
+  if (has_host_calls) make_workspaces(*host, *g.place);
+  record_steps(*run, context);
+  TATARA_LOG(kRuntime, "a CUDA graph of ", run->graph->size(), " nodes for ", plan.steps.size(), " steps");
+  sizes.runs.push_back(std::move(run));
+  return sizes.runs.back().get();
+}
+
+void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const {
+  GraphRuns& g = *graphs;
+  {
+    const PoolScope scope(*g.pool);
+    const std::shared_ptr<void> guard = host->on_stream(g.place->stream, gpu);
+    cuda::Recording recording(g.place->stream);
+    context.stream = g.place->stream;
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      run_step(i, context);
+      if (g.patched[i] == 0 || context.launches[i].iterations <= 0 || context.launches[i].blocks <= 0) continue;
+      run.nodes.push_back({recording.last_node(), i, context.launches[i].pointers});
+    }
+    run.graph = recording.finish();
+  }
+  // What leaves the plan is copied from where the graph computes it.
+  run.owned = std::move(context.owned);
+  run.original = std::move(context.original);
+  context.owned.assign(plan.buffers.size(), nullptr);
+  context.original.assign(plan.buffers.size(), nullptr);
+}
+
+// ---- Launching -------------------------------------------------------------------------------------------------------
+
+void Executable::Impl::set_operands(RecordedRun& run, RunContext& context) const {
+  const GraphRuns& g = *graphs;
+  for (RecordedRun::Node& node : run.nodes) {
+    const auto& launch = std::get<KernelLaunch>(plan.steps[node.step]);
+    LaunchState& state = context.launches[node.step];
+    set_pointers(launch, state, context);
+    bool same = true;
+    for (size_t b = 0; b < state.pointers.size(); ++b) {
+      if (g.varying[static_cast<size_t>(launch.buffers[b])] == 0) state.pointers[b] = node.pointers[b];
+      same = same && state.pointers[b] == node.pointers[b];
+    }
+    if (same) continue;
+    run.graph->set_kernel(node.node, *code[static_cast<size_t>(launch.kernel)].gpu, gpu, state.blocks,
+                          launch.gpu_threads, state.pointers, state.sizes, state.iterations);
+    node.pointers = state.pointers;
+  }
+}
+
+void Executable::Impl::launch_recorded(GraphSizes& sizes, RecordedRun& run, RunContext& context, RunIo& io,
+                                       void* stream) const {
+  const GraphRuns& g = *graphs;
+  for (size_t i = 0; i < g.fixed.size(); ++i) {
+    if (run.staged[i] == nullptr || g.fixed[i].output) continue;
+    cuda::copy(host->view(run.staged[i]).data, io.inputs[g.fixed[i].index], sizes.bytes[i], stream);
+  }
+  place_results(run, context);
+  run.graph->launch(stream);
+  io.as_graph = true;
+  for (size_t i = 0; i < g.fixed.size(); ++i) {
+    if (run.staged[i] == nullptr || !g.fixed[i].output) continue;
+    cuda::copy(io.output_buffers[g.fixed[i].index], host->view(run.staged[i]).data, sizes.bytes[i], stream);
+  }
+  copy_results(run, context, stream);
+}
+
+/// Results of the host's operators that leave the plan lie in the graph's memory: the caller gets copies.
+void Executable::Impl::place_results(const RecordedRun& run, RunContext& context) const {
+  const auto memory_for = [&](const HostTensor& tensor) {
+    return tensor == nullptr ? nullptr : host->empty_like(host->view(tensor));
+  };
+  for (size_t b = 0; b < run.owned.size(); ++b) {
+    context.owned[b] = memory_for(run.owned[b]);
+    context.original[b] = memory_for(run.original[b]);
+  }
+}
+
+void Executable::Impl::copy_results(const RecordedRun& run, RunContext& context, void* stream) const {
+  const auto copied = [&](const HostTensor& tensor, const HostTensor& to) {
+    if (tensor == nullptr) return;
+    const TensorView from = host->view(tensor);
+    cuda::copy(host->view(to).data, from.data, span_of(from.sizes, from.strides, from.dtype), stream);
+  };
+  for (size_t b = 0; b < run.owned.size(); ++b) {
+    copied(run.owned[b], context.owned[b]);
+    copied(run.original[b], context.original[b]);
+  }
+}
+
+}  // namespace tatara

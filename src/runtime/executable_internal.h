@@ -1,0 +1,270 @@
+// What an Executable is made of (runtime/executable*.cpp).
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/cuda.h"
+#include "runtime/cuda_graph.h"
+#include "runtime/executable.h"
+#include "runtime/history.h"
+#include "support/error.h"
+
+namespace tatara {
+
+struct Layout {
+  std::vector<ExprProgram> sizes;
+  std::vector<ExprProgram> strides;
+  ExprProgram offset;
+};
+
+/// Arena memory: anonymous pages, huge where the system offers them, kept between runs.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { release(); }
+
+  std::byte* reserve(size_t bytes) {
+    if (bytes <= size_) return base_;
+    release();
+    constexpr size_t kHuge = size_t{2} << 20;
+    const size_t rounded = bytes >= kHuge ? (bytes + kHuge - 1) / kHuge * kHuge : (bytes + 4095) / 4096 * 4096;
+    void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw Error("out of memory: an arena of " + std::to_string(bytes) + " bytes");
+    if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
+    base_ = static_cast<std::byte*>(memory);
+    size_ = rounded;
+    return base_;
+  }
+
+ private:
+  void release() {
+    if (base_ != nullptr) munmap(base_, size_);
+    base_ = nullptr;
+    size_ = 0;
+  }
+  std::byte* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// A tensor operand of a host call: its layout under the present sizes, and the host's tensor over it while the memory
+/// stays where it was.
+struct TensorOperand {
+  TensorView view;     // data is refreshed each run
+  int64_t offset = 0;  // bytes
+  BufferId buffer = -1;
+  HostTensor tensor;
+  void* tensor_data = nullptr;
+};
+
+struct LaunchState {
+  std::vector<void*> pointers;
+  std::vector<int64_t> offsets;  // bytes
+  std::vector<int64_t> sizes;
+  int64_t iterations = 1;
+  int64_t grain = 1;
+  int64_t blocks = 0;  // on a GPU
+};
+
+struct HostState {
+  std::vector<HostValue> values;
+  std::vector<TensorOperand> tensors;
+};
+
+/// Everything of a run that depends on sizes only, plus scratch memory. Reused while sizes stay the same.
+struct RunContext {
+  bool resolved = false;
+  std::vector<int64_t> symbols;
+  Arena arena;
+  int64_t arena_bytes = 0;
+  std::vector<std::pair<size_t, int64_t>>
+      arena_offsets;  // of buffers in the arena, where each run has another one: on a GPU
+  HostTensor gpu_arena;
+  void* stream = nullptr;
+  std::vector<void*> data;            // per buffer
+  std::vector<HostTensor> owned;      // per buffer: results of host calls
+  std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise
+  std::vector<LaunchState> launches;  // per step
+  std::vector<HostState> hosts;       // per step
+};
+
+/// One CUDA graph: the plan's steps under one set of sizes and addresses.
+struct RecordedRun {
+  ~RecordedRun() = default;
+  std::unique_ptr<cuda::Graph> graph;
+  HostTensor arena;
+  std::vector<void*> fixed;        // per GraphRuns::fixed: the address it was recorded with
+  std::vector<HostTensor> staged;  // per GraphRuns::fixed: memory of the graph's own in its place, or null
+  struct Node {
+    void* node;
+    size_t step;
+    std::vector<void*> pointers;
+  };
+  std::vector<Node> nodes;                 // kernels whose operands come with the call
+  std::vector<HostTensor> owned, original;  // per buffer, of results that leave the plan: as in RunContext
+  int64_t used = 0;                        // the call that used it last
+};
+
+/// The graphs under one set of sizes.
+struct GraphSizes {
+  std::vector<int64_t> symbols;
+  int64_t calls = 0, recordings = 0;
+  std::vector<size_t> bytes;   // per GraphRuns::fixed
+  std::vector<int> moves;      // how often it was elsewhere
+  std::vector<uint8_t> apart;  // it moves: copied to or from memory of the graph's own
+  std::vector<std::unique_ptr<RecordedRun>> runs;
+  std::string reason;  // why launches go one by one; empty: they need not
+};
+
+/// The CUDA graphs of an executable (executable_graphs.cpp).
+///
+/// Kernels of our own are given new addresses before a launch. What an operator of the host launches is not known, so what it
+/// uses must lie where it was recorded (`fixed`): another graph is recorded when it does not, and what keeps moving is copied.
+/// All graphs of an executable share the recording stream, the pool and the workspaces of the host's libraries, so only one
+/// of them is on its way at a time: a call that finds another stream's still running launches its steps one by one.
+struct GraphRuns {
+  ~GraphRuns();
+  std::mutex mutex;  // tried, never waited for: its holder may want the GIL
+  int device = 0;
+  int64_t limit = 0;
+  std::string reason;  // why no graph is recorded, whatever the sizes; empty: they are
+  struct Fixed {
+    BufferId buffer;
+    bool output;
+    size_t index;    // of the input, or of the output buffer
+    bool copies_do;  // a copy may stand in its place
+  };
+  std::vector<Fixed> fixed;
+  std::vector<uint8_t> varying;  // per buffer: comes with the call, and only our kernels use it
+  std::vector<uint8_t> patched;  // per step: a launch with such an operand
+  struct Place;                  // where recordings are made
+  std::unique_ptr<Place> place;
+  std::unique_ptr<MemoryPool> pool;  // of what the host's operators allocate
+  std::unique_ptr<cuda::Event> last;  // the end of the latest launch
+  void* last_stream = nullptr;
+  std::vector<std::unique_ptr<GraphSizes>> sizes;
+};
+
+struct Executable::Impl {
+  Plan plan;
+  std::vector<KernelCode> code;
+  HostOps* host = nullptr;
+  int64_t number = 0;
+
+  std::vector<OutputBuffer> output_buffers;
+  std::vector<Layout> buffer_layouts;  // per buffer; offset: kArena bytes
+  std::vector<Layout> output_layouts;  // per output
+  ExprProgram arena_bytes;
+  struct StepPrograms {
+    // launches
+    std::vector<ExprProgram> sizes;
+    std::vector<ExprProgram> buffer_offsets;
+    ExprProgram iterations;
+    ExprProgram work;
+    ExprProgram blocks;
+    // host calls
+    std::vector<Layout> tensors;
+    std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
+    const HostOp* op = nullptr;
+  };
+  std::vector<StepPrograms> steps;
+  // How each size symbol is found: (input, dimension, is a stride).
+  struct Binding {
+    int input = -1;
+    int dim = -1;
+    bool stride = false;
+  };
+  std::vector<Binding> bindings;
+  std::vector<Layout> input_layouts;
+
+  std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
+  bool has_host_calls = false;
+  int gpu = -1;  // number of the device that all kernels run on; -1: the CPU
+  std::vector<std::vector<BufferId>> releases;  // per step: results of the host's operators that nothing needs after it
+  std::unique_ptr<GraphRuns> graphs;            // on a GPU
+  mutable std::once_flag constants_once;
+  mutable HostTensor gpu_constants;
+
+  // Contexts that no run is using: one without a lock, the rest behind it.
+  mutable std::atomic<RunContext*> spare{nullptr};
+  mutable std::mutex pool_mutex;
+  mutable std::vector<std::unique_ptr<RunContext>> pool;
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { delete spare.load(); }
+
+  ExprProgram program(Expr e, int64_t otherwise = 0) const {
+    return ExprProgram(e.valid() ? e : plan.ctx->constant(otherwise), plan.size_symbols);
+  }
+  std::vector<ExprProgram> programs(const std::vector<Expr>& list) const {
+    std::vector<ExprProgram> result;
+    result.reserve(list.size());
+    for (const Expr e : list) result.push_back(program(e));
+    return result;
+  }
+
+  void prepare();
+  void prepare_step(const PlanStep& step);
+  void find_device();
+  void prepare_gpu(RunContext& context, const cuda::Session& session) const;
+  void place_arena(RunContext& context, const HostTensor& arena) const;
+  void place_constants(RunContext& context, void* stream) const;
+  void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
+  void check_faults() const;
+  void find_releases();
+  void release(size_t step, RunContext& context) const;
+  // CUDA graphs.
+  void find_graphs();
+  std::string graph_objection() const;
+  /// Whether the run went as a CUDA graph.
+  bool run_graph(RunContext& context, RunIo& io, void* stream) const;
+  GraphSizes* graph_sizes(std::span<const int64_t> symbols) const;
+  void* fixed_address(const GraphRuns::Fixed& fixed, const RunIo& io) const;
+  RecordedRun* find_recorded(GraphSizes& sizes, const RunIo& io) const;
+  RecordedRun* record(GraphSizes& sizes, RunContext& context, const RunIo& io) const;
+  void record_steps(RecordedRun& run, RunContext& context) const;
+  void launch_recorded(GraphSizes& sizes, RecordedRun& run, RunContext& context, RunIo& io, void* stream) const;
+  void set_operands(RecordedRun& run, RunContext& context) const;
+  void place_results(const RecordedRun& run, RunContext& context) const;
+  void copy_results(const RecordedRun& run, RunContext& context, void* stream) const;
+  std::string launches() const;
+  void set_pointers(const KernelLaunch& launch, LaunchState& state, const RunContext& context) const;
+  std::string fault_message(int kernel, const KernelFault& fault) const;
+  void run_all(RunContext& context, RunIo& io) const;
+  void find_bindings();
+  void resolve(RunContext& context, std::span<const int64_t> symbols) const;
+  void resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
+                    std::span<const int64_t> symbols) const;
+  void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
+  bool whole_output(size_t i, size_t buffer, const RunContext& context) const;
+  void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
+  std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
+  void give_back(std::unique_ptr<RunContext> context) const;
+  void run_step(size_t i, RunContext& context) const;
+  void run_recorded(RunContext& context, size_t& begun) const;
+  HistoryEvent describe_step(size_t i, const RunContext& context) const;
+};
+
+inline int64_t value_of(const ExprProgram& program, std::span<const int64_t> symbols) {
+  return program.evaluate(symbols);
+}
+
+inline void values_of(const std::vector<ExprProgram>& programs, std::span<const int64_t> symbols,
+                      std::vector<int64_t>& out) {
+  out.resize(programs.size());
+  for (size_t i = 0; i < programs.size(); ++i) out[i] = programs[i].evaluate(symbols);
+}
+
+}  // namespace tatara
