@@ -357,6 +357,9 @@ bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
 }
 
 bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
+  if ((Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type) && TorchNative::get().read(tensor, out)) {
+    return true;
+  }
   DlTensor view{};
   if (!exchange(tensor, &view)) return false;
   out = {static_cast<char*>(view.data) + view.byte_offset,
@@ -372,15 +375,15 @@ bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
 
 bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
   if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->matches(tensor, expected, data);
-  DlTensor view{};
-  if (!exchange(tensor, &view)) return false;
-  if (data != nullptr) *data = static_cast<char*>(view.data) + view.byte_offset;
-  const auto rank = static_cast<size_t>(view.ndim);
-  return view.dtype.code == expected.code && view.dtype.bits == expected.bits &&
-         view.device.type == expected.device_type && view.device.id == expected.device_id &&
-         rank == expected.sizes.size() && std::equal(expected.sizes.begin(), expected.sizes.end(), view.shape) &&
-         (view.strides == nullptr || expected.strides.size() != rank ||
-          std::equal(expected.strides.begin(), expected.strides.end(), view.strides));
+  TensorRef ref;
+  if (!view(tensor, ref)) return false;
+  if (data != nullptr) *data = ref.data;
+  const auto rank = static_cast<size_t>(ref.rank);
+  return ref.code == expected.code && ref.bits == expected.bits && ref.device_type == expected.device_type &&
+         ref.device_id == expected.device_id && rank == expected.sizes.size() &&
+         std::equal(expected.sizes.begin(), expected.sizes.end(), ref.sizes) &&
+         (ref.strides == nullptr || expected.strides.size() != rank ||
+          std::equal(expected.strides.begin(), expected.strides.end(), ref.strides));
 }
 
 Ref TorchApi::meta_like(PyObject* tensor) const {

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 
+#include "capture/torch_api.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -96,6 +98,68 @@ bool TorchNative::holds_values(PyObject* tensor) const {
     if (answer.get() != Py_False) return false;
   }
   return true;
+}
+
+namespace {
+
+struct ExchangeType {
+  uint8_t code, bits;
+};
+
+/// DLPack's code and bits for c10::ScalarType's number; no bits: not known.
+ExchangeType exchange_type(int32_t scalar_type) {
+  static constexpr std::array<ExchangeType, 30> kTypes = [] {
+    std::array<ExchangeType, 30> t{};
+    t[0] = {1, 8};
+    t[1] = {0, 8};
+    t[2] = {0, 16};
+    t[3] = {0, 32};
+    t[4] = {0, 64};
+    t[5] = {2, 16};
+    t[6] = {2, 32};
+    t[7] = {2, 64};
+    t[8] = {5, 32};
+    t[9] = {5, 64};
+    t[10] = {5, 128};
+    t[11] = {6, 8};
+    t[15] = {4, 16};
+    return t;
+  }();
+  if (scalar_type < 0 || static_cast<size_t>(scalar_type) >= kTypes.size()) return {};
+  return kTypes[static_cast<size_t>(scalar_type)];
+}
+
+constexpr int32_t kExchangeCpu = 1;
+constexpr int32_t kExchangeCuda = 2;
+
+}  // namespace
+
+bool TorchNative::read(PyObject* tensor, TensorRef& out) const {
+  if (is_conj_ == nullptr || *impl_place(tensor) == nullptr) return false;
+  // The word after the object's head is a torch::Tensor, which is what a handle points to.
+  const auto handle = reinterpret_cast<torch_abi::TensorHandle>(const_cast<void**>(impl_place(tensor)));
+  static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
+  static const int32_t cuda = abi_->aoti_torch_device_type_cuda();
+  int32_t type = 0, device = 0, index = 0;
+  int64_t rank = 0;
+  int64_t *sizes = nullptr, *strides = nullptr;
+  if (abi_->aoti_torch_get_device_type(handle, &device) != 0 || (device != cpu && device != cuda)) return false;
+  if (abi_->aoti_torch_get_dtype(handle, &type) != 0) return false;
+  const ExchangeType known = exchange_type(type);
+  if (known.bits == 0) return false;
+  if (device == cuda && abi_->aoti_torch_get_device_index(handle, &index) != 0) return false;
+  if (abi_->aoti_torch_get_dim(handle, &rank) != 0 || abi_->aoti_torch_get_sizes(handle, &sizes) != 0 ||
+      abi_->aoti_torch_get_strides(handle, &strides) != 0 || abi_->aoti_torch_get_data_ptr(handle, &out.data) != 0) {
+    return false;
+  }
+  out.sizes = sizes;
+  out.strides = strides;
+  out.rank = static_cast<int32_t>(rank);
+  out.device_type = device == cuda ? kExchangeCuda : kExchangeCpu;
+  out.device_id = index;
+  out.code = known.code;
+  out.bits = known.bits;
+  return holds_values(tensor);
 }
 
 TorchThreadState TorchNative::state() const {

@@ -13,6 +13,8 @@
 
 namespace tatara::capture {
 
+struct TensorRef;
+
 /// The state of the present thread that decides what torch's operations mean. Equal states behave equally; unequal ones may.
 struct TorchThreadState {
   uint64_t included = 0, excluded = 0;  // dispatch keys: autocast, inference mode, tracing and functional modes
@@ -33,6 +35,10 @@ class TorchNative {
   bool grad_enabled() const { return grad_enabled_(); }
   /// Whether the torch tensor's memory holds its values: no conjugate or negative bit, no zeros without memory.
   bool holds_values(PyObject* tensor) const;
+
+  /// What `tensor` (a plain one of torch's) has where, as TorchApi::view; a third of the exchange's time. False for what it does
+  /// not know: then the exchange may.
+  bool read(PyObject* tensor, TensorRef& out) const;
 
   /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,

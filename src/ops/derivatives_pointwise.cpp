@@ -203,8 +203,8 @@ void register_derivatives_pointwise(OpRegistry& r) {
       v.give(0, row.rule(gradient(v), operand(v, 0), result(v), v.args()).id);
     };
   }
-  for (const char* name :
-       {"floor", "ceil", "trunc", "round", "round.decimals", "sign", "zero", "bernoulli", "bernoulli.p"}) {
+  for (const char* name : {"floor", "ceil", "trunc", "round", "round.decimals", "sign", "zero", "bernoulli",
+                           "bernoulli.p", "native_dropout"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give_zeros(0); };
   }
   for (const char* name : {"cast", "cast_format", "clone", "relayout", "alias"}) {

@@ -148,6 +148,10 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   if (p == 1) return {b.binary("mul", x, b.constant(0, b.type(x).dtype, b.type(x).device))};
   // The host fills such a mask in another order than a contiguous one.
   if (!is_contiguous(b.ctx(), b.type(x))) throw Unsupported("dropout of a tensor that is not contiguous runs in eager");
+  if (b.type(x).device.kind == DeviceKind::kCuda) {
+    const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, Scalar(p), Scalar(true)})[1];
+    return {b.binary("mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), Scalar(1 / (1 - p)))};
+  }
   const ValueId noise = b.op("bernoulli.p", {TensorArg{x}, Scalar(1 - p), NoneArg{}});
   return {b.binary("mul", x, b.binary("div", noise, Scalar(1 - p)))};
 }

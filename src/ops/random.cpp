@@ -83,6 +83,13 @@ void register_random(OpRegistry& r) {
       "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
       "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
+  // What dropout is on a GPU; its mask alone is used here.
+  add("native_dropout", "", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", "",
+      [](MetaContext& m) -> std::vector<TensorType> {
+        TensorType mask = contiguous_like_meta(m)[0];
+        mask.dtype = DType::kBool;
+        return {contiguous_like_meta(m)[0], mask};
+      });
 }
 
 }  // namespace tatara

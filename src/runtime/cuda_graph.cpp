@@ -45,27 +45,27 @@ struct CopyParams {
 };
 static_assert(sizeof(KernelNodeParams) == 72 && sizeof(CopyParams) == 200);
 
-#define TATARA_GRAPH_FUNCTIONS(F)                                                                                 \
-  F(cuStreamCreate, "cuStreamCreate", Result(Handle*, unsigned))                                                  \
-  F(cuStreamIsCapturing, "cuStreamIsCapturing", Result(Handle, int*))                                             \
-  F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", Result(Handle, int))                                         \
-  F(cuStreamEndCapture, "cuStreamEndCapture", Result(Handle, Handle*))                                            \
-  F(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                          \
-    Result(Handle, int*, uint64_t*, Handle*, const Handle**, size_t*))                                            \
-  F(cuGraphInstantiate, "cuGraphInstantiateWithFlags", Result(Handle*, Handle, unsigned long long))               \
-  F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2", Result(Handle, Handle, const void*))     \
-  F(cuGraphLaunch, "cuGraphLaunch", Result(Handle, Handle))                                                       \
-  F(cuGraphExecDestroy, "cuGraphExecDestroy", Result(Handle))                                                     \
-  F(cuGraphDestroy, "cuGraphDestroy", Result(Handle))                                                             \
-  F(cuGraphGetNodes, "cuGraphGetNodes", Result(Handle, Handle*, size_t*))                                         \
-  F(cuGraphNodeGetType, "cuGraphNodeGetType", Result(Handle, int*))                                               \
-  F(cuGraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", Result(Handle, void*))                              \
-  F(cuPointerGetAttribute, "cuPointerGetAttribute", Result(void*, int, uint64_t))                                 \
-  F(cuEventCreate, "cuEventCreate", Result(Handle*, unsigned))                                                    \
-  F(cuEventRecord, "cuEventRecord", Result(Handle, Handle))                                                       \
-  F(cuEventQuery, "cuEventQuery", Result(Handle))                                                                 \
-  F(cuEventSynchronize, "cuEventSynchronize", Result(Handle))                                                     \
-  F(cuEventDestroy, "cuEventDestroy_v2", Result(Handle))                                                          \
+#define TATARA_GRAPH_FUNCTIONS(F)                                                                             \
+  F(cuStreamCreate, "cuStreamCreate", Result(Handle*, unsigned))                                              \
+  F(cuStreamIsCapturing, "cuStreamIsCapturing", Result(Handle, int*))                                         \
+  F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", Result(Handle, int))                                     \
+  F(cuStreamEndCapture, "cuStreamEndCapture", Result(Handle, Handle*))                                        \
+  F(cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                                      \
+    Result(Handle, int*, uint64_t*, Handle*, const Handle**, size_t*))                                        \
+  F(cuGraphInstantiate, "cuGraphInstantiateWithFlags", Result(Handle*, Handle, unsigned long long))           \
+  F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2", Result(Handle, Handle, const void*)) \
+  F(cuGraphLaunch, "cuGraphLaunch", Result(Handle, Handle))                                                   \
+  F(cuGraphExecDestroy, "cuGraphExecDestroy", Result(Handle))                                                 \
+  F(cuGraphDestroy, "cuGraphDestroy", Result(Handle))                                                         \
+  F(cuGraphGetNodes, "cuGraphGetNodes", Result(Handle, Handle*, size_t*))                                     \
+  F(cuGraphNodeGetType, "cuGraphNodeGetType", Result(Handle, int*))                                           \
+  F(cuGraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", Result(Handle, void*))                          \
+  F(cuPointerGetAttribute, "cuPointerGetAttribute", Result(void*, int, uint64_t))                             \
+  F(cuEventCreate, "cuEventCreate", Result(Handle*, unsigned))                                                \
+  F(cuEventRecord, "cuEventRecord", Result(Handle, Handle))                                                   \
+  F(cuEventQuery, "cuEventQuery", Result(Handle))                                                             \
+  F(cuEventSynchronize, "cuEventSynchronize", Result(Handle))                                                 \
+  F(cuEventDestroy, "cuEventDestroy_v2", Result(Handle))                                                      \
   F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", Result(uint64_t, uint64_t, size_t, Handle))
 
 struct GraphApi {
@@ -80,8 +80,8 @@ const GraphApi& api() {
     auto* made = new GraphApi;  // never destroyed: graphs may outlive everything else
     made->why_not = driver().why_not;
     if (!made->why_not.empty()) return made;
-#define TATARA_FIND(name, symbol, ...)                                                     \
-  made->name = reinterpret_cast<Pointer<__VA_ARGS__>>(dlsym(driver().library, symbol));    \
+#define TATARA_FIND(name, symbol, ...)                                                  \
+  made->name = reinterpret_cast<Pointer<__VA_ARGS__>>(dlsym(driver().library, symbol)); \
   if (made->name == nullptr) made->why_not = "the NVIDIA driver is too old: it lacks " symbol;
     TATARA_GRAPH_FUNCTIONS(TATARA_FIND)
 #undef TATARA_FIND
@@ -158,8 +158,14 @@ size_t Graph::size() const {
 void Graph::set_kernel(void* node, Kernel& kernel, int device, int64_t blocks, int threads,
                        std::span<void* const> buffers, std::span<const int64_t> sizes, int64_t iterations) {
   kernel.with_parameters(device, buffers, sizes, iterations, [&](void* function, void** parameters) {
-    const KernelNodeParams params{function,   {static_cast<unsigned>(blocks), 1, 1}, {static_cast<unsigned>(threads), 1, 1}, 0,
-                                  parameters, nullptr,                               nullptr,                                nullptr};
+    const KernelNodeParams params{function,
+                                  {static_cast<unsigned>(blocks), 1, 1},
+                                  {static_cast<unsigned>(threads), 1, 1},
+                                  0,
+                                  parameters,
+                                  nullptr,
+                                  nullptr,
+                                  nullptr};
     check(api().cuGraphExecKernelNodeSetParams(executable_, node, &params), "changing a graph");
   });
 }

@@ -44,8 +44,7 @@ void Executable::Impl::place_constants(RunContext& context, void* stream) const 
       bytes.resize((bytes.size() + 63) / 64 * 64);
     }
     if (bytes.empty()) return;
-    gpu_constants =
-        host->allocate(static_cast<int64_t>(bytes.size()), {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
+    gpu_constants = host->allocate(static_cast<int64_t>(bytes.size()), {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
     cuda::upload(host->view(gpu_constants).data, bytes.data(), bytes.size(), stream);
   });
   if (gpu_constants == nullptr) return;
@@ -93,7 +92,8 @@ void Executable::Impl::find_releases() {
   constexpr size_t kNever = SIZE_MAX;
   std::vector<size_t> last(plan.buffers.size(), kNever);
   const auto use = [&](BufferId id, size_t step) {
-    if (id >= 0 && plan.buffers[static_cast<size_t>(id)].home == BufferHome::kHost) last[static_cast<size_t>(id)] = step;
+    if (id >= 0 && plan.buffers[static_cast<size_t>(id)].home == BufferHome::kHost)
+      last[static_cast<size_t>(id)] = step;
   };
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i])) {

@@ -13,10 +13,11 @@ namespace tatara {
 
 namespace {
 
-constexpr size_t kFewSteps = 4;      // below, launches cost no more than a graph's
-constexpr int64_t kPlainCalls = 2;   // with the same sizes, before one is recorded: libraries choose their kernels in these
-constexpr size_t kRunsKept = 4;      // graphs for different addresses under the same sizes
-constexpr int kMoves = 2;            // of an operand, until it is copied
+constexpr size_t kFewSteps = 4;  // below, launches cost no more than a graph's
+constexpr int64_t kPlainCalls =
+    2;                           // with the same sizes, before one is recorded: libraries choose their kernels in these
+constexpr size_t kRunsKept = 4;  // graphs for different addresses under the same sizes
+constexpr int kMoves = 2;        // of an operand, until it is copied
 constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
 constexpr size_t kSizesKnown = 64;
 constexpr int64_t kRecordingsFree = 12;    // for one set of sizes
@@ -138,6 +139,10 @@ void make_workspaces(HostOps& host, GraphRuns::Place& place) {
 
 }  // namespace
 
+int64_t GraphRuns::recorded_sizes() const {
+  return std::count_if(sizes.begin(), sizes.end(), [](const auto& s) { return !s->runs.empty(); });
+}
+
 GraphRuns::~GraphRuns() {
   if (last != nullptr) last->wait();  // for its memory
   sizes.clear();
@@ -216,9 +221,11 @@ std::string Executable::Impl::launches() const {
     if (!sizes->reason.empty()) text = "; one by one: " + sizes->reason;
     recorded += sizes->runs.size();
   }
-  if (graphs->sizes.size() > static_cast<size_t>(graphs->limit)) text += "; one by one for further sizes";
+  if (static_cast<int64_t>(graphs->sizes.size()) > graphs->limit && graphs->recorded_sizes() >= graphs->limit) {
+    text += "; one by one for further sizes";
+  }
   if (recorded == 0 && !text.empty()) return text.substr(2);
-  if (recorded == 0) return str_cat("as a CUDA graph, from call ", kPlainCalls + 1, " with the same sizes on");
+  if (recorded == 0) return "as a CUDA graph after some calls with the same sizes";
   return str_cat("as a CUDA graph (", recorded, " recorded)", text);
 }
 
@@ -226,19 +233,14 @@ std::string Executable::Impl::launches() const {
 
 GraphSizes* Executable::Impl::graph_sizes(std::span<const int64_t> symbols) const {
   GraphRuns& g = *graphs;
-  for (size_t i = 0; i < g.sizes.size(); ++i) {
-    GraphSizes& known = *g.sizes[i];
-    if (!std::equal(symbols.begin(), symbols.end(), known.symbols.begin(), known.symbols.end())) continue;
-    return static_cast<int64_t>(i) < g.limit ? &known : nullptr;
+  for (const std::unique_ptr<GraphSizes>& known : g.sizes) {
+    const bool same = std::equal(symbols.begin(), symbols.end(), known->symbols.begin(), known->symbols.end());
+    if (same && (!known->runs.empty() || g.recorded_sizes() < g.limit)) return known.get();
+    if (same) return nullptr;
   }
   if (g.sizes.size() >= kSizesKnown) return nullptr;
-  // A set of sizes that came but once leaves its place to this one.
-  auto slot = std::find_if(g.sizes.begin(), g.sizes.end(), [](const auto& s) { return s->calls < kPlainCalls; });
-  if (static_cast<int64_t>(g.sizes.size()) < g.limit || slot == g.sizes.end()) {
-    slot = g.sizes.insert(g.sizes.end(), nullptr);
-  }
-  *slot = std::make_unique<GraphSizes>();
-  GraphSizes& made = **slot;
+  g.sizes.push_back(std::make_unique<GraphSizes>());
+  GraphSizes& made = *g.sizes.back();
   made.symbols.assign(symbols.begin(), symbols.end());
   made.moves.assign(g.fixed.size(), 0);
   made.apart.assign(g.fixed.size(), 0);
@@ -249,7 +251,7 @@ GraphSizes* Executable::Impl::graph_sizes(std::span<const int64_t> symbols) cons
     values_of(layout.strides, symbols, strides);
     made.bytes.push_back(span_of(lengths, strides, plan.buffers[static_cast<size_t>(fixed.buffer)].dtype));
   }
-  return slot - g.sizes.begin() < g.limit ? &made : nullptr;
+  return &made;
 }
 
 void* Executable::Impl::fixed_address(const GraphRuns::Fixed& fixed, const RunIo& io) const {

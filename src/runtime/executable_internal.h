@@ -110,9 +110,9 @@ struct RecordedRun {
     size_t step;
     std::vector<void*> pointers;
   };
-  std::vector<Node> nodes;                 // kernels whose operands come with the call
+  std::vector<Node> nodes;                  // kernels whose operands come with the call
   std::vector<HostTensor> owned, original;  // per buffer, of results that leave the plan: as in RunContext
-  int64_t used = 0;                        // the call that used it last
+  int64_t used = 0;                         // the call that used it last
 };
 
 /// The graphs under one set of sizes.
@@ -149,10 +149,12 @@ struct GraphRuns {
   std::vector<uint8_t> patched;  // per step: a launch with such an operand
   struct Place;                  // where recordings are made
   std::unique_ptr<Place> place;
-  std::unique_ptr<MemoryPool> pool;  // of what the host's operators allocate
+  std::unique_ptr<MemoryPool> pool;   // of what the host's operators allocate
   std::unique_ptr<cuda::Event> last;  // the end of the latest launch
   void* last_stream = nullptr;
   std::vector<std::unique_ptr<GraphSizes>> sizes;
+  /// How many of them have a graph.
+  int64_t recorded_sizes() const;
 };
 
 struct Executable::Impl {
@@ -189,7 +191,7 @@ struct Executable::Impl {
 
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   bool has_host_calls = false;
-  int gpu = -1;  // number of the device that all kernels run on; -1: the CPU
+  int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
   std::vector<std::vector<BufferId>> releases;  // per step: results of the host's operators that nothing needs after it
   std::unique_ptr<GraphRuns> graphs;            // on a GPU
   mutable std::once_flag constants_once;

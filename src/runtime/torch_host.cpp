@@ -568,11 +568,11 @@ class TorchHostOps final : public HostOps {
     TensorHandle handle = nullptr;
     const bool cuda = like.device.kind == DeviceKind::kCuda;
     const int32_t type = cuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
-    check(api_,
-          api_.aoti_torch_empty_strided(static_cast<int64_t>(like.sizes.size()), like.sizes.data(), like.strides.data(),
-                                        torch_abi::scalar_type(like.dtype), type, cuda ? like.device.index : 0,
-                                        &handle),
-          "allocating memory");
+    check(
+        api_,
+        api_.aoti_torch_empty_strided(static_cast<int64_t>(like.sizes.size()), like.sizes.data(), like.strides.data(),
+                                      torch_abi::scalar_type(like.dtype), type, cuda ? like.device.index : 0, &handle),
+        "allocating memory");
     return adopt(api_, handle);
   }
 

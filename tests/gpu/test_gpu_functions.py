@@ -256,6 +256,25 @@ def test_a_model() -> None:
         check(model, randn(32, 64), kernels=2, loose=100)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_dropout_draws_what_eager_draws(dtype: torch.dtype) -> None:
+    x = randn(100, 33, dtype=dtype).requires_grad_()
+
+    def f(v: torch.Tensor) -> torch.Tensor:
+        return F.dropout(torch.tanh(F.dropout(v, 0.3)), 0.5) * 2
+
+    torch.manual_seed(3)
+    expected = f(x)
+    (wanted,) = torch.autograd.grad(expected.float().sum(), x)
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        torch.manual_seed(3)
+        actual = compiled(x)
+        (gradient,) = torch.autograd.grad(actual.float().sum(), x)
+        compare(actual, expected, 2)
+        compare(gradient, wanted, 2)
+
+
 def test_training() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()

@@ -61,7 +61,7 @@ def counted(launched: int | None = None, recorded: int | None = None) -> Iterato
 
 def warm(compiled: Function, *inputs: torch.Tensor) -> None:
     """Past the calls that are launched step by step."""
-    for _ in range(3):
+    for _ in range(4):
         compiled(*inputs)
 
 
@@ -73,7 +73,7 @@ def test_one_graph_a_call() -> None:
         compiled(x)
         compiled(x)
     with counted(recorded=1):
-        compiled(x)
+        warm(compiled, x)
     for _ in range(5):
         x.copy_(randn(32, 64))
         with counted(launched=1, recorded=0):
@@ -276,7 +276,7 @@ def test_writes_to_inputs() -> None:
 def test_random_numbers_are_launched_one_by_one() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         for _ in range(3):
-            x = torch.nn.functional.dropout(torch.tanh(x), 0.5)
+            x = torch.tanh(x) + torch.rand_like(x)
         return x
 
     compiled = tatara.compile(f)
