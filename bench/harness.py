@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import math
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -16,20 +18,40 @@ from typing import Any
 TIMES = ["tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival"]
 
 
-def in_process(script: str, options: Iterable[str]) -> dict[str, Any]:
-    """Runs a script with empty compile caches. The JSON of its last line; {"failed": reason} when it fails."""
+def in_process(script: str, options: Iterable[str], **variables: str) -> dict[str, Any]:
+    """Runs a script with empty compile caches and these variables of the environment. The JSON of its last line;
+    {"failed": reason} when it fails.
+    """
     with tempfile.TemporaryDirectory() as caches:
         environment = dict(
             os.environ,
             TATARA_CACHE_DIR=f"{caches}/tatara",
             TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
             HF_HUB_OFFLINE="1",
+            **variables,
         )
         command = [sys.executable, script, *options]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[dict[str, Any]]:
+    """in_process() of each row's options, one row at a time on each GPU of the machine; results in order."""
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for gpu in range(gpus):
+        free.put(gpu)
+
+    def run(options: Iterable[str]) -> dict[str, Any]:
+        gpu = free.get()
+        try:
+            return in_process(script, options, **({} if gpus == 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
+        finally:
+            free.put(gpu)
+
+    with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
+        yield from pool.map(run, rows)
 
 
 def options_of(arguments: Any, *names: str) -> list[str]:
@@ -71,7 +93,7 @@ def geomean(rows: Iterable[dict[str, Any]], column: str) -> float | None:
 
 
 def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str], others: Sequence[str]) -> int:
-    """Prints each row as it comes, then the geometric mean against torch.compile where there is one. The number that failed."""
+    """Prints each row as it comes, then the geometric means. The number that failed."""
     print(line({column: column for column in columns}, columns))
     done = []
     for row in rows:
@@ -81,9 +103,10 @@ def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str]
             continue
         add_ratios(row, others)
         print(line(row, columns), flush=True)
-    mean = geomean(done, "vs rival")
-    if mean is not None:
-        print(f"geomean against torch.compile: {mean:.3f}")
+    for other in others:
+        mean = geomean(done, f"vs {other}")
+        if mean is not None:
+            print(f"geomean against {'torch.compile' if other == 'rival' else other}: {mean:.3f}")
     return sum("failed" in row for row in done)
 
 
@@ -94,7 +117,11 @@ def run_rows(
     options: Sequence[str],
     columns: Sequence[str],
     others: Sequence[str],
+    gpus: int = 1,
 ) -> int:
-    """Prints the rows that `script --child VALUE` measures in processes of their own; 1 when one failed, else 0."""
-    rows = ({name: value, **in_process(script, ["--child", value, *options])} for value in values)
+    """Prints the rows that `script --child VALUE` measures in processes of their own, as many at a time as there are `gpus`;
+    1 when one failed, else 0."""
+    wanted = list(values)
+    runs = on_gpus(script, [["--child", value, *options] for value in wanted], gpus)
+    rows = ({name: value, **row} for value, row in zip(wanted, runs))
     return 1 if print_rows(rows, name, columns, others) else 0
