@@ -119,10 +119,17 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
+      // torch names a method of Tensor's base by Tensor's own, so `super().method()` comes as the function that calls it.
+      if (!python_functions_.empty() && python_functions_.back() == func) {
+        const Ref inner = attr_or_null(reinterpret_cast<PyObject*>(api_.tensor_type->tp_base), fn.name.c_str());
+        if (inner && inner.get() != func) return torch_function(inner.get(), args, kwargs);
+      }
       // The mode is off while it handles a call: on again for the function's own body.
       PyObject* result = nullptr;
       if (push_mode()) {
+        python_functions_.push_back(func);
         result = PyObject_Call(func, args, kwargs);
+        python_functions_.pop_back();
         pop_mode();
       }
       return result;

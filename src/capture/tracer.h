@@ -320,6 +320,7 @@ class Tracer final : public VmObserver {
   PyObject* code_;
   State state_ = State::kOff;
   int bypass_ = 0;
+  std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
   bool mode_on_ = false;
   bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;

@@ -382,6 +382,23 @@ int Tracer::truth(Frame&, PyObject* value) {
   return kNotHandled;
 }
 
+namespace {
+
+bool is_container(PyObject* object) {
+  return PyList_CheckExact(object) || PyTuple_CheckExact(object) || PyDict_CheckExact(object) ||
+         PyAnySet_CheckExact(object);
+}
+
+/// The operators of BINARY_OP that make a new container of containers.
+binaryfunc container_operator(int op) {
+  constexpr binaryfunc kOperators[] = {PyNumber_Add,      PyNumber_And, nullptr,     nullptr, nullptr,
+                                       PyNumber_Multiply, nullptr,      PyNumber_Or, nullptr, nullptr,
+                                       PyNumber_Subtract, nullptr,      PyNumber_Xor};
+  return static_cast<size_t>(op) < std::size(kOperators) ? kOperators[op] : nullptr;
+}
+
+}  // namespace
+
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
   settle_for_arrays(left, right);
@@ -391,26 +408,20 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
     PyObject* result = symbolic_binary(op, left, right);
     if (result != not_handled()) return result;
   }
-  if (api_.is_tensor(left) || api_.is_tensor(right) || is_atom(left, api_)) return not_handled();
+  if (api_.is_tensor(left) || api_.is_tensor(right)) return not_handled();
+  if (is_atom(left, api_) && !is_container(right)) return not_handled();
   constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
   if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left))) {
     return inplace_operator(op, left, right);
   }
   watch_container(left);
   watch_container(right);
-  if (PyList_CheckExact(left) || PyTuple_CheckExact(left) || PyDict_CheckExact(left)) {
-    PyObject* result = nullptr;
-    if (op == 0) {
-      result = PyNumber_Add(left, right);
-    } else if (op == 7) {
-      result = PyNumber_Or(left, right);
-    } else {
-      return not_handled();
-    }
-    note_result(result);
-    return result;
-  }
-  return not_handled();
+  if (!is_container(left) && !is_container(right)) return not_handled();
+  const binaryfunc make = container_operator(op);
+  if (make == nullptr) return not_handled();
+  PyObject* result = make(left, right);
+  note_result(result);
+  return result;
 }
 
 void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
