@@ -297,3 +297,37 @@ def test_several_operands(name: str) -> None:
     seeded(name)
     function, operands = BINARY[name]
     check(name, function, operands)
+
+
+AT_NAN = {
+    "relu": F.relu,
+    "relu of its negative": lambda x: F.relu(-x),
+    "relu6": F.relu6,
+    "hardtanh": F.hardtanh,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, 2.0),
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "softplus": F.softplus,
+    "clamp": lambda x: x.clamp(-1, 1),
+    "abs": torch.abs,
+    "lp_pool1d": lambda x: F.lp_pool1d(x[None], 1.5, 2),
+}
+
+
+@pytest.mark.parametrize("name", AT_NAN)
+def test_gradients_at_nan_and_kinks(name: str) -> None:
+    # A whole number of vectors: the host's last elements, and those alone, may go another way.
+    points = torch.tensor(
+        [float("nan"), 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 6.0, -6.0, 3.0, -3.0, 1e3, -1e3, 20.0, 7.0, -7.0]
+    )
+    ours, theirs = points.repeat(2).requires_grad_(), points.repeat(2).requires_grad_()
+    function = AT_NAN[name]
+    compiled = tatara.compile(function)
+    for f, x in ((compiled, ours), (function, theirs)):
+        result = f(x)
+        result.backward(torch.linspace(1, 2, result.numel()).reshape(result.shape))
+    torch.testing.assert_close(ours.grad, theirs.grad, equal_nan=True)
