@@ -227,7 +227,7 @@ bool CompiledRunner::import_number(size_t i, const std::vector<Ref>& env, Frame&
   if (PyFloat_CheckExact(value)) {
     const double number = PyFloat_AS_DOUBLE(value);
     std::memcpy(&frame.numbers[i], &number, sizeof(number));
-    frame.inputs[i] = {&frame.numbers[i], nullptr, nullptr, 0};
+    frame.inputs[i] = {&frame.numbers[i], &kStride, &kStride, 0};  // no dimensions; null strides are unknown ones
     return true;
   }
   if (!PyLong_CheckExact(value)) return false;

@@ -185,9 +185,12 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
       "__rsub__",     "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__iadd__", "__isub__", "__imul__",
       "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
       "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
-  if (!names.contains(function) || PyTuple_GET_SIZE(args) != 2 || (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0)) {
-    return false;
-  }
+  if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
+  // (input, weight, bias, running_mean, running_var, training, momentum, eps, ...)
+  constexpr Py_ssize_t kEps = 7;
+  const bool momentum =
+      function == "batch_norm" && PyTuple_GET_SIZE(args) > kEps && !is_symbolic_float(PyTuple_GET_ITEM(args, kEps));
+  if (!momentum && (!names.contains(function) || PyTuple_GET_SIZE(args) != 2)) return false;
   PyObject* first = PyTuple_GET_ITEM(args, 0);
   PyObject* tensor = api_.is_tensor(first) ? first : PyTuple_GET_ITEM(args, 1);
   if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;

@@ -60,7 +60,7 @@ class PlanCall {
     bool any = false;
     for (size_t i = 0; i < strides_.size(); ++i) {
       TensorMeta meta;
-      if (!strides_[i]) continue;
+      if (!strides_[i] || PyFloat_CheckExact(inputs[i].get()) || PyLong_CheckExact(inputs[i].get())) continue;
       const bool plain = api.read_meta(inputs[i].get(), meta);
       if (!plain) PyErr_Clear();
       if (plain && (meta.strides.size() != strides_[i]->size() || meta.strides == *strides_[i])) continue;

@@ -298,11 +298,20 @@ MetaFn batch_norm_meta(BatchForm form) {
   };
 }
 
-/// running * (1 - momentum) + momentum * fresh, in the running statistic's dtype.
-ValueId updated(GraphBuilder& b, ValueId running, ValueId fresh, double momentum) {
+/// running * (1 - momentum) + momentum * fresh, in the running statistic's dtype. The momentum may be a number of the
+/// program that is read when the graph runs.
+ValueId updated(GraphBuilder& b, ValueId running, ValueId fresh, const Args& args) {
   const DType dtype = b.type(running).dtype;
-  const ValueId old_part = b.binary("mul", b.cast(running, compute_dtype(dtype)), Scalar(1 - momentum));
-  const ValueId new_part = b.binary("mul", b.cast(fresh, compute_dtype(dtype)), Scalar(momentum));
+  const ValueId old = b.cast(running, compute_dtype(dtype)), now = b.cast(fresh, compute_dtype(dtype));
+  ValueId old_part = kNoValue, new_part = kNoValue;
+  if (const auto* momentum = std::get_if<TensorArg>(&args[kMomentum])) {
+    old_part = b.binary("mul", old, b.binary("add", b.unary("neg", momentum->value), Scalar(1.0)));
+    new_part = b.binary("mul", now, momentum->value);
+  } else {
+    const double momentum_now = args.none(kMomentum) ? 0.0 : args.number(kMomentum);
+    old_part = b.binary("mul", old, Scalar(1 - momentum_now));
+    new_part = b.binary("mul", now, Scalar(momentum_now));
+  }
   return b.cast(b.binary("add", old_part, new_part), dtype);
 }
 
@@ -314,8 +323,6 @@ ValueId unbiased(GraphBuilder& b, ValueId var, Expr count) {
   }
   return b.binary("div", b.binary("mul", var, Scalar(count)), Scalar(count - 1));
 }
-
-double momentum_of(const Args& args) { return args.none(kMomentum) ? 0.0 : args.number(kMomentum); }
 
 DecomposeFn batch_norm_decompose(BatchForm form) {
   return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
@@ -359,12 +366,11 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
       results.push_back(b.cast(b.reshape(s.rstd, flat), stat));
     }
     if (!args.none(kRunningMean)) {
-      const double momentum = momentum_of(args);
       // In bfloat16, and not in float16, eager goes on from the mean as the statistic's dtype holds it.
       const bool rounded = args.type(kRunningMean).dtype == DType::kBFloat16;
       const ValueId held = rounded ? b.cast(mean, DType::kBFloat16) : mean;
-      results.push_back(updated(b, args.tensor(kRunningMean), held, momentum));
-      results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, count_of(b, x, dims)), momentum));
+      results.push_back(updated(b, args.tensor(kRunningMean), held, args));
+      results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, count_of(b, x, dims)), args));
     }
     return results;
   };
@@ -403,13 +409,12 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
   Values results{b.cast(y, input.dtype)};
   if (!args.none(kRunningMean)) {
     const std::vector<Expr> flat{input.sizes[0], input.sizes[1]};
-    const double momentum = momentum_of(args);
     const auto over_batch = [&](ValueId v) {
       return b.reshape(mean_over(b, b.reshape(v, flat), {0}), {input.sizes[1]});
     };
     const ValueId var = unbiased(b, s.var, count_of(b, x, dims));
-    results.push_back(updated(b, args.tensor(kRunningMean), over_batch(s.mean), momentum));
-    results.push_back(updated(b, args.tensor(kRunningVar), over_batch(var), momentum));
+    results.push_back(updated(b, args.tensor(kRunningMean), over_batch(s.mean), args));
+    results.push_back(updated(b, args.tensor(kRunningVar), over_batch(var), args));
   }
   return results;
 }
@@ -445,7 +450,7 @@ void register_norm(OpRegistry& r) {
               native_group_norm_meta, decompose_native_group_norm));
   r.add(make_op({"batch_norm", composite,
                  "(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
-                 "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+                 "bool training, Operand momentum, float eps, bool cudnn_enabled) -> Tensor",
                  "torch.batch_norm"},
                 batch_norm_meta(BatchForm::kPlain), batch_norm_decompose(BatchForm::kPlain)));
   r.add(make_op({"native_batch_norm", composite,

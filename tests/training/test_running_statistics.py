@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from tatara._report import report_of  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +52,41 @@ def _check_training(module: Any, *shape: int) -> Any:
     ids=["batch", "not affine", "instance", "network"],
 )
 def test_normalisation_trains_in_compiled_code(module: Any, shape: tuple[int, ...]) -> None:
-    _check_training(module, *shape)
+    compiled = _check_training(module, *shape)
     stats = tatara.stats()
     assert stats["fallbacks"] == 0
     assert stats["graphs"] == 1
-    assert stats["kernels_compiled"] > 0
+    report = report_of(compiled)
+    assert report.kernels
+    assert not report.graphs[0].problem
 
 
 def test_cumulative_average() -> None:
     _check_training(torch.nn.BatchNorm1d(5, momentum=None), 4, 5)
+
+
+def test_a_schedule_of_the_momentum_compiles_once() -> None:
+    ours, theirs = torch.nn.BatchNorm1d(5), torch.nn.BatchNorm1d(5)
+    compiled = tatara.compile(ours)
+    for step in range(5):
+        ours.momentum = theirs.momentum = 0.9 ** (step + 1)
+        x = torch.randn(4, 5)
+        torch.testing.assert_close(compiled(x), theirs(x))
+        torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+        torch.testing.assert_close(ours.running_var, theirs.running_var)
+    assert tatara.stats()["graphs"] == 2  # the second momentum made it a number of each call
+    assert not any(graph.fallback or graph.problem for graph in report_of(compiled).graphs)
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_a_number_of_each_call_is_read_by_compiled_code(needs_grad: bool) -> None:
+    compiled = tatara.compile(lambda x, k: x.sin() * k)
+    for step in range(4):
+        x = torch.randn(3, 4, requires_grad=needs_grad)
+        torch.testing.assert_close(compiled(x, 0.5 + step), x.sin() * (0.5 + step))
+    graphs = report_of(compiled).graphs
+    assert len(graphs) == 2
+    assert not any(graph.fallback or graph.problem for graph in graphs)
 
 
 class _Counting(torch.nn.Module):
