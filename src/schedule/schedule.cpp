@@ -14,6 +14,15 @@ void describe_inputs(State& s) {
   }
 }
 
+/// Strides that no element's place depends on are eager's, which a program can see.
+void keep_unused_strides(std::vector<Expr>& strides, const TensorType& type) {
+  bool empty = false;
+  for (const Expr size : type.sizes) empty = empty || size.is_const(0);
+  for (size_t d = 0; d < strides.size(); ++d) {
+    if (empty || type.sizes[d].is_const(1)) strides[d] = type.strides[d];
+  }
+}
+
 void describe_outputs(State& s) {
   Plan& plan = s.out.plan;
   for (const GraphOutput& output : s.graph.outputs()) {
@@ -36,6 +45,7 @@ void describe_outputs(State& s) {
         TATARA_CHECK(info.storage.has_value(), "output ", s.name_of(output.value), " has no memory");
         result.ref.buffer = info.storage->buffer;
         result.ref.strides = view && base != output.value ? view->strides : info.storage->strides;
+        keep_unused_strides(result.ref.strides, type);
         result.ref.offset = view ? view->offset : s.ctx.constant(0);
         const int input = plan.buffers[static_cast<size_t>(result.ref.buffer)].home == BufferHome::kInput
                               ? plan.buffers[static_cast<size_t>(result.ref.buffer)].index

@@ -577,3 +577,16 @@ def test_counters() -> None:
         assert (module.steps, module.rate) == (eager.steps, eager.rate)
     module.steps = eager.steps = 5
     _same(compiled(x), eager(x))
+
+
+@pytest.mark.parametrize("columns", [(2, 4, 5, 6), (1, 3, 4)])
+def test_strides_of_empty_views(columns: tuple[int, ...]) -> None:
+    def function(x: Any) -> Any:
+        return torch.relu(x * 2.5).transpose(0, 1)
+
+    tatara.reset()
+    compiled = tatara.compile(function)
+    for n in columns:
+        for rows in (3, 0, 1):
+            x = torch.randn(rows, n)
+            assert compiled(x).stride() == function(x).stride()
