@@ -101,6 +101,54 @@ void pad_rule(VjpContext& v) {
   v.give(0, v.builder().op("constant_pad_nd", {TensorArg{v.grad()}, pad, Scalar(int64_t{0})}));
 }
 
+/// Padding with elements of the input itself: what each of them was read for goes back to it, dimension by dimension.
+enum class Edge : uint8_t { kReflect, kReplicate, kCircular };
+
+/// `part` of a cotangent, of elements before (or behind) the `n` own ones, as a cotangent of these.
+ValueId folded(GraphBuilder& b, ValueId part, int64_t dim, Expr n, int64_t amount, bool before, Edge edge) {
+  ExprContext& ctx = b.ctx();
+  int64_t first = 0;  // distance from the near end, where it begins (reflection leaves the end itself out)
+  int64_t length = amount;
+  if (edge == Edge::kReflect) {
+    part = b.op("flip", {TensorArg{part}, int_arg(dim)});
+    first = 1;
+  } else if (edge == Edge::kReplicate) {
+    part = b.reduce("sum", part, {dim}, true);
+    length = 1;
+  }
+  const Expr near = ctx.constant(first), far = ctx.sub(n, ctx.constant(first + length));
+  const bool at_start = before == (edge != Edge::kCircular);
+  SymInts pad{std::vector<Expr>(static_cast<size_t>(2 * (b.type(part).dim() - dim)), ctx.constant(0))};
+  pad.values[pad.values.size() - 2] = at_start ? near : far;
+  pad.values[pad.values.size() - 1] = at_start ? far : near;
+  return b.op("constant_pad_nd", {TensorArg{part}, pad, Scalar(int64_t{0})});
+}
+
+VjpFn edge_rule(Edge edge) {
+  return [edge](VjpContext& v) {
+    GraphBuilder& b = v.builder();
+    ExprContext& ctx = b.ctx();
+    const std::vector<Expr> amounts = v.args().exprs(1);
+    const std::vector<Expr> sizes = v.args().type(0).sizes;
+    ValueId g = v.grad();
+    for (size_t i = 0; i < amounts.size() / 2; ++i) {
+      const size_t d = sizes.size() - 1 - i;
+      const auto dim = static_cast<int64_t>(d);
+      const int64_t before = amounts[2 * i].const_value(), after = amounts[2 * i + 1].const_value();
+      const Expr start = ctx.constant(before), end = ctx.add(sizes[d], start), one = ctx.constant(1);
+      ValueId own = before == 0 && after == 0 ? g : b.slice(g, dim, start, end, one);
+      const auto add = [&](Expr from, Expr to, int64_t amount, bool is_before) {
+        if (amount == 0) return;
+        own = b.binary("add", own, folded(b, b.slice(g, dim, from, to, one), dim, sizes[d], amount, is_before, edge));
+      };
+      add(ctx.constant(0), start, before, true);
+      add(end, ctx.add(end, ctx.constant(after)), after, false);
+      g = own;
+    }
+    v.give(0, g);
+  };
+}
+
 void diag_embed_rule(VjpContext& v) { v.give(0, with_tail(v, "diagonal", {TensorArg{v.grad()}}, 1)); }
 
 void real_part_rule(VjpContext& v) {
@@ -239,6 +287,9 @@ void register_derivatives_views(OpRegistry& r) {
   rule("triu", same_mask("triu"));
   rule("repeat", repeat_rule);
   rule("constant_pad_nd", pad_rule);
+  rule("_pad_reflect", edge_rule(Edge::kReflect));
+  rule("_pad_replicate", edge_rule(Edge::kReplicate));
+  rule("_pad_circular", edge_rule(Edge::kCircular));
   rule("index", index_rule);
   rule("index_put", index_put_rule);
   rule("gather", gather_rule);
