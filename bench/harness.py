@@ -120,7 +120,8 @@ def run_rows(
     gpus: int = 1,
 ) -> int:
     """Prints the rows that `script --child VALUE` measures in processes of their own, as many at a time as there are `gpus`;
-    1 when one failed, else 0."""
+    1 when one failed, else 0.
+    """
     wanted = list(values)
     runs = on_gpus(script, [["--child", value, *options] for value in wanted], gpus)
     rows = ({name: value, **row} for value, row in zip(wanted, runs))

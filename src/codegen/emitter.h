@@ -32,7 +32,7 @@ class Emitter {
   Emitter(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol);
   std::string run();
   /// For a kernel with a mapping to a GPU's threads.
-  std::string run_gpu();
+  std::string run_gpu(bool adds_vectors);
 
  private:
   // -- text --
@@ -108,6 +108,7 @@ class Emitter {
   // -- threads of a GPU (emitter_gpu.cpp) --
   std::string special_register(const char* name);
   /// Which iterations this thread has; threads without any leave.
+  std::pair<std::string, std::string> gpu_divided(const std::string& position, const std::string& count);
   void gpu_positions();
   void gpu_vector(const loops::For& loop);
   void gpu_independent(const loops::For& loop);
@@ -135,7 +136,8 @@ class Emitter {
   void combine_warp(const loops::For& loop, std::vector<Reg>& carried, int threads, const std::string& lane);
   void combine_threads(const loops::For& loop, std::vector<Reg>& carried);
   bool on_gpu() const { return kernel_.gpu.threads > 0; }
-  std::string align_of_vector(DType dtype) const;
+  bool vector_add(const loops::Store& store, const Reg& value, const std::string& mask);
+  std::string align_of_vector(DType dtype, Expr where) const;
   std::string load_flags(int buffer) const;
   void report_fault(const loops::IndexValue& stmt, const std::string& bad, const std::string& given, bool vec);
 
@@ -228,12 +230,14 @@ class Emitter {
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;
-  std::string gpu_iteration_;  // this thread's place in the parallel space
-  std::string gpu_lane_;       // its place in the row, or the first element of its part of the vector loop
-  std::string gpu_members_;    // mask of the threads of the warp that have the same row
-  std::string gpu_guard_;      // whether this thread's part of a scan lies inside; "" for yes
-  bool gpu_inside_ = false;    // a vector loop
-  int gpu_shared_ = 0;         // words of memory shared by the threads of a block
+  std::string gpu_iteration_;      // this thread's place in the parallel space
+  std::string gpu_lane_;           // its place in the row, or the first element of its part of the vector loop
+  std::string gpu_members_;        // mask of the threads of the warp that have the same row
+  std::string gpu_guard_;          // whether this thread's part of a scan lies inside; "" for yes
+  bool gpu_inside_ = false;        // a vector loop
+  bool gpu_adds_vectors_ = false;  // of four float32 to memory, by one instruction
+  bool gpu_narrow_ = false;        // positions of threads fit in 32 bits
+  int gpu_shared_ = 0;             // words of memory shared by the threads of a block
 };
 
 /// Throws InternalError for complex types, which have no single register.

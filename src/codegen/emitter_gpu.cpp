@@ -34,6 +34,40 @@ std::string Emitter::special_register(const char* name) {
   return assign("zext i32 " + call(full, "i32", "") + " to i64");
 }
 
+/// Quotient and remainder of a position among all threads. Dividing 64 bits takes several times the instructions of 32.
+std::pair<std::string, std::string> Emitter::gpu_divided(const std::string& position, const std::string& count) {
+  if (!gpu_narrow_) return {binary("udiv", "i64", position, count), binary("urem", "i64", position, count)};
+  const auto narrow = [&](const std::string& text) {
+    return text.front() == '%' ? assign("trunc i64 " + text + " to i32") : text;
+  };
+  const auto wide = [&](const std::string& text) { return assign("zext nneg i32 " + text + " to i64"); };
+  const std::string whole = narrow(position);
+  const std::string divisor = narrow(count);
+  return {wide(binary("udiv", "i32", whole, divisor)), wide(binary("urem", "i32", whole, divisor))};
+}
+
+namespace {
+
+/// Whether the iterations of the parallel loops, times `more`, are known to be few enough for positive 32-bit numbers.
+bool narrow_positions(const Block& block, int64_t more) {
+  constexpr int64_t kMost = INT32_MAX - 2048;  // the threads of the last block come on top
+  for (const Block* at = &block; at != nullptr;) {
+    const Block* inner = nullptr;
+    for (const Stmt& stmt : at->stmts) {
+      const auto* loop = std::get_if<For>(&stmt);
+      if (loop == nullptr || loop->kind != LoopKind::kParallel) continue;
+      if (!loop->extent.is_const() || loop->extent.const_value() <= 0) return false;
+      if (more > kMost / loop->extent.const_value()) return false;
+      more *= loop->extent.const_value();
+      inner = loop->body.get();
+    }
+    at = inner;
+  }
+  return true;
+}
+
+}  // namespace
+
 void Emitter::gpu_positions() {
   const GpuMapping& map = kernel_.gpu;
   const std::string thread = special_register("tid");
@@ -45,6 +79,7 @@ void Emitter::gpu_positions() {
   };
   if (map.row > 0) {
     const int rows = map.threads / map.row;
+    gpu_narrow_ = narrow_positions(kernel_.body, 1);
     gpu_lane_ = rows == 1 ? thread : binary("and", "i64", thread, std::to_string(map.row - 1));
     gpu_iteration_ = block;
     if (rows == 1) return;
@@ -56,6 +91,10 @@ void Emitter::gpu_positions() {
   const std::string first = binary("mul nuw nsw", "i64", block, std::to_string(map.threads));
   const std::string flat = binary("add nuw nsw", "i64", first, thread);
   const For* loop = only_vector(kernel_.body);
+  if (loop == nullptr || loop->extent.is_const()) {
+    gpu_narrow_ =
+        narrow_positions(kernel_.body, loop == nullptr ? 1 : std::max<int64_t>(loop->extent.const_value(), 1));
+  }
   if (loop == nullptr) {
     gpu_iteration_ = flat;
     stop_unless(assign("icmp ult i64 " + flat + ", %iterations"));
@@ -67,8 +106,8 @@ void Emitter::gpu_positions() {
     count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes))));
   }
   stop_unless(assign("icmp ult i64 " + flat + ", " + binary("mul nuw nsw", "i64", count, "%iterations")));
-  gpu_iteration_ = binary("udiv", "i64", flat, count);
-  const std::string part = binary("urem", "i64", flat, count);
+  const auto [iteration, part] = gpu_divided(flat, count);
+  gpu_iteration_ = iteration;
   gpu_lane_ = map.lanes > 1 ? binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
 }
 
@@ -466,7 +505,8 @@ void Emitter::gpu_tile(const Transpose& tile) {
 
 // ---- The module --------------------------------------------------------------------------------------------------------
 
-std::string Emitter::run_gpu() {
+std::string Emitter::run_gpu(bool adds_vectors) {
+  gpu_adds_vectors_ = adds_vectors;
   const GpuMapping& map = kernel_.gpu;
   if (!kernel_.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
   std::string parameters;
@@ -521,7 +561,7 @@ std::string emit_gpu(const loops::Kernel& kernel, const GpuTarget& target, std::
   CpuTarget lanes;
   lanes.isa = VectorIsa::kPtx;
   lanes.cpu = target.cpu;
-  return codegen::Emitter(kernel, lanes, symbol).run_gpu();
+  return codegen::Emitter(kernel, lanes, symbol).run_gpu(target.adds_vectors());
 }
 
 }  // namespace tatara

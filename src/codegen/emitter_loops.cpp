@@ -136,8 +136,14 @@ void Emitter::parallel(const For& loop) {
         symbols_[chain[0]->var] = {rest, false};
       } else {
         const std::string extent = index(chain[i]->extent);
-        symbols_[chain[i]->var] = {binary("urem", "i64", rest, extent), false};
-        rest = binary("udiv", "i64", rest, extent);
+        if (on_gpu()) {
+          const auto [whole, part] = gpu_divided(rest, extent);
+          symbols_[chain[i]->var] = {part, false};
+          rest = whole;
+        } else {
+          symbols_[chain[i]->var] = {binary("urem", "i64", rest, extent), false};
+          rest = binary("udiv", "i64", rest, extent);
+        }
       }
     }
     block(*chain.back()->body);

@@ -3,6 +3,7 @@
 
 #include "codegen/emitter.h"
 #include "support/error.h"
+#include "symbolic/multiples.h"
 
 namespace tatara::codegen {
 
@@ -194,7 +195,7 @@ Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
   const std::string element = memory_type(dtype);
   const bool pair = is_complex(dtype);
   const Stride stride = stride_of(where);
-  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype) : align_of(dtype);
+  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype, where) : align_of(dtype);
   if (stride == Stride::kUnit || stride == Stride::kReversed) {
     std::string first = index(where);
     std::string lanes = mask;
@@ -256,7 +257,7 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
   Reg value = given;
   value.text = to_memory(dtype, value.text, true);
   const Stride stride = stride_of(where);
-  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype) : align_of(dtype);
+  const std::string align = stride == Stride::kUnit ? align_of_vector(dtype, where) : align_of(dtype);
   if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + kernel_.name);
   if (stride == Stride::kUnit || stride == Stride::kReversed) {
     std::string first = index(where);
@@ -294,10 +295,15 @@ void Emitter::vector_store(int buffer, Expr where, const Reg& given, const std::
 
 // ---- Single elements ---------------------------------------------------------------------------------------------------
 
-/// What a mapping to a GPU's threads promises of unit-stride accesses: whole vectors, each where it may lie.
-std::string Emitter::align_of_vector(DType dtype) const {
+/// On a GPU lanes begin at multiples of their number, and so do the vectors of an access whose place beside the vector variable is
+/// one, too.
+std::string Emitter::align_of_vector(DType dtype, Expr where) const {
   const int size = dtype_size(real_dtype(dtype));
-  return "align " + std::to_string(on_gpu() ? std::max(std::min(16, lanes_ * size), size) : size);
+  if (!on_gpu()) return "align " + std::to_string(size);
+  int lanes = lanes_;
+  const Expr rest = kernel_.ctx->sub(where, vector_var_);
+  while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
+  return "align " + std::to_string(std::max(std::min(16, lanes * size), size));
 }
 
 /// On a GPU, memory that the kernel only reads comes through the read-only cache, and is read once where that will do.
@@ -406,6 +412,30 @@ void Emitter::statement(const Load& load) {
   set(load.dst, merged);
 }
 
+/// Adds four float32 neighbours to memory by one instruction, where the GPU has it.
+bool Emitter::vector_add(const Store& store, const Reg& value, const std::string& mask) {
+  const DType type = kernel_.buffers[static_cast<size_t>(store.buffer)].dtype;
+  if (!on_gpu() || !gpu_adds_vectors_ || type != DType::kFloat32 || lanes_ != 4 || !mask.empty()) return false;
+  if (store.mode != StoreMode::kAdd || stride_of(store.index) != Stride::kUnit) return false;
+  if (!multiple_of(kernel_.ctx->sub(store.index, vector_var_), lanes_)) return false;
+  const auto body = [&] {
+    std::string parts;
+    for (int i = 0; i < lanes_; ++i) parts += ", float " + lane_of(type, value, i).text;
+    const std::string at = address(store.buffer, index(store.index));
+    const std::string global = assign("addrspacecast ptr " + at + " to ptr addrspace(1)");
+    line(
+        "call void asm sideeffect \"red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};\", "
+        "\"l,f,f,f,f,~{memory}\"(ptr addrspace(1) " +
+        global + parts + ")");
+  };
+  if (gpu_guard_.empty()) {
+    body();
+  } else {
+    when(gpu_guard_, body);
+  }
+  return true;
+}
+
 void Emitter::statement(const Store& store) {
   const DType type = kernel_.buffers[static_cast<size_t>(store.buffer)].dtype;
   if (lanes_ == 1) {
@@ -442,6 +472,7 @@ void Emitter::statement(const Store& store) {
     }
     return;
   }
+  if (vector_add(store, value, mask)) return;
   // Lanes may meet at one element: one after the other.
   const std::string where = index_vector(store.index);
   for (int i = 0; i < lanes_; ++i) {

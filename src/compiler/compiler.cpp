@@ -225,6 +225,7 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
     g = decompose(g);
     g = canonicalize(g);
     g = align_products(g);
+    g = dense_masks(g);
     g = eliminate_common_subexpressions(g);
     return eliminate_dead_code(g);
   });

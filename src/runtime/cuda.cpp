@@ -169,6 +169,7 @@ GpuTarget target_of(int device) {
   GpuTarget target;
   target.capability = open_device(device).info.capability;
   target.cpu = "sm_" + std::to_string(target.capability) + (target.capability == 90 ? "a" : "");
+  if (target.capability == 90) target.features = "+ptx81";
   if (target.capability < 80) {
     throw Unsupported(str_cat("GPUs of compute capability ", target.capability / 10, ".", target.capability % 10,
                               " (8.0 or newer is needed)"));

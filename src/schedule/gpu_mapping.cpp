@@ -1,9 +1,11 @@
 // How a kernel's iterations are shared among the threads of a GPU.
 #include <algorithm>
 #include <bit>
+#include <unordered_set>
 
 #include "schedule/internal.h"
 #include "support/error.h"
+#include "symbolic/multiples.h"
 
 namespace tatara::sched {
 
@@ -20,38 +22,16 @@ constexpr int kTileThreads = 64;          // of a block that copies tiles: one f
 constexpr int kRowThreads = 128;          // of a block that holds several rows
 constexpr int64_t kThreadsPerProcessor = 1024;
 
-/// Whether e is a multiple of n whatever its symbols are.
-bool multiple_of(Expr e, int64_t n) {
-  if (n == 1) return true;
-  switch (e.kind()) {
-    case ExprKind::kConst: return e.const_value() % n == 0;
-    case ExprKind::kMul:
-      return std::any_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return multiple_of(x, n); });
-    case ExprKind::kAdd:
-    case ExprKind::kMin:
-    case ExprKind::kMax:
-      return std::all_of(e.operands().begin(), e.operands().end(), [&](Expr x) { return multiple_of(x, n); });
-    case ExprKind::kSymbol:
-    case ExprKind::kFloorDiv:
-    case ExprKind::kMod:
-    case ExprKind::kEq:
-    case ExprKind::kNe:
-    case ExprKind::kLt:
-    case ExprKind::kLe:
-    case ExprKind::kAnd:
-    case ExprKind::kOr:
-    case ExprKind::kNot: return false;
-  }
-  return false;
-}
-
 /// What the loops of a kernel say about the lanes and threads that suit them.
 class Survey {
  public:
   Survey(const Kernel& kernel, int vector_bytes) : kernel_(kernel), lanes(vector_bytes) {
     smallest_ = vector_bytes;
+    kernel_stores_ = vector_stores(kernel.body, false);
     block(kernel.body, nullptr);
     lanes = std::min(lanes, vector_bytes / smallest_);
+    // Neighbouring threads' stores are to be neighbours in memory.
+    if (widest_store_ > 0) lanes = std::min(lanes, vector_bytes / widest_store_);
     lanes = std::clamp(lanes, 1, 8);
   }
 
@@ -67,15 +47,28 @@ class Survey {
  private:
   void block(const Block& b, const For* inside, bool serial = false) {
     for (const Stmt& stmt : b.stmts) {
-      if (const auto* load = std::get_if<Load>(&stmt)) {
+      if (const auto* let = std::get_if<Let>(&stmt)) {
+        const std::vector<ScalarId>& from = let->scalar.operands;
+        const bool index = let->scalar.index.valid() && inside != nullptr && let->scalar.index.contains(inside->var);
+        if (index || std::any_of(from.begin(), from.end(), [&](ScalarId x) { return varies(x); })) {
+          varying_.insert(let->dst);
+        }
+      } else if (const auto* load = std::get_if<Load>(&stmt)) {
         access(load->buffer, load->index, load->mask != kNoScalar, false, inside);
+        if (inside != nullptr && (moves(load->index, inside) || varies(load->mask) || varies(load->other))) {
+          varying_.insert(load->dst);
+        }
       } else if (const auto* store = std::get_if<Store>(&stmt)) {
         if (inside == nullptr) stores_outside = true;
-        access(store->buffer, store->index, store->mask != kNoScalar || store->mode != StoreMode::kSet, true, inside);
+        const bool adds = store->mode == StoreMode::kAdd &&
+                          kernel_.buffers[static_cast<size_t>(store->buffer)].dtype == DType::kFloat32;
+        access(store->buffer, store->index, store->mask != kNoScalar || (store->mode != StoreMode::kSet && !adds), true,
+               inside);
+        if (adds && inside != nullptr) lanes = std::min(lanes, 4);
       } else if (const auto* branch = std::get_if<If>(&stmt)) {
         block(*branch->body, inside, serial);
       } else if (const auto* lookup = std::get_if<IndexValue>(&stmt)) {
-        if (inside != nullptr) lookups_.push_back(lookup->symbol);
+        if (inside != nullptr && varies(lookup->value)) lookups_.push_back(lookup->symbol);
       } else if (const auto* loop = std::get_if<For>(&stmt)) {
         enter(*loop, inside, serial);
       } else if (std::holds_alternative<Transpose>(stmt)) {
@@ -97,6 +90,13 @@ class Survey {
     block(*loop.body, &loop, serial);
   }
 
+  /// Whether it differs from lane to lane of the loop around it.
+  bool varies(ScalarId x) const { return x != kNoScalar && varying_.contains(x); }
+  bool moves(Expr index, const For* inside) const {
+    return index.contains(inside->var) ||
+           std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return index.contains(x); });
+  }
+
   int64_t hint(Expr e) const { return kernel_.ctx->evaluate_hint(e).value_or(1 << 20); }
 
   /// Lanes are neighbours in memory or share one element. What is read at small distances or looked up may be read one by one;
@@ -104,10 +104,9 @@ class Survey {
   void access(int buffer, Expr index, bool masked, bool written, const For* inside) {
     if (inside == nullptr) return;
     const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
-    const bool fixed = !index.contains(inside->var) &&
-                       std::none_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return index.contains(x); });
-    if (fixed && !masked) return;
+    if (!moves(index, inside) && !masked) return;
     smallest_ = std::min(smallest_, dtype_size(dtype));
+    if (written) widest_store_ = std::max(widest_store_, dtype_size(dtype));
     ExprContext& ctx = *kernel_.ctx;
     const Expr step = index.coefficient_of(inside->var);
     if (masked || is_complex(dtype) || !step.valid() || !step.is_const()) {
@@ -121,7 +120,10 @@ class Survey {
       lanes = written || std::abs(step.const_value()) > kSmallStep ? 1 : std::min(lanes, kLanesApart);
       return;
     }
-    while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
+    const bool tile = kernel_.buffers[static_cast<size_t>(buffer)].kind == ArgKind::kScratch;
+    if (written || tile || kernel_stores_ == 0) {
+      while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
+    }
   }
 
  public:
@@ -132,7 +134,23 @@ class Survey {
   int64_t length() const { return vector == nullptr ? 1 : std::max<int64_t>(hint(vector->extent), 1); }
 
  private:
+  /// Stores inside of vector loops. Where there are some, what is read may lie anywhere: it is then read one by one.
+  static int vector_stores(const Block& b, bool inside) {
+    int count = 0;
+    for (const Stmt& stmt : b.stmts) {
+      if (std::holds_alternative<Store>(stmt)) count += inside ? 1 : 0;
+      if (const auto* branch = std::get_if<If>(&stmt)) count += vector_stores(*branch->body, inside);
+      if (const auto* loop = std::get_if<For>(&stmt)) {
+        count += vector_stores(*loop->body, inside || loop->kind == LoopKind::kVector);
+      }
+    }
+    return count;
+  }
+
   int smallest_ = 16;
+  int widest_store_ = 0;
+  int kernel_stores_ = 0;
+  std::unordered_set<ScalarId> varying_;
   std::vector<Expr> lookups_;  // index values that differ from lane to lane
   std::vector<Expr> extents_;
 };

@@ -14,6 +14,8 @@ Graph canonicalize(const Graph& graph);
 Graph channels_last(const Graph& graph);
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
 Graph align_products(const Graph& graph);
+/// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.
+Graph dense_masks(const Graph& graph);
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph);
 /// Values that nothing uses.

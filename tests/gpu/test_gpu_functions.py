@@ -275,6 +275,36 @@ def test_dropout_draws_what_eager_draws(dtype: torch.dtype) -> None:
         compare(gradient, wanted, 2)
 
 
+def test_unaligned_reads_beside_aligned_writes() -> None:
+    check(lambda x: 0.2 * (x[1:-1, 1:-1] + x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]), randn(130, 258))
+    check(lambda x: (x[:, 1:] - x[:, :-1]).contiguous() * 2, randn(64, 1025, dtype=torch.float16))
+    check(lambda x, y: x[:, 3:-1] + y, randn(64, 132), randn(64, 128))
+
+
+@pytest.mark.parametrize("columns", [4, 64, 66, 1024])
+def test_rows_that_meet_are_added(columns: int) -> None:
+    index = torch.randint(0, 40, (3000,), device="cuda")
+    check(lambda x, i, s: x.index_add(0, i, s), randn(40, columns), index, randn(3000, columns), loose=50)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_attention_with_a_permuted_bias(dtype: torch.dtype) -> None:
+    q, k, v = (randn(2, 4, 64, 32, dtype=dtype) for _ in range(3))
+    bias = randn(64, 64, 4, dtype=dtype)
+
+    def f(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        scores = bias.permute(2, 0, 1).unsqueeze(0)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=scores) * 2
+
+    compiled = tatara.compile(f)
+    with torch.no_grad():
+        for _ in range(2):
+            ours = compiled(q, k, v, bias)
+            exact = f(*(t.double() for t in (q, k, v, bias)))
+            error = (ours.double() - exact).abs().max().item()
+            assert error <= 2 * (f(q, k, v, bias).double() - exact).abs().max().item() + 1e-6
+
+
 def test_training() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 10)).cuda()

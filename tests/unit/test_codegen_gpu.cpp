@@ -176,6 +176,22 @@ TEST(CodegenGpu, OddVocabularyIsSplit) {
   EXPECT_EQ(split.type(split.outputs()[0].value).str(), p.graph.type(p.graph.outputs()[0].value).str());
 }
 
+TEST(CodegenGpu, MasksOfAttentionHaveContiguousRows) {
+  Program p{kGpu};
+  const std::vector<int64_t> heads{2, 8, 64, 64};
+  const ValueId q = p.input(heads, DType::kFloat16), k = p.input(heads, DType::kFloat16);
+  const ValueId v = p.input(heads, DType::kFloat16);
+  const ValueId bias = p.b.unsqueeze(p.b.permute(p.input({64, 64, 8}, DType::kFloat16), {2, 0, 1}), 0);
+  p.graph.add_output(
+      p.b.op("scaled_dot_product_attention", {TensorArg{q}, TensorArg{k}, TensorArg{v}, TensorArg{bias}}));
+  const Graph dense = dense_masks(p.graph);
+  for (const Node& node : dense.nodes()) {
+    if (node.op->name != "scaled_dot_product_attention") continue;
+    EXPECT_EQ(dense.type(std::get<TensorArg>(node.args[3]).value).strides.back().str(), "1");
+  }
+  EXPECT_EQ(dense.nodes().size(), p.graph.nodes().size() + 1);
+}
+
 /// Output and exit status of a command.
 std::pair<std::string, int> run(const std::string& command) {
   std::string text;
@@ -202,7 +218,37 @@ std::string ptx_of(LlvmProvider& llvm, const loops::Kernel& kernel, const char* 
   options.cpu = chip;
   options.opt_level = 2;
   options.output = TargetOptions::Output::kAssembly;
-  return llvm.compile(emit_gpu(kernel, {}, "k"), options).bytes;
+  GpuTarget target{std::string_view(chip) == "sm_80" ? 80 : std::string_view(chip) == "sm_100" ? 100 : 90, chip, ""};
+  if (target.capability == 90) options.features = target.features = "+ptx81";
+  return llvm.compile(emit_gpu(kernel, target, "k"), options).bytes;
+}
+
+TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  Program p{kGpu};
+  const ValueId index = p.input({1000}, DType::kInt64);
+  const ValueId sum = p.b.op("index_add", {TensorArg{p.input({64, 256})}, Scalar(int64_t{0}), TensorArg{index},
+                                           TensorArg{p.input({1000, 256})}});
+  std::string all, older;
+  for (const loops::Kernel& kernel : p.schedule(std::vector{sum}).kernels) {
+    all += ptx_of(*llvm, kernel, "sm_90a");
+    older += ptx_of(*llvm, kernel, "sm_80");
+  }
+  EXPECT_NE(all.find("red.relaxed.gpu.global.add.v4.f32"), std::string::npos);
+  EXPECT_EQ(older.find("add.v4.f32"), std::string::npos);
+}
+
+TEST(CodegenGpu, PositionsAreDividedIn32Bits) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  Program p{kGpu};
+  const ValueId x = p.input({1024, 2047});
+  const ValueId part = p.b.slice(x, 1, p.ctx->constant(1), p.ctx->constant(2046), p.ctx->constant(1));
+  const Schedule s = p.schedule(std::vector{p.b.binary("mul", part, Scalar(2.0))});
+  const std::string ptx = ptx_of(*llvm, s.kernels.at(0), "sm_90a");
+  EXPECT_EQ(ptx.find("mul.hi.u64"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("div.u64"), std::string::npos) << ptx;
 }
 
 TEST(CodegenGpu, PtxCallsNothingOutside) {

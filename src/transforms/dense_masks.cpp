@@ -1,0 +1,45 @@
+// Attention on GPUs with a mask or bias whose rows are not contiguous: the host's fused kernels refuse such a one.
+#include "ops/builder.h"
+#include "ops/op_def.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+constexpr size_t kMask = 3;  // of scaled_dot_product_attention's arguments
+
+/// The mask to lay out anew; kNoValue leaves the node as it is.
+ValueId scattered_mask(const Graph& g, const Node& node) {
+  if (node.op->name != "scaled_dot_product_attention") return kNoValue;
+  const auto* mask = std::get_if<TensorArg>(&node.args[kMask]);
+  if (mask == nullptr || mask->value == kNoValue) return kNoValue;
+  const TensorType& type = g.type(mask->value);
+  if (type.device.kind != DeviceKind::kCuda || type.dim() < 2) return kNoValue;
+  const Expr stride = type.strides.back();
+  return stride.is_const(1) || stride.is_const(0) || type.sizes.back().is_const(1) ? kNoValue : mask->value;
+}
+
+}  // namespace
+
+Graph dense_masks(const Graph& graph) {
+  return run_pass("dense_masks", graph, [](const Graph& g) {
+    GraphCopy copy(g);
+    for (const Node& node : g.nodes()) {
+      if (scattered_mask(g, node) == kNoValue) {
+        copy.copy(node);
+        continue;
+      }
+      GraphBuilder b(copy.to());
+      b.set_location(node.location);
+      std::vector<Arg> args = copy.args(node);
+      const ValueId mask = std::get<TensorArg>(args[kMask]).value;
+      const SymInts strides{contiguous_strides(b.ctx(), b.type(mask).sizes)};
+      args[kMask] = TensorArg{b.op("relayout", {TensorArg{mask}, strides})};
+      copy.set(node.outputs[0], b.call(*node.op, std::move(args))[0]);
+    }
+    return copy.finish();
+  });
+}
+
+}  // namespace tatara
