@@ -45,12 +45,16 @@ def entries_by_name() -> dict[str, Any]:
 
 
 def _samples(info: Any, dtype: torch.dtype) -> Iterator[tuple[str, Any]]:
+    """The modes take turns, so that a limit leaves some of each."""
+    by_mode = []
     for mode, (training, gradients) in MODES.items():
         if mode == "eval" and not info.train_and_eval_differ:
             continue
         torch.manual_seed(0)
         made = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=gradients, training=training)
-        yield from ((mode, item) for item in made if item.forward_input is not None)
+        by_mode.append([(mode, item) for item in made if item.forward_input is not None])
+    for turn in itertools.zip_longest(*by_mode):
+        yield from (sample for sample in turn if sample is not None)
 
 
 def _stepper(module: Any, call: Callable[..., Any], given: Any, gradients: bool, seed: int) -> steps.Step:
@@ -128,11 +132,11 @@ def main() -> int:
         if getattr(torch, dtype) in info.dtypes and sweep.selected(name, arguments.entries)
     ]
     rows = sweep.run_all(tasks, entries, arguments, check_entry)
-    failed = print_summary(rows)
+    print_summary(rows)
     print(steps.totals(rows))
     if arguments.page:
         steps.write_page(Path(arguments.page), rows, HEAD, "modules.py", sys.argv[1:])
-    return 1 if failed else 0
+    return 1 if steps.failed(rows) else 0
 
 
 if __name__ == "__main__":

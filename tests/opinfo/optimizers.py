@@ -179,11 +179,11 @@ def main() -> int:
     entries = entries_by_name()
     tasks = [(name, d) for name in entries for d in arguments.dtypes if sweep.selected(name, arguments.entries)]
     rows = sweep.run_all(tasks, entries, arguments, check_entry)
-    failed = print_summary(rows)
+    print_summary(rows)
     print(steps.totals(rows))
     if arguments.page:
         steps.write_page(Path(arguments.page), rows, HEAD, "optimizers.py", sys.argv[1:])
-    return 1 if failed else 0
+    return 1 if steps.failed(rows) else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from table import STATES, processor, why
 
 import tatara
 
-COUNTED = ("graphs", "breaks", "recompiles", "fallbacks")
+STATS = ("graphs", "breaks", "recompiles", "fallbacks")
+COUNTED = (*STATS, "again")
 # Steps that may compile: the first sees each number once, the second what may differ. The parts between breaks, inside of
 # functions that a part calls, may be reached one step later.
 SETTLED = 2
@@ -37,8 +38,8 @@ def compare_steps(
 ) -> str | None:
     """Takes `count` steps both ways, each a tree of results by what they are ("forward", "backward", "state").
 
-    `exact` makes the steps in double precision. The first difference, or that a step after the second compiled
-    something; what the steps became is counted in the row.
+    `exact` makes the steps in double precision. Returns the first difference; what the steps became is counted in the
+    row, also whether one after the second compiled something ("again").
     """
     before = tatara.stats()
     settled: dict[str, int] = {}
@@ -68,20 +69,25 @@ def compare_steps(
         if number + 1 == (SETTLED if tatara.stats()["breaks"] == before["breaks"] else SETTLED + 1):
             settled = tatara.stats()
     after = tatara.stats()
-    for key in COUNTED:
+    for key in STATS:
         row[key] = row.get(key, 0) + after[key] - before[key]
     state = "raised" if failed else max((samples.state_of(c, before, row) for c in compiled), key=STATES.index)
     row["counts"][state] += 1
-    if problem is None and settled:
-        again = {key: after[key] - settled[key] for key in ("graphs", "recompiles") if after[key] > settled[key]}
-        if again:
-            problem = f"compiled again after step {SETTLED}: {again}"
+    if problem is None and any(after[key] > settled.get(key, after[key]) for key in ("graphs", "recompiles")):
+        row["again"] += 1
+        row["reasons"]["compiled again after the second step"] += 1
     return problem
 
 
 def new_row(row: dict[str, Any]) -> None:
     """What the rows of these sweeps hold besides."""
     row.setdefault("checked", Counter())
+    row.setdefault("again", 0)
+
+
+def failed(rows: list[dict[str, Any]]) -> int:
+    """Rows that are wrong or crashed, or compile again and again."""
+    return sum(row["state"] in ("wrong", "crashed") or row.get("again", 0) > 0 for row in rows)
 
 
 def totals(rows: list[dict[str, Any]]) -> str:
@@ -105,7 +111,8 @@ def write_page(path: Path, rows: list[dict[str, Any]], head: str, script: str, a
         "",
         "**native**: compiled kernels alone; **host**: with calls of host kernels; **tape**: captured, but run by the host",
         "call by call; **broke**: a graph break or code that was not captured; **raised**: eager's own exception. The worst",
-        f"sample counts. {', '.join(parts)}: how often each was compared.",
+        f"sample counts. {', '.join(parts)}: how often each was compared; again: samples in which a step after the second",
+        "compiled something.",
         "",
         "| entry | " + " | ".join([*columns, "samples", *parts, *COUNTED]) + " | host kernels, reasons, defects |",
         "|---" * (len(columns) + 1) + "|" + "---:|" * (len(parts) + len(COUNTED) + 1) + "---|",
