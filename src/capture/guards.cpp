@@ -718,6 +718,24 @@ std::vector<std::string> ValueGuard::describe() const {
 
 // ---- Global state ----------------------------------------------------------------------------------------------------
 
+namespace {
+
+bool dual_level_open(const TorchApi& api) {
+  if (!api.forward_ad) return false;
+  PyObject* level = PyDict_GetItem(PyModule_GetDict(api.forward_ad.get()), api.current_level_key.get());
+  return level != nullptr && PyLong_Check(level) != 0 && PyLong_AsLong(level) >= 0;
+}
+
+/// What a function without arguments gives, if that is something.
+bool answers(const Ref& function, PyObject* argument = nullptr) {
+  if (!function) return false;
+  const Ref answer = Ref::steal(PyObject_CallFunctionObjArgs(function.get(), argument, nullptr));
+  if (!answer) PyErr_Clear();
+  return answer && answer.get() != Py_None;
+}
+
+}  // namespace
+
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;
   if (api.numpy != nullptr) result.errstate = api.numpy->errstate();
@@ -730,10 +748,15 @@ GlobalState GlobalState::read(TorchApi& api) {
   result.grad = flag(api.is_grad_enabled);
   result.inference = flag(api.is_inference);
   result.autocast = AutocastState::read(api);
+  result.transformed = answers(api.interpreter_stack);
+  result.dual = dual_level_open(api);
+  result.saved_hooks = answers(api.saved_tensor_hooks, Py_True);
   result.deterministic = flag(api.deterministic);
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
   if (depth) result.modes = PyLong_AsLong(depth.get());
+  const Ref below = api.dispatch_modes ? Ref::steal(PyObject_CallNoArgs(api.dispatch_modes.get())) : Ref();
+  if (below) result.dispatch_modes = PyLong_AsLong(below.get());
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
   return result;
@@ -744,7 +767,8 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
     if (!api.present()) return true;
     const TorchNative& torch = TorchNative::get();
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
-    return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast);
+    return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast) &&
+           dual_level_open(api) == dual && (!saves_tensors || answers(api.saved_tensor_hooks, Py_True) == saved_hooks);
   };
   // A trace before NumPy's import has not called it.
   const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();
@@ -757,6 +781,10 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   };
   if (now.grad != grad) return fail("grad mode changed");
   if (now.inference != inference) return fail("inference mode changed");
+  if (now.dispatch_modes != dispatch_modes) return fail("torch-dispatch modes changed");
+  if (now.transformed != transformed) return fail("a transform of torch.func began or ended");
+  if (now.dual != dual) return fail("a level of forward-mode derivatives began or ended");
+  if (saves_tensors && now.saved_hooks != saved_hooks) return fail("hooks on saved tensors changed");
   if (!(now.autocast == autocast)) return fail("autocast changed");
   if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");

@@ -128,7 +128,12 @@ class ValueGuard {
 struct GlobalState {
   bool grad = false, inference = false, deterministic = false;
   AutocastState autocast;
-  long modes = 0;  // torch-function modes of the program
+  bool transformed = false;    // inside vmap, grad or another of torch.func's transforms
+  bool dual = false;           // a level of forward-mode derivatives is open
+  bool saved_hooks = false;    // hooks on saved tensors (offloading, checkpoints) are on
+  bool saves_tensors = false;  // of an entry: so that they count
+  long modes = 0;              // torch-function modes of the program
+  long dispatch_modes = 0;     // torch-dispatch modes: they see every operator of eager
   Ref default_dtype;
   Ref errstate;             // of NumPy; null before its import
   TorchThreadState native;  // the whole of it, to compare in one go

@@ -266,6 +266,13 @@ bool TorchApi::load() {
   set_grad_enabled = attr(core.get(), "_set_grad_enabled");
   is_inference = attr(torch.get(), "is_inference_mode_enabled");
   is_autocast = attr(core.get(), "_is_any_autocast_enabled");
+  const Ref functorch = attr_or_null(core.get(), "_functorch"), autograd = attr(core.get(), "_autograd");
+  if (functorch) interpreter_stack = attr_or_null(functorch.get(), "peek_interpreter_stack");
+  dispatch_modes = attr_or_null(core.get(), "_len_torch_dispatch_stack");
+  saved_tensor_hooks = attr_or_null(autograd.get(), "_top_saved_tensors_default_hooks");
+  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
+  current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
+  PyErr_Clear();
   get_autocast = attr(torch.get(), "is_autocast_enabled");
   set_autocast = attr(torch.get(), "set_autocast_enabled");
   get_autocast_dtype = attr(torch.get(), "get_autocast_dtype");

@@ -429,6 +429,12 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   std::string unfit;
   if (!depth || PyLong_AsLong(depth.get()) != 0)
     unfit = "a torch function mode is on: compiled code waits until it is off";
+  if (trace->state.dispatch_modes != 0) unfit = "a torch-dispatch mode is on: it sees the operators of eager";
+  if (trace->state.transformed) unfit = "a transform of torch.func is at work: its tensors run in eager";
+  if (trace->state.dual) unfit = "a level of forward-mode derivatives is open: its tensors run in eager";
+  if (trace->state.saved_hooks && trace->state.grad) {
+    unfit = "hooks on saved tensors are on (a checkpoint, or tensors kept elsewhere): eager calls them";
+  }
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -719,6 +725,7 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   entry->code = t.root_code;
   entry->offset = t.start_offset;
   entry->state = t.state;
+  entry->state.saves_tensors = entry->tape && is_training_tape(*entry->tape);
   entry->guard = std::move(t.guard);
   entry->watches = std::move(t.watches);
   entry->watches.leave_writes(t.watches);

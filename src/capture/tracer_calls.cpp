@@ -182,6 +182,15 @@ bool is_impure_torch_switch(std::string_view name) {
          name.substr(0, 4) != "_is_" && name.substr(0, 4) != "_get";
 }
 
+/// torch.func's levels, forward-mode derivatives and torch-dispatch modes: tensors mean something else from there on.
+bool enters_transform(std::string_view module, std::string_view name) {
+  static const Names others = {"_enter_dual_level", "_exit_dual_level", "_push_on_torch_dispatch_stack",
+                               "_pop_torch_dispatch_stack"};
+  if (others.contains(name)) return true;
+  return module == "torch._C._functorch" && name.substr(0, 3) != "is_" && name.substr(0, 4) != "get_" &&
+         name.substr(0, 6) != "maybe_" && name.substr(0, 5) != "peek_";
+}
+
 /// Switches of autocast, which a trace throws as the program does.
 bool switches_autocast(std::string_view name) {
   static const Names names = {"set_autocast_enabled",       "set_autocast_dtype",         "set_autocast_cache_enabled",
@@ -314,6 +323,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
   }
   if (is_torch_name(module)) {
+    if (enters_transform(module, name)) return {Kind::kBreak, nullptr, module + "." + name};
     if (switches_autocast(name)) return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
     if (name == "_is_torch_function_mode_enabled") return {Kind::kFalse, nullptr, name};
