@@ -110,14 +110,18 @@ struct CompiledRunner::Frame {
 };
 
 CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
-    : executable_(std::move(executable)), outputs_(std::move(made.outputs)), constants_(std::move(made.constants)) {
+    : executable_(std::move(executable)),
+      outputs_(std::move(made.outputs)),
+      constants_(std::move(made.constants)),
+      host_nodes_(std::move(made.host_nodes)) {
   const Plan& plan = executable_->plan();
   for (size_t i = 0; i < made.inputs.size(); ++i) {
     Input input;
     input.slot = made.inputs[i];
     if (input.slot < 0) {
       input.pinned = constants_[static_cast<size_t>(-1 - input.slot)].get();
-    } else if (const TapeSlot& slot = tape.slots()[static_cast<size_t>(input.slot)]; slot.guard_index < 0) {
+    } else if (const TapeSlot& slot = tape.slots()[static_cast<size_t>(input.slot)];
+               slot.input && slot.guard_index < 0) {
       input.pinned = slot.object.get();
     }
     add_input(input, plan.inputs[i].type);
@@ -323,6 +327,18 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 
 }  // namespace
 
+bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector<Ref>& env, TorchApi& api) {
+  std::vector<int64_t> symbols;
+  if (!nodes.empty() && !tape.symbol_values(env, api, symbols)) return false;
+  for (const size_t n : nodes) {
+    const TapeNode& node = tape.nodes()[n];
+    Ref value = Tape::call_object(node, env, symbols);
+    if (!value) return false;
+    env[static_cast<size_t>(node.outputs[0])] = std::move(value);
+  }
+  return true;
+}
+
 CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {
   std::unique_ptr<Frame> frame = take_frame();
   try {
@@ -354,6 +370,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
 }
 
 bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+  if (!run_numbers(tape, host_nodes_, env, api)) return false;
   switch (try_run(env, api)) {
     case Outcome::kDone: return true;
     case Outcome::kRefused: return tape.run(env, api, untouched_);

@@ -12,6 +12,9 @@
 
 namespace tatara::capture {
 
+/// Arithmetic on Python floats that comes before a graph. False with a Python error set.
+bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector<Ref>& env, TorchApi& api);
+
 class CompiledRunner final : public GraphRunner {
  public:
   CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape);
@@ -56,6 +59,7 @@ class CompiledRunner final : public GraphRunner {
   std::vector<Input> inputs_;
   std::vector<int> outputs_;
   std::vector<Ref> constants_;
+  std::vector<size_t> host_nodes_;              // see TapeGraph
   std::vector<int32_t> buffer_types_;           // the host's dtype numbers
   std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
   std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run

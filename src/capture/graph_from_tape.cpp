@@ -3,6 +3,7 @@
 #include <cstring>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "capture/graph_object.h"
 #include "ops/bind.h"
@@ -244,7 +245,7 @@ class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
       : tape_(tape),
-        result_{Graph(std::move(ctx)), {}, {}, {}, {}},
+        result_{Graph(std::move(ctx)), {}, {}, {}, {}, {}},
         builder_(result_.graph, default_dtype(api)),
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
@@ -540,13 +541,14 @@ class Converter {
     ExprContext& ctx = builder_.ctx();
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorType type;
-    type.dtype = info.bits.empty() ? DType::kUInt8 : DType::kFloat64;
-    if (info.bits.empty()) {
+    const bool is_float = info.derived || !info.bits.empty();
+    type.dtype = is_float ? DType::kFloat64 : DType::kUInt8;
+    if (!is_float) {
       type.sizes = {size_in(ctx, info.symbolic_sizes[0])};
       type.strides = {ctx.constant(1)};
     }
     const ValueId value = result_.graph.add_input(std::move(type));
-    if (!info.bits.empty()) refs_[static_cast<size_t>(slot)] = fz_.fresh(value);
+    if (is_float) refs_[static_cast<size_t>(slot)] = fz_.fresh(value);
     result_.inputs.push_back(slot);
   }
 
@@ -590,10 +592,81 @@ class Converter {
     return fz_.fresh(result_.graph.add_input(std::move(type)));
   }
 
-  void convert(const TapeNode& node) { set_outputs(node, results_of(node)); }
+  void convert(const TapeNode& node) {
+    if (node.number) return convert_number(node);
+    set_outputs(node, results_of(node));
+  }
+
+  // ---- Python floats -------------------------------------------------------------------------------------------------
+
+  bool on_host(int slot) const {
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    return info.number && (info.input || host_numbers_.contains(slot));
+  }
+
+  void convert_number(const TapeNode& node) {
+    const int slot = node.outputs[0];
+    bool host = true;
+    for_each_slot(node.args.get(), [&](int operand) { host = host && on_host(operand); });
+    if (host) {
+      host_numbers_.insert(slot);
+      result_.host_nodes.push_back(static_cast<size_t>(&node - tape_.nodes().data()));
+      add_number(slot);
+      return;
+    }
+    std::vector<ValueId> operands;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
+      PyObject* operand = PyTuple_GET_ITEM(node.args.get(), i);
+      const int from = slot_of(operand);
+      if (is_size_ref(operand)) throw Unsupported("an int that varies and a float that the graph computes");
+      operands.push_back(from >= 0 ? builder_.cast(fz_.read(refs_[static_cast<size_t>(from)]), DType::kFloat64)
+                                   : builder_.constant(PyFloat_AsDouble(operand), DType::kFloat64));
+    }
+    static const std::unordered_map<std::string, const char*> names = {{"number.add", "add"},
+                                                                       {"number.sub", "sub"},
+                                                                       {"number.mul", "mul"},
+                                                                       {"number.truediv", "div"},
+                                                                       {"number.pow", "pow"}};
+    ValueId result = operands[0];
+    if (const auto found = names.find(node.name); found != names.end()) {
+      result = builder_.binary(found->second, operands[0], operands[1]);
+    } else if (node.name == "number.neg") {
+      result = builder_.unary("neg", operands[0]);
+    } else if (node.name != "number.item") {
+      throw Unsupported(node.name + " on a float that the graph computes");
+    }
+    refs_[static_cast<size_t>(slot)] = fz_.fresh(result);
+  }
+
+  /// The slot of a factor (`value`, `alpha`) that is a float of the tape, or -1.
+  static int factor_of(const TapeNode& node) {
+    if (!node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
+    for (const char* name : {"value", "alpha"}) {
+      if (PyObject* factor = PyDict_GetItemString(node.kwargs.get(), name)) return slot_of(factor);
+    }
+    return -1;
+  }
+
+  /// addcmul, addcdiv, add and sub with such a factor, as eager's kernels round them.
+  std::vector<TensorRef> scaled(const TapeNode& node, int factor) {
+    std::vector<TensorRef> refs;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
+      refs.push_back(refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), i)))]);
+    }
+    const ValueId by = builder_.cast(fz_.read(refs_[static_cast<size_t>(factor)]), fz_.type(refs[0]).dtype);
+    ValueId term = builder_.binary("mul", by, fz_.read(refs[1]));
+    if (refs.size() == 3)
+      term = builder_.binary(node.name.rfind("addcdiv", 0) == 0 ? "div" : "mul", term, fz_.read(refs[2]));
+    const ValueId sum = builder_.binary(node.name.rfind("sub", 0) == 0 ? "sub" : "add", fz_.read(refs[0]), term);
+    const TensorRef result = fz_.fresh(sum);
+    if (node.name.back() != '_') return {result};
+    fz_.apply_inplace(OpRegistry::global().get("copy"), {TensorArg{refs[0]}, TensorArg{result}, Scalar(false)});
+    return {refs[0]};
+  }
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
     if (node.backward) return gradient_tensors(node);
+    if (const int factor = factor_of(node); factor >= 0) return scaled(node, factor);
     if (node.name == "__getitem__") return {get_item(node)};
     if (node.name == "__setitem__") {
       set_item(node);
@@ -678,6 +751,7 @@ class Converter {
 
   void check_strides(int slot) {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    if (info.number) return;
     const TensorType& type = fz_.type(refs_[static_cast<size_t>(slot)]);
     for (size_t i = 0; i < type.strides.size(); ++i) {
       if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
@@ -815,6 +889,7 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
+  std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
   bool history_ = false;
   std::vector<bool> needs_;  // per value of the graph: it has a history, or is a leaf's
   size_t noted_ = 0;         // nodes that needs_ has seen

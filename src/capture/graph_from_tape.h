@@ -17,6 +17,8 @@ struct TapeGraph {
   std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
   /// Of a tape with passes of gradients: slots of outputs that have a history in eager, which a pass has used up.
   std::vector<int> used_up;
+  /// Nodes of the tape on Python floats alone, to be called before the graph: their results are among its inputs.
+  std::vector<size_t> host_nodes;
 };
 
 /// Whether gradients are computed on the tape itself.

@@ -30,7 +30,7 @@ Ref new_instance(PyObject* type) {
 std::vector<int> Recipe::slots() const {
   std::vector<int> result;
   for (const Step& step : steps_) {
-    if (step.kind == Kind::kTensor) result.push_back(step.index);
+    if (step.kind == Kind::kTensor || step.kind == Kind::kNumber) result.push_back(step.index);
   }
   return result;
 }
@@ -147,6 +147,12 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
       case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
       case Kind::kInstanceDict: result = Ref::steal(PyObject_GenericGetDict(part(step, 0), nullptr)); break;
+      case Kind::kNumber: {
+        const Ref& value = env[static_cast<size_t>(step.index)];
+        result =
+            PyFloat_CheckExact(value.get()) ? value : Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr));
+        break;
+      }
       case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;
     }
     if (!result) return false;
@@ -176,6 +182,9 @@ bool RecipeBuilder::want(PyObject* object) {
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
   if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
+  if (const int slot = world_.symbols.derived_slot(object); slot >= 0) {
+    return emit({Recipe::Kind::kNumber, slot, {}, {}, {}, 0, {}});
+  }
   if (const int index = world_.symbols.float_object(object); index >= 0) {
     return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
   }

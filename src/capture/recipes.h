@@ -31,11 +31,12 @@ class Recipe {
     kSlice,
     kMethod,
     kInstanceDict,
-    kSymbolic
+    kSymbolic,
+    kNumber
   };
   struct Step {
     Kind kind = Kind::kNull;
-    int index = -1;          // kObject: guarded object; kTensor: tape slot
+    int index = -1;          // kObject: guarded object; kTensor, kNumber: tape slot
     Ref value;               // constant, type, callable, code
     std::vector<int> parts;  // earlier steps
     std::vector<Ref> keys;   // kDict, kInstance: keys

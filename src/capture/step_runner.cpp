@@ -79,7 +79,9 @@ class StepRunner final : public GraphRunner {
  private:
   /// Eager counts the writes to each tensor.
   bool count_writes(const std::vector<Ref>& env) const {
-    if (written_.empty()) return true;
+    // What the tape itself has run is counted, and dropped where it is not wanted.
+    const auto gone = [&](int slot) { return !env[static_cast<size_t>(slot)]; };
+    if (written_.empty() || std::any_of(written_.begin(), written_.end(), gone)) return true;
     const Ref tensors = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(written_.size())));
     for (size_t i = 0; i < written_.size(); ++i) {
       PyTuple_SET_ITEM(tensors.get(), static_cast<Py_ssize_t>(i),

@@ -58,6 +58,13 @@ bool is_torch_size(PyObject* type) {
   return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
 }
 
+/// A function of the module `math` that gives a float.
+bool is_math_function(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  const Ref module = attr_or_null(callable, "__module__");
+  return text_of(module.get()) == "math";
+}
+
 /// Puts `now` where `before` is the item of a list or dict.
 bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
   if (PyDict_Check(holder)) {
@@ -178,6 +185,21 @@ void Tracer::take_back_symbols() {
   trace_->placed.clear();
 }
 
+bool Tracer::same_real_type(PyObject* tensors) {
+  PyObject* dtype = nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
+    PyObject* tensor = PyTuple_GET_ITEM(tensors, i);
+    const int slot = api_.is_tensor(tensor) && api_.is_plain_tensor(tensor) ? slot_for(tensor) : -1;
+    if (slot < 0) return false;
+    PyObject* own = trace_->tape.slots()[static_cast<size_t>(slot)].dtype.get();
+    if (dtype != nullptr && own != dtype) return false;
+    dtype = own;
+  }
+  const Ref name = dtype != nullptr ? Ref::steal(PyObject_Str(dtype)) : Ref();
+  const std::string text = text_of(name.get());
+  return text == "torch.float32" || text == "torch.float64";
+}
+
 bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
   static const Names names = {
       "add",          "sub",     "mul",      "div",         "subtract",     "multiply", "divide",   "true_divide",
@@ -185,7 +207,16 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
       "__rsub__",     "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__iadd__", "__isub__", "__imul__",
       "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
       "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
-  if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
+  const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  if (function.rfind("addc", 0) == 0) {
+    return PyTuple_GET_SIZE(args) == 3 && keywords == 1 && PyDict_GetItemString(kwargs, "value") != nullptr &&
+           same_real_type(args);
+  }
+  if (keywords == 1 && PyTuple_GET_SIZE(args) == 2 && PyDict_GetItemString(kwargs, "alpha") != nullptr) {
+    static const Names scaled = {"add", "add_", "sub", "sub_"};
+    return scaled.contains(function) && same_real_type(args);
+  }
+  if (keywords > 0) return false;
   // (input, weight, bias, running_mean, running_var, training, momentum, eps, ...)
   constexpr Py_ssize_t kEps = 7;
   const bool momentum =
@@ -408,6 +439,11 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
   }
   if (callable == reinterpret_cast<PyObject*>(&PyLong_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
     return Py_NewRef(first);
+  }
+  if (count == 1 && no_keywords && is_symbolic_float(first) && is_math_function(callable)) {
+    const std::string name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+    Ref made = derive_number(name.c_str(), first, nullptr, callable);
+    if (made || PyErr_Occurred() != nullptr) return made.release();
   }
   if (PyType_Check(callable) && is_torch_size(callable) && count == 1) {
     PyObject* size = make_size(callable, first);

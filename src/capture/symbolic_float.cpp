@@ -13,7 +13,7 @@ namespace {
 struct SymFloat {
   PyFloatObject number;
   TraceSymbols* owner;
-  const ExprNode *high, *low;  // the two halves of its bits
+  const ExprNode *high, *low;  // the two halves of its bits; null: the tape computes it
   int object, slot;
 };
 
@@ -30,7 +30,30 @@ PyObject* unary(PyObject* a) {
   return Op(plain_number(a).get());
 }
 
+/// Arithmetic that the tape repeats; by value where it cannot.
+template <PyObject* (*Op)(PyObject*, PyObject*), const char* const& Name>
+PyObject* recorded(PyObject* a, PyObject* b) {
+  Ref made = cast(is_symbolic_float(a) ? a : b)->owner->derive(Name, a, b);
+  if (made || PyErr_Occurred() != nullptr) return made.release();
+  return binary<Op>(a, b);
+}
+
+constexpr const char* kAdd = "add";
+constexpr const char* kSubtract = "sub";
+constexpr const char* kMultiply = "mul";
+constexpr const char* kDivide = "truediv";
+
+PyObject* negative(PyObject* a) {
+  Ref made = cast(a)->owner->derive("neg", a, nullptr);
+  if (made || PyErr_Occurred() != nullptr) return made.release();
+  return unary<PyNumber_Negative>(a);
+}
+
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus == Py_None) {
+    Ref made = cast(is_symbolic_float(a) ? a : b)->owner->derive("pow", a, b);
+    if (made || PyErr_Occurred() != nullptr) return made.release();
+  }
   const Ref x = plain_number(a), y = plain_number(b);
   return PyNumber_Power(x.get(), y.get(), modulus);
 }
@@ -44,7 +67,10 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 }
 
 PyObject* get_attribute(PyObject* a, PyObject* name) {
-  // __class__ is float's.
+  // isinstance() asks for it.
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+    return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
+  }
   return PyObject_GetAttr(plain_number(a).get(), name);
 }
 
@@ -64,15 +90,15 @@ constexpr const char* kReduce = "__reduce_ex__";
 PyTypeObject* float_type() {
   static PyTypeObject* const made =
       number_type<PyFloat_Type, SymFloat>([](PyTypeObject& type, PyNumberMethods& number) {
-        number.nb_add = binary<PyNumber_Add>;
-        number.nb_subtract = binary<PyNumber_Subtract>;
-        number.nb_multiply = binary<PyNumber_Multiply>;
+        number.nb_add = recorded<PyNumber_Add, kAdd>;
+        number.nb_subtract = recorded<PyNumber_Subtract, kSubtract>;
+        number.nb_multiply = recorded<PyNumber_Multiply, kMultiply>;
         number.nb_floor_divide = binary<PyNumber_FloorDivide>;
         number.nb_remainder = binary<PyNumber_Remainder>;
         number.nb_divmod = binary<PyNumber_Divmod>;
-        number.nb_true_divide = binary<PyNumber_TrueDivide>;
+        number.nb_true_divide = recorded<PyNumber_TrueDivide, kDivide>;
         number.nb_power = power;
-        number.nb_negative = unary<PyNumber_Negative>;
+        number.nb_negative = negative;
         number.nb_positive = unary<PyNumber_Positive>;
         number.nb_absolute = unary<PyNumber_Absolute>;
         number.nb_bool = truth;
@@ -105,6 +131,11 @@ int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(objec
 Ref plain_number(PyObject* object) {
   if (!is_symbolic_float(object)) return plain_int(object);
   SymFloat* self = cast(object);
+  if (self->high == nullptr) {
+    const Ref held = Ref::borrow(object);  // a graph break lets go of it
+    self->owner->need(self->slot);
+    return Ref::steal(PyFloat_FromDouble(self->number.ob_fval));
+  }
   self->owner->specialize(Expr(self->high));
   self->owner->specialize(Expr(self->low));
   return Ref::steal(PyFloat_FromDouble(self->number.ob_fval));
@@ -146,6 +177,26 @@ Ref TraceSymbols::make_float(PyObject* value, std::pair<Expr, Expr> bits, int ob
   made_floats_.emplace(result.get(), result);
   return result;
 }
+
+Ref TraceSymbols::make_derived(double value, int slot) {
+  auto* made = static_cast<SymFloat*>(PyObject_Malloc(sizeof(SymFloat)));
+  if (made == nullptr) return {};
+  PyObject_Init(reinterpret_cast<PyObject*>(made), float_type());
+  made->number.ob_fval = value;
+  made->owner = this;
+  made->high = made->low = nullptr;
+  made->object = -1;
+  made->slot = slot;
+  Ref result = Ref::steal(reinterpret_cast<PyObject*>(made));
+  made_floats_.emplace(result.get(), result);
+  return result;
+}
+
+int TraceSymbols::derived_slot(PyObject* object) const {
+  return made_floats_.contains(object) && cast(object)->high == nullptr ? cast(object)->slot : -1;
+}
+
+double float_value(PyObject* object) { return cast(object)->number.ob_fval; }
 
 int TraceSymbols::float_object(PyObject* object) const {
   return made_floats_.contains(object) ? cast(object)->object : -1;

@@ -53,7 +53,7 @@ PyObject* plain_binary(PyObject* a, PyObject* b, PlainBinary op) {
 
 /// `symbolic(owner, x, y)` gives the result as an Expr, or an invalid one to compute with values.
 template <typename Fn>
-PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic) {
+PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic, const char* name = nullptr) {
   if (!is_number(a) || !is_number(b))
     return plain_binary(a, b, plain);  // sequences repeat, others have their own slots
   TraceSymbols& owner = *symbols_of(is_symbolic_int(a) ? a : b);
@@ -65,6 +65,9 @@ PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic) {
     } catch (const Error&) {
       // Beyond 64 bits, or a division by zero: Python's own arithmetic says what happens.
     }
+  } else if (name != nullptr) {
+    Ref made = owner.derive(name, a, b);
+    if (made || PyErr_Occurred() != nullptr) return made.release();
   }
   return plain_binary(a, b, plain);
 }
@@ -72,13 +75,13 @@ PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic) {
 PyObject* plain_power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
 
 PyObject* int_add(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Add, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); });
+  return binary(a, b, PyNumber_Add, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); }, "add");
 }
 PyObject* int_subtract(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Subtract, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); });
+  return binary(a, b, PyNumber_Subtract, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); }, "sub");
 }
 PyObject* int_multiply(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Multiply, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
+  return binary(a, b, PyNumber_Multiply, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); }, "mul");
 }
 bool decide(TraceSymbols& s, Expr condition) {
   const bool holds = s.ctx().guard(condition);
@@ -103,20 +106,23 @@ PyObject* int_divmod(PyObject* a, PyObject* b) {
   return PyTuple_Pack(2, quotient.get(), rest.get());
 }
 PyObject* int_true_divide(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_TrueDivide, [](TraceSymbols&, Expr, Expr) { return Expr(); });
+  return binary(a, b, PyNumber_TrueDivide, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "truediv");
 }
 PyObject* int_power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) {
     const Ref x = plain_int(a), y = plain_int(b), m = plain_int(modulus);
     return PyNumber_Power(x.get(), y.get(), m.get());
   }
-  return binary(a, b, plain_power, [](TraceSymbols& s, Expr x, Expr y) {
-    constexpr int64_t kLargest = 8;
-    if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
-    Expr result = x;
-    for (int64_t i = 1; i < y.const_value(); ++i) result = s.ctx().mul(result, x);
-    return result;
-  });
+  return binary(
+      a, b, plain_power,
+      [](TraceSymbols& s, Expr x, Expr y) {
+        constexpr int64_t kLargest = 8;
+        if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
+        Expr result = x;
+        for (int64_t i = 1; i < y.const_value(); ++i) result = s.ctx().mul(result, x);
+        return result;
+      },
+      "pow");
 }
 Expr two_to(TraceSymbols& s, Expr y) {
   if (!y.is_const() || y.const_value() < 0 || y.const_value() > 61) return {};

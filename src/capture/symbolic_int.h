@@ -40,7 +40,7 @@ class TraceSymbols {
   ExprContext& ctx() const { return *ctx_; }
   const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
   Expr add(int64_t hint, SymbolSource source, IntRange range);
-  bool empty() const { return symbols_.empty(); }
+  bool empty() const { return symbols_.empty() && made_floats_.empty(); }
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::vector<int64_t>& hints() const { return hints_; }
   /// As given to add(): what later facts say is not in them.
@@ -54,6 +54,23 @@ class TraceSymbols {
   /// The two halves of a float's bits as symbols, and the float that they stand for: `slot` has it on the tape.
   std::pair<Expr, Expr> add_float(PyObject* value, int object);
   Ref make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot);
+  /// A float that the tape computes in `slot`; `value` is that of this call.
+  Ref make_derived(double value, int slot);
+  /// The slot of a float of make_derived(), or -1.
+  int derived_slot(PyObject* object) const;
+  /// Records arithmetic on floats that vary: a function of Python's `operator` with its operands (the second may be null). Null
+  /// without an error set: not recorded.
+  using Derive = std::function<Ref(const char* name, PyObject* a, PyObject* b)>;
+  /// Somebody asks for the value of what the tape computes in this slot.
+  using Need = std::function<void(int slot)>;
+  void set_derive(Derive derive, Need need) {
+    derive_ = std::move(derive);
+    need_ = std::move(need);
+  }
+  Ref derive(const char* name, PyObject* a, PyObject* b) const { return derive_ ? derive_(name, a, b) : Ref(); }
+  void need(int slot) const {
+    if (need_) need_(slot);
+  }
   /// The guarded object that a float of make_float() is in each call; -1 for other objects.
   int float_object(PyObject* object) const;
   /// The value of `e` in this call, guarded.
@@ -79,6 +96,8 @@ class TraceSymbols {
   std::vector<SymbolSource> sources_;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
   std::function<std::string()> place_;
+  Derive derive_;
+  Need need_;
   std::vector<std::string> places_;  // of the context's guards
 };
 
@@ -95,6 +114,8 @@ inline bool is_symbolic_number(PyObject* object) { return is_symbolic_int(object
 int float_slot(PyObject* object);
 /// As plain_int(), for both kinds.
 Ref plain_number(PyObject* object);
+/// The value of a placeholder float in this call; no guard is made.
+double float_value(PyObject* object);
 /// A placeholder float becomes a plain one; no guard is made.
 void settle_float(PyObject* object);
 /// What a symbol with this `dim` (no tensor's) is for `number`.

@@ -153,6 +153,14 @@ int Tape::add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits
   return static_cast<int>(slots_.size()) - 1;
 }
 
+int Tape::add_derived(PyObject* value) {
+  TapeSlot slot;
+  slot.object = slot.meta = Ref::borrow(value);
+  slot.number = slot.derived = true;
+  slots_.push_back(std::move(slot));
+  return static_cast<int>(slots_.size()) - 1;
+}
+
 void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides) {
   TapeSlot& info = slots_[static_cast<size_t>(slot)];
   const auto constant = [](Expr e) { return e.is_const(); };
@@ -175,6 +183,10 @@ bool Tape::materialise(TorchApi& api) {
     modes.want(node);
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
+    if (node.number) {
+      env[static_cast<size_t>(node.outputs[0])] = result;
+      continue;
+    }
     std::vector<PyObject*> tensors;
     flatten_result(result.get(), tensors);
     for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
@@ -267,8 +279,7 @@ std::vector<int> Tape::last_uses() const {
   return last;
 }
 
-bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
-  std::vector<int64_t> symbols;
+bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const {
   TensorMeta meta;
   for (const SymbolPlace& place : places_) {
     symbols.push_back(0);
@@ -283,7 +294,12 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
     }
     symbols.back() = (place.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(place.dim));
   }
-  return run_nodes(env, 0, nodes_.size(), symbols);
+  return true;
+}
+
+bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
+  std::vector<int64_t> symbols;
+  return symbol_values(env, api, symbols) && run_nodes(env, 0, nodes_.size(), symbols);
 }
 
 namespace {

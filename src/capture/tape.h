@@ -28,6 +28,7 @@ struct TapeSlot {
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
   bool requires_grad = false;                          ///< inputs: when they were seen
   bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  bool derived = false;    ///< a float that a node computes; `number` too
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
@@ -48,6 +49,8 @@ struct TapeNode {
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, and whether the
   /// results go to `.grad`.
   bool backward = false;
+  /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
+  bool number = false;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
 };
@@ -72,6 +75,8 @@ class Tape {
   void add_number(PyObject* value, int guard_index, Expr symbol);
   /// A Python float, which nodes may have among their arguments.
   int add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits);
+  /// A Python float that a node computes; `value` is that of the present call.
+  int add_derived(PyObject* value);
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
@@ -98,6 +103,8 @@ class Tape {
   const std::vector<int64_t>& hints() const { return hints_; }
   const std::vector<IntRange>& ranges() const { return ranges_; }
   const std::vector<Expr>& facts() const { return facts_; }
+  /// Values of the symbols in a call. False with a Python error set.
+  bool symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const;
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;

@@ -114,6 +114,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       if (fn.reads_values) {
         PyObject* answer = answer_constant(func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
+        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = item_number(func, PyTuple_GET_ITEM(args, 0));
+        if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && changes_nothing(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       if (!graph_break("call of " + fn.name)) return nullptr;
@@ -171,6 +173,7 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
   const Tape& tape = trace_->tape;
   std::vector<bool> needs;
   bool written = false;
+  std::unordered_set<int> made;  // tensors of their own, without a history
   for (const TapeSlot& each : tape.slots()) needs.push_back(each.input && each.requires_grad);
   static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
                                                            "rand_like", "randn_like", "empty_like", "new_zeros",
@@ -181,6 +184,7 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
+    if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
     if (!any || (node.mutates && !node.grad)) continue;
     if (node.mutates) {
       // In place: its operand has a history now, and what else lies in that memory may have.
@@ -192,7 +196,7 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
       needs[static_cast<size_t>(target)] = true;
     }
     for (const int output : node.outputs) {
-      if (output < 0) continue;
+      if (output < 0 || tape.slots()[static_cast<size_t>(output)].number) continue;
       const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
       const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");
       const bool number = floating.get() == Py_True || complex.get() == Py_True;
@@ -200,7 +204,7 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
     }
   }
   if (needs[static_cast<size_t>(slot)]) return NeedsGrad::kYes;
-  return written ? NeedsGrad::kUnknown : NeedsGrad::kNo;
+  return written && !made.contains(slot) ? NeedsGrad::kUnknown : NeedsGrad::kNo;
 }
 
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -374,6 +378,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     tape_args = map_structure(args, to_tape);
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
+  if (!tracing()) return PyObject_Call(func, args, kwargs);  // an operand was asked for its value
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {

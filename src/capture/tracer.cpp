@@ -465,6 +465,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     return false;
   }
   root_ = &f;
+  trace->symbols.set_derive([this](const char* name, PyObject* a, PyObject* b) { return derive_number(name, a, b); },
+                            [this](int slot) { need_number(slot); });
   trace->symbols.set_place([this] {
     const BreakInfo place = here({});
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);

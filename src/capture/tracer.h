@@ -216,6 +216,15 @@ class Tracer final : public VmObserver {
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
   bool add_in_place(PyObject* sum, PyObject* gradient);
+  // Floats that the tape computes (tracer_numbers.cpp).
+  /// `function`: null for that of Python's `operator`.
+  Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
+  void need_number(int slot);
+  /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.
+  PyObject* item_number(PyObject* func, PyObject* tensor);
+  Ref value_of(int slot);
+  Ref record_number(TapeNode node, double value);
+
   /// Whether requires_grad_() leaves the tensor as it is.
   bool changes_nothing(PyObject* args, PyObject* kwargs);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
@@ -289,6 +298,7 @@ class Tracer final : public VmObserver {
   /// The placeholder for a guarded number, whose symbol (of a float: the first) is `symbol`.
   Ref number_on_tape(int object, Expr symbol);
   /// A float whose value varies may be an operand of this call as it is.
+  bool same_real_type(PyObject* tensors);
   bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
   /// The placeholder for a number read from a dict or (no key) a cell; null where its value is to be guarded.
   PyObject* watched_number(PyObject* holder, PyObject* key, PyObject* value);

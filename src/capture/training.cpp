@@ -499,6 +499,7 @@ class TrainingRunner final : public GraphRunner {
         inputs_(std::move(made.inputs)),
         outputs_(std::move(made.outputs)),
         constants_(std::move(made.constants)),
+        host_nodes_(std::move(made.host_nodes)),
         needs_(std::move(needs)) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
@@ -519,6 +520,7 @@ class TrainingRunner final : public GraphRunner {
 
  private:
   bool run_stages(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+    if (!run_numbers(tape, host_nodes_, env, api)) return false;
     Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     bool same = true;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -548,6 +550,7 @@ class TrainingRunner final : public GraphRunner {
   Ref stages_, run_;
   std::vector<int> inputs_, outputs_, written_;
   std::vector<Ref> constants_;
+  std::vector<size_t> host_nodes_;
   Mask needs_;
   std::string problem_;
 };

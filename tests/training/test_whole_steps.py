@@ -117,6 +117,134 @@ def test_sgd(arguments: dict[str, Any]) -> None:
     check(plain_step, optimizer=lambda p: torch.optim.SGD(p, lr=0.1, **arguments))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"amsgrad": True},
+        {"weight_decay": 0.0, "betas": (0.8, 0.99)},
+        {"maximize": True},
+        {"foreach": True},
+        {"capturable": False, "eps": 1e-6},
+    ],
+    ids=str,
+)
+def test_adamw(arguments: dict[str, Any]) -> None:
+    check(plain_step, optimizer=lambda p: torch.optim.AdamW(p, lr=0.01, **arguments))
+
+
+def test_adam_with_decay_in_the_gradient() -> None:
+    check(plain_step, optimizer=lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1))
+
+
+def test_a_step_counter_is_no_reason_to_compile_again() -> None:
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    compiled = tatara.compile(plain_step)
+    for i in range(2):
+        compiled(model, optimizer, *batch(i))
+    before = dict(tatara.stats())
+    for i in range(20):
+        compiled(model, optimizer, *batch(i))
+    after = dict(tatara.stats())
+    assert after["recompiles"] == before["recompiles"]
+    assert after["guard_hits"] == before["guard_hits"] + 20
+    assert {float(state["step"]) for state in optimizer.state.values()} == {22.0}
+
+
+@pytest.mark.parametrize("kind", ["cosine", "exponential", "lambda", "warmup"])
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_a_schedule_of_the_learning_rate(kind: str, optimizer: str) -> None:
+    schedules: dict[str, Callable[[Any], Any]] = {
+        "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=100),
+        "exponential": lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.95),
+        "lambda": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.95**epoch),
+        "warmup": lambda o: torch.optim.lr_scheduler.LinearLR(o, 0.25, total_iters=50),
+    }
+
+    def step(model: nn.Module, holder: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = plain_step(model, holder[0], x, y)
+        holder[1].step()
+        return loss
+
+    torch.manual_seed(0)
+    ours = mlp()
+    theirs = copy.deepcopy(ours)
+    holders = []
+    for model in (ours, theirs):
+        made = getattr(torch.optim, optimizer)(model.parameters(), lr=0.05)
+        holders.append((made, schedules[kind](made)))
+    compiled = tatara.compile(step)
+    for i in range(12):
+        if i == 3:
+            before = dict(tatara.stats())
+        same(compiled(ours, holders[0], *batch(i)), step(theirs, holders[1], *batch(i)))
+        assert holders[0][1].get_last_lr() == pytest.approx(holders[1][1].get_last_lr(), rel=1e-14)
+        assert holders[0][1].last_epoch == holders[1][1].last_epoch
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            same(a.detach(), b.detach())
+    after = dict(tatara.stats())
+    for name in ("recompiles", "graphs", "breaks", "fallbacks"):
+        assert after[name] == before[name], (name, str(tatara.explain(compiled)(ours, holders[0], *batch())))
+
+
+def test_cnn() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
+
+    def data(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(4, 3, 12, 12, generator=generator), torch.randint(0, 5, (4,), generator=generator)
+
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    check(step, make=make, data=data)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_gpt2(optimizer: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=64, n_positions=32)
+
+    def data(seed: int) -> tuple[torch.Tensor]:
+        return (torch.randint(0, 64, (2, 16), generator=torch.Generator().manual_seed(seed)),)
+
+    def make() -> nn.Module:
+        model = transformers.GPT2LMHeadModel(config)
+        model(input_ids=data(0)[0], labels=data(0)[0])  # its loggers and caches are filled by the first call
+        return model  # type: ignore[no-any-return]
+
+    def step(model: nn.Module, optimizer: Any, ids: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()  # type: ignore[no-any-return]
+
+    check(
+        step,
+        make=make,
+        optimizer=lambda p: getattr(torch.optim, optimizer)(p, lr=1e-3),
+        data=data,
+    )
+
+
 def test_zero_grad_at_the_end_leaves_no_gradients() -> None:
     def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = nn.functional.mse_loss(model(x), y)
