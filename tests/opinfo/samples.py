@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 from collections import Counter
@@ -40,6 +41,16 @@ UNSPECIFIED = (
 )
 
 
+def device() -> str:
+    """Where the samples lie: the sweep's option --device, which its processes find in the environment."""
+    return os.environ.get("TATARA_SWEEP_DEVICE", "cpu")
+
+
+def random_state() -> Any:
+    """The state of the generators that operators there draw from."""
+    return torch.get_rng_state() if device() == "cpu" else torch.cuda.get_rng_state()
+
+
 def clone(tree: Any) -> Any:
     """Copies with the same strides and the same sharing of memory."""
     storages: dict[int, torch.Tensor] = {}
@@ -47,16 +58,16 @@ def clone(tree: Any) -> Any:
     def copy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        if value.layout != torch.strided or type(value) is not torch.Tensor or value.device.type != "cpu":
+        if value.layout != torch.strided or type(value) is not torch.Tensor or value.device.type == "meta":
             return value.detach().clone()
         plain = torch._conj(value.detach()) if value.is_conj() else value.detach()
         plain = torch._neg_view(plain) if value.is_neg() else plain
         storage = plain.untyped_storage()
         if storage.data_ptr() not in storages or storage.nbytes() == 0:
-            whole = torch.empty(0, dtype=torch.uint8)
+            whole = torch.empty(0, dtype=torch.uint8, device=value.device)
             whole.set_(storage.clone())
             storages[storage.data_ptr()] = whole
-        made = torch.empty(0, dtype=plain.dtype)
+        made = torch.empty(0, dtype=plain.dtype, device=value.device)
         made.set_(storages[storage.data_ptr()].untyped_storage(), plain.storage_offset(), plain.size(), plain.stride())
         made = torch._neg_view(made) if value.is_neg() else made
         return torch._conj(made) if value.is_conj() else made
@@ -262,7 +273,7 @@ class _Eager:
         self.inputs = clone(arguments)
         torch.manual_seed(number)
         self.result, self.error = _run(op.op, self.inputs)
-        self.random_state = torch.get_rng_state()
+        self.random_state = random_state()
         # An out= that was resized before the error holds whatever was in memory.
         self.resized = self.error is not None and _shapes(self.inputs) != _shapes(arguments)
         self._exact: Any = None
@@ -279,7 +290,7 @@ class _Eager:
 
 def _differs(eager: _Eager, inputs: Any, actual: Any, error: BaseException | None, values: bool) -> str | None:
     """Why a compiled call is not what eager made, if it is not; `inputs` as the call left them."""
-    state = torch.get_rng_state()
+    state = random_state()
     if problem := same_error(error, eager.error):
         return problem
     if eager.error is None and (problem := compare(actual, eager.result, eager.exact, values)):
@@ -301,7 +312,7 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
 
     compiled = tatara.compile(call)
     before = tatara.stats()
-    with torch.no_grad(), torch.autocast("cpu", enabled=autocast):
+    with torch.no_grad(), torch.autocast(device(), enabled=autocast):
         progress(EAGER)
         eager = _Eager(op, arguments, number)
         progress(number)
@@ -321,14 +332,14 @@ def _samples(op: Any, dtype_name: str, limit: int | None) -> Iterator[Any]:
     torch.manual_seed(0)
     if dtype_name == ERRORS:
         if op.error_inputs_func is not None:
-            yield from (item.sample_input for item in itertools.islice(op.error_inputs("cpu"), limit))
+            yield from (item.sample_input for item in itertools.islice(op.error_inputs(device()), limit))
     elif dtype_name == ODD:
-        dtype = torch.float32 if torch.float32 in op.supported_dtypes("cpu") else torch.int64
-        samples = op.sample_inputs("cpu", dtype, requires_grad=False)
+        dtype = torch.float32 if torch.float32 in op.supported_dtypes(device()) else torch.int64
+        samples = op.sample_inputs(device(), dtype, requires_grad=False)
         yield from odd_samples(samples, op.formatted_name, min(limit or MOST_ODD, MOST_ODD))
     else:
         dtype = torch.float32 if dtype_name == AUTOCAST else getattr(torch, dtype_name)
-        yield from itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), limit)
+        yield from itertools.islice(op.sample_inputs(device(), dtype, requires_grad=False), limit)
 
 
 def run_samples(name: str, dtype_name: str, made: Iterable[Any], check: Check, reset_every: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from samples import AUTOCAST, EAGER, ERRORS, ODD, check_entry
+from samples import AUTOCAST, EAGER, ERRORS, ODD, check_entry, device
 from table import print_summary, write_page
 
 DTYPES = ["bool", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
@@ -43,7 +43,10 @@ def entries_by_name() -> dict[str, Any]:
     return {op.formatted_name: op for op in op_db}
 
 
-def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: int | None, check: Check) -> None:
+def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any] | None, limit: int | None, check: Check) -> None:
+    if entries is None:
+        entries = entries_by_name()
+
     def progress(number: int) -> None:
         at.value = number
 
@@ -54,23 +57,31 @@ def _worker(tasks: Any, results: Any, at: Any, entries: dict[str, Any], limit: i
     os.dup2(null, 2)
     while (task := tasks.get()) is not None:
         name, dtype = task
-        results.put(check(entries[name], dtype, limit, progress))
+        row = check(entries[name], dtype, limit, progress)
+        # After some errors a GPU answers this process no more.
+        row["ends"] = any("CUDA error" in problem for problem in row["wrong"])
+        results.put(row)
+        if row["ends"]:
+            return
 
 
 class Worker:
     """A process that takes one task after the other."""
 
     def __init__(self, entries: dict[str, Any], limit: int | None, check: Check = check_entry) -> None:
-        context = mp.get_context("fork")
+        # CUDA does not work in a forked process; a fresh one makes the entries anew (8 s).
+        on_cpu = device() == "cpu"
+        context = mp.get_context("fork" if on_cpu else "spawn")
         self._tasks, self._results = context.Queue(), context.Queue()
         self._sample = context.Value(
             "i", -1, lock=False
         )  # written before each sample: a queue would lag behind a crash
-        arguments = (self._tasks, self._results, self._sample, entries, limit, check)
-        self._process = context.Process(target=_worker, args=arguments, daemon=True)
+        arguments = (self._tasks, self._results, self._sample, entries if on_cpu else None, limit, check)
+        self._process = context.Process(target=_worker, args=arguments, daemon=True)  # type: ignore[attr-defined]
         self._process.start()
         self.task: Task | None = None
         self._since = 0.0
+        self._ended = False
 
     def give(self, task: Task | None) -> None:
         self.task, self._since, self._sample.value = task, time.monotonic(), -1
@@ -81,6 +92,7 @@ class Worker:
         assert self.task is not None
         try:
             row: dict[str, Any] = self._results.get(timeout=0.05)
+            self._ended = row.pop("ends")
             return row
         except queue.Empty:
             pass
@@ -104,7 +116,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.is_alive()
+        return self._process.is_alive() and not self._ended
 
 
 def run_tasks(
@@ -160,7 +172,7 @@ def _has(op: Any, column: str) -> bool:
     if column == ODD:
         return True
     dtype = "float32" if column == AUTOCAST else column
-    return getattr(torch, dtype) in op.supported_dtypes("cpu")
+    return getattr(torch, dtype) in op.supported_dtypes(device())
 
 
 def run_all(
@@ -191,7 +203,10 @@ def run_all(
 
 
 def main() -> int:
-    arguments = parser_of(__doc__, COLUMNS, "build/opinfo.jsonl").parse_args()
+    parser = parser_of(__doc__, COLUMNS, "build/opinfo.jsonl")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where the samples lie")
+    arguments = parser.parse_args()
+    os.environ["TATARA_SWEEP_DEVICE"] = arguments.device
     warnings.simplefilter("ignore")
     entries = entries_by_name()
     tasks = [
