@@ -103,6 +103,12 @@ DType stat_dtype(const MetaContext& m, size_t weight, size_t bias) {
   return input;
 }
 
+/// Mean and reciprocal deviation of layer_norm: those of half types are as wide as the parameters on a CPU, float32 on a GPU.
+DType layer_stat_dtype(const TensorType& input, bool wide_parameter) {
+  const bool wide = wide_parameter || input.device.kind == DeviceKind::kCuda;
+  return is_low_precision(input.dtype) && wide ? DType::kFloat32 : input.dtype;
+}
+
 MetaFn layer_norm_meta(bool with_stats) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& input = m.tensor(0);
@@ -120,7 +126,8 @@ MetaFn layer_norm_meta(bool with_stats) {
     std::vector<TensorType> types{contiguous_type(m.ctx(), input.dtype, input.device, input.sizes)};
     if (with_stats) {
       const auto sizes = reduced_sizes(m.ctx(), input.sizes, dims, true);
-      const auto stat = contiguous_type(m.ctx(), stat_dtype(m, 2, 3), input.device, sizes);
+      const bool wide = stat_dtype(m, 2, 3) == DType::kFloat32;
+      const auto stat = contiguous_type(m.ctx(), layer_stat_dtype(input, wide), input.device, sizes);
       types.push_back(stat);
       types.push_back(stat);
     }
@@ -137,10 +144,11 @@ DecomposeFn layer_norm_decompose(bool with_stats) {
     const ValueId y = affine(b, b.binary("mul", s.deviation, s.rstd), args.tensor(2), args.tensor(3));
     Values results{b.cast(y, out)};
     if (with_stats) {
-      DType stat = out;
+      bool wide = false;
       for (size_t i : {size_t{2}, size_t{3}}) {
-        if (!args.none(i) && args.type(i).dtype == DType::kFloat32) stat = DType::kFloat32;
+        wide = wide || (!args.none(i) && args.type(i).dtype == DType::kFloat32);
       }
+      const DType stat = layer_stat_dtype(args.type(0), wide);
       results.push_back(b.cast(s.mean, stat));
       results.push_back(b.cast(s.rstd, stat));
     }
@@ -282,6 +290,7 @@ MetaFn batch_norm_meta(BatchForm form) {
     type.strides = layout_strides(m.ctx(), input.sizes, suggested_layout(m.ctx(), input));
     std::vector<TensorType> types{type};
     if (form == BatchForm::kNative) {
+      if (input.device.kind == DeviceKind::kCuda) throw Unsupported("native_batch_norm's statistics on a GPU");
       DType stat = input.dtype;
       for (size_t i : {kWeight, kRunningMean}) {
         if (!m.is_none(i)) stat = promote_types(stat, m.tensor(i).dtype);

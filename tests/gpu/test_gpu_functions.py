@@ -82,6 +82,7 @@ def test_half_rows(dtype: torch.dtype) -> None:
     x, w = randn(300, 1024, dtype=dtype), randn(1024, dtype=dtype)
     check(lambda v: torch.softmax(v, -1), x, kernels=1)
     check(lambda v, weight: F.layer_norm(v, (1024,), weight, weight), x, w, kernels=1, loose=2)
+    check(lambda v: torch.native_layer_norm(v, (1024,), None, None, 1e-5), x, loose=2)
 
 
 def test_reductions_over_other_dims() -> None:
