@@ -785,7 +785,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.transformed != transformed) return fail("a transform of torch.func began or ended");
   if (now.dual != dual) return fail("a level of forward-mode derivatives began or ended");
   if (saves_tensors && now.saved_hooks != saved_hooks) return fail("hooks on saved tensors changed");
-  if (!(now.autocast == autocast)) return fail("autocast changed");
+  if (now.autocast != autocast) return fail("autocast changed");
   if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");

@@ -65,11 +65,7 @@ class GradModes {
     if (active_) first_ = now_ = TorchApi::get()->grad_enabled();
   }
   ~GradModes() {
-    if (!active_ || now_ == first_) return;
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    set(first_);
-    PyErr_Restore(type, value, trace);
+    if (active_ && now_ != first_) set(first_);
   }
   GradModes(const GradModes&) = delete;
   GradModes& operator=(const GradModes&) = delete;
@@ -80,8 +76,7 @@ class GradModes {
  private:
   void set(bool on) {
     now_ = on;
-    const Ref done = Ref::steal(PyObject_CallOneArg(TorchApi::get()->set_grad_enabled.get(), on ? Py_True : Py_False));
-    if (!done) PyErr_Clear();
+    TorchApi::get()->set_grad(on);
   }
   bool active_, first_ = false, now_ = false;
 };

@@ -305,6 +305,12 @@ bool TorchApi::load() {
   return exchange_ != nullptr && PyErr_Occurred() == nullptr;
 }
 
+void TorchApi::set_grad(bool on) const {
+  const ErrorAside aside;
+  const Ref done = Ref::steal(PyObject_CallOneArg(set_grad_enabled.get(), on ? Py_True : Py_False));
+  if (!done) PyErr_Clear();
+}
+
 bool TorchApi::grad_enabled() const {
   if (!present()) return false;
   const Ref answer = Ref::steal(PyObject_CallNoArgs(is_grad_enabled.get()));

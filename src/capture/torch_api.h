@@ -94,6 +94,8 @@ struct TorchApi {
   bool is_numpy(PyObject* object) const;
   bool is_plain_numpy(PyObject* object) const;
   bool grad_enabled() const;
+  /// Switches gradients for this thread. A Python error that is set stays.
+  void set_grad(bool on) const;
   /// What kind of tensor it is that is_plain_tensor() or read_meta() refuses.
   std::string why_not(PyObject* tensor) const;
   /// False (no error set) for tensors that the exchange API refuses, and those whose memory is not their values (the

@@ -448,19 +448,14 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
 /// sum.add_(gradient), as the engine does it.
 bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
   const bool was_on = api_.grad_enabled();
-  const auto set = [&](bool on) {
-    const ErrorAside aside;
-    const Ref done = Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), on ? Py_True : Py_False));
-    if (!done) PyErr_Clear();
-  };
   ++bypass_;
-  if (was_on) set(false);
+  if (was_on) api_.set_grad(false);
   static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
   --bypass_;
   const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
   const Ref done = Ref::steal(torch_function(add, operands.get(), nullptr));
   ++bypass_;
-  if (was_on) set(true);
+  if (was_on) api_.set_grad(true);
   --bypass_;
   return static_cast<bool>(done);
 }

@@ -288,21 +288,16 @@ void stage_dealloc(PyObject* self) {
 /// Gradients are off while plans and their host operators run.
 class NoGrad {
  public:
-  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()), autocast_(api) { set(false); }
+  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()), autocast_(api) {
+    if (was_) api_.set_grad(false);
+  }
   ~NoGrad() {
-    if (was_) set(true);
+    if (was_) api_.set_grad(true);
   }
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
 
  private:
-  void set(bool on) {
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    const Ref done = Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), on ? Py_True : Py_False));
-    if (!done) PyErr_Clear();
-    PyErr_Restore(type, value, trace);
-  }
   TorchApi& api_;
   bool was_;
   AutocastOff autocast_;  // casts are in the graph

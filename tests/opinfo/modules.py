@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import itertools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ import samples
 import steps
 import sweep
 import torch
-from table import print_summary
 
 import tatara
 
@@ -114,29 +112,18 @@ def check_entry(info: Any, dtype_name: str, limit: int | None, progress: Callabl
     dtype = getattr(torch, dtype_name)
 
     def check(sample: Any, number: int, row: dict[str, Any]) -> str | None:
-        progress(number)
         return check_sample(info, dtype, sample, number, row)
 
-    made = itertools.islice(_samples(info, dtype), limit)
-    return samples.run_samples(info.formatted_name, dtype_name, made, check, 8)
+    return steps.check_cases(info.formatted_name, dtype_name, _samples(info, dtype), limit, progress, check)
 
 
 def main() -> int:
     arguments = sweep.parser_of(__doc__, DTYPES, "build/modules.jsonl").parse_args()
-    warnings.simplefilter("ignore")
-    entries = entries_by_name()
-    tasks = [
-        (name, dtype)
-        for name, info in entries.items()
-        for dtype in arguments.dtypes
-        if getattr(torch, dtype) in info.dtypes and sweep.selected(name, arguments.entries)
-    ]
-    rows = sweep.run_all(tasks, entries, arguments, check_entry)
-    print_summary(rows)
-    print(steps.totals(rows))
-    if arguments.page:
-        steps.write_page(Path(arguments.page), rows, HEAD, "modules.py", sys.argv[1:])
-    return 1 if steps.failed(rows) else 0
+
+    def takes(info: Any, dtype: str) -> bool:
+        return getattr(torch, dtype) in info.dtypes
+
+    return steps.run("modules.py", arguments, entries_by_name(), takes, check_entry, HEAD)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ import samples
 import steps
 import sweep
 import torch
-from table import print_summary
 
 import tatara
 
@@ -167,23 +165,14 @@ def check_entry(info: Any, dtype_name: str, limit: int | None, progress: Callabl
     dtype = getattr(torch, dtype_name)
 
     def check(case: Case, number: int, row: dict[str, Any]) -> str | None:
-        progress(number)
         return check_case(info, dtype, case, row)
 
-    return samples.run_samples(info.name, dtype_name, itertools.islice(cases(info, dtype), limit), check, 8)
+    return steps.check_cases(info.name, dtype_name, cases(info, dtype), limit, progress, check)
 
 
 def main() -> int:
     arguments = sweep.parser_of(__doc__, DTYPES, "build/optimizers.jsonl").parse_args()
-    warnings.simplefilter("ignore")
-    entries = entries_by_name()
-    tasks = [(name, d) for name in entries for d in arguments.dtypes if sweep.selected(name, arguments.entries)]
-    rows = sweep.run_all(tasks, entries, arguments, check_entry)
-    print_summary(rows)
-    print(steps.totals(rows))
-    if arguments.page:
-        steps.write_page(Path(arguments.page), rows, HEAD, "optimizers.py", sys.argv[1:])
-    return 1 if steps.failed(rows) else 0
+    return steps.run("optimizers.py", arguments, entries_by_name(), lambda info, dtype: True, check_entry, HEAD)
 
 
 if __name__ == "__main__":

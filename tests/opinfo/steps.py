@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import functools
+import itertools
+import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import samples
+import sweep
 import torch
-from table import STATES, processor, why
+from table import STATES, print_summary, processor, why
 
 import tatara
 
@@ -128,3 +133,44 @@ def write_page(path: Path, rows: list[dict[str, Any]], head: str, script: str, a
         states = [of_entry[c]["state"] if c in of_entry else "" for c in columns]
         lines.append(f"| {name} | " + " | ".join([*states, *map(str, numbers)]) + f" | {why(mine)} |")
     path.write_text("\n".join(lines) + "\n")
+
+
+def check_cases(
+    name: str,
+    dtype_name: str,
+    cases: Iterable[Any],
+    limit: int | None,
+    progress: Callable[[int], None],
+    check: samples.Check,
+) -> dict[str, Any]:
+    """The row of an entry: at most `limit` of its cases go through `check`."""
+
+    def one(case: Any, number: int, row: dict[str, Any]) -> str | None:
+        progress(number)
+        return check(case, number, row)
+
+    return samples.run_samples(name, dtype_name, itertools.islice(cases, limit), one, 8)
+
+
+def run(
+    script: str,
+    arguments: argparse.Namespace,
+    entries: dict[str, Any],
+    takes: Callable[[Any, str], bool],
+    check: sweep.Check,
+    head: str,
+) -> int:
+    """The sweep of `script` over the entries in each dtype that they take; the exit status."""
+    warnings.simplefilter("ignore")
+    tasks = [
+        (name, dtype)
+        for name, info in entries.items()
+        for dtype in arguments.dtypes
+        if takes(info, dtype) and sweep.selected(name, arguments.entries)
+    ]
+    rows = sweep.run_all(tasks, entries, arguments, check)
+    print_summary(rows)
+    print(totals(rows))
+    if arguments.page:
+        write_page(Path(arguments.page), rows, head, script, sys.argv[1:])
+    return 1 if failed(rows) else 0

@@ -13,13 +13,7 @@ from torch.nn import functional as F  # noqa: E402, N812 - the ecosystem's name
 import tatara  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    torch.manual_seed(0)
-    yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 CELLS = {

@@ -11,13 +11,7 @@ torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    torch.manual_seed(0)
-    yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def _check_training(module: Any, *shape: int) -> Any:
