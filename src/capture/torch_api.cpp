@@ -404,9 +404,13 @@ Ref TorchApi::meta_like(PyObject* tensor) const {
   const Ref strides = Ref::steal(PyObject_CallMethod(tensor, "stride", nullptr));
   const Ref dtype = attr(tensor, "dtype");
   if (!sizes || !strides || !dtype) return {};
-  const Ref args = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
+  return empty_meta(sizes.get(), strides.get(), dtype.get());
+}
+
+Ref TorchApi::empty_meta(PyObject* sizes, PyObject* strides, PyObject* dtype) const {
+  const Ref args = Ref::steal(PyTuple_Pack(2, sizes, strides));
   const Ref kwargs = Ref::steal(PyDict_New());
-  PyDict_SetItemString(kwargs.get(), "dtype", dtype.get());
+  PyDict_SetItemString(kwargs.get(), "dtype", dtype);
   PyDict_SetItem(kwargs.get(), device_key.get(), meta_device.get());
   return Ref::steal(PyObject_Call(empty_strided.get(), args.get(), kwargs.get()));
 }

@@ -107,6 +107,8 @@ struct TorchApi {
   bool view(PyObject* tensor, TensorRef& out) const;
   /// A meta tensor with the sizes, strides and dtype of a tensor.
   Ref meta_like(PyObject* tensor) const;
+  /// A tensor without memory. Null with a Python error set.
+  Ref empty_meta(PyObject* sizes, PyObject* strides, PyObject* dtype) const;
   const TorchFunction& classify(PyObject* func);
 
   /// The one of this process. Loads when torch is found to be imported; see present().

@@ -42,16 +42,6 @@ Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
   return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }
 
-struct Bypass {
-  explicit Bypass(int& count) : count_(count) { ++count_; }
-  ~Bypass() { --count_; }
-  Bypass(const Bypass&) = delete;
-  Bypass& operator=(const Bypass&) = delete;
-
- private:
-  int& count_;
-};
-
 /// A torch.Size as a plain tuple.
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
@@ -553,11 +543,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     fresh = true;
     const Ref sizes = int_tuple(hints_of(each.sizes)), strides = int_tuple(hints_of(each.strides));
     const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
-    const Ref shape = Ref::steal(PyTuple_Pack(2, sizes.get(), strides.get()));
-    const Ref options = Ref::steal(PyDict_New());
-    PyDict_SetItemString(options.get(), "dtype", dtype.get());
-    PyDict_SetItem(options.get(), api_.device_key.get(), api_.meta_device.get());
-    Ref placeholder = Ref::steal(PyObject_Call(api_.empty_strided.get(), shape.get(), options.get()));
+    Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), dtype.get());
     if (!placeholder) {
       PyErr_Clear();
       return Inferred::kUnknown;

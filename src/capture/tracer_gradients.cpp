@@ -49,7 +49,7 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
   std::string problem;
   Ref value;
   {
-    ++bypass_;
+    const Bypass bypass(bypass_);
     value = attr_or_null(tensor, "grad");
     if (slot_for(tensor) < 0) problem = "the gradient of a tensor that is not supported";
     if (value && value.get() != Py_None) {
@@ -69,7 +69,6 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
       value = Ref::borrow(Py_None);
       t.watches.gradient(t.index_of(tensor), tensor, nullptr, {});
     }
-    --bypass_;
   }
   if (!problem.empty()) {
     graph_break(problem);
@@ -94,7 +93,7 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
   if (value == nullptr || !old || !api_.is_plain_tensor(tensor)) return write_break("assignment to a tensor's .grad");
   std::string problem;
   {
-    ++bypass_;
+    const Bypass bypass(bypass_);
     if (slot_for(tensor) < 0) problem = "a tensor that is not supported";
     if (value != Py_None) {
       // Eager checks these, and says what is wrong.
@@ -110,7 +109,6 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
       if (!same) problem = "a gradient of another kind than its tensor";
     }
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    --bypass_;
   }
   if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
   const auto known = t.gradients.find(tensor);
@@ -241,7 +239,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
   node.name = "backward";
   std::vector<std::optional<GradientLayout>> layouts;
   {
-    ++bypass_;
+    const Bypass bypass(bypass_);
     problem = read_engine_call(args, kwargs, call);
     if (problem.empty()) {
       const Ref anomaly = Ref::steal(PyObject_CallMethod(api_.torch.get(), "is_anomaly_enabled", nullptr));
@@ -280,7 +278,6 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       fill();
     }
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    --bypass_;
   }
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
@@ -311,7 +308,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
 Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
                              const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
-  ++bypass_;
+  const Bypass bypass(bypass_);
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(layouts.size())));
   for (size_t i = 0; i < layouts.size(); ++i) {
     Ref made = Ref::borrow(Py_None);
@@ -324,15 +321,8 @@ Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
         strides = gradient_strides(meta.sizes, meta.strides);
       }
       const Ref shape = int_tuple(layouts[i]->sizes), stride = int_tuple(strides);
-      const Ref both = Ref::steal(PyTuple_Pack(2, shape.get(), stride.get()));
-      const Ref options = Ref::steal(PyDict_New());
-      PyDict_SetItemString(options.get(), "dtype", like.get());
-      PyDict_SetItem(options.get(), api_.device_key.get(), api_.meta_device.get());
-      made = Ref::steal(PyObject_Call(api_.empty_strided.get(), both.get(), options.get()));
-      if (!made) {
-        --bypass_;
-        return {};
-      }
+      made = api_.empty_meta(shape.get(), stride.get(), like.get());
+      if (!made) return {};
       node.outputs.push_back(t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(variable)].device));
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());
@@ -340,7 +330,6 @@ Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
   t.mutated = t.mutated || call.accumulate;
-  --bypass_;
   return results;
 }
 
@@ -350,7 +339,7 @@ PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
   if (lists == nullptr || !PyList_Check(lists) || PyList_GET_SIZE(lists) == 0) return not_handled();
   const bool indices = nargs > 1 && PyObject_IsTrue(args[1]) == 1;
   PyObject* first = PyList_GET_ITEM(lists, 0);
-  ++bypass_;
+  const Bypass bypass(bypass_);
   Ref groups = Ref::steal(PyDict_New());
   bool good = PyList_Check(first) != 0;
   for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(first); ++i) {
@@ -381,7 +370,6 @@ PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
     if (indices) PyList_Append(PyTuple_GET_ITEM(group, 1), Ref::steal(PyLong_FromSsize_t(i)).get());
   }
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  --bypass_;
   if (!good) return not_handled();
   mark_born(groups.get());
   return groups.release();
@@ -393,7 +381,7 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
   if (wanted == nullptr && kwargs != nullptr) wanted = PyDict_GetItemString(kwargs, "requires_grad");
   if (wanted == nullptr) wanted = Py_True;
   if (tensor == nullptr || !api_.is_plain_tensor(tensor) || !PyBool_Check(wanted)) return false;
-  ++bypass_;
+  const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
   bool same = false;
   if (slot >= 0 && trace_->tape.slots()[static_cast<size_t>(slot)].input) {
@@ -402,7 +390,6 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
   } else if (slot >= 0) {
     same = needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
-  --bypass_;
   return same;
 }
 
@@ -448,15 +435,15 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
 /// sum.add_(gradient), as the engine does it.
 bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
   const bool was_on = api_.grad_enabled();
-  ++bypass_;
-  if (was_on) api_.set_grad(false);
   static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
-  --bypass_;
+  const auto set = [this](bool on) {
+    const Bypass bypass(bypass_);
+    api_.set_grad(on);
+  };
+  if (was_on) set(false);
   const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
   const Ref done = Ref::steal(torch_function(add, operands.get(), nullptr));
-  ++bypass_;
-  if (was_on) api_.set_grad(true);
-  --bypass_;
+  if (was_on) set(true);
   return static_cast<bool>(done);
 }
 

@@ -11,6 +11,18 @@
 
 namespace tatara::capture {
 
+/// While it lives, what Python runs is no part of the trace.
+class Bypass {
+ public:
+  explicit Bypass(int& count) : count_(count) { ++count_; }
+  ~Bypass() { --count_; }
+  Bypass(const Bypass&) = delete;
+  Bypass& operator=(const Bypass&) = delete;
+
+ private:
+  int& count_;
+};
+
 struct Tracer::Trace {
   explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
   TraceSymbols symbols;

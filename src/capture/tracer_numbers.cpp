@@ -66,11 +66,10 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   }
   if (function == nullptr) function = operator_function(name);
   if (function == nullptr) return {};
-  ++bypass_;
+  const Bypass bypass(bypass_);
   const Ref result =
       Ref::steal(b == nullptr ? PyObject_CallOneArg(function, values[0].get())
                               : PyObject_CallFunctionObjArgs(function, values[0].get(), values[1].get(), nullptr));
-  --bypass_;
   if (!result || !PyFloat_CheckExact(result.get())) {
     PyErr_Clear();  // an error, or a complex number: by value
     return {};
@@ -148,7 +147,7 @@ PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
   Trace& t = *trace_;
   const int slot = api_.is_plain_tensor(tensor) ? t.tape.find(tensor) : -1;
   if (slot < 0) return nullptr;
-  ++bypass_;
+  const Bypass bypass(bypass_);
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref name = Ref::steal(PyObject_Str(info.dtype.get())), device = attr_or_null(info.device.get(), "type");
   const std::string dtype = text_of(name.get());
@@ -156,7 +155,6 @@ PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
   // Counters: what a program makes of other results is looked at in most cases.
   if ((dtype == "torch.float32" || dtype == "torch.float64") && text_of(device.get()) == "cpu") value = value_of(slot);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  --bypass_;
   if (!value || !PyFloat_CheckExact(value.get())) return nullptr;
   TapeNode node;
   node.func = Ref::borrow(func);
