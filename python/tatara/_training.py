@@ -118,9 +118,11 @@ def used_up(value: torch.Tensor) -> Any:
         return UsedNode.apply(_anchor, value)
 
 
-def backward_pass(roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool) -> tuple[Any, ...]:
+def backward_pass(
+    roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool, create: bool
+) -> tuple[Any, ...]:
     """The gradients of a pass of the engine. Those that go to ``.grad`` are laid out as the engine does it."""
-    found = torch.autograd.grad(roots, variables, cotangents, retain_graph=keep, allow_unused=True)
+    found = torch.autograd.grad(roots, variables, cotangents, retain_graph=keep, create_graph=create, allow_unused=True)
     gradients: list[Any] = []
     with torch.no_grad():
         for variable, gradient in zip(variables, found, strict=True):

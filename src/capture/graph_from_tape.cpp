@@ -272,7 +272,7 @@ class Converter {
       types.push_back(fz_.type(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
     }
     for (const ValueId value : gradients(pass, std::move(types))) result_.graph.add_output(value);
-    std::vector<std::optional<TensorType>> found;
+    std::vector<std::optional<GradientFound>> found;
     static_cast<void>(expand_gradients(result_.graph, &found));
     const auto hints = [](const std::vector<Expr>& exprs) {
       std::vector<int64_t> values;
@@ -280,9 +280,9 @@ class Converter {
       return values;
     };
     std::vector<std::optional<GradientLayout>> layouts;
-    for (const std::optional<TensorType>& type : found) {
+    for (const std::optional<GradientFound>& each : found) {
       layouts.emplace_back();
-      if (type) layouts.back() = GradientLayout{hints(type->sizes), hints(type->strides)};
+      if (each) layouts.back() = GradientLayout{hints(each->type.sizes), hints(each->type.strides), each->history};
     }
     return layouts;
   }
@@ -393,6 +393,11 @@ class Converter {
     for_each_slot(node.kwargs.get(), look);
     convert(node);
     note_values();
+    for (size_t i = 0; node.backward && i < node.outputs.size(); ++i) {
+      if (!node.histories[i]) continue;
+      histories_.push_back(fz_.read(refs_[static_cast<size_t>(node.outputs[i])]));
+      needs_[static_cast<size_t>(histories_.back())] = true;
+    }
     for (const Operand& operand : operands) {
       if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
     }
@@ -436,6 +441,9 @@ class Converter {
       const auto leaf = leaves_.find(ref);
       call.variables.push_back(leaf != leaves_.end() ? leaf->second : std::vector<ValueId>{fz_.read(ref)});
     }
+    call.create_graph = PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True;
+    call.histories = histories_;
+    for (const auto& [ref, values] : leaves_) call.histories.insert(call.histories.end(), values.begin(), values.end());
     return add_gradients(builder_, call, std::move(types));
   }
 
@@ -482,7 +490,7 @@ class Converter {
       for (size_t m = n; m-- > 0;) {
         const bool any = std::any_of(nodes[m].outputs.begin(), nodes[m].outputs.end(),
                                      [&](int slot) { return slot >= 0 && reached[static_cast<size_t>(slot)]; });
-        if (!any || !nodes[m].grad || nodes[m].backward) continue;
+        if (!any || !nodes[m].grad || (nodes[m].backward && !creates_graph(nodes[m]))) continue;
         const auto mark = [&](int slot) {
           if (!tape_.slots()[static_cast<size_t>(slot)].input) {
             used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true;
@@ -894,6 +902,7 @@ class Converter {
   std::vector<bool> needs_;  // per value of the graph: it has a history, or is a leaf's
   size_t noted_ = 0;         // nodes that needs_ has seen
   std::unordered_map<TensorRef, std::vector<ValueId>> leaves_;  // inputs that require grad: their values so far
+  std::vector<ValueId> histories_;                              // gradients that can be differentiated again
 };
 
 }  // namespace

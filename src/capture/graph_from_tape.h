@@ -25,6 +25,7 @@ struct TapeGraph {
 bool has_backward(const Tape& tape);
 struct GradientLayout {
   std::vector<int64_t> sizes, strides;  // of the present call
+  bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager
 };
 /// Of a pass that may be added to the end of the tape: nothing for a variable that no gradient reaches. Throws Unsupported.
 std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass);

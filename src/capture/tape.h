@@ -46,9 +46,10 @@ struct TapeNode {
   bool mutates = false;  ///< an in-place operation, or one that may be
   bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
   bool grad = false;     ///< recorded with gradients on
-  /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, and whether the
-  /// results go to `.grad`.
+  /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
+  /// results go to `.grad`, and whether they can be differentiated again.
   bool backward = false;
+  std::vector<bool> histories;  ///< of such a pass, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
@@ -156,6 +157,9 @@ class Tape {
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };
+
+/// Whether the pass of gradients was recorded with create_graph=True.
+inline bool creates_graph(const TapeNode& pass) { return PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True; }
 
 /// Marks the place of a tensor in recorded arguments.
 Ref make_slot_ref(int slot);

@@ -169,6 +169,9 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
                                                            "rand_like", "randn_like", "empty_like", "new_zeros",
                                                            "new_ones",  "new_full",   "new_empty"};
   for (const TapeNode& node : tape.nodes()) {
+    for (size_t k = 0; node.backward && k < node.outputs.size(); ++k) {
+      needs[static_cast<size_t>(node.outputs[k])] = node.histories[k];
+    }
     if (node.backward) continue;
     bool any = false;
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };

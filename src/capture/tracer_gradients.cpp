@@ -126,7 +126,7 @@ void Tracer::perform_later_effects() {
 struct Tracer::EngineCall {
   std::vector<int> roots, cotangents, variables;
   std::vector<PyObject*> tensors;  // of the variables
-  bool keep = false, accumulate = false, unused = false;
+  bool keep = false, accumulate = false, unused = false, create = false;
 };
 
 /// Why the trace cannot do it; empty: it can.
@@ -141,11 +141,12 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     PyErr_Clear();
     return "its arguments are not known";
   }
-  if (create != 0) return "create_graph=True";
+  if (create != 0 && accumulate != 0) return "create_graph=True with results in .grad";
   if (!PyTuple_Check(tensors) || !PyTuple_Check(cotangents)) return "its arguments are not tuples";
   call.keep = keep != 0;
   call.unused = unused != 0;
   call.accumulate = accumulate != 0;
+  call.create = create != 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
     PyObject* root = PyTuple_GET_ITEM(tensors, i);
     PyObject* cotangent = PyTuple_GET_ITEM(cotangents, i);
@@ -153,7 +154,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input) return "of a tensor from before the graph";
     if (needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
     if (!api_.is_plain_tensor(cotangent) || slot_for(cotangent) < 0) return "its gradients are no plain tensors";
-    if (needs_grad(t.tape.find(cotangent)) != NeedsGrad::kNo) return "a given gradient may have a history";
+    if (needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown) return "a given gradient may have a history";
     call.roots.push_back(slot);
     call.cotangents.push_back(t.tape.find(cotangent));
   }
@@ -186,7 +187,7 @@ bool Tracer::uses_freed(const std::vector<int>& roots) const {
     std::vector<bool> nodes(tape.nodes().size(), false);
     for (size_t n = count; n-- > 0;) {
       const TapeNode& node = tape.nodes()[n];
-      if (!node.grad || node.backward) continue;
+      if (!node.grad || (node.backward && !creates_graph(node))) continue;
       const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int slot) {
         return slot >= 0 && slots[static_cast<size_t>(slot)] && !tape.slots()[static_cast<size_t>(slot)].input;
       });
@@ -252,8 +253,9 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     const auto fill = [&] {
       const Ref roots = slot_list(call.roots), cotangents = slot_list(call.cotangents),
                 variables = slot_list(call.variables);
-      node.args = Ref::steal(PyTuple_Pack(5, roots.get(), cotangents.get(), variables.get(),
-                                          call.keep ? Py_True : Py_False, call.accumulate ? Py_True : Py_False));
+      const auto flag = [](bool set) { return set ? Py_True : Py_False; };
+      node.args = Ref::steal(PyTuple_Pack(6, roots.get(), cotangents.get(), variables.get(), flag(call.keep),
+                                          flag(call.accumulate), flag(call.create)));
     };
     fill();
     try {
@@ -323,6 +325,7 @@ Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
       const Ref shape = int_tuple(layouts[i]->sizes), stride = int_tuple(strides);
       made = api_.empty_meta(shape.get(), stride.get(), like.get());
       if (!made) return {};
+      node.histories.push_back(call.create && layouts[i]->history);
       node.outputs.push_back(t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(variable)].device));
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());

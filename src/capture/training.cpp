@@ -193,14 +193,11 @@ struct Stage : std::enable_shared_from_this<Stage> {
 
   static std::vector<int> constant_results(const Graph& g, const Mask& inputs) {
     const std::vector<bool> value_needs = values_needing_grad(g, inputs);
-    std::vector<bool> touched(g.num_values(), false);
-    for (size_t i = 0; i < inputs.size(); ++i) touched[static_cast<size_t>(g.inputs()[i])] = inputs[i];
-    for (const Node& node : g.nodes()) {
-      bool any = false;
-      if (node.op->not_differentiable) continue;
-      for_each_operand(node, [&](ValueId v) { any = any || touched[static_cast<size_t>(v)]; });
-      for (const ValueId v : node.outputs) touched[static_cast<size_t>(v)] = any;
+    std::vector<ValueId> leaves;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i]) leaves.push_back(g.inputs()[i]);
     }
+    const std::vector<bool> touched = values_with_history(g, leaves);
     std::vector<int> result;
     for (size_t i = 0; i < g.outputs().size(); ++i) {
       const auto v = static_cast<size_t>(g.outputs()[i].value);

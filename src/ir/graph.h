@@ -86,6 +86,12 @@ struct Node {
   SourceLocation location;
   /// Recorded while gradients were off: its results are constants to derivatives.
   bool no_grad = false;
+  /// Made by a derivative rule: part of one differentiable operator in eager, whatever it is made of here.
+  bool derived = false;
+  void take_marks(const Node& other) {
+    no_grad = other.no_grad;
+    derived = other.derived;
+  }
 };
 
 struct Value {

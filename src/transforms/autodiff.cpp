@@ -43,6 +43,7 @@ bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count,
     const size_t first_new = copy.to().num_nodes();
     const std::vector<Arg> args = copy.args(node);
     const std::vector<ValueId> parts = node.op->differentiable_parts(builder, args);
+    for (size_t k = first_new; k < copy.to().num_nodes(); ++k) copy.to().node(static_cast<NodeId>(k)).take_marks(node);
     if (parts.size() < node.outputs.size()) {
       throw Unsupported(str_cat(node.op->name, " has no derivative for these arguments"));
     }
@@ -130,8 +131,15 @@ std::vector<bool> needed_by(const Graph& graph, size_t node) {
   return needs;
 }
 
+/// Whether the engine would reach the values from one of the roots.
+bool decides(const Graph& graph, const std::vector<ValueId>& values, const std::vector<ValueId>& roots,
+             const GraphCopy& copy) {
+  const std::vector<bool> touched = values_with_history(graph, values);
+  return std::any_of(roots.begin(), roots.end(), [&](ValueId v) { return touched[static_cast<size_t>(copy[v])]; });
+}
+
 /// Replaces the node by the gradients' own nodes.
-Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<TensorType>>* found) {
+Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<GradientFound>>& found) {
   GraphCopy copy(graph);
   for (size_t n = 0; n < at; ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
   Graph& to = copy.to();
@@ -153,22 +161,35 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Tensor
   builder.set_location(node.location);
   size_t next = 0;
   const std::vector<Expr>& counts = std::get<SymInts>(node.args[3]).values;
+  for (size_t n = first_new; n < to.num_nodes(); ++n) to.node(static_cast<NodeId>(n)).derived = true;
+  std::vector<ValueId> leaves;
+  for (const ValueId v : list_of(node, 4)) leaves.push_back(copy[v]);
+  const std::vector<bool> histories = values_with_history(to, leaves);
   for (size_t k = 0; k < counts.size(); ++k) {
     ValueId sum = kNoValue;
+    std::vector<ValueId> values;
     for (int64_t i = 0; i < counts[k].const_value(); ++i) {
-      const ValueId part = reverse.cotangent(copy[variables[next++]]);
+      values.push_back(copy[variables[next++]]);
+      const ValueId part = reverse.cotangent(values.back());
       if (part != kNoValue) sum = sum == kNoValue ? part : builder.binary("add", sum, part);
     }
     const TensorType& type = graph.type(node.outputs[k]);
-    if (found != nullptr) found->push_back(sum == kNoValue ? std::nullopt : std::optional(to.type(sum)));
+    found.emplace_back();
+    if (sum != kNoValue) {
+      const auto place = static_cast<size_t>(sum);
+      found.back() = GradientFound{to.type(sum), place >= histories.size() || histories[place]};
+    } else if (decides(to, values, roots, copy)) {
+      found.back() = GradientFound{type, false};
+    }
     if (sum == kNoValue) sum = zeros_of(builder, type);
     if (to.type(sum).strides != type.strides) {
       sum = builder.op("relayout", {TensorArg{sum}, SymInts{type.strides}});
     }
     copy.set(node.outputs[k], sum);
   }
-  // In eager nothing of this is recorded.
-  for (size_t n = first_new; n < to.num_nodes(); ++n) to.node(static_cast<NodeId>(n)).no_grad = true;
+  if (!std::get<bool>(std::get<Scalar>(node.args[5]))) {  // in eager nothing of this is recorded
+    for (size_t n = first_new; n < to.num_nodes(); ++n) to.node(static_cast<NodeId>(n)).no_grad = true;
+  }
   for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
   return copy.finish();
 }
@@ -207,12 +228,13 @@ std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& c
     counts.values.push_back(builder.ctx().constant(static_cast<int64_t>(each.size())));
     variables.values.insert(variables.values.end(), each.begin(), each.end());
   }
-  return builder.host_call(
-      gradients_op(), {TensorList{call.roots}, TensorList{call.cotangents}, std::move(variables), std::move(counts)},
-      std::move(types));
+  return builder.host_call(gradients_op(),
+                           {TensorList{call.roots}, TensorList{call.cotangents}, std::move(variables),
+                            std::move(counts), TensorList{call.histories}, Scalar(call.create_graph)},
+                           std::move(types));
 }
 
-Graph expand_gradients(const Graph& graph, std::vector<std::optional<TensorType>>* found) {
+Graph expand_gradients(const Graph& graph, std::vector<std::optional<GradientFound>>* found) {
   if (first_gradients(graph) == graph.num_nodes()) return graph;
   return run_pass("expand_gradients", graph, [&](const Graph& g) {
     Graph result = numbered(g);
@@ -224,8 +246,8 @@ Graph expand_gradients(const Graph& graph, std::vector<std::optional<TensorType>
         result = std::move(next);
         at = first_gradients(result);
       }
-      std::vector<std::optional<TensorType>> here;
-      result = expand_one(result, at, &here);
+      std::vector<std::optional<GradientFound>> here;
+      result = expand_one(result, at, here);
       if (found != nullptr) *found = std::move(here);
     }
     result = numbered(result);
@@ -242,6 +264,19 @@ std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool
     for (const ValueId v : node.outputs) needs[static_cast<size_t>(v)] = differentiable_type(graph.type(v));
   }
   return needs;
+}
+
+std::vector<bool> values_with_history(const Graph& graph, const std::vector<ValueId>& leaves) {
+  std::vector<bool> has(graph.num_values(), false);
+  for (const ValueId v : leaves) has[static_cast<size_t>(v)] = true;
+  for (const Node& node : graph.nodes()) {
+    if (!carries_grad(node, has)) continue;
+    for (const ValueId v : node.outputs) {
+      const auto at = static_cast<size_t>(v);
+      has[at] = has[at] || node.derived || differentiable_type(graph.type(v));
+    }
+  }
+  return has;
 }
 
 Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs) {
@@ -283,6 +318,7 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
     reverse.add(output.value, cotangent);
   }
   for (size_t n = joint.forward_nodes; n-- > 0;) reverse.through(static_cast<NodeId>(n));
+  for (size_t n = joint.forward_nodes; n < g.num_nodes(); ++n) g.node(static_cast<NodeId>(n)).derived = true;
   for (size_t i = 0; i < joint.forward_inputs; ++i) {
     if (!inputs[i]) continue;
     const ValueId gradient = reverse.cotangent(g.inputs()[i]);

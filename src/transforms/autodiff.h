@@ -12,6 +12,9 @@ namespace tatara {
 
 /// Per value: whether eager's result would require grad, given which inputs do.
 std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool>& inputs);
+/// The same with leaves anywhere, and with the values that need one although they have no smooth derivative: a comparison in a
+/// derivative rule belongs to an operator of eager's that has one.
+std::vector<bool> values_with_history(const Graph& graph, const std::vector<ValueId>& leaves);
 
 /// The graph with operators that have no rule of their own, but are made of some that do, written out where gradients
 /// flow. Values are numbered densely: inputs first, then results in order.
@@ -25,12 +28,23 @@ bool gives_gradients(const Node& node, const std::vector<bool>& needs);
 struct GradientsCall {
   std::vector<ValueId> roots, cotangents;
   std::vector<std::vector<ValueId>> variables;
+  /// The gradients can be differentiated again (create_graph=True); else nothing flows through what computes them.
+  bool create_graph = false;
+  /// Where histories begin: leaves, and results of earlier calls that have one in eager.
+  std::vector<ValueId> histories;
+};
+/// What is known of a gradient once it is written out.
+struct GradientFound {
+  TensorType type;
+  /// Eager's would have a history under create_graph=True: something with a history decides it, be it not smoothly.
+  bool history = false;
 };
 /// A node that stands for the gradients until expand_gradients(), with results of the given types.
 std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& call, std::vector<TensorType> types);
 /// Replaces these nodes, in order, by what computes the gradients. `found`: of the last one, the type in which each gradient
-/// is computed; nothing where none reaches a variable (the result is zeros then).
-Graph expand_gradients(const Graph& graph, std::vector<std::optional<TensorType>>* found = nullptr);
+/// is computed; nothing where the variable takes no part in a root (the result is zeros then, as it is where it decides a root
+/// but not smoothly).
+Graph expand_gradients(const Graph& graph, std::vector<std::optional<GradientFound>>* found = nullptr);
 
 struct JointGraph {
   /// The forward graph's values and nodes under their own numbers, then one input per cotangent, then the gradients' nodes.

@@ -257,7 +257,7 @@ class Extraction {
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(joint_.graph.type(v));
     const NodeId id = result_.add_node(node.op, std::move(args), std::move(types), node.location);
-    result_.node(id).no_grad = node.no_grad;
+    result_.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       // What is known already keeps its first meaning.
       if (!known(node.outputs[i])) map_[static_cast<size_t>(node.outputs[i])] = result_.node(id).outputs[i];

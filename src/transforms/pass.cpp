@@ -65,7 +65,7 @@ void GraphCopy::copy(const Node& node) {
   std::vector<TensorType> types;
   for (const ValueId v : node.outputs) types.push_back(from_.type(v));
   const NodeId id = to_.add_node(node.op, args(node), std::move(types), node.location);
-  to_.node(id).no_grad = node.no_grad;
+  to_.node(id).take_marks(node);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     set(node.outputs[i], to_.node(id).outputs[i]);
     to_.value(to_.node(id).outputs[i]).name = from_.value(node.outputs[i]).name;
@@ -92,7 +92,7 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(from.type(v));
     const NodeId id = to.add_node(node.op, std::move(args), std::move(types), node.location);
-    to.node(id).no_grad = node.no_grad;
+    to.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
     }

@@ -108,7 +108,7 @@ class Splitter {
     for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
     Graph& g = part.stage.graph;
     const NodeId id = g.add_node(node.op, std::move(args), std::move(types), node.location);
-    g.node(id).no_grad = node.no_grad;
+    g.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       part.map[static_cast<size_t>(node.outputs[i])] = g.node(id).outputs[i];
     }

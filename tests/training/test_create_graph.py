@@ -1,0 +1,203 @@
+"""Gradients of gradients inside of a compiled function: `create_graph=True`, in one graph with what uses them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import tatara  # noqa: E402
+from tatara._report import report_of  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("fresh")
+nn = torch.nn
+grad = torch.autograd.grad
+
+
+def net(*widths: int, act: Any = nn.Tanh) -> Any:
+    layers: list[Any] = []
+    for a, b in zip(widths, widths[1:], strict=False):
+        layers += [nn.Linear(a, b), act()]
+    return nn.Sequential(*layers[:-1]).double()
+
+
+def flat(result: Any) -> list[Any]:
+    if isinstance(result, tuple | list):
+        return [x for each in result for x in flat(each)]
+    return [result]
+
+
+def same(ours: Any, theirs: Any) -> None:
+    for a, b in zip(flat(ours), flat(theirs), strict=True):
+        assert type(a) is type(b)
+        if isinstance(a, torch.Tensor):
+            assert a.requires_grad == b.requires_grad
+            assert a.is_leaf == b.is_leaf
+            torch.testing.assert_close(a, b)
+        else:
+            assert a == b
+
+
+def compiled_in_one_graph(compiled: Any, entries: int = 1) -> None:
+    report = report_of(compiled)
+    assert not report.breaks, report
+    assert all(not g.fallback and not g.problem for g in report.graphs), report
+    assert report.kernels
+    assert len(report.graphs) == entries
+
+
+def check_step(step: Callable[..., Any], make: Callable[[], Any], data: Callable[[], Any]) -> None:
+    """Whole steps: results, parameters and gradients as in eager, in one graph. The first step finds no gradients, the others do."""
+    ours = make()
+    theirs = copy.deepcopy(ours)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05) for m in (ours, theirs)]
+    optimizers[0].zero_grad()
+    compiled = tatara.compile(step)
+    for _ in range(4):
+        batch = data()
+        mine, other = ([t.detach().clone().requires_grad_(t.requires_grad) for t in batch] for _ in range(2))
+        same(compiled(ours, optimizers[0], *mine), step(theirs, optimizers[1], *other))
+        for a, b in zip(mine, other, strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if b.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad)
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(p, q)
+            assert (p.grad is None) == (q.grad is None)
+            if p.grad is not None:
+                torch.testing.assert_close(p.grad, q.grad)
+    compiled_in_one_graph(compiled, entries=2)
+    assert tatara.stats()["recompiles"] == 1
+
+
+def pinn(model: Any, optimizer: Any, x: Any) -> Any:
+    """The residual of u'' + sin(x) = 0: second derivatives in the loss, third ones in the gradient."""
+    optimizer.zero_grad()
+    u = model(x)
+    u_x = grad(u.sum(), x, create_graph=True)[0]
+    u_xx = grad(u_x, x, torch.ones_like(u_x), create_graph=True)[0]
+    loss = (u_xx + torch.sin(x)).square().mean() + u_x.square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach(), u_x.requires_grad
+
+
+def test_physics_informed_network() -> None:
+    check_step(pinn, lambda: net(1, 16, 16, 1), lambda: [torch.randn(8, 1, dtype=torch.double, requires_grad=True)])
+
+
+@pytest.mark.parametrize("act", [nn.ReLU, nn.GELU, nn.Softplus, nn.Sigmoid], ids=lambda a: a.__name__)
+def test_activations(act: Any) -> None:
+    check_step(
+        pinn, lambda: net(1, 8, 8, 1, act=act), lambda: [torch.randn(8, 1, dtype=torch.double, requires_grad=True)]
+    )
+
+
+def test_force_field() -> None:
+    """Forces are gradients of an energy by positions; the network is trained on both."""
+
+    def step(model: Any, optimizer: Any, positions: Any, energy: Any, forces: Any) -> Any:
+        optimizer.zero_grad()
+        distance = (positions[:, None] - positions[None] + 1e-3).square().sum(-1).sqrt()
+        ours = model(distance.reshape(1, -1)).sum()
+        force = -grad(ours, positions, create_graph=True)[0]
+        loss = (ours - energy).square() + (force - forces).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), force.detach()
+
+    def data() -> Any:
+        return [torch.randn(5, 3).double().requires_grad_(), torch.randn(()).double(), torch.randn(5, 3).double()]
+
+    check_step(step, lambda: net(25, 16, 1), data)
+
+
+def test_gradient_penalty_in_two_passes() -> None:
+    def step(model: Any, optimizer: Any, x: Any) -> Any:
+        optimizer.zero_grad()
+        out = model(x)
+        penalty = (grad(out.sum(), x, create_graph=True)[0].norm(2, dim=1) - 1).square().mean()
+        out.mean().backward(retain_graph=True)
+        penalty.backward()
+        optimizer.step()
+        return penalty.detach()
+
+    check_step(step, lambda: net(3, 8, 1), lambda: [torch.randn(4, 3).double().requires_grad_()])
+
+
+def check_function(function: Callable[..., Any], *inputs: Any) -> Any:
+    compiled = tatara.compile(function)
+    for _ in range(3):
+        same(compiled(*inputs), function(*inputs))
+    compiled_in_one_graph(compiled)
+    assert tatara.stats()["breaks"] == 0
+    return compiled
+
+
+def test_hessian_vector_product() -> None:
+    model = net(6, 8, 1)
+    parameters = list(model.parameters())
+    vectors = [torch.randn_like(p) for p in parameters]
+    x = torch.randn(4, 6).double()
+
+    def product(x: Any) -> Any:
+        gradients = grad(model(x).square().sum(), parameters, create_graph=True)
+        return grad(sum((g * v).sum() for g, v in zip(gradients, vectors, strict=True)), parameters)
+
+    check_function(product, x)
+
+
+def test_forward_derivative_by_two_backward_passes() -> None:
+    weight = torch.randn(4, 4).double()
+
+    def jvp(x: Any, v: Any, dummy: Any) -> Any:
+        y = torch.tanh(x @ weight)
+        g = grad(y, x, dummy, create_graph=True)[0]
+        return grad(g, dummy, v)[0]
+
+    x, dummy = torch.randn(3, 4).double().requires_grad_(), torch.zeros(3, 4).double().requires_grad_()
+    check_function(jvp, x, torch.randn(3, 4).double(), dummy)
+
+
+def test_fourth_derivative() -> None:
+    def f(x: Any) -> Any:
+        y = (x.sin() * x).sum()
+        for _ in range(3):
+            y = grad(y, x, create_graph=True)[0].sum()
+        return grad(y, x)[0]
+
+    check_function(f, torch.randn(5).double().requires_grad_())
+
+
+def test_gradients_that_are_constant_have_no_history() -> None:
+    def f(x: Any, w: Any) -> Any:
+        linear = grad((3 * x).sum(), x, create_graph=True)[0]
+        weighted = grad((w * x).sum(), x, create_graph=True)[0]
+        kinked = grad(x.relu().sum(), x, create_graph=True)[0]
+        compared = grad((x * (x > 0)).sum(), x, create_graph=True)[0]
+        return linear.requires_grad, weighted.requires_grad, kinked.requires_grad, compared.requires_grad, linear
+
+    check_function(f, torch.randn(5).requires_grad_(), torch.randn(5).requires_grad_())
+
+
+def test_second_derivative_of_a_kink_is_zero() -> None:
+    def f(x: Any) -> Any:
+        g = grad(x.relu().sum(), x, create_graph=True)[0]
+        return grad(g.sum(), x, allow_unused=True)
+
+    check_function(f, torch.randn(5).requires_grad_())
+
+
+def test_a_used_up_graph_of_gradients_is_eagers_error() -> None:
+    def f(x: Any) -> Any:
+        g = grad(x.sin().sum(), x, create_graph=True)[0]
+        first = grad(g.sum(), x)[0]
+        return first + grad(g.sum(), x)[0]
+
+    x = torch.randn(5).requires_grad_()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            tatara.compile(f)(x)
