@@ -8,13 +8,33 @@
 namespace tatara::capture {
 namespace {
 
+/// dict[str] = value of a dict proper.
+bool sets_item(const Effect& effect) {
+  static PyObject* const set_item = attr(reinterpret_cast<PyObject*>(&PyDict_Type), "__setitem__").release();
+  return effect.kind == Effect::Kind::kCall && effect.name.get() == set_item && PyDict_CheckExact(effect.target.get()) &&
+         effect.operands.size() == 2 && PyUnicode_CheckExact(effect.operands[0].get());
+}
+
 /// Which effects a later one makes void: of writes to the same attribute or cell, and of whole contents, the last counts.
 /// It takes the place of the first, which is where a new key would have been added.
 std::vector<const Effect*> last_writes(const std::vector<Effect>& effects, size_t count) {
   std::vector<const Effect*> result;
   std::map<std::pair<PyObject*, PyObject*>, size_t> places;
+  std::map<std::pair<PyObject*, std::string>, size_t> items;  // of dicts, under a str
   for (size_t i = 0; i < count; ++i) {
     const Effect& effect = effects[i];
+    if (sets_item(effect)) {
+      const auto [item, first] = items.try_emplace({effect.target.get(), text_of(effect.operands[0].get())}, result.size());
+      if (!first && result[item->second] != nullptr) {
+        result[item->second] = &effect;
+        continue;
+      }
+      item->second = result.size();
+    } else {
+      PyObject** dict = effect.kind == Effect::Kind::kAttribute ? _PyObject_GetDictPtr(effect.target.get()) : nullptr;
+      PyObject* changed = dict != nullptr ? *dict : effect.target.get();
+      std::erase_if(items, [&](const auto& item) { return item.first.first == changed; });
+    }
     const bool replaces = effect.kind != Effect::Kind::kCall && effect.kind != Effect::Kind::kSwitch;
     // The attributes of an object may be written through its __dict__ as well: no merging across that.
     if (effect.kind != Effect::Kind::kAttribute && PyDict_Check(effect.target.get())) places.clear();

@@ -255,11 +255,18 @@ class Converter {
     std::vector<TensorRef> wanted;
     for (const int slot : computed_outputs(tape_)) {
       result_.outputs.push_back(slot);
+      if (tape_.slots()[static_cast<size_t>(slot)].level != 0) {
+        throw Unsupported("a tensor of a function transform leaves it");
+      }
       wanted.push_back(refs_[static_cast<size_t>(slot)]);
       check_strides(slot);
     }
     fz_.finish(wanted);
-    if (history_) finish_history();
+    if (engine_) {
+      finish_history();
+    } else if (history_) {
+      result_.graph = expand_gradients(result_.graph);
+    }
     return std::move(result_);
   }
 
@@ -321,12 +328,15 @@ class Converter {
     for (size_t i = 0; i < tape_.slots().size(); ++i) {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
     }
-    history_ = history;
+    engine_ = history;
+    history_ = history || tape_.has_transforms();
     const bool training = is_training_tape(tape_);
     if (training && !history_) check_writes();
     if (history_) begin_history();
     for (const TapeNode& node : tape_.nodes()) {
-      builder_.set_no_grad(training && !node.grad);
+      const bool inside = node.level != 0;
+      builder_.set_no_grad(inside ? !node.mode : training && !node.grad);
+      builder_.set_closed(inside && training && node.mode && !node.grad);
       builder_.set_location({std::make_shared<const std::string>(node.file),
                              std::make_shared<const std::string>(node.function), node.line});
       try {
@@ -356,17 +366,21 @@ class Converter {
   }
 
   bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
+  bool level_needs(ValueId v) { return level_needs_[static_cast<size_t>(v)]; }
 
   /// Which of the values made since the last call have a history.
   void note_values() {
     const Graph& graph = result_.graph;
     needs_.resize(graph.num_values(), false);
+    level_needs_.resize(graph.num_values(), false);
     for (; noted_ < graph.num_nodes(); ++noted_) {
       const Node& node = graph.node(static_cast<NodeId>(noted_));
-      if (!gives_gradients(node, needs_)) continue;
-      for (const ValueId v : node.outputs) {
-        const DType dtype = graph.type(v).dtype;
-        needs_[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
+      for (std::vector<bool>* has : {&needs_, &level_needs_}) {
+        if ((node.closed && has == &needs_) || !gives_gradients(node, *has)) continue;
+        for (const ValueId v : node.outputs) {
+          const DType dtype = graph.type(v).dtype;
+          (*has)[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
+        }
       }
     }
   }
@@ -374,7 +388,8 @@ class Converter {
   struct Operand {
     TensorRef ref;
     int64_t version;
-    bool history, storage_history;
+    bool history, storage_history;  // of the engine's gradients
+    bool level_history, storage_level_history;
   };
 
   void convert_with_history(const TapeNode& node) {
@@ -387,13 +402,15 @@ class Converter {
       }
       const ValueId value = fz_.read(ref);
       note_values();
-      operands.push_back({ref, fz_.version(ref), needs(value), needs(fz_.base(ref))});
+      const ValueId base = fz_.base(ref);
+      operands.push_back(
+          {ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
     convert(node);
     note_values();
-    for (size_t i = 0; node.backward && i < node.outputs.size(); ++i) {
+    for (size_t i = 0; i < node.histories.size(); ++i) {
       if (!node.histories[i]) continue;
       histories_.push_back(fz_.read(refs_[static_cast<size_t>(node.outputs[i])]));
       needs_[static_cast<size_t>(histories_.back())] = true;
@@ -409,7 +426,20 @@ class Converter {
   }
 
   void note_write(const TapeNode& node, const Operand& operand) {
+    if (operand.storage_level_history && (!node.mode || !operand.level_history)) {
+      throw Unsupported(node.name + " inside of a transform: it changes a tensor, but not its history");
+    }
+    for (const auto& [slot, value] : variables_) {
+      if (fz_.same_storage(refs_[static_cast<size_t>(slot)], operand.ref)) {
+        throw Unsupported(node.name + " on a tensor that gradients are asked by");
+      }
+    }
     if (!operand.storage_history) return;
+    if (node.level != 0 && !node.grad) throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
+    if (!engine_ && std::any_of(leaves_.begin(), leaves_.end(),
+                                [&](const auto& leaf) { return fz_.same_storage(leaf.first, operand.ref); })) {
+      throw Unsupported(node.name + " on a tensor that requires grad, beside a transform");
+    }
     if (const auto leaf = leaves_.find(operand.ref); leaf != leaves_.end()) {
       if (node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
       const ValueId value = fz_.read(operand.ref);
@@ -438,10 +468,16 @@ class Converter {
     PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
       const TensorRef ref = refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
+      const auto variable = variables_.find(slot_of(PyList_GET_ITEM(variables, i)));
+      if (variable != variables_.end()) {
+        call.variables.push_back({variable->second});
+        continue;
+      }
       const auto leaf = leaves_.find(ref);
       call.variables.push_back(leaf != leaves_.end() ? leaf->second : std::vector<ValueId>{fz_.read(ref)});
     }
-    call.create_graph = PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True;
+    call.create_graph = creates_graph(pass);
+    call.level = pass.step == FuncStep::kGradients;
     call.histories = histories_;
     for (const auto& [ref, values] : leaves_) call.histories.insert(call.histories.end(), values.begin(), values.end());
     return add_gradients(builder_, call, std::move(types));
@@ -453,6 +489,33 @@ class Converter {
     std::vector<TensorRef> refs;
     for (const ValueId value : gradients(node, std::move(types))) refs.push_back(fz_.fresh(value));
     return refs;
+  }
+
+  TensorRef first_operand(const TapeNode& node) const {
+    return refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
+  }
+
+  std::vector<TensorRef> transform_step(const TapeNode& node) {
+    switch (node.step) {
+      case FuncStep::kNone:
+      case FuncStep::kEnter:
+      case FuncStep::kExit: return {};
+      case FuncStep::kWrap: return {view("alias", {TensorArg{first_operand(node)}})};
+      case FuncStep::kUnwrap: return {first_operand(node)};
+      case FuncStep::kVariable: {
+        const ValueId value = fz_.read(first_operand(node));
+        variables_[slot_of(PyTuple_GET_ITEM(node.args.get(), 0))] = value;
+        note_values();
+        level_needs_[static_cast<size_t>(value)] = true;
+        return {};
+      }
+      case FuncStep::kGradients: return gradient_tensors(node);
+      case FuncStep::kBatchIn:
+      case FuncStep::kBatchOut:
+      case FuncStep::kMakeDual:
+      case FuncStep::kUnpackDual: break;
+    }
+    throw Unsupported("no graph for " + node.name);
   }
 
   /// What leaves the graph with a history: only one that a pass has used up, and that can only say so.
@@ -674,6 +737,7 @@ class Converter {
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
     if (node.backward) return gradient_tensors(node);
+    if (node.step != FuncStep::kNone) return transform_step(node);
     if (const int factor = factor_of(node); factor >= 0) return scaled(node, factor);
     if (node.name == "__getitem__") return {get_item(node)};
     if (node.name == "__setitem__") {
@@ -898,7 +962,10 @@ class Converter {
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
   std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
-  bool history_ = false;
+  bool history_ = false;  // written with care for histories: gradients are computed in the graph
+  bool engine_ = false;   // by passes of the engine
+  std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
+  std::vector<bool> level_needs_;               // per value: it depends on such a variable
   std::vector<bool> needs_;  // per value of the graph: it has a history, or is a leaf's
   size_t noted_ = 0;         // nodes that needs_ has seen
   std::unordered_map<TensorRef, std::vector<ValueId>> leaves_;  // inputs that require grad: their values so far

@@ -70,7 +70,7 @@ class GradModes {
   GradModes(const GradModes&) = delete;
   GradModes& operator=(const GradModes&) = delete;
   void want(const TapeNode& node) {
-    if (active_ && node.grad != now_) set(node.grad);
+    if (active_ && node.mode != now_) set(node.mode);
   }
 
  private:
@@ -79,6 +79,47 @@ class GradModes {
     TorchApi::get()->set_grad(on);
   }
   bool active_, first_ = false, now_ = false;
+};
+
+/// The levels that a run of nodes has entered and not left. Those of a run that fails are left again.
+class OpenLevels {
+ public:
+  explicit OpenLevels(const std::vector<TapeNode>& nodes) : nodes_(nodes) {}
+  ~OpenLevels() {
+    const ErrorAside aside;
+    while (!kept_ && !open_.empty()) leave();
+  }
+  OpenLevels(const OpenLevels&) = delete;
+  OpenLevels& operator=(const OpenLevels&) = delete;
+
+  void done(size_t node) {
+    if (nodes_[node].step == FuncStep::kEnter) open_.push_back(node);
+    if (nodes_[node].step == FuncStep::kExit) open_.pop_back();
+  }
+  /// Leaves these levels, and enters those that are open after all nodes.
+  void go_to_end(std::span<const int64_t> symbols) {
+    const ErrorAside aside;
+    while (!open_.empty()) leave();
+    for (size_t n = 0; n < nodes_.size(); ++n) done(n);
+    for (const size_t n : open_) {
+      if (!call_node(nodes_[n], {}, symbols)) PyErr_Clear();
+    }
+    keep();
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  void leave() {
+    const Ref module = Ref::steal(PyImport_ImportModule("tatara._transforms"));
+    const Ref name = Ref::steal(PyUnicode_FromString(nodes_[open_.back()].name.c_str()));
+    const Ref left = Ref::steal(module ? PyObject_CallMethod(module.get(), "leave", "O", name.get()) : nullptr);
+    if (!left) PyErr_Clear();
+    open_.pop_back();
+  }
+
+  const std::vector<TapeNode>& nodes_;
+  std::vector<size_t> open_;
+  bool kept_ = false;
 };
 
 }  // namespace
@@ -120,6 +161,12 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
   slot.device = std::move(device);
   slots_.push_back(describe(std::move(slot)));
   return index;
+}
+
+void Tape::add_node(TapeNode node) {
+  if (node.step != FuncStep::kNone) needs_grad_modes_ = has_transforms_ = true;
+  node.mode = node.mode || node.grad;
+  nodes_.push_back(std::move(node));
 }
 
 int Tape::add_value(TapeSlot slot) {
@@ -172,12 +219,18 @@ bool Tape::materialise(TorchApi& api) {
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
   GradModes modes(needs_grad_modes_);
+  OpenLevels levels(nodes_);
+  const auto failed = [&] {
+    levels.go_to_end(symbols);
+    return false;
+  };
   for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
     const TapeNode& node = nodes_[nodes_done_];
     if (node.done) continue;
     modes.want(node);
     const Ref result = call_node(node, env, symbols);
-    if (!result) return false;
+    if (!result) return failed();
+    levels.done(nodes_done_);
     if (node.number) {
       env[static_cast<size_t>(node.outputs[0])] = result;
       continue;
@@ -191,14 +244,15 @@ bool Tape::materialise(TorchApi& api) {
       // The host returned an operand where the placeholder is an object of its own.
       if (std::any_of(env.begin(), env.end(), [&](const Ref& e) { return e.get() == value.get(); })) {
         value = Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), value.get(), value.get(), nullptr));
-        if (!value) return false;
+        if (!value) return failed();
       }
       const Ref done =
           Ref::steal(PyObject_CallFunctionObjArgs(api.swap_impl.get(), env[slot].get(), value.get(), nullptr));
-      if (!done) return false;
+      if (!done) return failed();
       real[slot] = true;
     }
   }
+  levels.keep();
   return true;
 }
 
@@ -233,6 +287,7 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
   copy->needs_grad_modes_ = needs_grad_modes_;
+  copy->has_transforms_ = has_transforms_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
   for (TapeSlot& slot : copy->slots_) {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
@@ -340,11 +395,13 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
 
 bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols) const {
   GradModes modes(needs_grad_modes_);
+  OpenLevels levels(nodes_);
   for (size_t n = first; n < last; ++n) {
     const TapeNode& node = nodes_[n];
     modes.want(node);
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
+    levels.done(n);
     if (!node.sequence) {
       if (!node.outputs.empty() && node.outputs[0] >= 0) env[static_cast<size_t>(node.outputs[0])] = result;
     } else {

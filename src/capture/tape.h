@@ -29,8 +29,25 @@ struct TapeSlot {
   bool requires_grad = false;                          ///< inputs: when they were seen
   bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
   bool derived = false;    ///< a float that a node computes; `number` too
+  int level = 0;           ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
+};
+
+/// Steps of torch.func's transforms. A tape holds what eager does, call by call, so that it runs as it stands; a graph is made
+/// from what the calls mean.
+enum class FuncStep : uint8_t {
+  kNone,
+  kEnter,       ///< a level begins
+  kExit,        ///< the innermost level ends
+  kWrap,        ///< a tensor as the level sees it: (tensor, level)
+  kUnwrap,      ///< a tensor of the level as the one around it sees it: (tensor, level)
+  kVariable,    ///< gradients are asked by the tensor
+  kGradients,   ///< gradients of the level: arguments as of a pass of the engine
+  kBatchIn,     ///< one example: (tensor, dim, level)
+  kBatchOut,    ///< all examples: (tensor, level, size, dim)
+  kMakeDual,    ///< (primal, tangent)
+  kUnpackDual,  ///< (dual): primal and tangent
 };
 
 struct TapeNode {
@@ -45,11 +62,14 @@ struct TapeNode {
   int line = 0;
   bool mutates = false;  ///< an in-place operation, or one that may be
   bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
-  bool grad = false;     ///< recorded with gradients on
+  bool grad = false;     ///< recorded with gradients on, also around the transforms at work
+  bool mode = false;     ///< recorded with gradients on, as the innermost level has it
+  FuncStep step = FuncStep::kNone;
+  int level = 0;         ///< the level that it is recorded in
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
   /// results go to `.grad`, and whether they can be differentiated again.
   bool backward = false;
-  std::vector<bool> histories;  ///< of such a pass, per output: whether it requires grad
+  std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
@@ -81,7 +101,10 @@ class Tape {
   void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
-  void add_node(TapeNode node) { nodes_.push_back(std::move(node)); }
+  void add_node(TapeNode node);
+  void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
+  /// Whether the tape has a step of torch.func's transforms.
+  bool has_transforms() const { return has_transforms_; }
 
   const std::vector<TapeSlot>& slots() const { return slots_; }
   const std::vector<TapeNode>& nodes() const { return nodes_; }
@@ -140,6 +163,7 @@ class Tape {
   std::vector<TapeNode> nodes_;
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
+  bool has_transforms_ = false;
   size_t nodes_done_ = 0;
   std::vector<std::vector<int>> dead_after_;
   const TraceSymbols* open_symbols_ = nullptr;

@@ -107,7 +107,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = item_number(func, PyTuple_GET_ITEM(args, 0));
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
-      if (fn.name == "requires_grad_" && changes_nothing(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      if (fn.name == "requires_grad_" && make_variable(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      if (fn.name == "requires_grad_" && trace_->open_levels.empty() && changes_nothing(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
@@ -169,10 +170,11 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
                                                            "rand_like", "randn_like", "empty_like", "new_zeros",
                                                            "new_ones",  "new_full",   "new_empty"};
   for (const TapeNode& node : tape.nodes()) {
-    for (size_t k = 0; node.backward && k < node.outputs.size(); ++k) {
+    const bool pass = node.backward || node.step == FuncStep::kGradients;
+    for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
       needs[static_cast<size_t>(node.outputs[k])] = node.histories[k];
     }
-    if (node.backward) continue;
+    if (pass || node.step == FuncStep::kVariable) continue;
     bool any = false;
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
     for_each_slot(node.args.get(), look);
@@ -209,7 +211,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
     return PyObject_Call(func, args, kwargs);
   }
   NeedsGrad answer = NeedsGrad::kUnknown;
-  {
+  if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
     const Bypass bypass(bypass_);
     answer = needs_grad(slot);
   }
@@ -372,6 +374,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
   if (!tracing()) return PyObject_Call(func, args, kwargs);  // an operand was asked for its value
+  if (problem.empty() && fn.kind == TorchKind::kRecord) problem = level_problem(fn.name, args, kwargs);
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
@@ -506,7 +509,16 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
                  (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
-  node.grad = api_.grad_enabled();
+  note_modes(node);
+  if (node.level != 0) {
+    std::unordered_set<int> operands;
+    const auto note = [&operands](int slot) { operands.insert(slot); };
+    for_each_slot(node.args.get(), note);
+    for_each_slot(node.kwargs.get(), note);
+    for (const int slot : node.outputs) {
+      if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
+    }
+  }
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
 }

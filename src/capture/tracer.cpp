@@ -504,6 +504,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_born = t.born.size();
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
+  t.snap_levels = t.open_levels.size();
   --bypass_;
   t.mutated = false;
 }
@@ -550,7 +551,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty();
+  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty() && t.snap_levels == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -660,7 +661,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars.empty() && builder.want(result) &&
+  if (t.open_context_vars.empty() && t.open_levels.empty() && builder.want(result) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());

@@ -21,6 +21,19 @@
 
 namespace tatara::capture {
 
+/// The calls that torch.func's transforms are made of.
+enum class TransformCall : uint8_t {
+  kNone,
+  kEnterGrad,
+  kExit,
+  kWrap,
+  kUnwrap,
+  kAllowVariables,
+  kGradients,
+  kAsks,  // for what is not so while the trace is open
+};
+TransformCall transform_call_of(PyObject* callable);
+
 /// Counters of tatara.stats().
 struct Stats {
   uint64_t graphs = 0, breaks = 0, recompiles = 0, kernels_compiled = 0, kernels_launched = 0, host_calls = 0,
@@ -234,6 +247,28 @@ class Tracer final : public VmObserver {
   void set_gradient(PyObject* tensor, PyObject* value);
   int write_gradient(PyObject* tensor, PyObject* value);
   void perform_later_effects();
+
+  // torch.func's transforms (tracer_transforms.cpp).
+  PyObject* transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
+                           PyObject* kwnames);
+  PyObject* transform_break(const std::string& reason);
+  int transform_operand(PyObject* tensor, std::string& problem);
+  int placeholder_like(int slot, int level);
+  void record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
+                   std::vector<bool> histories = {});
+  /// Which gradients are on, and the level.
+  void note_modes(TapeNode& node) const;
+  struct Level;
+  PyObject* enter_level(PyObject* callable, Level level, Ref args, const char* name);
+  PyObject* exit_level(PyObject* callable, Ref args);
+  int open_level(int number) const;
+  PyObject* wrap_tensor(PyObject* callable, PyObject* tensor, int number);
+  PyObject* unwrap_tensor(PyObject* callable, PyObject* tensor, int number);
+  bool make_variable(PyObject* args, PyObject* kwargs);
+  PyObject* level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep, bool create);
+  /// Why eager refuses this call inside the levels at work, or does another thing than the graph; empty: it does not.
+  std::string level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
+  std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   struct NumpyCall {

@@ -368,6 +368,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     return run_backward(positional.get(), named.get());
   }
+  if (const TransformCall kind = transform_call_of(callable); kind != TransformCall::kNone) {
+    PyObject* done = transform_call(kind, callable, args, nargs, kwnames);
+    if (done != not_handled() || !tracing()) return done;
+  }
   if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));

@@ -23,6 +23,16 @@ class Bypass {
   int& count_;
 };
 
+/// A level of torch.func's transforms or of forward-mode derivatives.
+struct Tracer::Level {
+  enum class Kind : uint8_t { kNone, kGrad, kJvp, kVmap, kDual } kind = Kind::kNone;
+  int number = 0;            // as torch counts them
+  bool outer_grad = true;    // gradients were on where it was entered
+  bool random = false;       // vmap: random operators are allowed
+  Expr size;                 // vmap
+  std::vector<std::pair<int, int>> duals;  // slots of dual tensors and of their tangents
+};
+
 struct Tracer::Trace {
   explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
   TraceSymbols symbols;
@@ -60,6 +70,13 @@ struct Tracer::Trace {
   size_t snap_nodes = 0;
   size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
   bool snap_grad = false;
+  size_t snap_levels = 0;
+
+  std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
+  std::vector<int> open_levels;
+  bool variables_allowed = false;       // requires_grad_() makes a variable of the level's
+  std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
+  int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.

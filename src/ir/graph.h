@@ -88,8 +88,11 @@ struct Node {
   bool no_grad = false;
   /// Made by a derivative rule: part of one differentiable operator in eager, whatever it is made of here.
   bool derived = false;
+  /// Inside of a function transform around which gradients are off: a constant to derivatives asked for outside.
+  bool closed = false;
   void take_marks(const Node& other) {
     no_grad = other.no_grad;
+    closed = other.closed;
     derived = other.derived;
   }
 };

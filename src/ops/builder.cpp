@@ -24,6 +24,7 @@ std::vector<ValueId> GraphBuilder::call(const OpDef& op, std::vector<Arg> args) 
   std::vector<TensorType> types = op.meta(meta);
   const NodeId id = graph_.add_node(&op, std::move(args), std::move(types), location_);
   graph_.node(id).no_grad = no_grad_;
+  graph_.node(id).closed = closed_;
   return graph_.node(id).outputs;
 }
 
@@ -46,6 +47,7 @@ ValueId GraphBuilder::op(std::string_view name, std::vector<Arg> args) {
 std::vector<ValueId> GraphBuilder::host_call(const OpDef& op, std::vector<Arg> args, std::vector<TensorType> types) {
   const NodeId id = graph_.add_node(&op, std::move(args), std::move(types), location_);
   graph_.node(id).no_grad = no_grad_;
+  graph_.node(id).closed = closed_;
   return graph_.node(id).outputs;
 }
 

@@ -23,6 +23,8 @@ class GraphBuilder {
   void set_location(SourceLocation location) { location_ = std::move(location); }
   /// Marks the nodes that follow as recorded while gradients were off.
   void set_no_grad(bool no_grad) { no_grad_ = no_grad; }
+  /// Marks them as inside of a function transform around which gradients are off.
+  void set_closed(bool closed) { closed_ = closed; }
 
   /// Adds a node of `op` with fully bound arguments (one Arg per schema argument), inferring result types.
   std::vector<ValueId> call(const OpDef& op, std::vector<Arg> args);
@@ -54,6 +56,7 @@ class GraphBuilder {
   DType default_dtype_;
   SourceLocation location_;
   bool no_grad_ = false;
+  bool closed_ = false;
 };
 
 /// Tensors with identity, on top of the functional graph: the tracer's view of the host's tensors. Each Storage holds the

@@ -50,6 +50,7 @@ bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count,
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copy.set(node.outputs[i], with_type(copy, parts[i], graph.type(node.outputs[i]), first_new));
     }
+    for (size_t k = first_new; k < copy.to().num_nodes(); ++k) copy.to().node(static_cast<NodeId>(k)).closed = node.closed;
     changed = true;
   }
   result = copy.finish();
@@ -110,6 +111,8 @@ const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
   return std::get<TensorList>(node.args[arg]).values;
 }
 
+bool flag_of(const Node& node, size_t arg) { return std::get<bool>(std::get<Scalar>(node.args[arg])); }
+
 size_t first_gradients(const Graph& graph) {
   size_t n = 0;
   while (n < graph.num_nodes() && graph.node(static_cast<NodeId>(n)).op != &gradients_op()) ++n;
@@ -119,10 +122,11 @@ size_t first_gradients(const Graph& graph) {
 /// Which values before the node carry a gradient to one of its variables.
 std::vector<bool> needed_by(const Graph& graph, size_t node) {
   std::vector<bool> needs(graph.num_values(), false);
+  const bool level = flag_of(graph.node(static_cast<NodeId>(node)), 6);
   for (const ValueId v : list_of(graph.node(static_cast<NodeId>(node)), 2)) needs[static_cast<size_t>(v)] = true;
   for (size_t n = 0; n < node; ++n) {
     const Node& each = graph.node(static_cast<NodeId>(n));
-    if (!carries_grad(each, needs)) continue;
+    if ((each.closed && !level) || !carries_grad(each, needs)) continue;
     for (const ValueId v : each.outputs) {
       const auto at = static_cast<size_t>(v);
       needs[at] = needs[at] || differentiable_type(graph.type(v));
@@ -187,8 +191,9 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Gradie
     }
     copy.set(node.outputs[k], sum);
   }
-  if (!std::get<bool>(std::get<Scalar>(node.args[5]))) {  // in eager nothing of this is recorded
-    for (size_t n = first_new; n < to.num_nodes(); ++n) to.node(static_cast<NodeId>(n)).no_grad = true;
+  for (size_t n = first_new; n < to.num_nodes(); ++n) {
+    if (!flag_of(node, 5)) to.node(static_cast<NodeId>(n)).no_grad = true;  // in eager nothing of this is recorded
+    to.node(static_cast<NodeId>(n)).closed = node.closed;
   }
   for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
   return copy.finish();
@@ -228,10 +233,11 @@ std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& c
     counts.values.push_back(builder.ctx().constant(static_cast<int64_t>(each.size())));
     variables.values.insert(variables.values.end(), each.begin(), each.end());
   }
-  return builder.host_call(gradients_op(),
-                           {TensorList{call.roots}, TensorList{call.cotangents}, std::move(variables),
-                            std::move(counts), TensorList{call.histories}, Scalar(call.create_graph)},
-                           std::move(types));
+  return builder.host_call(
+      gradients_op(),
+      {TensorList{call.roots}, TensorList{call.cotangents}, std::move(variables), std::move(counts),
+       TensorList{call.histories}, Scalar(call.create_graph), Scalar(call.level)},
+      std::move(types));
 }
 
 Graph expand_gradients(const Graph& graph, std::vector<std::optional<GradientFound>>* found) {
@@ -260,7 +266,7 @@ std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool
   std::vector<bool> needs(graph.num_values(), false);
   for (size_t i = 0; i < graph.inputs().size(); ++i) needs[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
   for (const Node& node : graph.nodes()) {
-    if (!carries_grad(node, needs)) continue;
+    if (node.closed || !carries_grad(node, needs)) continue;
     for (const ValueId v : node.outputs) needs[static_cast<size_t>(v)] = differentiable_type(graph.type(v));
   }
   return needs;
@@ -270,7 +276,7 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
   std::vector<bool> has(graph.num_values(), false);
   for (const ValueId v : leaves) has[static_cast<size_t>(v)] = true;
   for (const Node& node : graph.nodes()) {
-    if (!carries_grad(node, has)) continue;
+    if (node.closed || !carries_grad(node, has)) continue;
     for (const ValueId v : node.outputs) {
       const auto at = static_cast<size_t>(v);
       has[at] = has[at] || node.derived || differentiable_type(graph.type(v));

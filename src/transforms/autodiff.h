@@ -30,6 +30,8 @@ struct GradientsCall {
   std::vector<std::vector<ValueId>> variables;
   /// The gradients can be differentiated again (create_graph=True); else nothing flows through what computes them.
   bool create_graph = false;
+  /// Of a level of torch.func's transforms, which sees what is closed to derivatives from outside.
+  bool level = false;
   /// Where histories begin: leaves, and results of earlier calls that have one in eager.
   std::vector<ValueId> histories;
 };
