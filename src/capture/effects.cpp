@@ -11,8 +11,9 @@ namespace {
 /// dict[str] = value of a dict proper.
 bool sets_item(const Effect& effect) {
   static PyObject* const set_item = attr(reinterpret_cast<PyObject*>(&PyDict_Type), "__setitem__").release();
-  return effect.kind == Effect::Kind::kCall && effect.name.get() == set_item && PyDict_CheckExact(effect.target.get()) &&
-         effect.operands.size() == 2 && PyUnicode_CheckExact(effect.operands[0].get());
+  return effect.kind == Effect::Kind::kCall && effect.name.get() == set_item &&
+         PyDict_CheckExact(effect.target.get()) && effect.operands.size() == 2 &&
+         PyUnicode_CheckExact(effect.operands[0].get());
 }
 
 /// Which effects a later one makes void: of writes to the same attribute or cell, and of whole contents, the last counts.
@@ -24,7 +25,8 @@ std::vector<const Effect*> last_writes(const std::vector<Effect>& effects, size_
   for (size_t i = 0; i < count; ++i) {
     const Effect& effect = effects[i];
     if (sets_item(effect)) {
-      const auto [item, first] = items.try_emplace({effect.target.get(), text_of(effect.operands[0].get())}, result.size());
+      const auto [item, first] =
+          items.try_emplace({effect.target.get(), text_of(effect.operands[0].get())}, result.size());
       if (!first && result[item->second] != nullptr) {
         result[item->second] = &effect;
         continue;

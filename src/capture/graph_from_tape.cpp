@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/graph_object.h"
+#include "capture/tape_arguments.h"
 #include "ops/bind.h"
 #include "ops/builder.h"
 #include "support/error.h"
@@ -57,189 +58,6 @@ std::string dotted_name(const TapeNode& node) {
   }
   throw Unsupported("no operator for torch's " + node.name);
 }
-
-ArgKind kind_of(PyObject* o);
-
-/// Kind of a list by its items.
-ArgKind list_kind(PyObject* list) {
-  bool tensors = false, floats = false, ints = false, bools = false;
-  const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
-  if (n == 0) return ArgKind::kEmptyList;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    const ArgKind kind = kind_of(PySequence_Fast_GET_ITEM(list, i));
-    if (kind == ArgKind::kTensor || kind == ArgKind::kNone) {
-      tensors = true;
-    } else if (kind == ArgKind::kFloat) {
-      floats = true;
-    } else if (kind == ArgKind::kInt) {
-      ints = true;
-    } else if (kind == ArgKind::kBool) {
-      bools = true;
-    } else {
-      return ArgKind::kOther;
-    }
-  }
-  if (tensors) return floats || ints || bools ? ArgKind::kOther : ArgKind::kTensorList;
-  if (floats) return ArgKind::kFloatList;
-  return ints ? ArgKind::kIntList : ArgKind::kBoolList;
-}
-
-ArgKind kind_of(PyObject* o) {
-  if (slot_of(o) >= 0) return ArgKind::kTensor;
-  if (o == Py_None) return ArgKind::kNone;
-  if (PyBool_Check(o)) return ArgKind::kBool;
-  if (PyLong_Check(o) || is_size_ref(o)) return ArgKind::kInt;
-  if (PyFloat_Check(o)) return ArgKind::kFloat;
-  if (PyComplex_Check(o)) return ArgKind::kComplex;
-  if (PyUnicode_Check(o)) return ArgKind::kString;
-  if (PyTuple_Check(o) || PyList_Check(o)) return list_kind(o);
-  const char* name = Py_TYPE(o)->tp_name;
-  if (std::strcmp(name, "torch.dtype") == 0) return ArgKind::kDType;
-  if (std::strcmp(name, "torch.device") == 0) return ArgKind::kDevice;
-  if (std::strcmp(name, "torch.layout") == 0) return ArgKind::kLayout;
-  if (std::strcmp(name, "torch.memory_format") == 0) return ArgKind::kMemoryFormat;
-  if (std::strcmp(name, "torch._C.Generator") == 0) return ArgKind::kGenerator;
-  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type) || o == reinterpret_cast<PyObject*>(&PyLong_Type) ||
-      o == reinterpret_cast<PyObject*>(&PyBool_Type) || o == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
-    return ArgKind::kDType;
-  }
-  return ArgKind::kOther;
-}
-
-int64_t int_value(PyObject* o) {
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
-  if (overflow != 0 || (value == -1 && PyErr_Occurred() != nullptr)) {
-    PyErr_Clear();
-    throw Unsupported("an integer beyond 64 bits");
-  }
-  return value;
-}
-
-std::string after_dot(PyObject* o) {
-  const Ref text = Ref::steal(PyObject_Str(o));
-  if (!text) PyErr_Clear();
-  const std::string s = text_of(text.get());
-  return s.substr(s.rfind('.') + 1);
-}
-
-/// A size of the trace in the context of a graph: the trace's own, or that of a later compilation.
-Expr size_in(ExprContext& ctx, Expr e) { return &e.context() == &ctx ? e : ctx.simplify(ctx.import(e)); }
-
-Expr int_expr(ExprContext& ctx, PyObject* o) {
-  return is_size_ref(o) ? size_in(ctx, size_ref_expr(o)) : ctx.constant(int_value(o));
-}
-
-Scalar scalar_of(ExprContext& ctx, PyObject* o) {
-  if (is_size_ref(o)) {
-    const Expr e = size_in(ctx, size_ref_expr(o));
-    return e.is_const() ? Scalar(e.const_value()) : Scalar(e);
-  }
-  if (PyBool_Check(o)) return o == Py_True;
-  if (PyLong_Check(o)) return int_value(o);
-  if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
-  if (!PyComplex_Check(o)) throw Unsupported("a number of type " + type_name(o));
-  const Py_complex c = PyComplex_AsCComplex(o);
-  return std::complex<double>(c.real, c.imag);
-}
-
-/// Keywords that say how memory is made, at their defaults: no operator's schema has them.
-bool is_default_keyword(const std::string& name, PyObject* value) {
-  if (name == "requires_grad" || name == "pin_memory") return value == Py_False || value == Py_None;
-  return name == "layout" && (value == Py_None || after_dot(value) == "strided");
-}
-
-class NodeSource final : public ArgSource {
- public:
-  NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx) : refs_(refs), ctx_(ctx) {
-    positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
-    for (size_t i = 0; i < positional_; ++i)
-      items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));
-    if (!node.kwargs) return;
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
-      const std::string name = text_of(key);
-      if (name == "out" && value != Py_None) {
-        add_out(value);
-      } else if (name != "out" && !is_default_keyword(name, value)) {
-        keywords_.push_back(name);
-        items_.push_back(value);
-      }
-    }
-  }
-  /// The operands of a reflected form the other way round.
-  void swap_operands() {
-    if (positional_ < 2) throw Unsupported("a reflected operator without two operands");
-    std::swap(items_[0], items_[1]);
-  }
-  const std::vector<TensorRef>& out() const { return out_; }
-
-  size_t num_positional() const override { return positional_; }
-  size_t num_keywords() const override { return keywords_.size(); }
-  std::string_view keyword(size_t k) const override { return keywords_[k]; }
-  ArgKind kind(size_t item) const override { return kind_of(items_[item]); }
-  ValueId tensor(size_t item) override { return ref(items_[item]); }
-  std::vector<ValueId> tensors(size_t item) override {
-    std::vector<ValueId> result;
-    each(item, [&](PyObject* o) { result.push_back(o == Py_None ? kNoValue : ref(o)); });
-    return result;
-  }
-  Scalar scalar(size_t item) override { return scalar_of(ctx_, items_[item]); }
-  std::vector<Expr> ints(size_t item) override {
-    std::vector<Expr> result;
-    if (PyLong_Check(items_[item]) || is_size_ref(items_[item])) return {int_expr(ctx_, items_[item])};
-    each(item, [&](PyObject* o) { result.push_back(int_expr(ctx_, o)); });
-    return result;
-  }
-  std::vector<double> floats(size_t item) override {
-    std::vector<double> result;
-    each(item, [&](PyObject* o) {
-      result.push_back(is_size_ref(o) ? static_cast<double>(ctx_.specialize(int_expr(ctx_, o))) : PyFloat_AsDouble(o));
-    });
-    return result;
-  }
-  std::vector<bool> bools(size_t item) override {
-    std::vector<bool> result;
-    each(item, [&](PyObject* o) { result.push_back(o == Py_True); });
-    return result;
-  }
-  std::string string(size_t item) override {
-    PyObject* o = items_[item];
-    return PyUnicode_Check(o) ? text_of(o) : after_dot(o);
-  }
-  DType dtype(size_t item) override { return dtype_of(items_[item]); }
-  Device device(size_t item) override {
-    PyObject* o = items_[item];
-    if (!PyUnicode_Check(o)) return device_of(o);
-    const Ref made = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(TorchApi::get()->device_type), o));
-    if (!made) PyErr_Clear();
-    if (!made) throw Unsupported("device " + text_of(o));
-    return device_of(made.get());
-  }
-
- private:
-  template <typename Fn>
-  void each(size_t item, Fn&& fn) const {
-    PyObject* list = items_[item];
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) fn(PySequence_Fast_GET_ITEM(list, i));
-  }
-  TensorRef ref(PyObject* o) const { return refs_[static_cast<size_t>(slot_of(o))]; }
-  void add_out(PyObject* value) {
-    if (slot_of(value) >= 0) {
-      out_.push_back(ref(value));
-    } else if (PyTuple_Check(value) || PyList_Check(value)) {
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) add_out(PySequence_Fast_GET_ITEM(value, i));
-    }
-  }
-
-  const std::vector<TensorRef>& refs_;
-  ExprContext& ctx_;
-  size_t positional_ = 0;
-  std::vector<PyObject*> items_;
-  std::vector<std::string> keywords_;
-  std::vector<TensorRef> out_;
-};
 
 class Converter {
  public:
@@ -403,8 +221,7 @@ class Converter {
       const ValueId value = fz_.read(ref);
       note_values();
       const ValueId base = fz_.base(ref);
-      operands.push_back(
-          {ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
+      operands.push_back({ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
@@ -435,7 +252,8 @@ class Converter {
       }
     }
     if (!operand.storage_history) return;
-    if (node.level != 0 && !node.grad) throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
+    if (node.level != 0 && !node.grad)
+      throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
     if (!engine_ && std::any_of(leaves_.begin(), leaves_.end(),
                                 [&](const auto& leaf) { return fz_.same_storage(leaf.first, operand.ref); })) {
       throw Unsupported(node.name + " on a tensor that requires grad, beside a transform");
@@ -961,13 +779,13 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
-  std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
-  bool history_ = false;  // written with care for histories: gradients are computed in the graph
-  bool engine_ = false;   // by passes of the engine
+  std::unordered_set<int> host_numbers_;        // slots of floats that are made before the graph runs
+  bool history_ = false;                        // written with care for histories: gradients are computed in the graph
+  bool engine_ = false;                         // by passes of the engine
   std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
   std::vector<bool> level_needs_;               // per value: it depends on such a variable
-  std::vector<bool> needs_;  // per value of the graph: it has a history, or is a leaf's
-  size_t noted_ = 0;         // nodes that needs_ has seen
+  std::vector<bool> needs_;                     // per value of the graph: it has a history, or is a leaf's
+  size_t noted_ = 0;                            // nodes that needs_ has seen
   std::unordered_map<TensorRef, std::vector<ValueId>> leaves_;  // inputs that require grad: their values so far
   std::vector<ValueId> histories_;                              // gradients that can be differentiated again
 };

@@ -27,9 +27,9 @@ struct TapeSlot {
   bool owns = false;                                   ///< a NumPy array with memory of its own
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
   bool requires_grad = false;                          ///< inputs: when they were seen
-  bool number = false;     ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
-  bool derived = false;    ///< a float that a node computes; `number` too
-  int level = 0;           ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
+  bool number = false;   ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  bool derived = false;  ///< a float that a node computes; `number` too
+  int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
@@ -65,7 +65,7 @@ struct TapeNode {
   bool grad = false;     ///< recorded with gradients on, also around the transforms at work
   bool mode = false;     ///< recorded with gradients on, as the innermost level has it
   FuncStep step = FuncStep::kNone;
-  int level = 0;         ///< the level that it is recorded in
+  int level = 0;  ///< the level that it is recorded in
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
   /// results go to `.grad`, and whether they can be differentiated again.
   bool backward = false;

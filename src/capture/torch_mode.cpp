@@ -108,7 +108,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && make_variable(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      if (fn.name == "requires_grad_" && trace_->open_levels.empty() && changes_nothing(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      if (fn.name == "requires_grad_" && trace_->open_levels.empty() && changes_nothing(args, kwargs))
+        return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {

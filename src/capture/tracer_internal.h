@@ -26,10 +26,10 @@ class Bypass {
 /// A level of torch.func's transforms or of forward-mode derivatives.
 struct Tracer::Level {
   enum class Kind : uint8_t { kNone, kGrad, kJvp, kVmap, kDual } kind = Kind::kNone;
-  int number = 0;            // as torch counts them
-  bool outer_grad = true;    // gradients were on where it was entered
-  bool random = false;       // vmap: random operators are allowed
-  Expr size;                 // vmap
+  int number = 0;                          // as torch counts them
+  bool outer_grad = true;                  // gradients were on where it was entered
+  bool random = false;                     // vmap: random operators are allowed
+  Expr size;                               // vmap
   std::vector<std::pair<int, int>> duals;  // slots of dual tensors and of their tangents
 };
 
@@ -74,7 +74,7 @@ struct Tracer::Trace {
 
   std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
   std::vector<int> open_levels;
-  bool variables_allowed = false;       // requires_grad_() makes a variable of the level's
+  bool variables_allowed = false;      // requires_grad_() makes a variable of the level's
   std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them

@@ -32,8 +32,8 @@ bool asks_for_levels(std::string_view name) {
   return name == "_are_functorch_transforms_active" || name == "is_gradtrackingtensor" ||
          name == "is_functorch_wrapped_tensor" || name == "get_unwrapped" || name == "maybe_get_level" ||
          name == "maybe_get_bdim" || name == "current_level" || name == "maybe_current_level" ||
-         name == "peek_interpreter_stack" || name == "get_interpreter_stack" || name == "get_dynamic_layer_stack_depth" ||
-         name == "_unwrap_batched" || name == "is_batchedtensor";
+         name == "peek_interpreter_stack" || name == "get_interpreter_stack" ||
+         name == "get_dynamic_layer_stack_depth" || name == "_unwrap_batched" || name == "is_batchedtensor";
 }
 
 /// Arguments of a call, by position or name.
@@ -82,7 +82,8 @@ Ref helper(const char* name) {
 /// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
 std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
   ExprContext& ctx = variable.symbolic_sizes.front().context();
-  for (const std::vector<Expr>& strides : {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides}) {
+  for (const std::vector<Expr>& strides :
+       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides}) {
     bool same = strides.size() == now.size();
     for (size_t i = 0; same && i < now.size(); ++i) same = ctx.evaluate_hint(strides[i]) == now[i];
     if (same) return strides;
@@ -172,9 +173,8 @@ void Tracer::note_modes(TapeNode& node) const {
   const Trace& t = *trace_;
   node.mode = api_.grad_enabled();
   node.level = t.level();
-  node.grad = node.mode && std::all_of(t.open_levels.begin(), t.open_levels.end(), [&t](int level) {
-    return t.levels[static_cast<size_t>(level)].outer_grad;
-  });
+  node.grad = node.mode && std::all_of(t.open_levels.begin(), t.open_levels.end(),
+                                       [&t](int level) { return t.levels[static_cast<size_t>(level)].outer_grad; });
 }
 
 /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
@@ -257,7 +257,8 @@ PyObject* Tracer::unwrap_tensor(PyObject* callable, PyObject* tensor, int number
     PyObject* impl = PyDict_GetItemString(PyFunction_GET_GLOBALS(callable), "_unwrap_for_grad_impl");
     if (impl != nullptr) func = Ref::borrow(impl);
   }
-  record_step(FuncStep::kUnwrap, "unwrap", std::move(func), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())), {made});
+  record_step(FuncStep::kUnwrap, "unwrap", std::move(func), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
+              {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
@@ -335,7 +336,8 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
   static PyObject* const ones_like = attr(api_.torch.get(), "ones_like").release();
   const bool own = given == nullptr || given == Py_None;
   const std::vector<PyObject*> others = own ? std::vector<PyObject*>() : items_of(given);
-  if (problem.empty() && !own && others.size() != roots.size()) problem = "another number of cotangents than of outputs";
+  if (problem.empty() && !own && others.size() != roots.size())
+    problem = "another number of cotangents than of outputs";
   for (size_t i = 0; problem.empty() && i < roots.size(); ++i) {
     Ref made;
     if (own) {
@@ -435,7 +437,7 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kAllowVariables:
       if (t.open_levels.empty()) return not_handled();
       t.variables_allowed = args.get(0, "allowed") == Py_True;
-      Py_RETURN_NONE;
+      return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);  // in case of a graph break
     case TransformCall::kGradients:
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),
                              args.flag(3, "retain_graph", false), args.flag(4, "create_graph", true));

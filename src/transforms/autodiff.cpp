@@ -50,7 +50,8 @@ bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count,
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copy.set(node.outputs[i], with_type(copy, parts[i], graph.type(node.outputs[i]), first_new));
     }
-    for (size_t k = first_new; k < copy.to().num_nodes(); ++k) copy.to().node(static_cast<NodeId>(k)).closed = node.closed;
+    for (size_t k = first_new; k < copy.to().num_nodes(); ++k)
+      copy.to().node(static_cast<NodeId>(k)).closed = node.closed;
     changed = true;
   }
   result = copy.finish();
