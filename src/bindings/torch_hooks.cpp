@@ -68,32 +68,31 @@ Ref find_schema(const std::string& op, const std::string& overload) {
   return nullptr;
 }
 
-/// A derivative of an operator (ops/derivatives_host.cpp): "tatara_vjp:2:3:aten::median".
-struct Derivative {
-  int order = 0;
+/// An operator under transforms of the host (ops/host_transform.h): "tatara_host:dv:3:aten::median".
+struct Transformed {
+  std::string transforms;
   long arguments = 0;
   std::string op;
 };
 
-bool parse_derivative(std::string_view name, Derivative& result) {
-  constexpr std::string_view kPrefix = "tatara_vjp:";
+bool parse_transformed(std::string_view name, Transformed& result) {
+  constexpr std::string_view kPrefix = "tatara_host:";
   if (!name.starts_with(kPrefix)) return false;
   const std::string rest(name.substr(kPrefix.size()));
   const size_t first = rest.find(':'), second = rest.find(':', first + 1);
-  result = {std::stoi(rest.substr(0, first)), std::stol(rest.substr(first + 1, second - first - 1)),
-            rest.substr(second + 1)};
+  result = {rest.substr(0, first), std::stol(rest.substr(first + 1, second - first - 1)), rest.substr(second + 1)};
   return true;
 }
 
 std::string schema_text(std::string_view op, std::string_view overload) {
   const GilGuard gil;
-  if (Derivative derivative; parse_derivative(op, derivative)) {
-    const Ref base = find_schema(derivative.op, std::string(overload));
+  if (Transformed transformed; parse_transformed(op, transformed)) {
+    const Ref base = find_schema(transformed.op, std::string(overload));
     if (!base) return {};
     const Ref arguments = attribute(base.get(), "arguments");
-    if (PySequence_Size(arguments.get()) != derivative.arguments) return {};
+    if (PySequence_Size(arguments.get()) != transformed.arguments) return {};
     // A scalar among the arguments has it called from here (call_operator).
-    return "derivative(Scalar any) -> Tensor[]";
+    return "transformed(Scalar any) -> Tensor[]";
   }
   const Ref schema = find_schema(std::string(op), std::string(overload));
   if (!schema) return {};
@@ -187,17 +186,17 @@ std::vector<HostTensor> tensors_of(PyObject* aoti, PyObject* result) {
   return results;
 }
 
-std::vector<HostTensor> call_derivative(const Derivative& derivative, const std::string& overload,
-                                        std::span<const HostValue> args) {
+std::vector<HostTensor> call_transformed(const Transformed& transformed, const std::string& overload,
+                                         std::span<const HostValue> args) {
   const Ref torch = import_torch();
   const Ref core = attribute(torch.get(), "_C");
   const Ref aoti = attribute(core.get(), "_aoti");
   const Ref values = checked(PyList_New(0), "making a list");
   for (const HostValue& arg : args) PyList_Append(values.get(), value_object(torch.get(), aoti.get(), arg).get());
-  const Ref module = checked(PyImport_ImportModule("tatara._training"), "importing tatara._training");
-  const Ref result = checked(PyObject_CallMethod(module.get(), "host_derivative", "ssiO", derivative.op.c_str(),
-                                                 overload.c_str(), derivative.order, values.get()),
-                             derivative.op.c_str());
+  const Ref module = checked(PyImport_ImportModule("tatara._host_transforms"), "importing tatara._host_transforms");
+  const Ref result = checked(PyObject_CallMethod(module.get(), "call", "sssO", transformed.op.c_str(), overload.c_str(),
+                                                 transformed.transforms.c_str(), values.get()),
+                             transformed.op.c_str());
   return tensors_of(aoti.get(), result.get());
 }
 
@@ -206,7 +205,7 @@ std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view
   const GilGuard gil;
   const std::string op(op_name);
   const std::string overload(overload_name);
-  if (Derivative derivative; parse_derivative(op, derivative)) return call_derivative(derivative, overload, args);
+  if (Transformed transformed; parse_transformed(op, transformed)) return call_transformed(transformed, overload, args);
   const Ref torch = import_torch();
   const Ref core = attribute(torch.get(), "_C");
   const Ref aoti = attribute(core.get(), "_aoti");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -24,13 +25,14 @@ class BatchContext {
 
   /// `example` builds the graph of single examples, whose node is `node`; `values` has what stands for each of its values.
   BatchContext(GraphBuilder& builder, GraphBuilder& example, const Node& node, const std::vector<BatchValue>& values,
-               Expr size, PartsFn parts)
+               Expr size, bool same_random, PartsFn parts)
       : builder_(builder),
         example_(example),
         node_(node),
         args_(example, node_.args),
         values_(values),
         size_(size),
+        same_random_(same_random),
         parts_(std::move(parts)),
         results_(node_.outputs.size()) {}
   BatchContext(const BatchContext&) = delete;
@@ -39,11 +41,14 @@ class BatchContext {
   GraphBuilder& builder() const { return builder_; }
   ExprContext& ctx() const { return builder_.ctx(); }
   const Node& node() const { return node_; }
+  const GraphBuilder& example() const { return example_; }
   /// Arguments and types of one example.
   const ops::Args& args() const { return args_; }
   const TensorType& out_type(size_t i = 0) const { return example_.type(node_.outputs[i]); }
   /// How many examples there are.
   Expr size() const { return size_; }
+  /// Random operators give all examples the same numbers.
+  bool same_random() const { return same_random_; }
 
   bool batched(size_t arg) const { return args_.is_tensor(arg) && of(args_.tensor(arg)).batched; }
   BatchValue of(ValueId example) const {
@@ -61,6 +66,9 @@ class BatchContext {
   /// The node's arguments with tensors replaced by as_is(): for rules that change a few of them.
   std::vector<Arg> mapped_args() const;
 
+  /// torch.result_type of these arguments of one example.
+  DType promoted_type(std::span<const size_t> args) const;
+
   void give(size_t i, ValueId value, bool batched = true) { results_[i] = {value, batched}; }
   void give_all(const std::vector<ValueId>& values);
   /// The node's own operator with these arguments; its results are batched.
@@ -76,6 +84,7 @@ class BatchContext {
   ops::Args args_;
   const std::vector<BatchValue>& values_;
   Expr size_;
+  bool same_random_;
   PartsFn parts_;
   std::vector<BatchValue> results_;
 };
@@ -85,8 +94,14 @@ ValueId move_dim(GraphBuilder& b, ValueId x, int64_t from, int64_t to);
 
 /// The rule of pointwise operators: operands are aligned and broadcast.
 bool batch_pointwise(BatchContext& c);
-/// A node that runs the host's own vmap over the operator, whose schema is the host's; `in_batched` and types as the node's.
-/// Unsupported where results have sizes that depend on data.
+/// The rule of operators over named dimensions (`dim`, `dims`, ...) of their operands: these count one further. An example
+/// without dimensions gets one of size one. `shared`: an argument that stays as it is.
+bool batch_by_dims(BatchContext& c, int shared = -1);
+/// The rule of operators over the last dimensions, whatever stands before them: the same call.
+bool batch_as_is(BatchContext& c);
+/// The rule of those whose result has the first operand's shape and dtype (copy, fill, masked_fill).
+bool batch_into_self(BatchContext& c);
+/// A node that runs the host's own vmap over the operator, whose schema is the host's.
 void batch_by_host(BatchContext& c);
 
 }  // namespace tatara

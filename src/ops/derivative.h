@@ -62,6 +62,8 @@ ValueId zeros_of(GraphBuilder& b, const TensorType& type);
 /// The rule of an operator that the host differentiates: a node that runs the operator again in the host's autograd, with a
 /// rule of the same kind in turn. For operators without random numbers, whose schema is the host's.
 void host_derivative(VjpContext& v);
+/// The rule of `op` under the host's vmap.
+VjpFn host_derivative_of(const OpDef& op);
 
 namespace ops {
 

@@ -1,10 +1,8 @@
 // Gradients of operators that run by host kernels, by the host's own backward kernels.
 #include <array>
-#include <map>
-#include <memory>
-#include <mutex>
 
 #include "ops/derivative.h"
+#include "ops/host_transform.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -94,56 +92,6 @@ void convolution_backward_rule(VjpContext& v) {
 }
 
 // ---- Any operator -----------------------------------------------------------------------------------------------------
-
-constexpr std::string_view kDerived = "tatara_vjp:";
-
-/// "aten::median" and "dim" for an operator of the registry.
-std::pair<std::string, std::string> host_place(const OpDef& op) {
-  const size_t dot = op.name.find('.');
-  std::string name = op.host_name.empty() ? op.name.substr(0, dot) : op.host_name;
-  std::string overload = op.host_overload;
-  if (op.host_name.empty() && overload.empty() && dot != std::string::npos) overload = op.name.substr(dot + 1);
-  if (overload == "out") overload.clear();
-  if (name.find("::") == std::string::npos) name = "aten::" + name;
-  return {name, overload};
-}
-
-/// The derivative of `op` as an operator: (its arguments, cotangents of its results, which of its tensors want a gradient)
-/// -> gradients. Its name tells the bindings how many times to differentiate, and how many arguments the host's own has:
-/// "tatara_vjp:2:3:aten::median".
-const OpDef& derived(const OpDef& op) {
-  static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<OpDef>> made;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<OpDef>& place = made["vjp of " + op.name];
-  if (place != nullptr) return *place;
-  auto def = std::make_unique<OpDef>();
-  def->name = "vjp of " + op.name;
-  def->kind = OpKind::kHost;
-  def->schema = op.schema;
-  ArgSpec cotangents, needs;
-  cotangents.name = "cotangents";
-  cotangents.type = ArgType::kOptionalTensorList;
-  needs.name = "needs";
-  needs.type = ArgType::kBoolList;
-  def->schema.args.push_back(cotangents);
-  def->schema.args.push_back(needs);
-  def->schema.num_outputs = -1;
-  def->schema.output_alias.clear();
-  if (op.host_name.starts_with(kDerived)) {
-    const size_t colon = op.host_name.find(':', kDerived.size());
-    const int order = std::stoi(op.host_name.substr(kDerived.size(), colon - kDerived.size()));
-    def->host_name = str_cat(kDerived, order + 1, op.host_name.substr(colon));
-    def->host_overload = op.host_overload;
-  } else {
-    const auto [name, overload] = host_place(op);
-    def->host_name = str_cat(kDerived, 1, ":", op.schema.args.size(), ":", name);
-    def->host_overload = overload;
-  }
-  def->vjp = host_derivative;
-  place = std::move(def);
-  return *place;
-}
 
 /// Operators whose schema is the host's and whose results the host differentiates where they are numbers.
 constexpr const char* kHostDerivatives[] = {
@@ -323,7 +271,8 @@ void derive(VjpContext& v, bool linear) {
   }
   args.emplace_back(std::move(cotangents));
   args.emplace_back(std::move(needs));
-  const Values gradients = b.host_call(derived(*node.op), std::move(args), std::move(types));
+  const Values gradients =
+      b.host_call(host_transform(*node.op, HostTransform::kDerivative), std::move(args), std::move(types));
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].listed) {
       v.give(places[i].arg, places[i].item, gradients[i]);
@@ -338,6 +287,12 @@ void linear_host_derivative(VjpContext& v) { derive(v, true); }
 }  // namespace
 
 void host_derivative(VjpContext& v) { derive(v, false); }
+
+VjpFn host_derivative_of(const OpDef& op) {
+  using Rule = void (*)(VjpContext&);
+  const Rule* rule = op.vjp.target<Rule>();
+  return rule != nullptr && *rule == linear_host_derivative ? linear_host_derivative : host_derivative;
+}
 
 void register_derivatives_host(OpRegistry& r) {
   OpDef backward = make_op(

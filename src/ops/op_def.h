@@ -20,6 +20,7 @@ class GraphBuilder;  // ops/builder.h
 class MetaContext;   // ops/meta.h
 class LowerContext;  // ops/lowering.h
 class VjpContext;    // ops/derivative.h
+class BatchContext;  // ops/batching_rule.h
 
 enum class OpKind : uint8_t {
   kPointwise,  // one scalar expression per output element, operands broadcast
@@ -95,6 +96,9 @@ using LowerFn = std::function<void(LowerContext&)>;
 
 /// Builds the cotangents of a node's operands from those of its results: see ops/derivative.h.
 using VjpFn = std::function<void(VjpContext&)>;
+/// Builds the node over all examples of a batch from operands with a batch dimension: see ops/batching_rule.h. False: the
+/// rule does not fit these arguments.
+using BatchFn = std::function<bool(BatchContext&)>;
 
 struct Choice {
   std::string op;
@@ -132,6 +136,9 @@ struct OpDef {
   DecomposeFn differentiable_parts;
   /// Results never require grad, as in eager (zeros_like, floor_divide).
   bool not_differentiable = false;
+
+  /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
+  BatchFn batch;
 };
 
 class OpRegistry {

@@ -1,0 +1,149 @@
+"""Operators of the host under the host's own transforms: derivatives and vmap (src/ops/host_transform.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Function = Callable[[list[Any]], list[Any]]
+
+
+def _map_tensors(values: list[Any], change: Any) -> list[Any]:
+    """The values with each tensor, also those in lists, passed through `change`."""
+    return [
+        [None if t is None else change(t) for t in v]
+        if isinstance(v, list) and any(isinstance(t, torch.Tensor) for t in v)
+        else change(v)
+        if isinstance(v, torch.Tensor)
+        else v
+        for v in values
+    ]
+
+
+def _gradients(function: Function, leaves: list[torch.Tensor], call: Callable[..., list[Any]], cotangents: Any) -> Any:
+    """Gradients by `leaves`, as torch.func's, which also run inside of vmap."""
+    used: list[int] = []
+
+    def results(*wanted: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = function(call(wanted))
+        used[:] = [i for i, c in enumerate(cotangents) if c is not None and _differentiable(found[i])]
+        return tuple(found[i] for i in used)
+
+    values, pull = torch.func.vjp(results, *leaves)
+    return pull(tuple(cotangents[i] for i in used)) if values else [torch.zeros_like(t) for t in leaves]
+
+
+def _differentiable(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def _derivative_of(function: Function, inside: bool) -> Function:
+    """(values of `function`, cotangents, which tensors among the values want a gradient) -> these gradients."""
+
+    def gradients(values: list[Any]) -> list[torch.Tensor]:
+        *operands, cotangents, needs = values
+        again = torch.is_grad_enabled()
+        flags = iter(needs)
+        wanted: list[torch.Tensor] = []
+
+        def leaf(tensor: torch.Tensor) -> torch.Tensor:
+            if not next(flags):
+                return tensor
+            # A gradient with respect to this use of the tensor alone.
+            wanted.append(tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_())
+            return wanted[-1]
+
+        with torch.enable_grad():
+            results = function(_map_tensors(operands, leaf))
+            pairs = [(r, c) for r, c in zip(results, cotangents, strict=False) if c is not None and r.requires_grad]
+            if not pairs:
+                return [torch.zeros_like(t) for t in wanted]
+            found = torch.autograd.grad(
+                [r for r, _ in pairs], wanted, [c for _, c in pairs], create_graph=again, allow_unused=True
+            )
+        return [torch.zeros_like(t) if g is None else g for g, t in zip(found, wanted, strict=True)]
+
+    def gradients_inside(values: list[Any]) -> list[torch.Tensor]:
+        *operands, cotangents, needs = values
+        flags = iter(needs)
+        leaves: list[torch.Tensor] = []
+        _map_tensors(operands, lambda t: leaves.append(t) if next(flags) else None)
+
+        def call(wanted: tuple[torch.Tensor, ...]) -> list[Any]:
+            again, left = iter(needs), iter(wanted)
+            return _map_tensors(operands, lambda t: next(left) if next(again) else t)
+
+        return list(_gradients(function, leaves, call, cotangents))
+
+    return gradients_inside if inside else gradients
+
+
+def _batch_of(function: Function) -> Function:
+    """(values of `function`, which tensors among them have a batch in front) -> results with the batch in front."""
+
+    def batched(values: list[Any]) -> list[torch.Tensor]:
+        *operands, flags = values
+        tensors: list[torch.Tensor] = []
+        _map_tensors(operands, tensors.append)
+        # Absent tensors have a flag too, which says no.
+        places = iter(_present(operands, flags))
+        in_dims = tuple(0 if next(places) else None for _ in tensors)
+
+        def one(*examples: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            left = iter(examples)
+            return tuple(function(_map_tensors(operands, lambda _: next(left))))
+
+        return list(torch.func.vmap(one, in_dims)(*tensors))
+
+    return batched
+
+
+def _present(operands: list[Any], flags: list[bool]) -> list[bool]:
+    """The flags of tensors that are there; flags are given for those in lists and arguments, and for None in lists."""
+    found = []
+    left = iter(flags)
+    for value in operands:
+        if isinstance(value, torch.Tensor):
+            found.append(next(left))
+        elif isinstance(value, list) and any(isinstance(t, torch.Tensor) for t in value):
+            for item in value:
+                flag = next(left)
+                if item is not None:
+                    found.append(flag)
+    return found
+
+
+def call(name: str, overload: str, transforms: str, values: list[Any]) -> list[torch.Tensor]:
+    """An operator of the host under transforms, the innermost first: `d` for its derivative, `v` for vmap."""
+    space, _, short = name.partition("::")
+    operator = getattr(getattr(getattr(torch.ops, space), short), overload or "default")
+    arguments = operator._schema.arguments
+
+    def plain(operands: list[Any]) -> list[Any]:
+        pairs = list(zip(arguments, operands, strict=True))
+        result = operator(*(v for a, v in pairs if not a.kwarg_only), **{a.name: v for a, v in pairs if a.kwarg_only})
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    function: Function = plain
+    for i, transform in enumerate(transforms):
+        function = _derivative_of(function, "v" in transforms[i:]) if transform == "d" else _batch_of(function)
+    # A result may be a view of an operand, whose memory the plan uses again: results own theirs.
+    taken: set[int] = set()
+    _map_tensors(values, lambda t: taken.add(t.untyped_storage().data_ptr()))
+    results = []
+    with torch.no_grad():
+        for found in function(values):
+            result = _plain(found.detach())
+            if result.untyped_storage().data_ptr() in taken:
+                result = result.clone()
+            taken.add(result.untyped_storage().data_ptr())
+            results.append(result)
+    return results
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with memory that holds its values: no conjugate, negative or zero that is only marked as one."""
+    tensor = tensor.clone() if tensor._is_zerotensor() else tensor
+    return tensor.resolve_conj().resolve_neg()
