@@ -59,8 +59,13 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.graph_text = print_graph(made.graph, true);
     CompileOptions options;
     options.explain = explaining() != Explaining::kOff;
-    if (is_training_tape(*entry.tape) && !has_backward(*entry.tape)) {
+    const bool whole = has_leaves_or_passes(*entry.tape);
+    std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
+    if (whole ? made.training : is_training_tape(*entry.tape)) {
       attach_training(entry, std::move(made), options);
+      if (whole) {
+        entry.runner = make_step_runner(std::move(entry.runner), *entry.tape, std::move(used_up), std::move(leaves));
+      }
       entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return true;
     }
@@ -69,10 +74,9 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.details = details_of(compiled);
     add_facts(entry, made.graph.ctx());
     count_compiled(compiled);
-    std::vector<int> used_up = std::move(made.used_up);
     auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
-    if (has_backward(*entry.tape)) {
-      entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up));
+    if (whole) {
+      entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up), std::move(leaves));
     } else {
       entry.runner = std::move(runner);
     }

@@ -7,6 +7,7 @@
 
 #include "capture/graph_object.h"
 #include "capture/tape_arguments.h"
+#include "capture/tape_history.h"
 #include "ops/bind.h"
 #include "ops/builder.h"
 #include "support/error.h"
@@ -63,13 +64,13 @@ class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
       : tape_(tape),
-        result_{Graph(std::move(ctx)), {}, {}, {}, {}, {}},
+        result_{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}},
         builder_(result_.graph, default_dtype(api)),
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
 
   TapeGraph run() {
-    convert_all(has_backward(tape_));
+    convert_all(has_leaves_or_passes(tape_));
     std::vector<TensorRef> wanted;
     for (const int slot : computed_outputs(tape_)) {
       result_.outputs.push_back(slot);
@@ -80,11 +81,7 @@ class Converter {
       check_strides(slot);
     }
     fz_.finish(wanted);
-    if (engine_) {
-      finish_history();
-    } else if (history_) {
-      result_.graph = expand_gradients(result_.graph);
-    }
+    if (history_) history_->finish(result_);
     return std::move(result_);
   }
 
@@ -96,7 +93,7 @@ class Converter {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
       types.push_back(fz_.type(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
     }
-    for (const ValueId value : gradients(pass, std::move(types))) result_.graph.add_output(value);
+    for (const ValueId value : history_->gradients(pass, std::move(types))) result_.graph.add_output(value);
     std::vector<std::optional<GradientFound>> found;
     static_cast<void>(expand_gradients(result_.graph, &found));
     const auto hints = [](const std::vector<Expr>& exprs) {
@@ -146,11 +143,12 @@ class Converter {
     for (size_t i = 0; i < tape_.slots().size(); ++i) {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
     }
-    engine_ = history;
-    history_ = history || tape_.has_transforms();
     const bool training = is_training_tape(tape_);
-    if (training && !history_) check_writes();
-    if (history_) begin_history();
+    if (history || tape_.has_transforms()) {
+      history_ = std::make_unique<TapeHistory>(tape_, builder_, fz_, refs_, history);
+    } else if (training) {
+      check_writes();
+    }
     for (const TapeNode& node : tape_.nodes()) {
       const bool inside = node.level != 0;
       builder_.set_no_grad(inside ? !node.mode : training && !node.grad);
@@ -170,142 +168,22 @@ class Converter {
   }
 
   // ---- gradients inside the tape -------------------------------------------------------------------------------------
-  // Eager tells the contents of a tensor from its history, the graph does not: what it cannot tell apart is refused.
-
-  void begin_history() {
-    for (size_t i = 0; i < tape_.slots().size(); ++i) {
-      const TapeSlot& slot = tape_.slots()[i];
-      if (!slot.input || !slot.requires_grad) continue;
-      const ValueId value = fz_.read(refs_[i]);
-      leaves_[refs_[i]] = {value};
-      note_values();
-      needs_[static_cast<size_t>(value)] = true;
-    }
-  }
-
-  bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
-  bool level_needs(ValueId v) { return level_needs_[static_cast<size_t>(v)]; }
-
-  /// Which of the values made since the last call have a history.
-  void note_values() {
-    const Graph& graph = result_.graph;
-    needs_.resize(graph.num_values(), false);
-    level_needs_.resize(graph.num_values(), false);
-    for (; noted_ < graph.num_nodes(); ++noted_) {
-      const Node& node = graph.node(static_cast<NodeId>(noted_));
-      for (std::vector<bool>* has : {&needs_, &level_needs_}) {
-        if ((node.closed && has == &needs_) || !gives_gradients(node, *has)) continue;
-        for (const ValueId v : node.outputs) {
-          const DType dtype = graph.type(v).dtype;
-          (*has)[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
-        }
-      }
-    }
-  }
-
-  struct Operand {
-    TensorRef ref;
-    int64_t version;
-    bool history, storage_history;  // of the engine's gradients
-    bool level_history, storage_level_history;
-  };
 
   void convert_with_history(const TapeNode& node) {
-    std::vector<Operand> operands;
-    const auto look = [&](int slot) {
-      const TensorRef ref = refs_[static_cast<size_t>(slot)];
-      if (ref < 0) return;
-      if (node.grad && fz_.is_stale_view(ref) && is_written_leaf(ref)) {
-        throw Unsupported("a view of a parameter from before it was written to, in " + node.name);
-      }
-      const ValueId value = fz_.read(ref);
-      note_values();
-      const ValueId base = fz_.base(ref);
-      operands.push_back({ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
-    };
-    for_each_slot(node.args.get(), look);
-    for_each_slot(node.kwargs.get(), look);
-    convert(node);
-    note_values();
-    for (size_t i = 0; i < node.histories.size(); ++i) {
-      if (!node.histories[i]) continue;
-      histories_.push_back(fz_.read(refs_[static_cast<size_t>(node.outputs[i])]));
-      needs_[static_cast<size_t>(histories_.back())] = true;
-    }
-    for (const Operand& operand : operands) {
-      if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
-    }
-  }
-
-  bool is_written_leaf(TensorRef ref) const {
-    return std::any_of(leaves_.begin(), leaves_.end(),
-                       [&](const auto& leaf) { return leaf.second.size() > 1 && fz_.same_storage(leaf.first, ref); });
-  }
-
-  void note_write(const TapeNode& node, const Operand& operand) {
-    if (operand.storage_level_history && (!node.mode || !operand.level_history)) {
-      throw Unsupported(node.name + " inside of a transform: it changes a tensor, but not its history");
-    }
-    for (const auto& [slot, value] : variables_) {
-      if (fz_.same_storage(refs_[static_cast<size_t>(slot)], operand.ref)) {
-        throw Unsupported(node.name + " on a tensor that gradients are asked by");
-      }
-    }
-    if (!operand.storage_history) return;
-    if (node.level != 0 && !node.grad)
-      throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
-    if (!engine_ && std::any_of(leaves_.begin(), leaves_.end(),
-                                [&](const auto& leaf) { return fz_.same_storage(leaf.first, operand.ref); })) {
-      throw Unsupported(node.name + " on a tensor that requires grad, beside a transform");
-    }
-    if (const auto leaf = leaves_.find(operand.ref); leaf != leaves_.end()) {
-      if (node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
-      const ValueId value = fz_.read(operand.ref);
-      note_values();
-      if (leaf->second.back() != value) leaf->second.push_back(value);
-      needs_[static_cast<size_t>(value)] = true;
+    const std::vector<TapeHistory::Operand> operands = history_->before(node);
+    if (node.leaf) {
+      if (history_->make_leaf(node)) result_.host_nodes.push_back(static_cast<size_t>(&node - tape_.nodes().data()));
       return;
     }
-    if (!node.grad || !operand.history) {
-      throw Unsupported(node.name + " beside gradients: it changes a tensor, but not its history");
-    }
-  }
-
-  std::vector<ValueId> values_of(PyObject* list) {
-    std::vector<ValueId> values;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-      values.push_back(fz_.read(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(list, i)))]));
-    }
-    return values;
-  }
-
-  std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types) {
-    GradientsCall call;
-    call.roots = values_of(PyTuple_GET_ITEM(pass.args.get(), 0));
-    call.cotangents = values_of(PyTuple_GET_ITEM(pass.args.get(), 1));
-    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
-      const TensorRef ref = refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
-      const auto variable = variables_.find(slot_of(PyList_GET_ITEM(variables, i)));
-      if (variable != variables_.end()) {
-        call.variables.push_back({variable->second});
-        continue;
-      }
-      const auto leaf = leaves_.find(ref);
-      call.variables.push_back(leaf != leaves_.end() ? leaf->second : std::vector<ValueId>{fz_.read(ref)});
-    }
-    call.create_graph = creates_graph(pass);
-    call.level = pass.step == FuncStep::kGradients;
-    call.histories = histories_;
-    for (const auto& [ref, values] : leaves_) call.histories.insert(call.histories.end(), values.begin(), values.end());
-    return add_gradients(builder_, call, std::move(types));
+    convert(node);
+    history_->after(node, operands);
   }
 
   std::vector<TensorRef> gradient_tensors(const TapeNode& node) {
     std::vector<TensorType> types;
     for (const int slot : node.outputs) types.push_back(slot_type(slot));
     std::vector<TensorRef> refs;
-    for (const ValueId value : gradients(node, std::move(types))) refs.push_back(fz_.fresh(value));
+    for (const ValueId value : history_->gradients(node, std::move(types))) refs.push_back(fz_.fresh(value));
     return refs;
   }
 
@@ -321,10 +199,7 @@ class Converter {
       case FuncStep::kWrap: return {view("alias", {TensorArg{first_operand(node)}})};
       case FuncStep::kUnwrap: return {first_operand(node)};
       case FuncStep::kVariable: {
-        const ValueId value = fz_.read(first_operand(node));
-        variables_[slot_of(PyTuple_GET_ITEM(node.args.get(), 0))] = value;
-        note_values();
-        level_needs_[static_cast<size_t>(value)] = true;
+        history_->add_variable(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
         return {};
       }
       case FuncStep::kGradients: return gradient_tensors(node);
@@ -334,64 +209,6 @@ class Converter {
       case FuncStep::kUnpackDual: break;
     }
     throw Unsupported("no graph for " + node.name);
-  }
-
-  /// What leaves the graph with a history: only one that a pass has used up, and that can only say so.
-  void finish_history() {
-    note_values();
-    for (const InputWrite& write : result_.graph.input_writes()) {
-      const int slot = result_.inputs[static_cast<size_t>(write.input_index)];
-      if (needs(write.value) && (slot < 0 || !leaves_.contains(refs_[static_cast<size_t>(slot)]))) {
-        throw Unsupported("a write that gives a tensor from outside a history");
-      }
-    }
-    const std::vector<bool> used = used_slots();
-    for (size_t i = 0; i < result_.outputs.size(); ++i) {
-      const GraphOutput& output = result_.graph.outputs()[i];
-      if (!needs(output.value)) continue;
-      const int slot = result_.outputs[i];
-      if (output.alias.kind != OutputAlias::Kind::kFresh || !used[static_cast<size_t>(slot)]) {
-        throw Unsupported("a result that can be differentiated later, beside a backward pass");
-      }
-      result_.used_up.push_back(slot);
-    }
-    result_.graph = expand_gradients(result_.graph);
-  }
-
-  /// Slots with a history of which some part was used up.
-  std::vector<bool> used_slots() const {
-    std::vector<bool> used(tape_.slots().size(), false);
-    const std::vector<TapeNode>& nodes = tape_.nodes();
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      const bool kept = nodes[n].backward && PyTuple_GET_ITEM(nodes[n].args.get(), 3) == Py_True;
-      if (!nodes[n].backward || kept) continue;
-      std::vector<bool> reached(tape_.slots().size(), false);
-      for_each_slot(PyTuple_GET_ITEM(nodes[n].args.get(), 0),
-                    [&](int slot) { used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true; });
-      for (size_t m = n; m-- > 0;) {
-        const bool any = std::any_of(nodes[m].outputs.begin(), nodes[m].outputs.end(),
-                                     [&](int slot) { return slot >= 0 && reached[static_cast<size_t>(slot)]; });
-        if (!any || !nodes[m].grad || (nodes[m].backward && !creates_graph(nodes[m]))) continue;
-        const auto mark = [&](int slot) {
-          if (!tape_.slots()[static_cast<size_t>(slot)].input) {
-            used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true;
-          }
-        };
-        for_each_slot(nodes[m].args.get(), mark);
-        for_each_slot(nodes[m].kwargs.get(), mark);
-      }
-    }
-    // And what was made of them.
-    for (const TapeNode& node : nodes) {
-      bool any = false;
-      const auto look = [&](int slot) { any = any || used[static_cast<size_t>(slot)]; };
-      for_each_slot(node.args.get(), look);
-      for_each_slot(node.kwargs.get(), look);
-      for (const int slot : node.outputs) {
-        if (any && slot >= 0) used[static_cast<size_t>(slot)] = true;
-      }
-    }
-    return used;
   }
 
   static DType default_dtype(TorchApi& api) {
@@ -779,15 +596,8 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
-  std::unordered_set<int> host_numbers_;        // slots of floats that are made before the graph runs
-  bool history_ = false;                        // written with care for histories: gradients are computed in the graph
-  bool engine_ = false;                         // by passes of the engine
-  std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
-  std::vector<bool> level_needs_;               // per value: it depends on such a variable
-  std::vector<bool> needs_;                     // per value of the graph: it has a history, or is a leaf's
-  size_t noted_ = 0;                            // nodes that needs_ has seen
-  std::unordered_map<TensorRef, std::vector<ValueId>> leaves_;  // inputs that require grad: their values so far
-  std::vector<ValueId> histories_;                              // gradients that can be differentiated again
+  std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
+  std::unique_ptr<TapeHistory> history_;  // of tapes with gradients of their own
 };
 
 }  // namespace
@@ -808,8 +618,9 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 
 }  // namespace
 
-bool has_backward(const Tape& tape) {
-  return std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& node) { return node.backward; });
+bool has_leaves_or_passes(const Tape& tape) {
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(),
+                     [](const TapeNode& node) { return node.backward || node.leaf; });
 }
 
 std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass) {
@@ -819,7 +630,9 @@ std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, To
 bool is_training_tape(const Tape& tape) {
   const bool needs = std::any_of(tape.slots().begin(), tape.slots().end(),
                                  [](const TapeSlot& slot) { return slot.input && slot.requires_grad; });
-  return needs && std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.grad; });
+  const bool made = std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.leaf; });
+  return (needs || made) &&
+         std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.grad; });
 }
 
 DType dtype_of(PyObject* dtype) {

@@ -17,12 +17,15 @@ struct TapeGraph {
   std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
   /// Of a tape with passes of gradients: slots of outputs that have a history in eager, which a pass has used up.
   std::vector<int> used_up;
-  /// Nodes of the tape on Python floats alone, to be called before the graph: their results are among its inputs.
+  std::vector<int> leaves;  // slots of outputs that the tape has made leaves
+  bool training = false;    // such a tape has results that can be differentiated later
+  /// Nodes of the tape on Python floats alone, whose results are among the graph's inputs, and those that make inputs leaves:
+  /// to be called before the graph.
   std::vector<size_t> host_nodes;
 };
 
-/// Whether gradients are computed on the tape itself.
-bool has_backward(const Tape& tape);
+/// Whether the engine computes gradients on the tape itself, or tensors are made leaves on it.
+bool has_leaves_or_passes(const Tape& tape);
 struct GradientLayout {
   std::vector<int64_t> sizes, strides;  // of the present call
   bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager

@@ -21,8 +21,8 @@ namespace {
 
 class StepRunner final : public GraphRunner {
  public:
-  StepRunner(std::unique_ptr<CompiledRunner> plan, const Tape& tape, std::vector<int> used_up)
-      : plan_(std::move(plan)), used_up_(std::move(used_up)) {
+  StepRunner(std::unique_ptr<GraphRunner> plan, const Tape& tape, std::vector<int> used_up, std::vector<int> leaves)
+      : plan_(std::move(plan)), used_up_(std::move(used_up)), leaves_(std::move(leaves)) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) mark_ = Ref::steal(PyObject_GetAttrString(module.get(), "used_up"));
     count_ = attr_or_null(TorchApi::get()->core.get(), "_increment_version");
@@ -60,19 +60,24 @@ class StepRunner final : public GraphRunner {
   }
 
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
-    const bool done = plan_->run(tape, env, api);
+    const bool ran = plan_->run(tape, env, api);
     untouched_ = plan_->untouched();
-    if (!done) return false;
+    if (!ran) return false;
     for (const int slot : used_up_) {
       Ref& value = env[static_cast<size_t>(slot)];
       if (attr_or_null(value.get(), "requires_grad").get() == Py_True) continue;  // the tape itself ran
       value = Ref::steal(PyObject_CallOneArg(mark_.get(), value.get()));
       if (!value) return false;
     }
+    for (const int slot : leaves_) {
+      const Ref done = Ref::steal(PyObject_CallMethod(env[static_cast<size_t>(slot)].get(), "requires_grad_", nullptr));
+      if (!done) return false;
+    }
     return count_writes(env);
   }
 
   std::string problem() const override { return plan_->problem(); }
+  std::string launches() const override { return plan_->launches(); }
   bool compiled() const override { return true; }
   std::vector<int> written_slots() const override { return plan_->written_slots(); }
 
@@ -94,8 +99,8 @@ class StepRunner final : public GraphRunner {
     PyObject* tensor;  // the tape holds it
     bool needs;
   };
-  std::unique_ptr<CompiledRunner> plan_;
-  std::vector<int> used_up_;
+  std::unique_ptr<GraphRunner> plan_;
+  std::vector<int> used_up_, leaves_;
   std::vector<Pinned> pinned_;
   std::vector<int> given_;  // arguments that require grad
   std::vector<int> written_;
@@ -104,9 +109,9 @@ class StepRunner final : public GraphRunner {
 
 }  // namespace
 
-std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<CompiledRunner> plan, const Tape& tape,
-                                              std::vector<int> used_up) {
-  return std::make_unique<StepRunner>(std::move(plan), tape, std::move(used_up));
+std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<GraphRunner> plan, const Tape& tape,
+                                              std::vector<int> used_up, std::vector<int> leaves) {
+  return std::make_unique<StepRunner>(std::move(plan), tape, std::move(used_up), std::move(leaves));
 }
 
 }  // namespace tatara::capture

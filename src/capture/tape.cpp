@@ -165,6 +165,7 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
 
 void Tape::add_node(TapeNode node) {
   if (node.step != FuncStep::kNone) needs_grad_modes_ = has_transforms_ = true;
+  if (node.leaf) needs_grad_modes_ = true;
   node.mode = node.mode || node.grad;
   nodes_.push_back(std::move(node));
 }
@@ -286,9 +287,12 @@ Tape::SymbolPlace Tape::place_of(Expr symbol) const {
 std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
-  copy->needs_grad_modes_ = needs_grad_modes_;
   copy->has_transforms_ = has_transforms_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
+  copy->needs_grad_modes_ =
+      has_transforms_ ||
+      std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
+      std::any_of(copy->nodes_.begin(), copy->nodes_.end(), [](const TapeNode& n) { return n.leaf; });
   for (TapeSlot& slot : copy->slots_) {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
     if (!slot.input || slot.guard_index >= 0) slot.object = Ref();

@@ -69,6 +69,7 @@ struct TapeNode {
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
   /// results go to `.grad`, and whether they can be differentiated again.
   bool backward = false;
+  bool leaf = false;            ///< requires_grad_() of a tensor that had no history
   std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
@@ -153,7 +154,7 @@ class Tape {
     return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
                        [](const TapeNode& node) { return node.mutates; });
   }
-  /// Whether an input requires grad: then each node runs in the grad mode that it was recorded in.
+  /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
   int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }

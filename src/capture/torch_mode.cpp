@@ -108,8 +108,10 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && make_variable(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      if (fn.name == "requires_grad_" && trace_->open_levels.empty() && changes_nothing(args, kwargs))
+      if (fn.name == "requires_grad_" && trace_->open_levels.empty() &&
+          (changes_nothing(args, kwargs) || make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      }
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
@@ -137,7 +139,9 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         if (PyObject* known = gradient_of(tensor)) return Py_NewRef(known);
         return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
       }
-      if (placeholder && (fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
+      const bool leaf = placeholder && is_made_leaf(slot);
+      if (leaf && fn.name == "grad") return Py_NewRef(gradient_of(tensor));
+      if (placeholder && (leaf || fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
       if (!placeholder) {
         const Bypass bypass(bypass_);
         const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
@@ -154,6 +158,9 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   }
   if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
     return answer_needs_grad(fn, func, args, kwargs);
+  }
+  if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
+    return record_leaf(fn, func, args, kwargs);
   }
   if (fn.name.rfind("_foreach_", 0) == 0) {
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
@@ -175,7 +182,8 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
     for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
       needs[static_cast<size_t>(node.outputs[k])] = node.histories[k];
     }
-    if (pass || node.step == FuncStep::kVariable) continue;
+    if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = true;
+    if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
     bool any = false;
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
     for_each_slot(node.args.get(), look);
@@ -206,6 +214,7 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+  if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
   if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) {
     trace_->guard.check_grad = true;
     const Bypass bypass(bypass_);

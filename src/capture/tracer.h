@@ -240,6 +240,11 @@ class Tracer final : public VmObserver {
 
   /// Whether requires_grad_() leaves the tensor as it is.
   bool changes_nothing(PyObject* args, PyObject* kwargs);
+  /// requires_grad_() of a tensor without a history; false where the trace cannot do it.
+  bool make_leaf(PyObject* func, PyObject* args, PyObject* kwargs);
+  bool is_made_leaf(int slot) const;
+  /// A factory with requires_grad=True.
+  PyObject* record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);

@@ -46,6 +46,10 @@ bool Tracer::is_engine_call(PyObject* callable) const {
 PyObject* Tracer::gradient_of(PyObject* tensor) {
   Trace& t = *trace_;
   if (const auto found = t.gradients.find(tensor); found != t.gradients.end()) return found->second.get();
+  const int known = t.tape.find(tensor);
+  if (known >= 0 && !t.tape.slots()[static_cast<size_t>(known)].input) {
+    return (t.gradients[tensor] = Ref::borrow(Py_None)).get();
+  }
   std::string problem;
   Ref value;
   {
@@ -163,17 +167,17 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
   for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(inputs); ++i) variables.push_back(PyTuple_GET_ITEM(inputs, i));
   for (size_t i = 0; !given && i < t.tape.slots().size(); ++i) {
     const TapeSlot& slot = t.tape.slots()[i];
-    if (slot.input && slot.requires_grad) variables.push_back(slot.object.get());
+    if ((slot.input && slot.requires_grad) || is_made_leaf(static_cast<int>(i))) variables.push_back(slot.object.get());
   }
   for (PyObject* variable : variables) {
     const int slot = api_.is_plain_tensor(variable) ? t.tape.find(variable) : -1;
     if (slot < 0) return "by a tensor that is not in the graph";
-    const bool leaf = t.tape.slots()[static_cast<size_t>(slot)].input;
-    if (leaf && attr_or_null(variable, "is_leaf").get() != Py_True)
+    const bool input = t.tape.slots()[static_cast<size_t>(slot)].input, leaf = input || is_made_leaf(slot);
+    if (input && attr_or_null(variable, "is_leaf").get() != Py_True)
       return "a tensor from before the graph has a history";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
     if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
-    if (leaf && has_gradient_hooks(variable)) return "a hook on a tensor";
+    if (input && has_gradient_hooks(variable)) return "a hook on a tensor";
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
   }
@@ -394,6 +398,48 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
     same = needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
   return same;
+}
+
+bool Tracer::is_made_leaf(int slot) const {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [slot](const TapeNode& node) { return node.leaf && node.outputs[0] == slot; });
+}
+
+bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : Py_True;
+  if (tensor == nullptr || !api_.is_plain_tensor(tensor) || wanted != Py_True) return false;
+  if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
+  const Bypass bypass(bypass_);
+  const int slot = slot_for(tensor);
+  if (slot < 0 || !t.open_levels.empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done)) return false;
+  const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
+  const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
+  if ((real.get() != Py_True && complex.get() != Py_True) || needs_grad(slot) != NeedsGrad::kNo) return false;
+  if (info.input) t.guard.check_grad = true;
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.name = "requires_grad_";
+  node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
+  node.outputs = {slot};
+  node.leaf = true;
+  node.grad = api_.grad_enabled();
+  user_location(node.file, node.function, node.line);
+  t.tape.add_node(std::move(node));
+  t.mutated = true;
+  return true;
+}
+
+PyObject* Tracer::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  const Ref plain = Ref::steal(PyDict_Copy(kwargs));
+  if (!plain || PyDict_DelItemString(plain.get(), "requires_grad") != 0) return nullptr;
+  Ref made = Ref::steal(record(fn, func, args, plain.get()));
+  if (!made || !api_.is_tensor(made.get())) return made.release();
+  static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
+  const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
+  return torch_function(require, operands.get(), nullptr);
 }
 
 PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {

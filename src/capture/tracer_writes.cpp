@@ -105,6 +105,12 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
     return write_gradient(owner, value);
   }
+  if (tensor && t.open_levels.empty() && descriptor != nullptr &&
+      PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
+    const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
+    const Ref require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_");
+    if (changes_nothing(given.get(), nullptr) || make_leaf(require.get(), given.get(), nullptr)) return 0;
+  }
   if (tensor && (descriptor != nullptr || api_.is_numpy(owner))) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }

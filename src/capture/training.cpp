@@ -553,6 +553,9 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
   Mask needs;
   for (const int slot : made.inputs) {
     needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
+    for (const TapeNode& node : tape.nodes()) {
+      if (node.leaf && node.outputs[0] == slot) needs.back() = true;
+    }
   }
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);

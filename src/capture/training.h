@@ -21,9 +21,9 @@ struct CompiledTraining {
 CompiledTraining compile_training(TapeGraph made, const Tape& tape, const CompileOptions& options);
 
 /// Runs a graph with passes of gradients in it. The tensors in `used_up` leave it with a history that can only say that it was
-/// used up, as in eager.
-std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<CompiledRunner> plan, const Tape& tape,
-                                              std::vector<int> used_up);
+/// used up, as in eager; those in `leaves` as leaves.
+std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<GraphRunner> plan, const Tape& tape,
+                                              std::vector<int> used_up, std::vector<int> leaves);
 /// Whether a hook of the program's looks at the tensor's gradients.
 bool has_gradient_hooks(PyObject* tensor);
 

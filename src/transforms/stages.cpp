@@ -46,14 +46,36 @@ class Splitter {
   }
 
  private:
+  /// Values that gradients come to from results.
+  std::vector<bool> wanted_values() const {
+    std::vector<bool> wanted(graph_.num_values(), false);
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.value != kNoValue)
+        wanted[static_cast<size_t>(output.value)] = needs_[static_cast<size_t>(output.value)];
+    }
+    for (size_t n = graph_.num_nodes(); n-- > 0;) {
+      const Node& node = graph_.node(static_cast<NodeId>(n));
+      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                   [&](ValueId v) { return wanted[static_cast<size_t>(v)]; });
+      if (!any || !gives_gradients(node, needs_)) continue;
+      for_each_operand(node, [&](ValueId v) { wanted[static_cast<size_t>(v)] = true; });
+    }
+    return wanted;
+  }
+
   void find_levels() {
+    const std::vector<bool> wanted = wanted_values();
     for (const Node& node : graph_.nodes()) {
       int level = 0;
       bool through = false;
       const bool view = node.op->kind == OpKind::kView;
+      // Else no gradient comes here from a result.
+      const bool onward = !view && gives_gradients(node, needs_) &&
+                          std::any_of(node.outputs.begin(), node.outputs.end(),
+                                      [&](ValueId v) { return wanted[static_cast<size_t>(v)]; });
       for_each_operand(node, [&](ValueId v) {
         const auto at = static_cast<size_t>(v);
-        level = std::max(level, level_[at] + (ends_[at] && !view ? 1 : 0));
+        level = std::max(level, level_[at] + (ends_[at] && onward ? 1 : 0));
         through = through || (view && ends_[at]);
       });
       for (const ValueId v : node.outputs) {

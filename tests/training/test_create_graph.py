@@ -201,3 +201,146 @@ def test_a_used_up_graph_of_gradients_is_eagers_error() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):
             tatara.compile(f)(x)
+
+
+def no_change(result: Any) -> None:
+    pass
+
+
+def check_later(
+    function: Callable[..., Any], *inputs: Any, later: Callable[[Any], None] = no_change, model: Any = None
+) -> Any:
+    """Results, and after `later` (a backward pass outside) the gradients of inputs and parameters, beside eager."""
+    compiled = tatara.compile(function)
+    for _ in range(3):
+        found = []
+        for call in (compiled, function):
+            given = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+            for p in model.parameters() if model else ():
+                p.grad = None
+            result = call(*given)
+            later(result)
+            tensors = [*given, *(model.parameters() if model else ()), *flat(result)]
+            leaves = [t for t in tensors if isinstance(t, torch.Tensor) and t.is_leaf]
+            found.append(
+                (
+                    result,
+                    [t.requires_grad for t in leaves],
+                    [None if t.grad is None else t.grad.clone() for t in leaves],
+                )
+            )
+        same(found[0][0], found[1][0])
+        assert found[0][1] == found[1][1]
+        same(found[0][2], found[1][2])
+    return compiled
+
+
+def through_all(results: Any) -> None:
+    sum(t.square().sum() for t in flat(results) if t.requires_grad).backward()
+
+
+def test_forces_that_are_differentiated_outside() -> None:
+    model = net(3, 8, 1)
+
+    def f(x: Any) -> Any:
+        energy = model(x).sum()
+        return energy, -grad(energy, x, create_graph=True)[0]
+
+    x = torch.randn(4, 3).double().requires_grad_()
+    compiled_in_one_graph(check_later(f, x, later=through_all, model=model))
+
+
+def test_a_loss_that_is_differentiated_outside() -> None:
+    model = net(3, 8, 1)
+
+    def f(x: Any) -> Any:
+        penalty = (grad(model(x).sum(), x, create_graph=True)[0].norm(2, dim=1) - 1).square().mean()
+        return penalty + model(x).mean()
+
+    compiled_in_one_graph(check_later(f, torch.randn(4, 3).double().requires_grad_(), later=through_all, model=model))
+
+
+def test_an_input_that_becomes_a_leaf() -> None:
+    model = net(3, 8, 1)
+
+    def f(x: Any) -> Any:
+        x.requires_grad_()
+        energy = model(x).sum()
+        return energy, -grad(energy, x, create_graph=True)[0]
+
+    compiled_in_one_graph(check_later(f, torch.randn(4, 3).double(), later=through_all, model=model))
+    for assigned in (False, True):
+
+        def g(x: Any, assigned: bool = assigned) -> Any:
+            if assigned:
+                x.requires_grad = True
+            else:
+                x.requires_grad_(True)
+            x.sin().sum().backward()
+            return x.grad, x.requires_grad, x.is_leaf
+
+        compiled_in_one_graph(check_later(g, torch.randn(4, 3)))
+
+
+def test_leaves_made_inside() -> None:
+    model = net(3, 8, 1)
+
+    def attack(x: Any) -> Any:
+        x = x.clone().detach().requires_grad_(True)
+        model(x).square().sum().backward()
+        return x.detach() + 0.1 * x.grad.sign()
+
+    def leaf_returned(x: Any) -> Any:
+        x = x.detach().clone().requires_grad_()
+        assert x.is_leaf
+        assert x.grad is None
+        x.sin().sum().backward()
+        return x
+
+    def factory(x: Any) -> Any:
+        w = torch.zeros(3, dtype=torch.double, requires_grad=True)
+        g = grad(((x + w) ** 3).sum(), w, create_graph=True)[0]
+        return grad(g.sum(), w)[0], w.requires_grad
+
+    def trained_later(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        energy = model(x).sum()
+        return grad(energy, x, create_graph=True)[0].square().sum() + energy
+
+    x = torch.randn(4, 3).double()
+    for f in (attack, leaf_returned, factory, trained_later):
+        later = through_all if f is trained_later else no_change
+        compiled_in_one_graph(check_later(f, x, later=later, model=model))
+
+
+def test_leaves_that_the_graph_cannot_follow_stay_in_eager() -> None:
+    def used_before(x: Any) -> Any:
+        a = x.detach()
+        b = a * 2
+        a.requires_grad_()
+        return grad((a * b).sum(), a)[0]
+
+    def shared(x: Any) -> Any:
+        x = x.clone()
+        a = x.detach().requires_grad_()
+        b = a.sin()
+        x.mul_(2)
+        return grad((b * 1).sum(), a, allow_unused=True)[0] if x.numel() == 0 else a * 1
+
+    def dangling(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return grad((x**3).sum(), x, create_graph=True)[0]
+
+    for f in (used_before, shared, dangling):
+        check_later(f, torch.randn(4, 3).double())
+
+
+def test_a_result_beside_a_backward_pass() -> None:
+    model = net(3, 8, 1)
+
+    def f(x: Any) -> Any:
+        out = model(x)
+        out.square().mean().backward(retain_graph=True)
+        return out
+
+    compiled_in_one_graph(check_later(f, torch.randn(4, 3).double(), later=through_all, model=model))
