@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu test-gpu opinfo opinfo-gradients modules optimizers pyvm test-cpp test-python \
+.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu test-gpu opinfo opinfo-gradients modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -77,6 +77,10 @@ bench-models: build
 # Training steps of six models: losses, compile and step times, peak memory.
 bench-train: build
 	$(PY) bench/train.py
+
+# Higher, forward and batched derivatives.
+bench-transforms: build
+	$(PY) bench/transforms.py
 
 bench-kernels: build
 	$(PY) bench/kernels.py

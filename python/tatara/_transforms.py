@@ -40,6 +40,12 @@ def variable(tensor: torch.Tensor) -> None:
         _C.set_inplace_requires_grad_allowed(before)
 
 
+def unpack_dual(tensor: torch.Tensor, level: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Primal and tangent of a tensor that is known to have one, be it zeros."""
+    primal, tangent = torch._VF._unpack_dual(tensor, level=level)
+    return primal, torch.zeros_like(primal) if tangent is None else tangent
+
+
 def gradients(
     roots: Any, cotangents: Any, variables: Any, keep: bool, _accumulate: bool, create: bool
 ) -> tuple[torch.Tensor, ...]:

@@ -8,10 +8,11 @@
 #include "capture/graph_object.h"
 #include "capture/tape_arguments.h"
 #include "capture/tape_history.h"
+#include "capture/tape_transforms.h"
 #include "ops/bind.h"
 #include "ops/builder.h"
 #include "support/error.h"
-#include "transforms/autodiff.h"
+#include "transforms/expand.h"
 
 namespace tatara::capture {
 namespace {
@@ -77,6 +78,7 @@ class Converter {
       if (tape_.slots()[static_cast<size_t>(slot)].level != 0) {
         throw Unsupported("a tensor of a function transform leaves it");
       }
+      if (tape_.has_transforms()) lay_out(slot);
       wanted.push_back(refs_[static_cast<size_t>(slot)]);
       check_strides(slot);
     }
@@ -89,13 +91,21 @@ class Converter {
   std::vector<std::optional<GradientLayout>> probe(const TapeNode& pass) {
     convert_all(true);
     std::vector<TensorType> types;
-    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
-      types.push_back(fz_.type(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
+    std::vector<ValueId> results;
+    if (pass.step == FuncStep::kUnpackDual) {
+      if (!steps_->has_duals(pass.level)) return {std::nullopt};
+      results =
+          steps_->tangents(pass, fz_.type(refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(pass.args.get(), 0)))]));
+    } else {
+      PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
+        types.push_back(fz_.type(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
+      }
+      results = history_->gradients(pass, std::move(types));
     }
-    for (const ValueId value : history_->gradients(pass, std::move(types))) result_.graph.add_output(value);
+    for (const ValueId value : results) result_.graph.add_output(value);
     std::vector<std::optional<GradientFound>> found;
-    static_cast<void>(expand_gradients(result_.graph, &found));
+    static_cast<void>(expand_transforms(result_.graph, &found));
     const auto hints = [](const std::vector<Expr>& exprs) {
       std::vector<int64_t> values;
       for (const Expr e : exprs) values.push_back(e.context().evaluate_hint(e).value());
@@ -146,6 +156,7 @@ class Converter {
     const bool training = is_training_tape(tape_);
     if (history || tape_.has_transforms()) {
       history_ = std::make_unique<TapeHistory>(tape_, builder_, fz_, refs_, history);
+      steps_ = std::make_unique<TapeTransforms>(builder_, fz_, refs_, *history_);
     } else if (training) {
       check_writes();
     }
@@ -185,30 +196,6 @@ class Converter {
     std::vector<TensorRef> refs;
     for (const ValueId value : history_->gradients(node, std::move(types))) refs.push_back(fz_.fresh(value));
     return refs;
-  }
-
-  TensorRef first_operand(const TapeNode& node) const {
-    return refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
-  }
-
-  std::vector<TensorRef> transform_step(const TapeNode& node) {
-    switch (node.step) {
-      case FuncStep::kNone:
-      case FuncStep::kEnter:
-      case FuncStep::kExit: return {};
-      case FuncStep::kWrap: return {view("alias", {TensorArg{first_operand(node)}})};
-      case FuncStep::kUnwrap: return {first_operand(node)};
-      case FuncStep::kVariable: {
-        history_->add_variable(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
-        return {};
-      }
-      case FuncStep::kGradients: return gradient_tensors(node);
-      case FuncStep::kBatchIn:
-      case FuncStep::kBatchOut:
-      case FuncStep::kMakeDual:
-      case FuncStep::kUnpackDual: break;
-    }
-    throw Unsupported("no graph for " + node.name);
   }
 
   static DType default_dtype(TorchApi& api) {
@@ -372,7 +359,12 @@ class Converter {
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
     if (node.backward) return gradient_tensors(node);
-    if (node.step != FuncStep::kNone) return transform_step(node);
+    if (node.step == FuncStep::kGradients) return gradient_tensors(node);
+    if (node.step != FuncStep::kNone) {
+      std::vector<TensorType> types;
+      for (const int slot : node.outputs) types.push_back(slot_type(slot));
+      return steps_->results_of(node, std::move(types));
+    }
     if (const int factor = factor_of(node); factor >= 0) return scaled(node, factor);
     if (node.name == "__getitem__") return {get_item(node)};
     if (node.name == "__setitem__") {
@@ -454,6 +446,18 @@ class Converter {
     if (dtype_of(info.dtype.get()) != type.dtype || !equal(info.sizes.get(), type.sizes)) {
       throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than the host's");
     }
+  }
+
+  /// A result that eager lays out otherwise than inference has it: transforms see more dimensions.
+  void lay_out(int slot) {
+    const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
+    TensorRef& ref = refs_[static_cast<size_t>(slot)];
+    if (info.number || !info.symbolic_sizes.empty() || equal(info.strides.get(), fz_.type(ref).strides)) return;
+    for (size_t i = 0; i < refs_.size(); ++i) {
+      const bool own = static_cast<int>(i) == slot || refs_[i] < 0;
+      if (!own && tape_.slots()[i].input && fz_.same_storage(refs_[i], ref)) return;
+    }
+    ref = fz_.fresh(builder_.op("relayout", {TensorArg{fz_.read(ref)}, SymInts{exprs(info.strides.get())}}));
   }
 
   void check_strides(int slot) {
@@ -597,6 +601,7 @@ class Converter {
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
   std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
+  std::unique_ptr<TapeTransforms> steps_;
   std::unique_ptr<TapeHistory> history_;  // of tapes with gradients of their own
 };
 

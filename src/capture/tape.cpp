@@ -170,6 +170,23 @@ void Tape::add_node(TapeNode node) {
   nodes_.push_back(std::move(node));
 }
 
+void Tape::take_layouts(const Tape& open) {
+  for (const int output : outputs_) {
+    TapeSlot& slot = slots_[static_cast<size_t>(output)];
+    const Ref object = open.slots()[static_cast<size_t>(output)].object;
+    if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) continue;
+    Ref strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
+    if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  }
+}
+
+void Tape::set_last_keyword(const char* name, long value) {
+  TapeNode& node = nodes_.back();
+  node.kwargs = Ref::steal(PyDict_New());
+  PyDict_SetItemString(node.kwargs.get(), name, Ref::steal(PyLong_FromLong(value)).get());
+}
+
 int Tape::add_value(TapeSlot slot) {
   const int index = static_cast<int>(slots_.size());
   by_object_[slot.object.get()] = index;

@@ -103,6 +103,11 @@ class Tape {
   /// The symbols of the trace, for whoever reads the tape while it is open.
   void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
   void add_node(TapeNode node);
+  /// Of outputs with transforms behind them: how they lie in memory, as the run of `open` has shown. Inference sees one
+  /// example of a batch only.
+  void take_layouts(const Tape& open);
+  /// Gives the last node a keyword argument.
+  void set_last_keyword(const char* name, long value);
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
   bool has_transforms() const { return has_transforms_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "transforms/batching.h"
+#include "transforms/expand.h"
 
 namespace tatara::capture {
 
@@ -27,7 +29,11 @@ void TapeHistory::note_values() {
   for (; noted_ < graph.num_nodes(); ++noted_) {
     const Node& node = graph.node(static_cast<NodeId>(noted_));
     for (std::vector<bool>* has : {&needs_, &level_needs_}) {
-      if ((node.closed && has == &needs_) || !gives_gradients(node, *has)) continue;
+      bool passes = has == &level_needs_ ? gives_tangents(node, *has) : !node.closed && gives_gradients(node, *has);
+      if (is_batch_in(node) || is_batch_out(node)) {
+        for_each_operand(node, [&](ValueId v) { passes = passes || (*has)[static_cast<size_t>(v)]; });
+      }
+      if (!passes) continue;
       for (const ValueId v : node.outputs) {
         const DType dtype = graph.type(v).dtype;
         (*has)[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
@@ -58,8 +64,9 @@ void TapeHistory::after(const TapeNode& node, const std::vector<Operand>& operan
   note_values();
   for (size_t i = 0; i < node.histories.size(); ++i) {
     if (!node.histories[i]) continue;
-    histories_.push_back(fz_.read(refs_[static_cast<size_t>(node.outputs[i])]));
-    needs_[static_cast<size_t>(histories_.back())] = true;
+    const ValueId value = fz_.read(refs_[static_cast<size_t>(node.outputs[i])]);
+    histories_.emplace_back(node.level, value);
+    needs_[static_cast<size_t>(value)] = true;
   }
   for (const Operand& operand : operands) {
     if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
@@ -92,6 +99,9 @@ bool TapeHistory::is_written_leaf(TensorRef ref) const {
 void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
   if (operand.storage_level_history && (!node.mode || !operand.level_history)) {
     throw Unsupported(node.name + " inside of a transform: it changes a tensor, but not its history");
+  }
+  for (const TensorRef example : examples_) {
+    if (fz_.same_storage(example, operand.ref)) throw Unsupported(node.name + " on an example of a batch");
   }
   for (const auto& [slot, value] : variables_) {
     if (fz_.same_storage(refs_[static_cast<size_t>(slot)], operand.ref)) {
@@ -151,23 +161,34 @@ std::vector<ValueId> TapeHistory::gradients(const TapeNode& pass, std::vector<Te
   }
   call.create_graph = creates_graph(pass);
   call.level = pass.step == FuncStep::kGradients;
-  call.histories = histories_;
-  for (const auto& [ref, leaf] : leaves_) {
-    call.histories.insert(call.histories.end(), leaf.values.begin(), leaf.values.end());
-  }
+  call.histories = starts();
   return add_gradients(builder_, call, std::move(types));
+}
+
+std::vector<ValueId> TapeHistory::starts() const {
+  std::vector<ValueId> values;
+  for (const auto& [level, value] : histories_) {
+    const bool open = std::find(open_levels_.begin(), open_levels_.end(), level) != open_levels_.end();
+    if (level == 0 || open) values.push_back(value);
+  }
+  for (const auto& [ref, leaf] : leaves_) values.insert(values.end(), leaf.values.begin(), leaf.values.end());
+  return values;
 }
 
 void TapeHistory::add_variable(int slot) {
   const ValueId value = fz_.read(refs_[static_cast<size_t>(slot)]);
   variables_[slot] = value;
+  add_level_value(value);
+}
+
+void TapeHistory::add_level_value(ValueId value) {
   note_values();
   level_needs_[static_cast<size_t>(value)] = true;
 }
 
 void TapeHistory::finish(TapeGraph& result) {
   if (!engine_) {
-    result.graph = expand_gradients(result.graph);
+    result.graph = expand_transforms(result.graph);
     return;
   }
   note_values();
@@ -199,7 +220,7 @@ void TapeHistory::finish(TapeGraph& result) {
   }
   result.training = !live.empty();
   if (result.training) stop_used_up(result);
-  result.graph = expand_gradients(result.graph);
+  result.graph = expand_transforms(result.graph);
   if (result.training) check_live(result, live);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/graph_from_tape.h"
@@ -32,6 +33,14 @@ class TapeHistory {
   bool make_leaf(const TapeNode& node);
   /// A tensor that a transform asks gradients by.
   void add_variable(int slot);
+  /// A value that a transform tells from its operand: gradients or tangents begin there.
+  void add_level_value(ValueId value);
+  /// One example of a batch: a write to it would be one to the batch.
+  void add_example(TensorRef ref) { examples_.push_back(ref); }
+  void enter_level(int level) { open_levels_.push_back(level); }
+  void exit_level() { open_levels_.pop_back(); }
+  /// Where histories begin; not in levels that have ended, whose values are those of one example.
+  std::vector<ValueId> starts() const;
   /// The node that stands for a pass.
   std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types);
   /// Writes the passes out and says what the results are: used up, leaves, or with a history that goes on (`training`).
@@ -63,7 +72,9 @@ class TapeHistory {
   std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
   size_t noted_ = 0;                            // nodes that needs_ has seen
   std::unordered_map<TensorRef, Leaf> leaves_;
-  std::vector<ValueId> histories_;  // gradients that can be differentiated again
+  std::vector<std::pair<int, ValueId>> histories_;  // level and value of gradients that can be differentiated again
+  std::vector<int> open_levels_;
+  std::vector<TensorRef> examples_;
 };
 
 }  // namespace tatara::capture

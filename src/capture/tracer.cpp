@@ -504,7 +504,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_born = t.born.size();
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
-  t.snap_levels = t.open_levels.size();
+  t.snap_levels = t.open_levels.size() + static_cast<size_t>(t.duals);
   --bypass_;
   t.mutated = false;
 }
@@ -576,6 +576,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     raise_unsupported(why);
     ok = false;
   }
+  if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
   if (ok) ok = install_entry(std::move(entry));
   --bypass_;
   stopped_ = stopped_ || stay_eager || !ok;
@@ -661,7 +662,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
                           [this](PyObject* o) { return instance_of(o); },
                           t.symbols};
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars.empty() && t.open_levels.empty() && builder.want(result) &&
+  if (t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
@@ -677,6 +678,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   }
   bool again = false;
   if (run_tape()) {
+    if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
     if (owner_.fullgraph && entry->end == Entry::End::kEager) {
       raise_unsupported(entry->why);
     } else {

@@ -25,11 +25,22 @@ namespace tatara::capture {
 enum class TransformCall : uint8_t {
   kNone,
   kEnterGrad,
+  kEnterJvp,
+  kEnterVmap,
+  kEnterDual,
   kExit,
+  kExitDual,
   kWrap,
   kUnwrap,
   kAllowVariables,
   kGradients,
+  kBatchIn,
+  kBatchOut,
+  kIsBatched,
+  kMakeDual,
+  kUnpackDual,
+  kForwardSwitch,
+  kLoadRules,
   kAsks,  // for what is not so while the trace is open
 };
 TransformCall transform_call_of(PyObject* callable);
@@ -264,7 +275,7 @@ class Tracer final : public VmObserver {
   /// Which gradients are on, and the level.
   void note_modes(TapeNode& node) const;
   struct Level;
-  PyObject* enter_level(PyObject* callable, Level level, Ref args, const char* name);
+  PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
   PyObject* exit_level(PyObject* callable, Ref args);
   int open_level(int number) const;
   PyObject* wrap_tensor(PyObject* callable, PyObject* tensor, int number);
@@ -273,6 +284,15 @@ class Tracer final : public VmObserver {
   PyObject* level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep, bool create);
   /// Why eager refuses this call inside the levels at work, or does another thing than the graph; empty: it does not.
   std::string level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
+  PyObject* enter_dual(PyObject* callable);
+  PyObject* exit_dual(PyObject* callable);
+  PyObject* make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int level);
+  PyObject* unpack_dual(PyObject* callable, PyObject* tensor, int level);
+  PyObject* batch_in(PyObject* callable, PyObject* tensor, int dim, int number);
+  PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
+  /// Whether the tensor differs from example to example of a level of vmap.
+  bool is_batched(int slot, int level) const;
+  bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.

@@ -74,6 +74,7 @@ struct Tracer::Trace {
 
   std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
   std::vector<int> open_levels;
+  int duals = 0;                       // levels of forward_ad that are open
   bool variables_allowed = false;      // requires_grad_() makes a variable of the level's
   std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }

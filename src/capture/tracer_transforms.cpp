@@ -23,7 +23,28 @@ constexpr Name kNames[] = {
     {nullptr, "_wrap_for_grad", TransformCall::kWrap},
     {nullptr, "_unwrap_for_grad", TransformCall::kUnwrap},
     {nullptr, "set_inplace_requires_grad_allowed", TransformCall::kAllowVariables},
+    {nullptr, "_jvp_increment_nesting", TransformCall::kEnterJvp},
+    {nullptr, "_jvp_decrement_nesting", TransformCall::kExit},
+    {nullptr, "_vmap_increment_nesting", TransformCall::kEnterVmap},
+    {nullptr, "_vmap_decrement_nesting", TransformCall::kExit},
+    {nullptr, "_add_batch_dim", TransformCall::kBatchIn},
+    {nullptr, "_remove_batch_dim", TransformCall::kBatchOut},
+    {nullptr, "is_batchedtensor", TransformCall::kIsBatched},
+    {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
+    {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
+    {nullptr, "_exit_dual_level", TransformCall::kExitDual},
     {"/torch/_functorch/predispatch.py", "_unwrap_for_grad", TransformCall::kUnwrap},
+    {"/torch/_functorch/predispatch.py", "_jvp_increment_nesting", TransformCall::kEnterJvp},
+    {"/torch/_functorch/predispatch.py", "_jvp_decrement_nesting", TransformCall::kExit},
+    {"/torch/_functorch/predispatch.py", "_vmap_increment_nesting", TransformCall::kEnterVmap},
+    {"/torch/_functorch/predispatch.py", "_vmap_decrement_nesting", TransformCall::kExit},
+    {"/torch/_functorch/predispatch.py", "_add_batch_dim", TransformCall::kBatchIn},
+    {"/torch/_functorch/predispatch.py", "_remove_batch_dim", TransformCall::kBatchOut},
+    {"/torch/_functorch/predispatch.py", "lazy_load_decompositions", TransformCall::kLoadRules},
+    {"/torch/_functorch/predispatch.py", "_make_dual", TransformCall::kMakeDual},
+    {"/torch/_functorch/predispatch.py", "_unpack_dual", TransformCall::kUnpackDual},
+    {"/torch/_functorch/predispatch.py", "_enter_dual_level", TransformCall::kEnterDual},
+    {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
     {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
 };
 
@@ -91,6 +112,15 @@ std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<in
   return {};
 }
 
+/// The C function behind a function of torch's in Python, which only looks for other modes.
+Ref host_call(PyObject* callable) {
+  if (!PyFunction_Check(callable)) return Ref::borrow(callable);
+  const Ref name = attr_or_null(callable, "__name__");
+  const std::string impl = text_of(name.get()) + "_impl";
+  PyObject* found = PyDict_GetItemString(PyFunction_GET_GLOBALS(callable), impl.c_str());
+  return Ref::borrow(found != nullptr ? found : callable);
+}
+
 std::vector<PyObject*> items_of(PyObject* sequence) {
   std::vector<PyObject*> items;
   if (sequence == nullptr || !(PyTuple_Check(sequence) || PyList_Check(sequence))) return items;
@@ -105,7 +135,7 @@ TransformCall transform_call_of(PyObject* callable) {
   if (PyFunction_Check(callable)) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
     const char* name = PyUnicode_AsUTF8(code->co_name);
-    if (name == nullptr || name[0] != '_') return TransformCall::kNone;
+    if (name == nullptr || (name[0] != '_' && name[0] != 'l')) return TransformCall::kNone;
     for (const Name& each : kNames) {
       if (each.file == nullptr || std::strcmp(name, each.name) != 0) continue;
       const std::string file = text_of(code->co_filename);
@@ -182,21 +212,22 @@ PyObject* Tracer::transform_break(const std::string& reason) {
   return graph_break("torch.func: " + reason) ? not_handled() : nullptr;
 }
 
-PyObject* Tracer::enter_level(PyObject* callable, Level level, Ref args, const char* name) {
+PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* name) {
   Trace& t = *trace_;
   std::string problem;
   {
     const Bypass bypass(bypass_);
     if (Ref::steal(PyObject_CallNoArgs(api_.is_inference.get())).get() == Py_True) problem = "in inference mode";
-    level.outer_grad = api_.grad_enabled();
-    if (!level.outer_grad && !t.open_levels.empty()) {
-      problem = "a transform inside of another where gradients are switched off";
-    }
+    level.outer_grad = level.kind != Level::Kind::kGrad || api_.grad_enabled();
+    const bool nested = std::any_of(t.open_levels.begin(), t.open_levels.end(), [&t](int open) {
+      return t.levels[static_cast<size_t>(open)].kind == Level::Kind::kGrad;
+    });
+    if (!level.outer_grad && nested) problem = "a transform inside of another where gradients are switched off";
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
   }
   if (!problem.empty()) return transform_break(problem);
   level.number = static_cast<int>(t.open_levels.size()) + 1;
-  record_step(FuncStep::kEnter, name, Ref::borrow(callable), std::move(args), {});
+  record_step(FuncStep::kEnter, name, std::move(callable), std::move(args), {});
   t.levels.push_back(std::move(level));
   t.open_levels.push_back(static_cast<int>(t.levels.size()) - 1);
   return PyLong_FromLong(t.levels.back().number);
@@ -205,7 +236,7 @@ PyObject* Tracer::enter_level(PyObject* callable, Level level, Ref args, const c
 PyObject* Tracer::exit_level(PyObject* callable, Ref args) {
   Trace& t = *trace_;
   if (t.open_levels.empty()) return transform_break("a level ends that the trace has not entered");
-  record_step(FuncStep::kExit, "exit_level", Ref::borrow(callable), std::move(args), {});
+  record_step(FuncStep::kExit, "exit_level", host_call(callable), std::move(args), {});
   t.open_levels.pop_back();
   return PyLong_FromLong(t.levels.size() > 1 ? static_cast<long>(t.open_levels.size()) + 1 : 0);
 }
@@ -230,7 +261,7 @@ PyObject* Tracer::wrap_tensor(PyObject* callable, PyObject* tensor, int number) 
   if (made < 0) return nullptr;
   t.wraps[made] = slot;
   const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
-  record_step(FuncStep::kWrap, "wrap", Ref::borrow(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
+  record_step(FuncStep::kWrap, "wrap", host_call(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
               {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
@@ -251,13 +282,7 @@ PyObject* Tracer::unwrap_tensor(PyObject* callable, PyObject* tensor, int number
   const int made = placeholder_like(slot, parent);
   if (made < 0) return nullptr;
   const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
-  // A function in Python has its C function beside it.
-  Ref func = Ref::borrow(callable);
-  if (PyFunction_Check(callable)) {
-    PyObject* impl = PyDict_GetItemString(PyFunction_GET_GLOBALS(callable), "_unwrap_for_grad_impl");
-    if (impl != nullptr) func = Ref::borrow(impl);
-  }
-  record_step(FuncStep::kUnwrap, "unwrap", std::move(func), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
+  record_step(FuncStep::kUnwrap, "unwrap", host_call(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
               {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
@@ -300,12 +325,250 @@ std::string Tracer::level_write_problem(const std::string& name, PyObject* args,
     const Level& level = t.levels[static_cast<size_t>(t.open_levels[static_cast<size_t>(i)])];
     if (level.kind != Level::Kind::kVmap && depth < i) return name + " on a tensor from outside of the transform";
   }
+  // Nothing that differs from example to example goes into what is the same for all.
+  std::vector<int> operands;
+  const auto note = [&](PyObject* o) -> Ref {
+    const int found = api_.is_tensor(o) ? t.tape.find(o) : -1;
+    if (found >= 0) operands.push_back(found);
+    return Ref::borrow(o);
+  };
+  static_cast<void>(map_structure(args, note));
+  if (kwargs != nullptr) static_cast<void>(map_structure(kwargs, note));
+  for (const int level : t.open_levels) {
+    if (t.levels[static_cast<size_t>(level)].kind != Level::Kind::kVmap || is_batched(slot, level)) continue;
+    if (std::any_of(operands.begin(), operands.end(), [&](int operand) { return is_batched(operand, level); })) {
+      return name + " of an example on a tensor that is the same for all";
+    }
+  }
   for (const TapeNode& node : t.tape.nodes()) {
     if (node.step == FuncStep::kVariable && slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) == slot) {
       return name + " on a tensor that gradients are asked by";
     }
   }
   return {};
+}
+
+PyObject* Tracer::enter_dual(PyObject* callable) {
+  Trace& t = *trace_;
+  if (t.duals > 0 || (!t.open_levels.empty() && t.levels[static_cast<size_t>(t.level())].kind != Level::Kind::kJvp)) {
+    return transform_break("a level of forward-mode derivatives inside of another");
+  }
+  record_step(FuncStep::kEnter, "enter_dual", host_call(callable), api_.empty_tuple, {});
+  ++t.duals;
+  return PyLong_FromLong(0);
+}
+
+PyObject* Tracer::exit_dual(PyObject* callable) {
+  Trace& t = *trace_;
+  if (t.duals == 0) return transform_break("a level ends that the trace has not entered");
+  record_step(FuncStep::kExit, "exit_dual", host_call(callable), api_.empty_tuple, {});
+  trace_->tape.set_last_keyword("level", 0);
+  --t.duals;
+  Py_RETURN_NONE;
+}
+
+PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int number) {
+  Trace& t = *trace_;
+  std::string problem;
+  const bool inside = t.level() == 0 ? t.duals > 0 : t.levels[static_cast<size_t>(t.level())].kind == Level::Kind::kJvp;
+  if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
+  const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
+  const int direction = problem.empty() ? transform_operand(tangent, problem) : -1;
+  if (problem.empty()) {
+    const Bypass bypass(bypass_);
+    const TapeSlot a = t.tape.slots()[static_cast<size_t>(slot)], b = t.tape.slots()[static_cast<size_t>(direction)];
+    if (a.dtype.get() != b.dtype.get() || PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) != 1) {
+      problem = "a tangent of another type than its primal";
+    }
+    for (const TapeNode& node : t.tape.nodes()) {
+      // Part of a dual tensor, or what was computed from one.
+      if (node.step == FuncStep::kMakeDual && node.level == t.level() && t.level() == 0 &&
+          (is_made_from(slot, node.outputs[0]) || is_made_from(direction, node.outputs[0]))) {
+        problem = "a dual tensor made of another one";
+      }
+    }
+  }
+  if (!problem.empty()) return transform_break(problem);
+  const int made = placeholder_like(slot, t.level());
+  if (made < 0) return nullptr;
+  const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
+  record_step(FuncStep::kMakeDual, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
+              {made});
+  trace_->tape.set_last_keyword("level", 0);
+  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
+}
+
+/// (primal, tangent or None).
+PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
+  Trace& t = *trace_;
+  std::string problem;
+  const bool inside = t.level() == 0 ? t.duals > 0 : t.levels[static_cast<size_t>(t.level())].kind == Level::Kind::kJvp;
+  if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
+  const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
+  std::vector<std::optional<GradientLayout>> layouts;
+  TapeNode node;
+  const Ref ref = make_slot_ref(slot);
+  if (problem.empty()) {
+    const Bypass bypass(bypass_);
+    node.step = FuncStep::kUnpackDual;
+    node.name = "unpack_dual";
+    node.level = t.level();
+    node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
+    try {
+      const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+      layouts = gradient_layouts(*before, api_, node);
+    } catch (const Error& error) {
+      problem = error.message();
+    }
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    if (problem.empty() && layouts[0] && !info.symbolic_sizes.empty() &&
+        gradient_layout(info, layouts[0]->strides).empty()) {
+      problem = "a tangent whose layout depends on sizes that vary";
+    }
+  }
+  if (!problem.empty()) return transform_break(problem);
+  const int primal = placeholder_like(slot, t.level());
+  std::vector<int> outputs{primal};
+  Ref tangent = Ref::borrow(Py_None);
+  if (layouts[0]) {
+    const Bypass bypass(bypass_);
+    const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
+    const Ref strides = int_tuple(layouts[0]->strides);
+    tangent = api_.empty_meta(info.sizes.get(), strides.get(), info.dtype.get());
+    if (!tangent) return nullptr;
+    outputs.push_back(t.tape.add_placeholder(tangent.get(), info.device));
+    if (!info.symbolic_sizes.empty()) {
+      t.tape.set_layout(outputs[1], info.symbolic_sizes, gradient_layout(info, layouts[0]->strides));
+    }
+    t.tape.set_level(outputs[1], t.level());
+  }
+  const bool history = layouts[0] && layouts[0]->history;
+  record_step(FuncStep::kUnpackDual, "unpack_dual", layouts[0] ? helper("unpack_dual") : host_call(callable),
+              std::move(node.args), std::move(outputs), {false, history});
+  trace_->tape.set_last_keyword("level", 0);
+  return PyTuple_Pack(2, t.tape.slots()[static_cast<size_t>(primal)].object.get(), tangent.get());
+}
+
+bool Tracer::is_made_from(int slot, int source) const {
+  const Tape& tape = trace_->tape;
+  std::vector<bool> made(tape.slots().size(), false);
+  made[static_cast<size_t>(source)] = true;
+  for (const TapeNode& node : tape.nodes()) {
+    bool any = false;
+    const auto look = [&](int operand) { any = any || made[static_cast<size_t>(operand)]; };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    for (const int output : node.outputs) {
+      if (any && output >= 0) made[static_cast<size_t>(output)] = true;
+    }
+  }
+  return made[static_cast<size_t>(slot)];
+}
+
+bool Tracer::is_batched(int slot, int level) const {
+  const Tape& tape = trace_->tape;
+  std::vector<bool> batched(tape.slots().size(), false);
+  for (const TapeNode& node : tape.nodes()) {
+    if (node.step == FuncStep::kBatchIn && node.level == level) {
+      batched[static_cast<size_t>(node.outputs[0])] = true;
+      continue;
+    }
+    bool any = false;
+    const auto look = [&](int operand) { any = any || batched[static_cast<size_t>(operand)]; };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    if (!any) continue;
+    for (const int output : node.outputs) {
+      if (output >= 0) batched[static_cast<size_t>(output)] = true;
+    }
+  }
+  return batched[static_cast<size_t>(slot)];
+}
+
+PyObject* Tracer::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
+  Trace& t = *trace_;
+  std::string problem;
+  const int level = open_level(number);
+  const int slot = transform_operand(tensor, problem);
+  if (level == 0 || level != t.level()) problem = "a batch for a level that is not the innermost one";
+  if (!problem.empty()) return transform_break(problem);
+  const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
+  const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get()));
+  if (dim < 0) dim += rank;
+  if (dim < 0 || dim >= rank) return transform_break("a batch along a dimension that is not there");
+  int made = -1;
+  {
+    const Bypass bypass(bypass_);
+    const auto without = [dim](PyObject* tuple) {
+      const Ref list = Ref::steal(PySequence_List(tuple));
+      PyList_SetSlice(list.get(), dim, dim + 1, nullptr);
+      return Ref::steal(PyList_AsTuple(list.get()));
+    };
+    const Ref sizes = without(info.sizes.get()), strides = without(info.strides.get());
+    const Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), info.dtype.get());
+    if (!placeholder) return nullptr;
+    made = t.tape.add_placeholder(placeholder.get(), info.device);
+    if (!info.symbolic_sizes.empty()) {
+      std::vector<Expr> a = info.symbolic_sizes, b = info.symbolic_strides;
+      a.erase(a.begin() + dim);
+      b.erase(b.begin() + dim);
+      t.tape.set_layout(made, std::move(a), std::move(b));
+    }
+    t.tape.set_level(made, level);
+  }
+  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(dim)),
+            count = Ref::steal(PyLong_FromLong(number));
+  record_step(FuncStep::kBatchIn, "batch_in", host_call(callable),
+              Ref::steal(PyTuple_Pack(3, ref.get(), at.get(), count.get())), {made});
+  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
+}
+
+PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim) {
+  Trace& t = *trace_;
+  std::string problem;
+  const int level = open_level(number);
+  const int slot = transform_operand(tensor, problem);
+  if (level == 0 || level != t.level()) problem = "a batch from a level that is not the innermost one";
+  if (size == nullptr || !PyLong_Check(size)) problem = "a batch of unknown size";
+  if (!problem.empty()) return transform_break(problem);
+  const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
+  const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get())) + 1;
+  const int place = dim < 0 ? dim + rank : dim;
+  if (place < 0 || place >= rank) return transform_break("a batch along a dimension that is not there");
+  if (!is_batched(slot, level)) return transform_break("a result of vmap that is the same for every example");
+  int made = -1;
+  {
+    const Bypass bypass(bypass_);
+    ExprContext& ctx = t.symbols.ctx();
+    std::vector<Expr> sizes = info.symbolic_sizes;
+    for (Py_ssize_t i = 0; sizes.size() + 1 < static_cast<size_t>(rank); ++i) {
+      sizes.push_back(ctx.constant(PyLong_AsLongLong(PyTuple_GET_ITEM(info.sizes.get(), i))));
+    }
+    const Expr count = is_symbolic_int(size) ? symbolic_expr(size) : ctx.constant(PyLong_AsLongLong(size));
+    sizes.insert(sizes.begin(), count);
+    std::vector<Expr> strides = contiguous_strides(ctx, sizes);
+    for (std::vector<Expr>* list : {&sizes, &strides}) {
+      const Expr first = list->front();
+      list->erase(list->begin());
+      list->insert(list->begin() + place, first);
+    }
+    std::vector<int64_t> now, steps;
+    for (const Expr e : sizes) now.push_back(ctx.evaluate_hint(e).value());
+    for (const Expr e : strides) steps.push_back(ctx.evaluate_hint(e).value());
+    const Ref shape = int_tuple(now), stride = int_tuple(steps);
+    const Ref placeholder = api_.empty_meta(shape.get(), stride.get(), info.dtype.get());
+    if (!placeholder) return nullptr;
+    made = t.tape.add_placeholder(placeholder.get(), info.device);
+    t.tape.set_layout(made, std::move(sizes), std::move(strides));
+    t.tape.set_level(made, t.open_levels.size() > 1 ? t.open_levels[t.open_levels.size() - 2] : 0);
+  }
+  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(place)),
+            count = Ref::steal(PyLong_FromLong(number)),
+            examples = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
+  record_step(FuncStep::kBatchOut, "batch_out", host_call(callable),
+              Ref::steal(PyTuple_Pack(4, ref.get(), count.get(), examples.get(), at.get())), {made});
+  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
 std::string Tracer::level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
@@ -429,8 +692,47 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kEnterGrad: {
       Level level;
       level.kind = Kind::kGrad;
-      return enter_level(callable, std::move(level), api_.empty_tuple, "enter_grad");
+      return enter_level(host_call(callable), std::move(level), api_.empty_tuple, "enter_grad");
     }
+    case TransformCall::kEnterJvp: {
+      Level level;
+      level.kind = Kind::kJvp;
+      return enter_level(host_call(callable), std::move(level), api_.empty_tuple, "enter_jvp");
+    }
+    case TransformCall::kEnterVmap: {
+      Level level;
+      level.kind = Kind::kVmap;
+      PyObject *size = args.get(0, "batch_size"), *randomness = args.get(1, "randomness");
+      if (size == nullptr || randomness == nullptr || !PyLong_Check(size))
+        return transform_break("a batch of unknown size");
+      const Ref number = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
+      return enter_level(helper("enter_vmap"), std::move(level), Ref::steal(PyTuple_Pack(2, number.get(), randomness)),
+                         "enter_vmap");
+    }
+    case TransformCall::kEnterDual: return enter_dual(callable);
+    case TransformCall::kExitDual: return exit_dual(callable);
+    case TransformCall::kBatchIn:
+      return batch_in(callable, args.get(0, "self"), args.number(1, "batch_dim"), args.number(2, "level"));
+    case TransformCall::kBatchOut:
+      return batch_out(callable, args.get(0, "self"), args.number(1, "level"), args.get(2, "batch_size"),
+                       args.number(3, "out_dim"));
+    case TransformCall::kIsBatched: {
+      const int slot = nargs > 0 ? t.tape.find(raw[0]) : -1;
+      if (slot < 0 || t.level() == 0) return not_handled();
+      return PyBool_FromLong(is_batched(slot, t.level()) ? 1 : 0);
+    }
+    case TransformCall::kMakeDual:
+      return make_dual(callable, args.get(0, "tensor"), args.get(1, "tangent"), std::max(args.number(2, "level"), 0));
+    case TransformCall::kUnpackDual:
+      return unpack_dual(callable, args.get(0, "tensor"), std::max(args.number(1, "level"), 0));
+    case TransformCall::kForwardSwitch: {
+      // Only as a transform does it: it stays on.
+      const Ref on = Ref::steal(PyObject_CallMethod(api_.core.get(), "_is_fwd_grad_enabled", nullptr));
+      if (!on) PyErr_Clear();
+      if (nargs != 1 || raw[0] != Py_True || on.get() != Py_True) return not_handled();
+      Py_RETURN_NONE;
+    }
+    case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
     case TransformCall::kExit: return exit_level(callable, api_.empty_tuple);
     case TransformCall::kWrap: return wrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kUnwrap: return unwrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));

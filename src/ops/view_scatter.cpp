@@ -1,4 +1,6 @@
 // Inverses of views: the base tensor with the elements of a view replaced. A write through a view becomes one of these.
+#include <algorithm>
+
 #include "ops/view_util.h"
 #include "support/error.h"
 
@@ -11,6 +13,9 @@ using namespace ops;
 std::vector<TensorType> base_type(MetaContext& m) {
   TensorType type = m.tensor(0);
   type.is_wrapped_number = false;
+  // One element seen many times has no place for each: the result gets one of its own.
+  const bool expanded = std::any_of(type.strides.begin(), type.strides.end(), [](Expr e) { return e.is_const(0); });
+  if (!is_dense(m.ctx(), type) && expanded) type.strides = contiguous_strides(m.ctx(), type.sizes);
   if (!is_dense(m.ctx(), type)) throw Unsupported("a result that keeps the gaps of its base in memory");
   return {type};
 }

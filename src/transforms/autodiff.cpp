@@ -5,6 +5,7 @@
 #include "ops/builder.h"
 #include "ops/derivative.h"
 #include "support/error.h"
+#include "transforms/batching.h"
 #include "transforms/pass.h"
 
 namespace tatara {
@@ -14,27 +15,20 @@ constexpr int kMaxRounds = 16;
 
 bool differentiable_type(const TensorType& type) { return is_floating(type.dtype) || is_complex(type.dtype); }
 
-bool carries_grad(const Node& node, const std::vector<bool>& needs) {
-  if (node.no_grad || node.op->not_differentiable) return false;
+bool carries_grad(const Node& node, const std::vector<bool>& needs, bool forward = false) {
+  if ((node.no_grad && !forward) || node.op->not_differentiable) return false;
   bool any = false;
   for_each_operand(node, [&](ValueId v) { any = any || needs[static_cast<size_t>(v)]; });
   return any;
 }
 
-/// Numbers values densely: inputs first, then results in the order of the nodes.
-Graph numbered(const Graph& graph) {
-  GraphCopy copy(graph);
-  for (const Node& node : graph.nodes()) copy.copy(node);
-  return copy.finish();
-}
-
 /// One round of writing out, of the first `count` nodes; false when nothing changed.
-bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count, Graph& result) {
+bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count, Graph& result, bool forward = false) {
   GraphCopy copy(graph);
   bool changed = false;
   for (size_t n = 0; n < graph.num_nodes(); ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
-    if (n >= count || !node.op->differentiable_parts || !carries_grad(node, needs)) {
+    if (n >= count || !node.op->differentiable_parts || !carries_grad(node, needs, forward)) {
       copy.copy(node);
       continue;
     }
@@ -113,12 +107,6 @@ const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
 }
 
 bool flag_of(const Node& node, size_t arg) { return std::get<bool>(std::get<Scalar>(node.args[arg])); }
-
-size_t first_gradients(const Graph& graph) {
-  size_t n = 0;
-  while (n < graph.num_nodes() && graph.node(static_cast<NodeId>(n)).op != &gradients_op()) ++n;
-  return n;
-}
 
 /// Which values before the node carry a gradient to one of its variables.
 std::vector<bool> needed_by(const Graph& graph, size_t node) {
@@ -207,25 +195,11 @@ TensorType cotangent_type(ExprContext& ctx, TensorType type) {
   return type;
 }
 
-/// Fresh outputs own their memory: none may be an input's value or another output's.
-void unshare_outputs(Graph& graph) {
-  GraphBuilder builder(graph);
-  std::vector<ValueId> taken;
-  for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    const GraphOutput output = graph.outputs()[i];
-    if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
-    ValueId value = output.value;
-    if (graph.value(value).producer < 0 || std::find(taken.begin(), taken.end(), value) != taken.end()) {
-      value = builder.op("relayout", {TensorArg{value}, SymInts{graph.type(value).strides}});
-      graph.outputs()[i].value = value;
-    }
-    taken.push_back(value);
-  }
-}
-
 }  // namespace
 
 bool gives_gradients(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs); }
+
+bool gives_tangents(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs, true); }
 
 std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& call, std::vector<TensorType> types) {
   SymInts counts;
@@ -241,26 +215,28 @@ std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& c
       std::move(types));
 }
 
-Graph expand_gradients(const Graph& graph, std::vector<std::optional<GradientFound>>* found) {
-  if (first_gradients(graph) == graph.num_nodes()) return graph;
-  return run_pass("expand_gradients", graph, [&](const Graph& g) {
-    Graph result = numbered(g);
-    for (size_t at = first_gradients(result); at < result.num_nodes(); at = first_gradients(result)) {
-      for (int round = 0; round < kMaxRounds; ++round) {
-        Graph next(g.ctx_ptr());
-        const bool changed = write_out(result, needed_by(result, at), at, next);
-        if (!changed) break;
-        result = std::move(next);
-        at = first_gradients(result);
-      }
-      std::vector<std::optional<GradientFound>> here;
-      result = expand_one(result, at, here);
-      if (found != nullptr) *found = std::move(here);
-    }
-    result = numbered(result);
-    unshare_outputs(result);
-    return result;
-  });
+bool is_gradients(const Node& node) { return node.op == &gradients_op(); }
+
+Graph numbered(const Graph& graph) {
+  GraphCopy copy(graph);
+  for (const Node& node : graph.nodes()) copy.copy(node);
+  return copy.finish();
+}
+
+Graph written_out(Graph graph, const NeedsFn& needs, bool forward, size_t& at) {
+  for (int round = 0; round < kMaxRounds; ++round) {
+    Graph next(graph.ctx_ptr());
+    const size_t behind = graph.num_nodes() - at;
+    if (!write_out(graph, needs(graph, at), at, next, forward)) return graph;
+    graph = numbered(next);
+    at = graph.num_nodes() - behind;
+  }
+  throw InternalError("differentiable forms do not end");
+}
+
+Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
+  const Graph whole = written_out(graph, needed_by, false, node);
+  return expand_one(whole, node, found);
 }
 
 std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool>& inputs) {
@@ -277,7 +253,9 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
   std::vector<bool> has(graph.num_values(), false);
   for (const ValueId v : leaves) has[static_cast<size_t>(v)] = true;
   for (const Node& node : graph.nodes()) {
-    if (node.closed || !carries_grad(node, has)) continue;
+    // An example of a batch whose level is still open has the history of all.
+    const bool example = is_batch_in(node) && has[static_cast<size_t>(std::get<TensorArg>(node.args[0]).value)];
+    if (node.closed || !(example || carries_grad(node, has))) continue;
     for (const ValueId v : node.outputs) {
       const auto at = static_cast<size_t>(v);
       has[at] = has[at] || node.derived || differentiable_type(graph.type(v));

@@ -1,6 +1,7 @@
 // Reverse differentiation of whole graphs: forward graph -> joint graph -> forward and backward graphs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,6 +23,8 @@ Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs);
 
 /// Whether a gradient flows through the node, given which values want one.
 bool gives_gradients(const Node& node, const std::vector<bool>& needs);
+/// The same for tangents, which also pass where gradients are off.
+bool gives_tangents(const Node& node, const std::vector<bool>& needs);
 
 /// A backward pass inside a graph: the gradients of `roots`, weighted by `cotangents`, by each variable. A variable that was
 /// written to has several values, and its gradient is the sum of theirs.
@@ -41,12 +44,20 @@ struct GradientFound {
   /// Eager's would have a history under create_graph=True: something with a history decides it, be it not smoothly.
   bool history = false;
 };
-/// A node that stands for the gradients until expand_gradients(), with results of the given types.
+/// A node that stands for the gradients until expand_transforms(), with results of the given types.
 std::vector<ValueId> add_gradients(GraphBuilder& builder, const GradientsCall& call, std::vector<TensorType> types);
-/// Replaces these nodes, in order, by what computes the gradients. `found`: of the last one, the type in which each gradient
-/// is computed; nothing where the variable takes no part in a root (the result is zeros then, as it is where it decides a root
-/// but not smoothly).
-Graph expand_gradients(const Graph& graph, std::vector<std::optional<GradientFound>>* found = nullptr);
+bool is_gradients(const Node& node);
+/// Replaces the node, whose graph is numbered densely, by what computes the gradients. Per variable: the type in which the
+/// gradient is computed; nothing where the variable takes no part in a root (the result is zeros then, as it is where it
+/// decides a root but not smoothly).
+Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found);
+/// Writes operators without rules of their own out, as far as values that `needs` (made for a graph and the place of the node
+/// that is asked for) names flow through them. `at`: the place of that node, before and after. `forward`: also where
+/// gradients are off.
+using NeedsFn = std::function<std::vector<bool>(const Graph&, size_t)>;
+Graph written_out(Graph graph, const NeedsFn& needs, bool forward, size_t& at);
+/// Values numbered densely: inputs first, then results in the order of the nodes.
+Graph numbered(const Graph& graph);
 
 struct JointGraph {
   /// The forward graph's values and nodes under their own numbers, then one input per cotangent, then the gradients' nodes.

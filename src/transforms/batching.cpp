@@ -52,6 +52,7 @@ class Batcher {
     const Node node = example.node(id);
     builder_.set_location(node.location);
     builder_.set_no_grad(node.no_grad);
+    builder_.set_closed(node.closed);
     bool any = false;
     for_each_operand(node, [&](ValueId v) { any = any || values[at(v)].batched; });
     const bool random = node.op->kind == OpKind::kRandom || node.op->nondeterministic;
@@ -147,11 +148,13 @@ class Batcher {
     GraphBuilder builder(inner);
     builder.set_location(node.location);
     builder.set_no_grad(node.no_grad);
+    builder.set_closed(node.closed);
     const std::vector<ValueId> results = parts(builder, args);
     inside.resize(inner.num_values());
     for (size_t n = 0; n < inner.num_nodes(); ++n) through(inner, static_cast<NodeId>(n), inside, depth + 1);
     builder_.set_location(node.location);
     builder_.set_no_grad(node.no_grad);
+    builder_.set_closed(node.closed);
     std::vector<BatchValue> found;
     for (const ValueId v : results) found.push_back(v == kNoValue ? BatchValue{} : inside[at(v)]);
     return found;
@@ -237,6 +240,7 @@ class Expansion {
       GraphBuilder builder(to_);
       builder.set_location(out.location);
       builder.set_no_grad(out.no_grad);
+      builder.set_closed(out.closed);
       set(out.outputs[0], leave(builder, graph_, out, values_[at(operand(out))], level_.size));
     }
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
@@ -267,7 +271,7 @@ class Expansion {
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
     const NodeId id = to_.add_node(node.op, std::move(args), std::move(types), node.location);
-    to_.node(id).no_grad = node.no_grad;
+    to_.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId now = to_.node(id).outputs[i];
       to_.value(now).name = graph_.value(node.outputs[i]).name;
@@ -291,6 +295,7 @@ class Expansion {
     GraphBuilder builder(to_);
     builder.set_location(node.location);
     builder.set_no_grad(node.no_grad);
+    builder.set_closed(node.closed);
     const BatchValue& from = values_[at(operand(node))];
     if (level_of(node) != level_number_) {
       const int64_t dim = integer(node, 1) + (from.batched ? 1 : 0);

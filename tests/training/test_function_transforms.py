@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from torch.func import functional_call, grad, grad_and_value, vjp  # noqa: E402
+import torch.autograd.forward_ad as forward_ad  # noqa: E402
+from torch.func import (  # noqa: E402
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    vjp,
+    vmap,
+)
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
 import tatara  # noqa: E402
@@ -105,6 +116,74 @@ GRADIENTS: dict[str, Function] = {
 }
 
 
+def _dual(x: Any) -> Any:
+    with forward_ad.dual_level():
+        made = forward_ad.make_dual(x, x.cos())
+        primal, tangent = forward_ad.unpack_dual(_vector(made).sin())
+        constant = forward_ad.unpack_dual(x)[1] is None
+        return primal, tangent, constant
+
+
+FORWARD: dict[str, Function] = {
+    "jvp": lambda x: jvp(_vector, (x,), (x.cos(),)),
+    "jvp of two": lambda x: jvp(lambda a, b: (a * b, a.sin()), (x, x + 1), (x.cos(), x)),
+    "jvp aux": lambda x: jvp(lambda a: (a.sin(), {"a": a * 2}), (x,), (x,), has_aux=True),
+    "jvp of jvp": lambda x: jvp(lambda y: jvp(_vector, (y,), (x,))[1], (x,), (x.cos(),)),
+    "jvp of grad": lambda x: jvp(grad(_row), (x,), (x.cos(),)),
+    "jvp of vjp": lambda x: jvp(lambda y: vjp(_vector, y)[1](x)[0], (x,), (x.cos(),)),
+    "grad of jvp": lambda x: grad(lambda y: jvp(_vector, (y,), (x,))[1].sum())(x),
+    "jvp of constant": lambda x: jvp(lambda y: y * 0 + x.sign(), (x,), (x,)),
+    "jvp of independent": lambda x: jvp(lambda y: x.sin(), (x,), (x,)),
+    "jvp of local": lambda x: jvp(_local, (x,), (x.cos(),)),
+    "jvp of views": lambda x: jvp(lambda y: y.view(2, 2).t()[1].expand(3, 2) * y[:2], (x,), (x.cos(),)),
+    "jvp of product": lambda x: jvp(lambda y: (y.view(2, 2) @ y.view(2, 2).t()).softmax(0), (x,), (x.cos(),)),
+    "jvp under no_grad": lambda x: jvp(torch.no_grad()(_vector), (x,), (x.cos(),)),
+    "jvp with gradients off": torch.no_grad()(lambda x: jvp(_vector, (x,), (x.cos(),))),
+    "jacfwd": lambda x: jacfwd(_vector)(x),
+    "jacrev": lambda x: jacrev(_vector)(x),
+    "jacfwd argnums": lambda x: jacfwd(lambda a, b: a * b.sin(), argnums=(0, 1))(x, x),
+    "jacrev argnums": lambda x: jacrev(lambda a, b: (a * b.sin(), b), argnums=(1, 0))(x, x),
+    "jacfwd aux": lambda x: jacfwd(lambda a: (a.sin(), a * 2), has_aux=True)(x),
+    "jacrev aux": lambda x: jacrev(lambda a: (a.sin(), a * 2), has_aux=True)(x),
+    "jacrev chunk": lambda x: jacrev(_vector, chunk_size=3)(x),
+    "hessian": lambda x: hessian(_row)(x),
+    "jacrev of jacfwd": lambda x: jacrev(jacfwd(_vector))(x),
+    "jacfwd of jacrev": lambda x: jacfwd(jacrev(_vector))(x),
+    "jacrev of jacrev": lambda x: jacrev(jacrev(_vector))(x),
+    "jacfwd of jacfwd": lambda x: jacfwd(jacfwd(_vector))(x),
+    "dual numbers": _dual,
+}
+BATCHES: dict[str, Function] = {
+    "vmap": lambda x: vmap(_row)(x),
+    "made outside": vmap(_row),
+    "of vectors": lambda x: vmap(_vector)(x),
+    "of grad": lambda x: vmap(grad(_row))(x),
+    "of grad and value": lambda x: vmap(grad_and_value(_row))(x),
+    "of grad of a write": lambda x: vmap(grad(_local))(x),
+    "grad of": lambda x: grad(lambda y: vmap(_row)(y).sin().sum())(x),
+    "of itself": lambda x: vmap(vmap(lambda a: a.sin() * 2))(x),
+    "products of all pairs": lambda x: vmap(lambda a: vmap(lambda b: a @ b)(x))(x),
+    "jvp of": lambda x: jvp(vmap(_row), (x,), (x.cos(),)),
+    "of jvp": lambda x: vmap(lambda a, b: jvp(_vector, (a,), (b,))[1])(x, x.cos()),
+    "of vjp": lambda x: vmap(lambda a, b: vjp(_vector, a)[1](b)[0])(x, x.cos()),
+    "of hessian": lambda x: vmap(hessian(_row))(x),
+    "of jacobians": lambda x: (vmap(jacrev(_vector))(x), vmap(jacfwd(_vector))(x)),
+    "in_dims": lambda x: vmap(lambda a, d: a * d["b"][:5], in_dims=(1, {"b": None}))(x, {"b": x[:, 0]}),
+    "in_dims 1": lambda x: vmap(lambda a: a.sin(), in_dims=1)(x),
+    "negative in_dims": lambda x: vmap(lambda a: a.sin(), in_dims=-1)(x),
+    "out_dims": lambda x: vmap(lambda a: (a * 2, a.sum()), out_dims=(1, 0))(x),
+    "negative out_dims": lambda x: vmap(lambda a: a * 2, out_dims=-1)(x),
+    "tree": lambda x: vmap(lambda d: {"s": d["a"] + d["b"][0]})({"a": x, "b": [x.cos()]}),
+    "keyword": lambda x: vmap(lambda a, k: a * k)(x, k=x[0]),
+    "per sample": lambda x: vmap(grad(_loss), in_dims=(None, 0))(dict(LAYER.named_parameters()), x),
+    "chunks": lambda x: vmap(grad(_row), chunk_size=2)(x),
+    "write to a local": lambda x: vmap(lambda a: a.clone().mul_(2).add_(a))(x),
+    "reductions": lambda x: vmap(lambda a: (a.max(), a.argmax(), a.softmax(0), a.cumsum(0)))(x),
+    "indices": lambda x: vmap(lambda a: torch.where(a > 0, a, a.exp()).flip(0)[1:])(x),
+    "with gradients off": torch.no_grad()(lambda x: vmap(grad(_row))(x)),
+}
+
+
 def leaves(value: Any) -> list[Any]:
     return list(tree_flatten(value)[0])
 
@@ -153,6 +232,22 @@ def test_gradients(name: str) -> None:
     one_graph(f, x)
 
 
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward(name: str) -> None:
+    x = torch.randn(4)
+    compare(FORWARD[name], x)
+    tatara.reset()
+    one_graph(FORWARD[name], x)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches(name: str) -> None:
+    x = torch.randn(5, 4)
+    compare(BATCHES[name], x)
+    tatara.reset()
+    one_graph(BATCHES[name], x)
+
+
 @pytest.mark.parametrize("name", ["grad", "grad of grad", "vjp", "functional call", "local", "no grad around"])
 def test_gradients_of_transforms(name: str) -> None:
     """What a transform gives can be differentiated from outside, as in eager."""
@@ -176,10 +271,56 @@ def test_gradients_of_transforms(name: str) -> None:
                 torch.testing.assert_close(a, e)
 
 
+def test_examples_as_they_are_and_shared_results() -> None:
+    """Memory is shared as in eager."""
+
+    def f(x: Any) -> Any:
+        def inner(a: Any) -> Any:
+            b = a * 2
+            return a, b, b[0]
+
+        return vmap(inner)(x)
+
+    compiled = tatara.compile(f)
+    for _ in range(2):
+        x = torch.randn(5, 4)
+        same(compiled(x), f(x))
+        given, doubled, first = compiled(x)
+        doubled.zero_()
+        x.fill_(7)
+        assert given.sum().item() == 140 and first.sum().item() == 0
+
+
+def test_writes_to_the_batch_itself() -> None:
+    def f(x: Any) -> Any:
+        return vmap(lambda a: a.mul_(2).sum())(x)
+
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        x, y = torch.ones(5, 4), torch.ones(5, 4)
+        same(compiled(x), f(y))
+        same(x, y)
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_random_numbers(randomness: str) -> None:
+    def f(x: Any) -> Any:
+        return vmap(lambda a: a + torch.rand(4) + torch.nn.functional.dropout(a), randomness=randomness)(x)
+
+    x = torch.randn(5, 4)
+    compiled = tatara.compile(f)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        theirs = f(x), torch.rand(2)
+        torch.manual_seed(seed)
+        same((compiled(x), torch.rand(2)), theirs)
+
+
 def test_sizes_may_vary() -> None:
     def f(x: Any) -> Any:
-        return grad(lambda y: (y.sin() * y).sum())(x) + 1
+        return grad(lambda y: (y.sin() * y).sum())(x) + 1, vmap(lambda y: y.cos() * 2)(x), jvp(torch.sin, (x,), (x,))
 
+    f(torch.randn(2))
     compiled = tatara.compile(f)
     for n in (3, 5, 7, 9, 11):
         x = torch.randn(n)
@@ -197,6 +338,15 @@ def _mutates_captured(x: Any) -> Any:
     return grad(inner)(x)
 
 
+def _batched_write(x: Any) -> Any:
+    def inner(y: Any) -> Any:
+        total = torch.zeros(())
+        total.add_(y.sum())
+        return total
+
+    return vmap(inner)(x)
+
+
 def _in_place(x: Any) -> Any:
     return grad(lambda y: y.mul_(2).sum())(x)
 
@@ -212,6 +362,20 @@ ERRORS: dict[str, Function] = {
     "captured written": _mutates_captured,
     "other structure": lambda x: vjp(lambda y: (y, y), x)[1](x),
     "other shape": lambda x: vjp(_vector, x)[1](x[:2]),
+    "vmap of numbers": lambda x: vmap(lambda a: 3.0)(x),
+    "vmap of sizes": lambda x: vmap(lambda a, b: a + b)(x, x[:2]),
+    "vmap in_dims": lambda x: vmap(lambda a: a, in_dims=2)(x),
+    "vmap out_dims": lambda x: vmap(lambda a: a * 2, out_dims=(0, 0))(x),
+    "vmap batched write": _batched_write,
+    "vmap random": lambda x: vmap(lambda a: a + torch.randn(()))(x),
+    "vmap item": lambda x: vmap(lambda a: a.item())(x),
+    "vmap branch": lambda x: vmap(lambda a: a if a > 0 else -a)(x),
+    "vmap None": lambda x: vmap(lambda a: a * 2, out_dims=None)(x),
+    "jvp structure": lambda x: jvp(_vector, (x,), (x, x)),
+    "jvp shape": lambda x: jvp(_vector, (x,), (x[:2],)),
+    "jvp integers": lambda x: jvp(lambda y: y, (x.long(),), (x.long(),)),
+    "jvp no tuple": lambda x: jvp(_vector, x, x),
+    "jvp strict": lambda x: jvp(lambda y: x.sin(), (x,), (x,), strict=True),
     "no output": lambda x: vjp(lambda y: None, x),
 }
 

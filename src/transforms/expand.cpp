@@ -1,0 +1,61 @@
+#include "transforms/expand.h"
+
+#include <algorithm>
+
+#include "ops/builder.h"
+#include "transforms/batching.h"
+#include "transforms/forward.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+bool closes(const Node& node) { return is_gradients(node) || is_tangents(node) || is_batch_out(node); }
+
+size_t first_closing(const Graph& graph) {
+  const std::vector<Node>& nodes = graph.nodes();
+  return static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), closes) - nodes.begin());
+}
+
+/// Fresh outputs own their memory: none may be an input's value or another output's.
+void unshare_outputs(Graph& graph) {
+  GraphBuilder builder(graph);
+  std::vector<ValueId> taken;
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const GraphOutput output = graph.outputs()[i];
+    if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
+    ValueId value = output.value;
+    if (graph.value(value).producer < 0 || std::find(taken.begin(), taken.end(), value) != taken.end()) {
+      value = builder.op("relayout", {TensorArg{value}, SymInts{graph.type(value).strides}});
+      graph.outputs()[i].value = value;
+    }
+    taken.push_back(value);
+  }
+}
+
+}  // namespace
+
+Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFound>>* found) {
+  if (first_closing(graph) == graph.num_nodes()) return graph;
+  return run_pass("expand_transforms", graph, [&](const Graph& g) {
+    Graph result = numbered(g);
+    for (size_t at = first_closing(result); at < result.num_nodes(); at = first_closing(result)) {
+      const Node& node = result.node(static_cast<NodeId>(at));
+      std::vector<std::optional<GradientFound>> here;
+      if (is_gradients(node)) {
+        result = expand_gradients_at(result, at, here);
+      } else if (is_tangents(node)) {
+        result = expand_tangents_at(result, at, here);
+      } else {
+        result = expand_batches_at(result, at);
+      }
+      result = numbered(result);
+      if (found != nullptr) *found = std::move(here);
+    }
+    unshare_outputs(result);
+    return result;
+  });
+}
+
+}  // namespace tatara

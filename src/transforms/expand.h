@@ -1,0 +1,16 @@
+// Function transforms inside a graph: gradients, tangents and batches stand as nodes until all of them are written out.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+#include "transforms/autodiff.h"
+
+namespace tatara {
+
+/// Replaces the nodes that close a transform (`gradients`, `tangents`, `batch_out`) by what they stand for, in order: what is
+/// inside of another comes before it, so they nest. `found`: of the last one, what it gives per variable or root.
+Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFound>>* found = nullptr);
+
+}  // namespace tatara

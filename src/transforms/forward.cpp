@@ -1,0 +1,246 @@
+#include "transforms/forward.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ops/derivative.h"
+#include "support/error.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara {
+namespace {
+
+const OpDef& tangents_op() {
+  static const OpDef op = [] {
+    OpDef made;
+    made.name = "tangents";
+    made.not_differentiable = true;
+    return made;
+  }();
+  return op;
+}
+
+const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
+  return std::get<TensorList>(node.args[arg]).values;
+}
+
+bool differentiable_type(const TensorType& type) { return is_floating(type.dtype) || is_complex(type.dtype); }
+
+TensorType contiguous(ExprContext& ctx, TensorType type) {
+  type.strides = contiguous_strides(ctx, type.sizes);
+  type.is_wrapped_number = false;
+  return type;
+}
+
+/// Which values before the node change with one of its variables.
+std::vector<bool> changed_by(const Graph& graph, size_t node) {
+  const Node& asked = graph.node(static_cast<NodeId>(node));
+  std::vector<bool> changes(graph.num_values(), false), stopped(graph.num_values(), false);
+  for (const ValueId v : list_of(asked, 1)) changes[static_cast<size_t>(v)] = true;
+  for (const ValueId v : list_of(asked, 3)) stopped[static_cast<size_t>(v)] = true;
+  for (size_t n = 0; n < node; ++n) {
+    const Node& each = graph.node(static_cast<NodeId>(n));
+    if (!gives_tangents(each, changes)) continue;
+    for (const ValueId v : each.outputs) {
+      const auto at = static_cast<size_t>(v);
+      changes[at] = changes[at] || (!stopped[at] && differentiable_type(graph.type(v)));
+    }
+  }
+  return changes;
+}
+
+/// Pushes tangents through the nodes of a graph; what it needs is added at the end.
+class Forward {
+ public:
+  explicit Forward(Graph& graph) : graph_(graph), builder_(graph), tangents_(graph.num_values(), kNoValue) {}
+
+  ValueId tangent(ValueId v) const { return tangents_[static_cast<size_t>(v)]; }
+  void set(ValueId v, ValueId tangent) { tangents_[static_cast<size_t>(v)] = tangent; }
+
+  /// `changes`: which values of the graph may have a tangent.
+  void through(NodeId id, const std::vector<bool>& changes) {
+    const Node node = graph_.node(id);
+    bool any = false;
+    for_each_operand(node, [&](ValueId v) { any = any || tangent(v) != kNoValue; });
+    const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](ValueId v) { return changes[static_cast<size_t>(v)]; });
+    if (!any || !wanted || node.op->not_differentiable) return;
+    builder_.set_location(node.location);
+    const size_t first_new = graph_.num_nodes();
+    std::vector<ValueId> results =
+        is_plain_view(node) ? std::vector<ValueId>{along_view(node)} : by_reversing_twice(node);
+    for (size_t n = first_new; n < graph_.num_nodes(); ++n) {
+      Node& made = graph_.node(static_cast<NodeId>(n));
+      made.take_marks(node);
+      made.derived = true;
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!changes[static_cast<size_t>(node.outputs[i])]) continue;
+      set(node.outputs[i], results[i] != kNoValue ? results[i] : zeros_of(builder_, graph_.type(node.outputs[i])));
+    }
+  }
+
+ private:
+  static bool is_plain_view(const Node& node) {
+    if (node.op->kind != OpKind::kView || node.outputs.size() != 1 || node.op->name == "as_strided") return false;
+    int operands = 0;
+    for_each_operand(node, [&](ValueId) { ++operands; });
+    return operands == 1 && std::holds_alternative<TensorArg>(node.args[0]);
+  }
+
+  /// The value with the given strides.
+  ValueId laid_out(ValueId v, const std::vector<Expr>& strides) {
+    if (graph_.type(v).strides == strides) return v;
+    return builder_.op("relayout", {TensorArg{v}, SymInts{strides}});
+  }
+
+  ValueId along_view(const Node& node) {
+    const ValueId operand = std::get<TensorArg>(node.args[0]).value;
+    std::vector<Arg> args = node.args;
+    const bool by_strides = node.op->name.rfind("view", 0) == 0 || node.op->name == "unfold";
+    const ValueId moved = tangent(operand);
+    args[0] = TensorArg{by_strides ? laid_out(moved, graph_.type(operand).strides) : moved};
+    return builder_.call(*node.op, std::move(args)).front();
+  }
+
+  std::vector<ValueId> by_reversing_twice(const Node& node) {
+    if (!node.op->vjp) throw Unsupported(str_cat("no derivative rule for ", node.op->name));
+    // The rule as a graph of its own: cotangents of the results in, cotangents of the operands out.
+    Graph rule(graph_.ctx_ptr());
+    std::vector<ValueId> inputs;  // values of the whole that its inputs stand for; kNoValue: a cotangent
+    std::unordered_map<ValueId, ValueId> inside;
+    const auto bring = [&](ValueId v) {
+      if (v == kNoValue || inside.contains(v)) return;
+      inside[v] = rule.add_input(graph_.type(v));
+      inputs.push_back(v);
+    };
+    for_each_operand(node, bring);
+    for (const ValueId v : node.outputs) bring(v);
+    Node within = node;
+    for (Arg& arg : within.args) {
+      if (auto* one = std::get_if<TensorArg>(&arg)) {
+        if (one->value != kNoValue) one->value = inside[one->value];
+      } else if (auto* list = std::get_if<TensorList>(&arg)) {
+        for (ValueId& v : list->values) v = v == kNoValue ? v : inside[v];
+      }
+    }
+    for (ValueId& v : within.outputs) v = inside[v];
+    std::vector<ValueId> cotangents;
+    std::vector<int> result_of;  // of each cotangent: the result that it belongs to
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const TensorType type = graph_.type(node.outputs[i]);
+      cotangents.push_back(differentiable_type(type) ? rule.add_input(contiguous(rule.ctx(), type)) : kNoValue);
+      if (cotangents.back() == kNoValue) continue;
+      result_of.push_back(static_cast<int>(i));
+      inputs.push_back(kNoValue);
+    }
+    std::vector<bool> moves(rule.num_values(), false), by_cotangents(inputs.size(), false);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      by_cotangents[i] = inputs[i] == kNoValue;
+      if (inputs[i] != kNoValue) moves[static_cast<size_t>(rule.inputs()[i])] = tangent(inputs[i]) != kNoValue;
+    }
+    GraphBuilder builder(rule, builder_.default_dtype());
+    VjpContext context(builder, within, cotangents, moves);
+    node.op->vjp(context);
+    std::unordered_map<ValueId, ValueId> outside;
+    for (const auto& [whole, part] : inside) outside[part] = whole;
+    std::vector<ValueId> moved;  // tangents of the operands that cotangents were given to
+    for (const VjpContext::Given& given : context.given()) {
+      rule.add_output(given.cotangent);
+      moved.push_back(tangent(outside.at(given.operand)));
+    }
+    return reverse_by(rule, by_cotangents, inputs, moved, node.outputs.size(), result_of);
+  }
+
+  /// The second reversal: of `rule`, by its inputs that `by` names, weighted by `weights`.
+  std::vector<ValueId> reverse_by(const Graph& rule, const std::vector<bool>& by, const std::vector<ValueId>& inputs,
+                                  const std::vector<ValueId>& weights, size_t results,
+                                  const std::vector<int>& result_of) {
+    const JointGraph joint = joint_graph(differentiable_form(rule, by), by);
+    Graph wanted = joint.graph;
+    wanted.outputs().erase(wanted.outputs().begin(),
+                           wanted.outputs().begin() + static_cast<std::ptrdiff_t>(joint.forward_outputs));
+    wanted = eliminate_dead_code(wanted);
+    const std::vector<int> uses = wanted.use_counts();
+    std::vector<ValueId> map(wanted.num_values(), kNoValue);
+    for (size_t i = 0; i < wanted.inputs().size(); ++i) {
+      const ValueId v = wanted.inputs()[i];
+      ValueId& place = map[static_cast<size_t>(v)];
+      if (i >= inputs.size()) {
+        const auto output = static_cast<size_t>(joint.cotangents[i - inputs.size()]);
+        place = uses[static_cast<size_t>(v)] > 0 ? laid_out(weights[output], wanted.type(v).strides) : weights[output];
+      } else if (inputs[i] != kNoValue) {
+        place = inputs[i];
+      } else if (uses[static_cast<size_t>(v)] > 0) {
+        place = zeros_of(builder_, wanted.type(v));  // the map does not depend on it
+      }
+    }
+    const size_t before = graph_.outputs().size();
+    graph_ = copy_into(wanted, std::move(graph_), std::move(map));
+    tangents_.resize(std::max(tangents_.size(), graph_.num_values()), kNoValue);
+    std::vector<ValueId> tangents(results, kNoValue);
+    std::vector<int> places;  // results by input of the rule
+    for (size_t i = 0, next = 0; i < inputs.size(); ++i) places.push_back(by[i] ? result_of[next++] : -1);
+    for (size_t k = 0; k < joint.gradients.size(); ++k) {
+      const int result = places[static_cast<size_t>(joint.gradients[k])];
+      tangents[static_cast<size_t>(result)] = graph_.outputs()[before + k].value;
+    }
+    graph_.outputs().resize(before);
+    return tangents;
+  }
+
+  Graph& graph_;
+  GraphBuilder builder_;
+  std::vector<ValueId> tangents_;
+};
+
+}  // namespace
+
+std::vector<ValueId> add_tangents(GraphBuilder& builder, const TangentsCall& call, std::vector<TensorType> types) {
+  return builder.host_call(tangents_op(),
+                           {TensorList{call.roots}, TensorList{call.variables}, TensorList{call.tangents},
+                            TensorList{call.stops}, TensorList{call.histories}},
+                           std::move(types));
+}
+
+bool is_tangents(const Node& node) { return node.op == &tangents_op(); }
+
+Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
+  const Graph whole = written_out(graph, changed_by, true, node);
+  const std::vector<bool> changes = changed_by(whole, node);
+  GraphCopy copy(whole);
+  for (size_t n = 0; n < node; ++n) copy.copy(whole.node(static_cast<NodeId>(n)));
+  Graph& to = copy.to();
+  const Node& asked = whole.node(static_cast<NodeId>(node));
+  std::vector<bool> now(to.num_values(), false);
+  for (size_t v = 0; v < changes.size(); ++v) {
+    const ValueId there = copy[static_cast<ValueId>(v)];
+    if (changes[v] && there != kNoValue) now[static_cast<size_t>(there)] = true;
+  }
+  const size_t first_new = to.num_nodes();
+  Forward forward(to);
+  const std::vector<ValueId>&roots = list_of(asked, 0), &variables = list_of(asked, 1), &tangents = list_of(asked, 2);
+  for (size_t i = 0; i < variables.size(); ++i) forward.set(copy[variables[i]], copy[tangents[i]]);
+  for (size_t n = 0; n < first_new; ++n) forward.through(static_cast<NodeId>(n), now);
+  std::vector<ValueId> leaves;
+  for (const ValueId v : list_of(asked, 4)) leaves.push_back(copy[v]);
+  const std::vector<bool> histories = values_with_history(to, leaves);
+  GraphBuilder builder(to);
+  builder.set_location(asked.location);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const TensorType& type = whole.type(asked.outputs[i]);
+    ValueId value = forward.tangent(copy[roots[i]]);
+    found.emplace_back();
+    if (value != kNoValue) found.back() = GradientFound{to.type(value), histories[static_cast<size_t>(value)]};
+    if (value == kNoValue) value = zeros_of(builder, type);
+    if (to.type(value).strides != type.strides) {
+      value = builder.op("relayout", {TensorArg{value}, SymInts{type.strides}});
+    }
+    copy.set(asked.outputs[i], value);
+  }
+  for (size_t n = node + 1; n < whole.num_nodes(); ++n) copy.copy(whole.node(static_cast<NodeId>(n)));
+  return copy.finish();
+}
+
+}  // namespace tatara
