@@ -34,10 +34,7 @@ void TapeHistory::note_values() {
         for_each_operand(node, [&](ValueId v) { passes = passes || (*has)[static_cast<size_t>(v)]; });
       }
       if (!passes) continue;
-      for (const ValueId v : node.outputs) {
-        const DType dtype = graph.type(v).dtype;
-        (*has)[static_cast<size_t>(v)] = is_floating(dtype) || is_complex(dtype);
-      }
+      for (const ValueId v : node.outputs) (*has)[static_cast<size_t>(v)] = differentiable_result(graph, v);
     }
   }
 }

@@ -177,6 +177,8 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
   static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
                                                            "rand_like", "randn_like", "empty_like", "new_zeros",
                                                            "new_ones",  "new_full",   "new_empty"};
+  static const std::unordered_set<std::string> separate = {"broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d",
+                                                           "atleast_3d"};
   for (const TapeNode& node : tape.nodes()) {
     const bool pass = node.backward || node.step == FuncStep::kGradients;
     for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
@@ -199,7 +201,14 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
       if (target < 0 || out) return NeedsGrad::kUnknown;
       needs[static_cast<size_t>(target)] = true;
     }
-    for (const int output : node.outputs) {
+    std::vector<int> operands;
+    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
+    // Each result is made of one operand, or is it.
+    const bool apart = node.sequence && separate.contains(node.name) && operands.size() == node.outputs.size();
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const int output = node.outputs[k];
+      if (!node.mutates && std::find(operands.begin(), operands.end(), output) != operands.end()) continue;
+      if (apart && !needs[static_cast<size_t>(operands[k])]) continue;
       if (output < 0 || tape.slots()[static_cast<size_t>(output)].number) continue;
       const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
       const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");

@@ -236,7 +236,7 @@ class Tracer final : public VmObserver {
   bool is_engine_call(PyObject* callable) const;
   PyObject* run_backward(PyObject* args, PyObject* kwargs);
   std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
-  bool uses_freed(const std::vector<int>& roots) const;
+  std::string uses_freed(const std::vector<int>& roots) const;
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
   bool add_in_place(PyObject* sum, PyObject* gradient);

@@ -181,11 +181,12 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
   }
-  return uses_freed(call.roots) ? "through a graph that was used up before" : std::string();
+  const std::string freed = uses_freed(call.roots);
+  return freed.empty() ? freed : "through a graph that was used up before (" + freed + ")";
 }
 
-/// Whether an earlier pass has used up what the roots were made of.
-bool Tracer::uses_freed(const std::vector<int>& roots) const {
+/// What an earlier pass has used up of what the roots were made of: the first operation, or nothing.
+std::string Tracer::uses_freed(const std::vector<int>& roots) const {
   const Tape& tape = trace_->tape;
   const auto reach = [&tape](std::vector<bool> slots, size_t count) {
     std::vector<bool> nodes(tape.nodes().size(), false);
@@ -217,10 +218,10 @@ bool Tracer::uses_freed(const std::vector<int>& roots) const {
       for (const int slot : tape.nodes()[i].outputs) {
         history = history || (slot >= 0 && needs_grad(slot) != NeedsGrad::kNo);
       }
-      if (mine[i] && used[i] && history) return true;
+      if (mine[i] && used[i] && history) return tape.nodes()[i].name;
     }
   }
-  return false;
+  return {};
 }
 
 namespace {

@@ -153,7 +153,10 @@ PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
   const std::string dtype = text_of(name.get());
   Ref value;
   // Counters: what a program makes of other results is looked at in most cases.
-  if ((dtype == "torch.float32" || dtype == "torch.float64") && text_of(device.get()) == "cpu") value = value_of(slot);
+  const bool real = dtype == "torch.float32" || dtype == "torch.float64";
+  const bool whole = text_of(attr_or_null(func, "__name__").get()) == "__float__" && dtype == "torch.int64";
+  if ((real || whole) && text_of(device.get()) == "cpu") value = value_of(slot);
+  if (value && whole) value = Ref::steal(PyNumber_Float(value.get()));
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   if (!value || !PyFloat_CheckExact(value.get())) return nullptr;
   TapeNode node;

@@ -296,6 +296,7 @@ void register_derivatives_reduce(OpRegistry& r) {
   // Eager's statistics do not require grad, nor do the running ones, which are written back.
   for (const char* name : {"native_layer_norm", "native_batch_norm", "batch_norm", "instance_norm"}) {
     OpDef& op = r.amend(name);
+    op.differentiable_results = 1;
     op.differentiable_parts = [parts = op.decompose](GraphBuilder& b, std::span<const Arg> arguments) {
       std::vector<ValueId> results = parts(b, arguments);
       for (size_t i = 1; i < results.size(); ++i) results[i] = b.unary("detach", results[i]);

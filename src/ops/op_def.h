@@ -5,6 +5,7 @@
 // derived from the registry.
 #pragma once
 
+#include <climits>
 #include <functional>
 #include <span>
 #include <string>
@@ -136,6 +137,8 @@ struct OpDef {
   DecomposeFn differentiable_parts;
   /// Results never require grad, as in eager (zeros_like, floor_divide).
   bool not_differentiable = false;
+  /// Eager gives a history to the first results only (statistics behind a normalised tensor have none).
+  int differentiable_results = INT_MAX;
 
   /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
   BatchFn batch;

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kMaxRounds = 16;
 
-bool differentiable_type(const TensorType& type) { return is_floating(type.dtype) || is_complex(type.dtype); }
-
 bool carries_grad(const Node& node, const std::vector<bool>& needs, bool forward = false) {
   if ((node.no_grad && !forward) || node.op->not_differentiable) return false;
   bool any = false;
@@ -118,7 +116,7 @@ std::vector<bool> needed_by(const Graph& graph, size_t node) {
     if ((each.closed && !level) || !carries_grad(each, needs)) continue;
     for (const ValueId v : each.outputs) {
       const auto at = static_cast<size_t>(v);
-      needs[at] = needs[at] || differentiable_type(graph.type(v));
+      needs[at] = needs[at] || differentiable_result(graph, v);
     }
   }
   return needs;
@@ -197,6 +195,13 @@ TensorType cotangent_type(ExprContext& ctx, TensorType type) {
 
 }  // namespace
 
+bool differentiable_result(const Graph& graph, ValueId v) {
+  const DType dtype = graph.type(v).dtype;
+  const Node* node = graph.producer(v);
+  return (is_floating(dtype) || is_complex(dtype)) &&
+         (node == nullptr || graph.value(v).output_index < node->op->differentiable_results);
+}
+
 bool gives_gradients(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs); }
 
 bool gives_tangents(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs, true); }
@@ -244,7 +249,7 @@ std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool
   for (size_t i = 0; i < graph.inputs().size(); ++i) needs[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
   for (const Node& node : graph.nodes()) {
     if (node.closed || !carries_grad(node, needs)) continue;
-    for (const ValueId v : node.outputs) needs[static_cast<size_t>(v)] = differentiable_type(graph.type(v));
+    for (const ValueId v : node.outputs) needs[static_cast<size_t>(v)] = differentiable_result(graph, v);
   }
   return needs;
 }
@@ -258,7 +263,7 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
     if (node.closed || !(example || carries_grad(node, has))) continue;
     for (const ValueId v : node.outputs) {
       const auto at = static_cast<size_t>(v);
-      has[at] = has[at] || node.derived || differentiable_type(graph.type(v));
+      has[at] = has[at] || node.derived || differentiable_result(graph, v);
     }
   }
   return has;

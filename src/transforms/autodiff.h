@@ -21,6 +21,8 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
 /// flow. Values are numbered densely: inputs first, then results in order.
 Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs);
 
+/// Whether the value can have a history, if what it is made of has one.
+bool differentiable_result(const Graph& graph, ValueId v);
 /// Whether a gradient flows through the node, given which values want one.
 bool gives_gradients(const Node& node, const std::vector<bool>& needs);
 /// The same for tangents, which also pass where gradients are off.

@@ -482,3 +482,149 @@ def test_backward_twice_is_eagers_error() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):
             tatara.compile(step)(mlp(), None, *batch())
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_running_statistics(momentum: float | None) -> None:
+    check(
+        plain_step,
+        make=lambda: nn.Sequential(
+            nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=momentum), nn.ReLU(), nn.Linear(16, 4)
+        ),
+    )
+
+
+def test_convolutions_with_running_statistics() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Unflatten(1, (1, 2, 4)),
+            nn.Conv2d(1, 4, 2),
+            nn.BatchNorm2d(4),
+            nn.ReLU(inplace=True),
+            nn.InstanceNorm2d(4, track_running_stats=True),
+            nn.Flatten(),
+            nn.Linear(12, 4),
+        )
+
+    check(plain_step, make=make)
+
+
+def test_micro_batches() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        for a, b in zip(x.chunk(3), y.chunk(3), strict=True):
+            (nn.functional.mse_loss(model(a), b) / 3).backward()
+            assert not b.requires_grad
+        optimizer.step()
+        return x
+
+    check(step)
+
+
+def test_autocast() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = nn.functional.mse_loss(model(x).float(), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    check(step)
+
+
+@pytest.mark.parametrize("overflow", [False, True])
+def test_scaled_gradients(overflow: bool) -> None:
+    """The scaler looks at its gradients before each step, so the graph breaks there; the second step may be left out."""
+
+    def step(model: nn.Module, holder: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer, scaler = holder
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    class Holder(tuple):  # type: ignore[type-arg]
+        def state_dict(self) -> Any:
+            return [each.state_dict() for each in self]
+
+    def data(i: int) -> Any:
+        x, y = batch(i)
+        return (x * 1e18 if overflow and i == 3 else x), y
+
+    def make(parameters: Any) -> Any:
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+        return Holder((torch.optim.SGD(parameters, lr=0.1), scaler))
+
+    check(step, optimizer=make, data=data, graphs=None)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.head = nn.Linear(8, 10, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.embedding(x)))  # type: ignore[no-any-return]
+
+
+def test_tied_weights() -> None:
+    def step(model: nn.Module, optimizer: Any, ids: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    check(step, make=Tied, data=lambda i: (torch.randint(0, 10, (3, 5), generator=torch.Generator().manual_seed(i)),))
+
+
+def test_groups_of_parameters() -> None:
+    def make(parameters: Any) -> Any:
+        a, b, c, d = parameters
+        groups = [
+            {"params": [a], "lr": 0.1, "weight_decay": 0.0},
+            {"params": [b, c]},
+            {"params": [d], "betas": (0.5, 0.9)},
+        ]
+        return torch.optim.AdamW(groups, lr=0.01)
+
+    check(plain_step, optimizer=make)
+
+
+def test_two_roots_and_values_clipped() -> None:
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        out = model(x)
+        losses = nn.functional.mse_loss(out, y), out.abs().mean()
+        torch.autograd.backward(losses)
+        nn.utils.clip_grad_value_(model.parameters(), 0.05)
+        optimizer.step()
+        return [loss.detach() for loss in losses]
+
+    check(step)
+
+
+def test_moving_average_by_lerp() -> None:
+    class Averaged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp()
+            self.register_buffer("average", torch.zeros(16, 8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x)  # type: ignore[no-any-return]
+
+    def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = plain_step(model, optimizer, x, y)
+        with torch.no_grad():
+            model.average.lerp_(model.net[0].weight, 0.1)
+        return loss
+
+    check(step, make=Averaged)
