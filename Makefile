@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu test-gpu opinfo opinfo-gradients modules optimizers pyvm test-cpp test-python \
+.PHONY: demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -104,6 +104,13 @@ opinfo: build
 # First and second derivatives of the same samples.
 opinfo-gradients: build
 	$(PY) tests/opinfo/gradients.py $(ARGS)
+
+# The same samples under torch.vmap and torch.func.jvp inside of compiled code.
+opinfo-vmap: build
+	$(PY) tests/opinfo/vmap.py $(ARGS)
+
+opinfo-forward: build
+	$(PY) tests/opinfo/forward.py $(ARGS)
 
 # The host's own suites of modules (forward and backward) and of optimizers (ten steps with schedulers).
 modules: build

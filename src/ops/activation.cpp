@@ -1,6 +1,7 @@
 // Activations: one scalar formula each, in the compute dtype, rounded once.
 #include <cmath>
 
+#include "ops/derivative.h"
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -212,7 +213,7 @@ Values decompose_prelu(GraphBuilder& b, std::span<const Arg> arguments) {
     weight = b.reshape(weight, std::vector<Expr>(self.sizes.size(), ctx.constant(1)));
   }
   const DType wide = compute_dtype(self.dtype);
-  const ValueId x = b.cast(args.tensor(0), wide);
+  const ValueId x = with_tied_gradient(b, b.cast(args.tensor(0), wide), {args.tensor(0), weight});
   const ValueId scaled = b.binary("mul", b.cast(weight, wide), x);
   return {b.cast(b.where(b.binary("gt", x, Scalar(int64_t{0})), x, scaled), self.dtype)};
 }

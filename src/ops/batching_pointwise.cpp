@@ -42,11 +42,17 @@ bool same_shape_rule(BatchContext& c) {
   return true;
 }
 
+bool tied_rule(BatchContext& c) {
+  c.give(0, c.as_is(0), c.batched(0));
+  return true;
+}
+
 }  // namespace
 
 void register_batching_pointwise(OpRegistry& r) {
   r.amend("clone").batch = clone_rule;
   r.amend("cast_format").batch = cast_rule;
+  for (const char* name : {"tied", "gradient_tied"}) r.amend(name).batch = tied_rule;
   r.amend("relayout").batch = same_values;
   r.amend("from_parts").batch = same_shape_rule;
   for (const char* name : {"zeros_like", "new_zeros"}) r.amend(name).batch = constant_like(0, 0);

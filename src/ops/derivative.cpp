@@ -25,6 +25,18 @@ ValueId sum_to_sizes(GraphBuilder& b, ValueId value, const std::vector<Expr>& si
   return b.reshape(value, sizes);
 }
 
+ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others) {
+  std::erase(others, kNoValue);
+  return b.op("tied", {TensorArg{value}, TensorList{std::move(others)}});
+}
+
+ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others) {
+  std::erase(others, kNoValue);
+  return b.op("gradient_tied", {TensorArg{value}, TensorList{std::move(others)}});
+}
+
+bool is_tie(const OpDef& op) { return op.name == "tied" || op.name == "gradient_tied"; }
+
 ValueId VjpContext::grad(size_t i) {
   if (cotangents_[i] == kNoValue) cotangents_[i] = zeros_of(builder_, builder_.type(out(i)));
   return cotangents_[i];

@@ -59,6 +59,14 @@ ValueId sum_to_sizes(GraphBuilder& b, ValueId value, const std::vector<Expr>& si
 /// Zeros of the type, contiguous.
 ValueId zeros_of(GraphBuilder& b, const TensorType& type);
 
+/// The value itself, whose gradients in eager come from one node with those of `others`: they require grad when one of these
+/// does, whether they depend on it or not, and the gradient of that is zero, not missing.
+ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others);
+/// The value itself, whose gradient will be tied to `others`.
+ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others);
+/// Whether the operator is one of these two.
+bool is_tie(const OpDef& op);
+
 /// The rule of an operator that the host differentiates: a node that runs the operator again in the host's autograd, with a
 /// rule of the same kind in turn. For operators without random numbers, whose schema is the host's.
 void host_derivative(VjpContext& v);

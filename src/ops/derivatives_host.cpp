@@ -1,5 +1,6 @@
 // Gradients of operators that run by host kernels, by the host's own backward kernels.
 #include <array>
+#include <functional>
 
 #include "ops/derivative.h"
 #include "ops/host_transform.h"
@@ -64,12 +65,13 @@ void convolution_rule(VjpContext& v) {
   if (is_empty(v, x) || is_empty(v, w) || is_empty(v, g.id))
     throw Unsupported("the derivative of an empty convolution");
   if (is_complex(g.type().dtype)) throw Unsupported("the derivative of a convolution of complex numbers");
-  if (v.needs(0)) v.give(0, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfInput));
-  if (v.needs(1)) v.give(1, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfWeight));
+  const auto give = [&](size_t arg, ValueId gradient) { v.give(arg, tied(b, gradient, {x, w})); };
+  if (v.needs(0)) give(0, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfInput));
+  if (v.needs(1)) give(1, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfWeight));
   if (v.needs(2)) {
     std::vector<int64_t> dims{0};
     for (int64_t d = 2; d < g.type().dim(); ++d) dims.push_back(d);
-    v.give(2, b.reduce("sum", g.id, dims, false));
+    give(2, b.reduce("sum", g.id, dims, false));
   }
 }
 
@@ -234,7 +236,10 @@ constexpr const char* kLinearHostDerivatives[] = {
 
 namespace {
 
-void derive(VjpContext& v, bool linear) {
+using Which = std::function<bool(size_t)>;
+
+/// `fixed`: operands (by argument) that the gradient does not depend on, but by comparisons. `left_out`: those without one.
+void derive(VjpContext& v, const Which& fixed, const Which& left_out = [](size_t) { return false; }) {
   GraphBuilder& b = v.builder();
   const Node& node = v.node();
   std::vector<Arg> args = node.args;
@@ -249,7 +254,7 @@ void derive(VjpContext& v, bool linear) {
   std::vector<Place> places;
   const auto look = [&](size_t arg, size_t item, bool listed, ValueId operand) {
     if (operand == kNoValue) return;
-    needs.push_back(listed ? v.needs(arg, item) : v.needs(arg));
+    needs.push_back(!left_out(arg) && (listed ? v.needs(arg, item) : v.needs(arg)));
     if (!needs.back()) return;
     places.push_back({arg, item, listed});
     const TensorType type = b.type(operand);
@@ -263,7 +268,8 @@ void derive(VjpContext& v, bool linear) {
     }
   }
   if (places.empty()) return;
-  for (size_t i = 0; linear && i < args.size(); ++i) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!fixed(i)) continue;
     if (auto* tensor = std::get_if<TensorArg>(&args[i])) tensor->value = constant(tensor->value);
     if (auto* list = std::get_if<TensorList>(&args[i])) {
       for (ValueId& item : list->values) item = constant(item);
@@ -282,11 +288,62 @@ void derive(VjpContext& v, bool linear) {
   }
 }
 
-void linear_host_derivative(VjpContext& v) { derive(v, true); }
+void linear_host_derivative(VjpContext& v) {
+  derive(v, [](size_t) { return true; });
+}
+
+/// Operators that are linear in one operand: a gradient by that one alone does not depend on it.
+VjpFn linear_in(size_t operand) {
+  return [operand](VjpContext& v) {
+    bool alone = true;
+    for (size_t i = 0; i < v.args().size(); ++i) alone = alone && (i == operand || !v.needs(i));
+    derive(v, [&](size_t arg) { return alone && arg == operand; });
+  };
+}
+
+/// The same with a case in which the gradient is that of the result, in another shape.
+VjpFn identity_if(bool (*holds)(const VjpContext&), VjpFn otherwise) {
+  return [=](VjpContext& v) {
+    if (!holds(v)) return otherwise(v);
+    if (v.has_grad(0)) v.give(0, v.builder().reshape(v.grad(), v.args().type(0).sizes));
+  };
+}
+
+/// At most one element.
+bool is_single(const VjpContext& v) {
+  const Expr count = v.args().type(0).numel(v.ctx());
+  return v.ctx().guard(v.ctx().le(count, v.ctx().constant(1)));
+}
+
+/// Matrices of one element, or none at all.
+bool is_trivial_matrix(const VjpContext& v) {
+  const TensorType& type = v.args().type(0);
+  return is_zero(v.ctx(), type.numel(v.ctx())) || is_one(v.ctx(), type.sizes.back());
+}
+
+void determinant_rule(VjpContext& v) {
+  if (is_zero(v.ctx(), v.args().type(0).numel(v.ctx()))) return v.give_zeros(0);
+  host_derivative(v);
+}
+
+// (input1, input2, weight, bias)
+void bilinear_rule(VjpContext& v) {
+  const int wanted = (v.needs(0) ? 1 : 0) + (v.needs(1) ? 1 : 0) + (v.needs(2) ? 1 : 0);
+  // Linear in each of the three.
+  derive(v, [&](size_t arg) { return wanted == 1 && v.needs(arg); }, [](size_t arg) { return arg == 3; });
+  if (v.needs(3)) v.give(3, v.grad());  // summed to the bias's shape
+}
+
+void matrix_power_rule(VjpContext& v) {
+  if (v.args().integer(1) == 0) return v.give_zeros(0);
+  host_derivative(v);
+}
 
 }  // namespace
 
-void host_derivative(VjpContext& v) { derive(v, false); }
+void host_derivative(VjpContext& v) {
+  derive(v, [](size_t) { return false; });
+}
 
 VjpFn host_derivative_of(const OpDef& op) {
   using Rule = void (*)(VjpContext&);
@@ -313,6 +370,13 @@ void register_derivatives_host(OpRegistry& r) {
       host_derivative(v);
     };
   }
+  for (const char* name : {"cumprod", "logcumsumexp"}) r.amend(name).vjp = identity_if(is_single, host_derivative);
+  r.amend("linalg_det").vjp = identity_if(is_trivial_matrix, determinant_rule);
+  r.amend("linalg_matrix_power").vjp = matrix_power_rule;
+  r.amend("bilinear").vjp = bilinear_rule;
+  r.amend("linalg_solve_triangular").vjp = linear_in(1);
+  r.amend("lu_solve").vjp = linear_in(0);
+  r.amend("stft").vjp = linear_in(0);
   r.amend("linalg_norm").vjp = [](VjpContext& v) {
     if (std::holds_alternative<Scalar>(v.args()[1]) && v.args().number(1) == 0) return;  // none in eager
     host_derivative(v);

@@ -54,15 +54,18 @@ void nansum_rule(VjpContext& v) {
   v.give(0, operand(v, 0).fixed().un("isnan").choose(Term{g.b, g.b->unary("zeros_like", g.id)}, g).id);
 }
 
-/// amax, amin, max and min of all: equal elements share the gradient.
-void shared_extreme(VjpContext& v, size_t output, const std::vector<int64_t>& dims, bool keepdim) {
+/// amax, amin, max and min of all: equal elements share the gradient. No number equals itself, so where one is the result the
+/// gradients are none either, unless `nans` share it.
+void shared_extreme(VjpContext& v, size_t output, const std::vector<int64_t>& dims, bool keepdim, bool nans = false) {
   if (!v.has_grad(output)) return;
   GraphBuilder& b = v.builder();
   const Term x = operand(v, 0).fixed();
-  const Term best = x.bin("eq", kept(v, v.out(output), dims, keepdim).fixed());
+  const Term extreme = kept(v, v.out(output), dims, keepdim).fixed();
+  Term best = x.bin("eq", extreme);
+  if (nans && is_floating(x.type().dtype)) best = best || (x.un("isnan") && extreme.un("isnan"));
   const Term g = kept(v, v.grad(output), dims, keepdim);
   const Term count = term(v, b.reduce("sum", best.id, dims, true));
-  v.give(0, best.choose(g / count, 0.0).id);
+  v.give(0, nans ? best.choose(g / count, 0.0).id : (g * best / count).id);
 }
 
 void pick_rule(VjpContext& v) {
@@ -98,10 +101,8 @@ void logsumexp_rule(VjpContext& v) {
   const auto dims = reduced_dims(v, 1);
   const bool keepdim = v.args().flag(2);
   const Term out = kept(v, v.out(), dims, keepdim), x = operand(v, 0);
-  // Where all is -inf the difference is no number; such elements weigh nothing.
   const Term weight = (x - out).un("exp");
-  const Term g = kept(v, v.grad(), dims, keepdim);
-  v.give(0, (g * x.bin("eq", -INFINITY).choose(Term{x.b, x.b->unary("zeros_like", weight.id)}, weight)).id);
+  v.give(0, (kept(v, v.grad(), dims, keepdim) * weight).id);
 }
 
 struct Spread {
@@ -177,11 +178,7 @@ void norm_rule(VjpContext& v, double p, const std::vector<int64_t>& dims, bool k
     const Term share = numerator / denominator;
     return denominator.bin("eq", 0.0).choose(zeros(share), share);
   };
-  if (p == 0) {
-    // No gradient at all in eager's norm; zeros in what is made of linalg_vector_norm (cdist).
-    if (v.node().op->name == "linalg_vector_norm") v.give_zeros(0);
-    return;
-  }
+  if (p == 0) return;  // none at all in eager
   if (p == 1) return v.give(0, (x.un("sign") * g).id);
   const Term out = kept(v, v.out(), dims, keepdim);
   if (p == 2) return v.give(0, safe(x * g, out).id);
@@ -260,8 +257,8 @@ void register_derivatives_reduce(OpRegistry& r) {
   rule("prod", prod_rule);
   rule("amax", [](VjpContext& v) { shared_extreme(v, 0, reduced_dims(v, 1), v.args().flag(2)); });
   rule("amin", [](VjpContext& v) { shared_extreme(v, 0, reduced_dims(v, 1), v.args().flag(2)); });
-  rule("max", [](VjpContext& v) { shared_extreme(v, 0, wrap_dims({}, v.args().rank(0)), false); });
-  rule("min", [](VjpContext& v) { shared_extreme(v, 0, wrap_dims({}, v.args().rank(0)), false); });
+  rule("max", [](VjpContext& v) { shared_extreme(v, 0, wrap_dims({}, v.args().rank(0)), false, true); });
+  rule("min", [](VjpContext& v) { shared_extreme(v, 0, wrap_dims({}, v.args().rank(0)), false, true); });
   rule("aminmax", [](VjpContext& v) {
     const auto dims = v.args().none(1) ? wrap_dims({}, v.args().rank(0)) : reduced_dims(v, 1);
     shared_extreme(v, 0, dims, v.args().flag(2));

@@ -145,7 +145,8 @@ VjpFn edge_rule(Edge edge) {
       add(end, ctx.add(end, ctx.constant(after)), after, false);
       g = own;
     }
-    v.give(0, g);
+    // Of the other two eager has a node that is given the operand.
+    v.give(0, edge == Edge::kCircular ? g : tied(b, g, {v.args().tensor(0)}));
   };
 }
 
@@ -265,6 +266,23 @@ void embedding_rule(VjpContext& v) {
 }  // namespace
 
 void register_derivatives_views(OpRegistry& r) {
+  const auto tie = [&](const char* name, VjpFn vjp) {
+    const DecomposeFn value = [](GraphBuilder&, std::span<const Arg> args) -> std::vector<ValueId> {
+      return {std::get<TensorArg>(args[0]).value};
+    };
+    const char* schema = "(Tensor self, Tensor[] others) -> Tensor";
+    OpDef def = make_op({name, OpKind::kPointwise, schema, ""}, r.get("alias").meta, value);
+    def.vjp = std::move(vjp);
+    r.add(std::move(def));
+  };
+  tie("tied", [](VjpContext& v) {
+    v.give(0, v.grad());
+    const size_t count = v.args().tensors(1).size();
+    for (size_t i = 0; i < count; ++i) {
+      if (v.needs(1, i)) v.give(1, i, zeros_of(v.builder(), v.builder().type(v.args().tensors(1)[i])));
+    }
+  });
+  tie("gradient_tied", [](VjpContext& v) { v.give(0, tied(v.builder(), v.grad(), v.args().tensors(1))); });
   const auto rule = [&r](const char* name, VjpFn fn) { r.amend(name).vjp = std::move(fn); };
   for (const char* name : {"view", "reshape_copy", "unsqueeze", "squeeze", "squeeze.dim"}) rule(name, reshape_rule);
   rule("expand", [](VjpContext& v) { v.give(0, v.grad()); });

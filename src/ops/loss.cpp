@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "ops/derivative.h"
 #include "ops/loss_util.h"
 
 namespace tatara {
@@ -23,18 +24,25 @@ using ElementLoss = ValueId (*)(GraphBuilder&, ValueId difference, double parame
 ValueId square(GraphBuilder& b, ValueId d, double) { return b.binary("mul", d, d); }
 ValueId absolute(GraphBuilder& b, ValueId d, double) { return b.unary("abs", d); }
 
+/// Where `far` holds no square is taken: its derivative there must be zero, not infinity times zero.
+ValueId unless(GraphBuilder& b, ValueId far, ValueId z) {
+  return b.op("where", {TensorArg{far}, Scalar(0.0), TensorArg{z}});
+}
+
 ValueId smooth_l1(GraphBuilder& b, ValueId d, double beta) {
   const ValueId z = b.unary("abs", d);
   if (beta == 0) return z;
-  const ValueId inner = b.binary("div", b.binary("mul", b.binary("mul", z, Scalar(0.5)), z), Scalar(beta));
-  return b.where(b.binary("lt", z, Scalar(beta)), inner, b.binary("sub", z, Scalar(0.5 * beta)));
+  const ValueId far = b.binary("ge", z, Scalar(beta)), near = unless(b, far, z);
+  const ValueId inner = b.binary("div", b.binary("mul", b.binary("mul", near, Scalar(0.5)), near), Scalar(beta));
+  return b.where(far, b.binary("sub", z, Scalar(0.5 * beta)), inner);
 }
 
 ValueId huber(GraphBuilder& b, ValueId d, double delta) {
   const ValueId z = b.unary("abs", d);
-  const ValueId inner = b.binary("mul", b.binary("mul", z, Scalar(0.5)), z);
+  const ValueId far = b.binary("gt", z, Scalar(delta)), near = unless(b, far, z);
+  const ValueId inner = b.binary("mul", b.binary("mul", near, Scalar(0.5)), near);
   const ValueId outer = b.binary("mul", b.binary("sub", z, Scalar(0.5 * delta)), Scalar(delta));
-  return b.where(b.binary("le", z, Scalar(delta)), inner, outer);
+  return b.where(far, outer, inner);
 }
 
 DecomposeFn difference_loss(ElementLoss element) {
@@ -126,7 +134,9 @@ ValueId nll(GraphBuilder& b, ValueId self, ValueId target, ValueId weight, int64
   expected.erase(expected.begin() + (type.dim() == 1 ? 0 : 1));
   if (!same_sizes(b.ctx(), expected, b.type(target).sizes)) throw InvalidArgument("nll_loss: sizes do not match");
   const DType out = type.dtype;
-  const Picked p = pick(b, b.cast(self, compute_dtype(out)), target, weight, ignore_index);
+  // In eager the gradient has a history with the input, which it does not depend on.
+  const Picked p =
+      pick(b, with_tied_gradient(b, b.cast(self, compute_dtype(out)), {self}), target, weight, ignore_index);
   if (reduction == kNone) return b.cast(p.loss, out);
   const ValueId sum = whole_sum(b, p.loss);
   if (reduction == kSumReduction) return b.cast(sum, out);

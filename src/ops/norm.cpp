@@ -3,6 +3,7 @@
 //
 // batch_norm and instance_norm in training also write their running statistics: the new values follow the declared outputs,
 // in the order of the written arguments.
+#include "ops/derivative.h"
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -53,6 +54,12 @@ ValueId affine(GraphBuilder& b, ValueId y, ValueId weight, ValueId bias) {
   if (weight != kNoValue) y = b.binary("mul", y, b.cast(weight, dtype));
   if (bias != kNoValue) y = b.binary("add", y, b.cast(bias, dtype));
   return y;
+}
+
+/// The same where eager has the gradients of input, weight and bias from one node.
+ValueId affine_in_one(GraphBuilder& b, ValueId y, ValueId weight, ValueId bias) {
+  if (bias != kNoValue) bias = with_tied_gradient(b, bias, {y, weight});
+  return affine(b, y, weight, bias);
 }
 
 /// A vector over the channels as [1, C, 1, ...].
@@ -141,7 +148,7 @@ DecomposeFn layer_norm_decompose(bool with_stats) {
     const DType out = args.type(0).dtype;
     const auto dims = trailing_dims(b.ctx(), args.type(0), args.exprs(1));
     const Stats s = stats_of(b, b.cast(args.tensor(0), compute_dtype(out)), dims, args.number(4));
-    const ValueId y = affine(b, b.binary("mul", s.deviation, s.rstd), args.tensor(2), args.tensor(3));
+    const ValueId y = affine_in_one(b, b.binary("mul", s.deviation, s.rstd), args.tensor(2), args.tensor(3));
     Values results{b.cast(y, out)};
     if (with_stats) {
       bool wide = false;
@@ -347,7 +354,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
       const ValueId var = per_channel(b, args.tensor(kRunningVar), input.dim());
       const ValueId scale = affine(b, inverse_std(b, b.cast(var, wide), eps), weight, kNoValue);
       const ValueId y = b.binary("mul", b.binary("sub", x, b.cast(mean, wide)), scale);
-      Values results{b.cast(affine(b, y, kNoValue, bias), input.dtype)};
+      Values results{b.cast(affine_in_one(b, y, kNoValue, bias), input.dtype)};
       if (form == BatchForm::kNative) {
         DType stat = input.dtype;
         for (size_t i : {kWeight, kRunningMean}) {
@@ -365,7 +372,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
     const std::vector<Expr> flat{input.sizes[1]};
     const ValueId mean = b.reshape(s.mean, flat);
     const ValueId var = b.reshape(s.var, flat);
-    Values results{b.cast(affine(b, b.binary("mul", s.deviation, s.rstd), weight, bias), input.dtype)};
+    Values results{b.cast(affine_in_one(b, b.binary("mul", s.deviation, s.rstd), weight, bias), input.dtype)};
     if (form == BatchForm::kNative) {
       DType stat = input.dtype;
       for (size_t i : {kWeight, kRunningMean}) {
@@ -413,8 +420,9 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   const ValueId x = b.cast(args.tensor(0), compute_dtype(input.dtype));
   const Stats s = stats_of(b, x, dims, args.number(kEps));
-  const ValueId y = affine(b, b.binary("mul", s.deviation, s.rstd), per_channel(b, args.tensor(kWeight), input.dim()),
-                           per_channel(b, args.tensor(kBias), input.dim()));
+  const ValueId y =
+      affine_in_one(b, b.binary("mul", s.deviation, s.rstd), per_channel(b, args.tensor(kWeight), input.dim()),
+                    per_channel(b, args.tensor(kBias), input.dim()));
   Values results{b.cast(y, input.dtype)};
   if (!args.none(kRunningMean)) {
     const std::vector<Expr> flat{input.sizes[0], input.sizes[1]};

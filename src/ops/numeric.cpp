@@ -1,6 +1,7 @@
 // Numerical composites: integrals over samples, distances, products of vectors, membership, writes by index.
 #include <algorithm>
 
+#include "ops/derivative.h"
 #include "ops/pointwise_util.h"
 #include "support/error.h"
 
@@ -120,7 +121,9 @@ Values decompose_cdist(GraphBuilder& b, std::span<const Arg> arguments) {
   }
   const ValueId x = b.unsqueeze(args.tensor(0), -2);
   const ValueId y = b.unsqueeze(args.tensor(1), -3);
-  return {norm_of(b, b.binary("sub", x, y), p, {-1}, false)};
+  const ValueId distance = norm_of(b, b.binary("sub", x, y), p, {-1}, false);
+  // A count has no gradient; that of cdist is zeros in eager.
+  return {p == 0 ? tied(b, distance, {args.tensor(0), args.tensor(1)}) : distance};
 }
 
 Values decompose_renorm(GraphBuilder& b, std::span<const Arg> arguments) {

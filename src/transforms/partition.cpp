@@ -4,8 +4,10 @@
 //   A -> N       infinite: to compute a node, its operands are needed
 //   A -> sink    infinite, where a gradient's node reads the value
 #include <algorithm>
+#include <numeric>
 
 #include "ops/builder.h"
+#include "ops/derivative.h"
 #include "ops/op_def.h"
 #include "support/error.h"
 #include "transforms/autodiff.h"
@@ -72,6 +74,33 @@ std::vector<bool> live_gradient_nodes(const JointGraph& joint, std::vector<bool>
   return live;
 }
 
+/// Ties speak of what eager records; where gradients are only computed they would keep values alive.
+bool has_ties(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& n) { return is_tie(*n.op); });
+}
+
+JointGraph without_ties(JointGraph joint) {
+  Graph& g = joint.graph;
+  std::vector<ValueId> now(g.num_values());
+  std::iota(now.begin(), now.end(), 0);
+  const auto replace = [&](ValueId& v) {
+    if (v != kNoValue) v = now[static_cast<size_t>(v)];
+  };
+  for (size_t n = 0; n < g.num_nodes(); ++n) {
+    Node& node = g.node(static_cast<NodeId>(n));
+    for (Arg& arg : node.args) {
+      if (auto* tensor = std::get_if<TensorArg>(&arg)) replace(tensor->value);
+      if (auto* list = std::get_if<TensorList>(&arg)) std::for_each(list->values.begin(), list->values.end(), replace);
+    }
+    if (!is_tie(*node.op)) continue;
+    now[static_cast<size_t>(node.outputs[0])] = std::get<TensorArg>(node.args[0]).value;
+    node.op = &OpRegistry::global().get("alias");
+    node.args.resize(1);
+  }
+  for (size_t i = joint.forward_outputs; i < g.outputs().size(); ++i) replace(g.outputs()[i].value);
+  return joint;
+}
+
 }  // namespace
 
 std::vector<ValueId> random_values(const JointGraph& joint) {
@@ -97,6 +126,7 @@ std::vector<ValueId> random_values(const JointGraph& joint) {
 }
 
 std::vector<ValueId> choose_saved(const JointGraph& joint) {
+  if (has_ties(joint.graph)) return choose_saved(without_ties(joint));
   const Graph& g = joint.graph;
   std::vector<bool> wanted;
   live_gradient_nodes(joint, wanted);
@@ -272,6 +302,7 @@ class Extraction {
 }  // namespace
 
 BackwardGraph backward_graph(const JointGraph& joint, const std::vector<ValueId>& saved) {
+  if (has_ties(joint.graph)) return backward_graph(without_ties(joint), saved);
   const Graph& g = joint.graph;
   Extraction extraction(joint);
   std::vector<int> inputs;

@@ -69,13 +69,25 @@ _PAGES = {
         "and when the compiled entry is found: results that require grad, gradients of first and second order under random\n"
         "cotangents, which of them are None, dtype, shape, exceptions.",
     ),
+    "vmap.py": (
+        "# vmap",
+        "Every sample is called under `torch.vmap` inside a compiled\n"
+        "function, with its tensors batched in up to three ways, and compared with eager's vmap twice, when it is captured and\n"
+        "when the compiled entry is found: exception, values, dtype, shape, strides, aliasing, random numbers.",
+    ),
+    "forward.py": (
+        "# Forward derivatives",
+        "Every sample of an entry with forward derivatives is called\n"
+        "under `torch.func.jvp` inside a compiled function, with random tangents, and compared with eager twice, when it is\n"
+        "captured and when the compiled entry is found: exception, values and tangents, dtype, shape, strides, aliasing.",
+    ),
 }
 
 
 def write_page(
     path: Path, rows: list[dict[str, Any]], entries: int, arguments: list[str], script: str = "sweep.py"
 ) -> None:
-    """docs/operators.md, docs/gradients.md: what each entry became in each dtype."""
+    """docs/operators.md, docs/gradients.md and their kin: what each entry became in each dtype."""
     counts = _counts(rows)
     dtypes = list(counts)
     title, what = _PAGES[script]

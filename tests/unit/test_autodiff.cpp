@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "ops/derivative.h"
 #include "programs.h"
 #include "support/error.h"
 #include "testing.h"
@@ -138,6 +139,22 @@ TEST(Autodiff, ProductsAreSavedAndPointwiseIsComputedAgain) {
   const BackwardGraph backward = backward_graph(joint, saved);
   EXPECT_EQ(count(backward.graph, "mm"), 4u);
   EXPECT_EQ(count(backward.graph, "sin"), 5u);
+}
+
+TEST(Autodiff, TiesAreHistoryAlone) {
+  Trained p;
+  const ValueId x = p.input({4}), bias = p.input({4});
+  const ValueId bound = with_tied_gradient(p.b, bias, {p.b.unary("exp", x)});
+  p.graph.add_output(p.b.binary("add", p.b.unary("sin", x), bound));
+  const JointGraph joint = p.joint();
+  ASSERT_EQ(joint.gradients.size(), 2u);
+  // The gradient by the bias is the cotangent: what it is tied to is neither saved nor computed again.
+  const std::vector<ValueId> saved = choose_saved(joint);
+  EXPECT_EQ(saved, (std::vector<ValueId>{x}));
+  const BackwardGraph backward = backward_graph(joint, saved);
+  EXPECT_EQ(count(backward.graph, "tied") + count(backward.graph, "exp"), 0u);
+  const Graph again = backward_of_inputs(joint, {});
+  EXPECT_TRUE(values_needing_grad(again, {true, false, false})[static_cast<size_t>(again.outputs().back().value)]);
 }
 
 TEST(Autodiff, RandomNumbersAreSaved) {
