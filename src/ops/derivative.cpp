@@ -25,9 +25,9 @@ ValueId sum_to_sizes(GraphBuilder& b, ValueId value, const std::vector<Expr>& si
   return b.reshape(value, sizes);
 }
 
-ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others) {
+ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool zeros) {
   std::erase(others, kNoValue);
-  return b.op("tied", {TensorArg{value}, TensorList{std::move(others)}});
+  return b.op("tied", {TensorArg{value}, TensorList{std::move(others)}, bool_arg(zeros)});
 }
 
 ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others) {

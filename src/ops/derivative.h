@@ -60,8 +60,8 @@ ValueId sum_to_sizes(GraphBuilder& b, ValueId value, const std::vector<Expr>& si
 ValueId zeros_of(GraphBuilder& b, const TensorType& type);
 
 /// The value itself, whose gradients in eager come from one node with those of `others`: they require grad when one of these
-/// does, whether they depend on it or not, and the gradient of that is zero, not missing.
-ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others);
+/// does, whether they depend on it or not. The gradient of that is then zero, or missing without `zeros`.
+ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool zeros = true);
 /// The value itself, whose gradient will be tied to `others`.
 ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others);
 /// Whether the operator is one of these two.

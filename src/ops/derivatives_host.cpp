@@ -65,7 +65,7 @@ void convolution_rule(VjpContext& v) {
   if (is_empty(v, x) || is_empty(v, w) || is_empty(v, g.id))
     throw Unsupported("the derivative of an empty convolution");
   if (is_complex(g.type().dtype)) throw Unsupported("the derivative of a convolution of complex numbers");
-  const auto give = [&](size_t arg, ValueId gradient) { v.give(arg, tied(b, gradient, {x, w})); };
+  const auto give = [&](size_t arg, ValueId gradient) { v.give(arg, tied(b, gradient, {x, w}, false)); };
   if (v.needs(0)) give(0, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfInput));
   if (v.needs(1)) give(1, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfWeight));
   if (v.needs(2)) {
@@ -330,7 +330,7 @@ void determinant_rule(VjpContext& v) {
 void bilinear_rule(VjpContext& v) {
   const int wanted = (v.needs(0) ? 1 : 0) + (v.needs(1) ? 1 : 0) + (v.needs(2) ? 1 : 0);
   // Linear in each of the three.
-  derive(v, [&](size_t arg) { return wanted == 1 && v.needs(arg); }, [](size_t arg) { return arg == 3; });
+  derive(v, [&](size_t arg) { return arg == 3 || (wanted == 1 && v.needs(arg)); }, [](size_t arg) { return arg == 3; });
   if (v.needs(3)) v.give(3, v.grad());  // summed to the bias's shape
 }
 

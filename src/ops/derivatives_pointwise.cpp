@@ -131,10 +131,13 @@ Term gelu(Term g, Term x, Term, const Args& args) {
 }
 
 Term logit(Term g, Term x, Term, const Args& args) {
-  const Term slope = g / (x * (1.0 - x));
-  if (args.none(1)) return ((x < 0.0) || (x > 1.0)).choose(Term{x.b, x.b->binary("mul", g.id, Scalar(NAN))}, slope);
-  const double eps = args.number(1);
-  return ((x < eps) || (x > 1 - eps)).choose(Term{x.b, x.b->unary("zeros_like", g.id)}, slope);
+  const bool clamped = !args.none(1);
+  const double low = clamped ? args.number(1) : 0.0, high = clamped ? 1 - args.number(1) : 1.0;
+  const Term outside = (x.fixed() < low) || (x.fixed() > high);
+  // Where the slope is not taken its own derivative must be a number.
+  const Term inside = {x.b, x.b->op("where", {TensorArg{outside.id}, Scalar(0.5), TensorArg{x.id}})};
+  const Term slope = g / (inside * (1.0 - inside));
+  return {x.b, x.b->op("where", {TensorArg{outside.id}, Scalar(clamped ? 0.0 : NAN), TensorArg{slope.id}})};
 }
 
 struct ArgsRow {

@@ -270,14 +270,14 @@ void register_derivatives_views(OpRegistry& r) {
     const DecomposeFn value = [](GraphBuilder&, std::span<const Arg> args) -> std::vector<ValueId> {
       return {std::get<TensorArg>(args[0]).value};
     };
-    const char* schema = "(Tensor self, Tensor[] others) -> Tensor";
+    const char* schema = "(Tensor self, Tensor[] others, bool zeros=True) -> Tensor";
     OpDef def = make_op({name, OpKind::kPointwise, schema, ""}, r.get("alias").meta, value);
     def.vjp = std::move(vjp);
     r.add(std::move(def));
   };
   tie("tied", [](VjpContext& v) {
     v.give(0, v.grad());
-    const size_t count = v.args().tensors(1).size();
+    const size_t count = v.args().flag(2) ? v.args().tensors(1).size() : 0;
     for (size_t i = 0; i < count; ++i) {
       if (v.needs(1, i)) v.give(1, i, zeros_of(v.builder(), v.builder().type(v.args().tensors(1)[i])));
     }

@@ -83,3 +83,10 @@ def test_histories_of_first_gradients(name: str, first_alone: bool) -> None:
             if ours is not None:
                 assert ours.requires_grad == theirs.requires_grad
                 torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("eps", [None, 0.1])
+def test_second_derivatives_of_logit_are_numbers(eps: float | None) -> None:
+    compiled = tatara.compile(lambda x: torch.logit(x, eps))
+    x = torch.tensor([0.02, 0.3, 0.8], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(compiled, (x,))
