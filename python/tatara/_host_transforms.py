@@ -80,6 +80,25 @@ def _derivative_of(function: Function, inside: bool) -> Function:
     return gradients_inside if inside else gradients
 
 
+def _forward_of(function: Function) -> Function:
+    """(values of `function`, a tangent or None for each tensor among them) -> tangents of the results that are numbers."""
+
+    def tangents(values: list[Any]) -> list[torch.Tensor]:
+        *operands, given = values
+        moving: list[torch.Tensor] = []
+        places = iter(given)
+        _map_tensors(operands, lambda t: moving.append(t) if next(places) is not None else None)
+
+        def results(*moved: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            again, left = iter(given), iter(moved)
+            found = function(_map_tensors(operands, lambda t: t if next(again) is None else next(left)))
+            return tuple(t for t in found if _differentiable(t))
+
+        return list(torch.func.jvp(results, tuple(moving), tuple(t for t in given if t is not None))[1])
+
+    return tangents
+
+
 def _batch_of(function: Function) -> Function:
     """(values of `function`, which tensors among them have a batch in front) -> results with the batch in front."""
 
@@ -116,7 +135,9 @@ def _present(operands: list[Any], flags: list[bool]) -> list[bool]:
 
 
 def call(name: str, overload: str, transforms: str, values: list[Any]) -> list[torch.Tensor]:
-    """An operator of the host under transforms, the innermost first: `d` for its derivative, `v` for vmap."""
+    """An operator of the host under transforms, the innermost first: `d` for its derivative, `j` for its tangents, `v` for
+    vmap.
+    """
     space, _, short = name.partition("::")
     operator = getattr(getattr(getattr(torch.ops, space), short), overload or "default")
     arguments = operator._schema.arguments
@@ -128,7 +149,10 @@ def call(name: str, overload: str, transforms: str, values: list[Any]) -> list[t
 
     function: Function = plain
     for i, transform in enumerate(transforms):
-        function = _derivative_of(function, "v" in transforms[i:]) if transform == "d" else _batch_of(function)
+        if transform == "d":
+            function = _derivative_of(function, inside=transforms[i:].strip("d") != "")
+        else:
+            function = _forward_of(function) if transform == "j" else _batch_of(function)
     # A result may be a view of an operand, whose memory the plan uses again: results own theirs.
     taken: set[int] = set()
     _map_tensors(values, lambda t: taken.add(t.untyped_storage().data_ptr()))

@@ -292,6 +292,8 @@ class Tracer final : public VmObserver {
   PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
   /// Whether the tensor differs from example to example of a level of vmap.
   bool is_batched(int slot, int level) const;
+  /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
+  int whole_batch(int slot, int dim) const;
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 

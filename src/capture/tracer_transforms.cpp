@@ -486,6 +486,16 @@ bool Tracer::is_batched(int slot, int level) const {
   return batched[static_cast<size_t>(slot)];
 }
 
+int Tracer::whole_batch(int slot, int dim) const {
+  for (const TapeNode& node : trace_->tape.nodes()) {
+    if (node.step != FuncStep::kBatchIn || node.outputs[0] != slot) continue;
+    int whole = -1;
+    for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int operand) { whole = operand; });
+    return PyLong_AsLong(PyTuple_GET_ITEM(node.args.get(), 1)) == dim ? whole : -1;
+  }
+  return -1;
+}
+
 PyObject* Tracer::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
   Trace& t = *trace_;
   std::string problem;
@@ -537,6 +547,10 @@ PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, Py
   const int place = dim < 0 ? dim + rank : dim;
   if (place < 0 || place >= rank) return transform_break("a batch along a dimension that is not there");
   if (!is_batched(slot, level)) return transform_break("a result of vmap that is the same for every example");
+  if (const int whole = whole_batch(slot, place); whole >= 0) {
+    // Nothing was done to the examples: eager gives back the tensor that they came from.
+    return Py_NewRef(t.tape.slots()[static_cast<size_t>(whole)].object.get());
+  }
   int made = -1;
   {
     const Bypass bypass(bypass_);

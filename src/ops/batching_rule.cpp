@@ -201,6 +201,9 @@ bool batch_as_is(BatchContext& c) {
 
 void batch_by_host(BatchContext& c) {
   const OpDef& op = *c.node().op;
+  // Inverse transforms of real numbers are views of others, only marked as their conjugates.
+  const bool inverse = op.name == "fft_ifft" || op.name.starts_with("fft_ihfft");
+  if (inverse && !is_complex(c.args().type(0).dtype)) throw Unsupported("a lazily conjugated view");
   std::vector<Arg> args = c.mapped_args();
   std::vector<bool> batched;
   for (const Arg& arg : c.node().args) {

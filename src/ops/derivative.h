@@ -72,6 +72,8 @@ bool is_tie(const OpDef& op);
 void host_derivative(VjpContext& v);
 /// The rule of `op` under the host's vmap.
 VjpFn host_derivative_of(const OpDef& op);
+/// Whether the host differentiates the operator: its tangents are then the host's too.
+bool is_host_differentiated(const OpDef& op);
 
 namespace ops {
 

@@ -1,6 +1,8 @@
 // Gradients of operators that run by host kernels, by the host's own backward kernels.
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 
 #include "ops/derivative.h"
 #include "ops/host_transform.h"
@@ -349,6 +351,13 @@ VjpFn host_derivative_of(const OpDef& op) {
   using Rule = void (*)(VjpContext&);
   const Rule* rule = op.vjp.target<Rule>();
   return rule != nullptr && *rule == linear_host_derivative ? linear_host_derivative : host_derivative;
+}
+
+bool is_host_differentiated(const OpDef& op) {
+  const auto listed = [&](const auto& names) {
+    return std::any_of(std::begin(names), std::end(names), [&](const char* name) { return op.name == name; });
+  };
+  return is_host_transform(op) || listed(kHostDerivatives) || listed(kLinearHostDerivatives);
 }
 
 void register_derivatives_host(OpRegistry& r) {

@@ -45,6 +45,13 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
       def->schema.num_outputs = -1;
       def->vjp = host_derivative;
       break;
+    case HostTransform::kForward:
+      letter = 'j';
+      def->name = "jvp of " + op.name;
+      def->schema.args.push_back(argument("tangents", ArgType::kOptionalTensorList));
+      def->schema.num_outputs = -1;
+      def->vjp = host_derivative;
+      break;
     case HostTransform::kBatch:
       letter = 'v';
       def->name = "vmap of " + op.name;
@@ -68,6 +75,8 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
 }
 
 }  // namespace
+
+bool is_host_transform(const OpDef& op) { return op.host_name.starts_with(kTransformed); }
 
 const OpDef& host_transform(const OpDef& op, HostTransform transform) {
   static std::mutex mutex;

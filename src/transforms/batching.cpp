@@ -244,6 +244,7 @@ class Expansion {
       set(out.outputs[0], leave(builder, graph_, out, values_[at(operand(out))], level_.size));
     }
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
+    refuse_repeated(node);
     for (const GraphOutput& output : graph_.outputs()) to_.add_output(plain(output.value), output.alias);
     for (const InputWrite& write : graph_.input_writes()) to_.add_input_write(write.input_index, plain(write.value));
     return std::move(to_);
@@ -253,6 +254,26 @@ class Expansion {
   static size_t at(ValueId v) { return static_cast<size_t>(v); }
   bool closes(const Node& node) const { return is_batch_out(node) && level_of(node) == level_number_; }
   void set(ValueId v, ValueId now) { values_[at(v)] = {now, false}; }
+
+  /// In eager a result that is the same for all examples repeats one in memory, which a fresh output cannot.
+  void refuse_repeated(size_t node) const {
+    std::vector<bool> repeated(graph_.num_values(), false);
+    for (size_t n = node; n < graph_.num_nodes(); ++n) {
+      const Node& each = graph_.node(static_cast<NodeId>(n));
+      if (n < end_) {
+        repeated[at(each.outputs[0])] = !values_[at(operand(each))].batched;
+      } else if (each.op->kind == OpKind::kView || each.op->name == "relayout") {
+        bool any = false;
+        for_each_operand(each, [&](ValueId v) { any = any || repeated[at(v)]; });
+        for (const ValueId v : each.outputs) repeated[at(v)] = any;
+      }
+    }
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.value != kNoValue && repeated[at(output.value)]) {
+        throw Unsupported("a result of vmap that is the same for every example");
+      }
+    }
+  }
 
   ValueId plain(ValueId v) const {
     if (v == kNoValue) return v;

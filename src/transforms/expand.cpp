@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/builder.h"
+#include "support/error.h"
 #include "transforms/batching.h"
 #include "transforms/forward.h"
 #include "transforms/pass.h"
@@ -16,6 +17,25 @@ bool closes(const Node& node) { return is_gradients(node) || is_tangents(node) |
 size_t first_closing(const Graph& graph) {
   const std::vector<Node>& nodes = graph.nodes();
   return static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), closes) - nodes.begin());
+}
+
+/// In eager a tangent of a view is a view, of another tangent or of an input, which a fresh output cannot be.
+void refuse_shared_tangents(const Graph& graph) {
+  std::vector<ValueId> bases;
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
+    ValueId base = output.value;
+    bool viewed = false, laid_out = false;
+    for (const Node* node = graph.producer(base); node != nullptr; node = graph.producer(base)) {
+      const bool view = node->op->kind == OpKind::kView;
+      if (!view && node->op->name != "relayout") break;
+      (view ? viewed : laid_out) = true;
+      base = std::get<TensorArg>(node->args[0]).value;
+    }
+    const bool shared = graph.producer(base) == nullptr || std::find(bases.begin(), bases.end(), base) != bases.end();
+    if (shared || (viewed && laid_out)) throw Unsupported("a tangent that is a view");
+    bases.push_back(base);
+  }
 }
 
 /// Fresh outputs own their memory: none may be an input's value or another output's.
@@ -40,6 +60,7 @@ Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFo
   if (first_closing(graph) == graph.num_nodes()) return graph;
   return run_pass("expand_transforms", graph, [&](const Graph& g) {
     Graph result = numbered(g);
+    bool tangents = false;
     for (size_t at = first_closing(result); at < result.num_nodes(); at = first_closing(result)) {
       const Node& node = result.node(static_cast<NodeId>(at));
       std::vector<std::optional<GradientFound>> here;
@@ -47,12 +68,14 @@ Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFo
         result = expand_gradients_at(result, at, here);
       } else if (is_tangents(node)) {
         result = expand_tangents_at(result, at, here);
+        tangents = true;
       } else {
         result = expand_batches_at(result, at);
       }
       result = numbered(result);
       if (found != nullptr) *found = std::move(here);
     }
+    if (tangents && found == nullptr) refuse_shared_tangents(result);
     unshare_outputs(result);
     return result;
   });

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ops/derivative.h"
+#include "ops/host_transform.h"
 #include "support/error.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
@@ -68,8 +69,12 @@ class Forward {
     if (!any || !wanted || node.op->not_differentiable) return;
     builder_.set_location(node.location);
     const size_t first_new = graph_.num_nodes();
-    std::vector<ValueId> results =
-        is_plain_view(node) ? std::vector<ValueId>{along_view(node)} : by_reversing_twice(node);
+    std::vector<ValueId> results;
+    if (is_plain_view(node)) {
+      results = {along_view(node)};
+    } else {
+      results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
+    }
     for (size_t n = first_new; n < graph_.num_nodes(); ++n) {
       Node& made = graph_.node(static_cast<NodeId>(n));
       made.take_marks(node);
@@ -102,6 +107,26 @@ class Forward {
     const ValueId moved = tangent(operand);
     args[0] = TensorArg{by_strides ? laid_out(moved, graph_.type(operand).strides) : moved};
     return builder_.call(*node.op, std::move(args)).front();
+  }
+
+  /// Reversing twice would lose what the host's own rules say of operands that are taken to be symmetric.
+  std::vector<ValueId> by_host(const Node& node) {
+    TensorList tangents;
+    for_each_operand(node, [&](ValueId v) { tangents.values.push_back(tangent(v)); });
+    std::vector<TensorType> types;
+    for (const ValueId v : node.outputs) {
+      if (differentiable_type(graph_.type(v))) types.push_back(contiguous(graph_.ctx(), graph_.type(v)));
+    }
+    std::vector<Arg> args = node.args;
+    args.emplace_back(std::move(tangents));
+    const OpDef& host = host_transform(*node.op, HostTransform::kForward);
+    const std::vector<ValueId> made = builder_.host_call(host, std::move(args), std::move(types));
+    std::vector<ValueId> results;
+    size_t next = 0;
+    for (const ValueId v : node.outputs) {
+      results.push_back(differentiable_type(graph_.type(v)) ? made[next++] : kNoValue);
+    }
+    return results;
   }
 
   std::vector<ValueId> by_reversing_twice(const Node& node) {

@@ -69,12 +69,27 @@ TEST(Batching, WhatDoesNotDependStaysAsItIs) {
   Batched p;
   const ValueId x = p.in(p.input({5, 3})), w = p.input({3});
   const ValueId shared = p.b.unary("exp", w);
-  p.out({p.b.binary("mul", x, shared), shared}, 5);
+  p.out({p.b.binary("mul", x, shared)}, 5);
   for (const Node& node : p.graph.nodes()) {
     if (node.op->name != "exp") continue;
     EXPECT_EQ(p.graph.type(node.outputs[0]).dim(), 1);
   }
-  EXPECT_EQ(p.sizes(1), (Sizes{5, 3}));
+}
+
+TEST(Batching, ResultsThatDoNotDependAreExpanded) {
+  const auto close = [](bool used) {
+    Batched p;
+    const ValueId x = p.in(p.input({5, 3})), shared = p.b.unary("exp", p.input({3}));
+    const size_t at = p.graph.num_nodes();
+    const ValueId one = add_batch_out(p.b, p.b.unary("sin", x), 0, 1, p.ctx->constant(5));
+    const ValueId other = add_batch_out(p.b, shared, 0, 1, p.ctx->constant(5));
+    p.graph.add_output(used ? p.b.binary("add", one, other) : other);
+    p.graph = expand_batches_at(p.graph, at + 1);
+    return p.sizes(0);
+  };
+  EXPECT_EQ(close(true), (Sizes{5, 3}));
+  // In eager such a result repeats one example in memory.
+  EXPECT_THROW(close(false), Unsupported);
 }
 
 TEST(Batching, ExamplesWithoutDimensionsKeepTheirPartInPromotion) {
