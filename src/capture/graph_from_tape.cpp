@@ -347,14 +347,36 @@ class Converter {
       refs.push_back(refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), i)))]);
     }
     const ValueId by = builder_.cast(fz_.read(refs_[static_cast<size_t>(factor)]), fz_.type(refs[0]).dtype);
-    ValueId term = builder_.binary("mul", by, fz_.read(refs[1]));
-    if (refs.size() == 3)
-      term = builder_.binary(node.name.rfind("addcdiv", 0) == 0 ? "div" : "mul", term, fz_.read(refs[2]));
+    const auto operand = [&](size_t i) { return builder_.cast(fz_.read(refs[i]), fz_.type(refs[0]).dtype); };
+    ValueId term = builder_.binary("mul", by, operand(1));
+    if (refs.size() == 3) term = builder_.binary(node.name.rfind("addcdiv", 0) == 0 ? "div" : "mul", term, operand(2));
     const ValueId sum = builder_.binary(node.name.rfind("sub", 0) == 0 ? "sub" : "add", fz_.read(refs[0]), term);
     const TensorRef result = fz_.fresh(sum);
     if (node.name.back() != '_') return {result};
     fz_.apply_inplace(OpRegistry::global().get("copy"), {TensorArg{refs[0]}, TensorArg{result}, Scalar(false)});
     return {refs[0]};
+  }
+
+  /// The tensors of the slots, where a number of the program meets a tensor without dimensions: it has that tensor's type
+  /// then. Else empty.
+  std::vector<TensorRef> numbers_cast(const TapeNode& node) {
+    if (PyTuple_GET_SIZE(node.args.get()) != 2) return {};
+    const auto slot = [&](Py_ssize_t i) { return slot_of(PyTuple_GET_ITEM(node.args.get(), i)); };
+    const auto is_number = [&](int s) {
+      const TapeSlot* info = s >= 0 ? &tape_.slots()[static_cast<size_t>(s)] : nullptr;
+      return info != nullptr && info->number && (info->derived || !info->bits.empty());
+    };
+    for (const Py_ssize_t i : {0, 1}) {
+      const int number = slot(i), other = slot(1 - i);
+      if (!is_number(number) || other < 0 || is_number(other)) continue;
+      const TensorType& type = fz_.type(refs_[static_cast<size_t>(other)]);
+      if (type.dim() != 0) continue;
+      std::vector<TensorRef> refs = refs_;
+      TensorRef& mine = refs[static_cast<size_t>(number)];
+      mine = fz_.fresh(builder_.cast(fz_.read(mine), type.dtype));
+      return refs;
+    }
+    return {};
   }
 
   std::vector<TensorRef> results_of(const TapeNode& node) {
@@ -371,6 +393,13 @@ class Converter {
       set_item(node);
       return {};
     }
+    if (node.name == "as_tensor" && PyTuple_GET_SIZE(node.args.get()) == 1) {
+      const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+      if (slot >= 0 && tape_.slots()[static_cast<size_t>(slot)].number) {
+        const ValueId number = fz_.read(refs_[static_cast<size_t>(slot)]);
+        return {fz_.fresh(builder_.cast(number, builder_.default_dtype()))};
+      }
+    }
     if (node.name == "tensor" || node.name == "as_tensor") {
       bool reads = false;
       for_each_slot(node.args.get(), [&reads](int) { reads = true; });
@@ -379,8 +408,9 @@ class Converter {
     const std::string name = dotted_name(node);
     const Candidates* candidates = OpRegistry::global().find_python(name);
     std::string refusal = "no form of " + name + " takes these arguments";
+    const std::vector<TensorRef> cast = numbers_cast(node);
     for (const OpRegistry::PythonName& candidate : *candidates) {
-      NodeSource source(node, refs_, builder_.ctx());
+      NodeSource source(node, cast.empty() ? refs_ : cast, builder_.ctx());
       if (candidate.form == OpRegistry::PythonName::Form::kReflected) source.swap_operands();
       std::optional<std::vector<Arg>> args = bind_args(builder_.ctx(), candidate.op->schema, source);
       if (!args) continue;
@@ -570,7 +600,22 @@ class Converter {
     return view("index", {TensorArg{indexed.base}, std::move(indexed.tensors)});
   }
 
+  /// x[mask] = number, with a mask of the tensor's own sizes.
+  bool fill_masked(const TapeNode& node) {
+    PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
+    PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
+    const int mask = slot_of(key);
+    if (mask < 0 || slot_of(value) >= 0 || (!PyLong_Check(value) && !PyFloat_Check(value))) return false;
+    const TensorRef self = refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
+    const TensorRef where = refs_[static_cast<size_t>(mask)];
+    if (fz_.type(where).dtype != DType::kBool || fz_.type(where).sizes != fz_.type(self).sizes) return false;
+    fz_.apply_inplace(OpRegistry::global().get("masked_fill"),
+                      {TensorArg{self}, TensorArg{where}, scalar_of(builder_.ctx(), value)});
+    return true;
+  }
+
   void set_item(const TapeNode& node) {
+    if (fill_masked(node)) return;
     Indexed indexed = index(node);
     PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
     const OpRegistry& registry = OpRegistry::global();

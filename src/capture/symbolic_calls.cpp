@@ -192,13 +192,23 @@ bool Tracer::same_real_type(PyObject* tensors) {
     const int slot = api_.is_tensor(tensor) && api_.is_plain_tensor(tensor) ? slot_for(tensor) : -1;
     if (slot < 0) return false;
     PyObject* own = trace_->tape.slots()[static_cast<size_t>(slot)].dtype.get();
-    if (dtype != nullptr && own != dtype) return false;
-    dtype = own;
+    if (dtype == nullptr) dtype = own;
+    if (own == dtype) continue;
+    // What is narrower than the first, and does not widen it, is cast to its type.
+    const TapeSlot& first = trace_->tape.slots()[static_cast<size_t>(slot_for(PyTuple_GET_ITEM(tensors, 0)))];
+    const std::string other = text_of(Ref::steal(PyObject_Str(own)).get());
+    const bool narrow = other == "torch.bfloat16" || other == "torch.float16" ||
+                        (other == "torch.float32" && text_of(Ref::steal(PyObject_Str(dtype)).get()) == "torch.float64");
+    if (!narrow || PyTuple_GET_SIZE(first.sizes.get()) == 0) return false;
   }
   const Ref name = dtype != nullptr ? Ref::steal(PyObject_Str(dtype)) : Ref();
   const std::string text = text_of(name.get());
   return text == "torch.float32" || text == "torch.float64";
 }
+
+namespace {
+constexpr const char* kFused = "_fused_";  // whole optimizers
+}  // namespace
 
 bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
   static const Names names = {
@@ -208,6 +218,12 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
       "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
       "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
   const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  if (function.rfind(kFused, 0) == 0) return true;  // the host's own, which gets a number with each call
+  if (function == "as_tensor") {
+    PyObject* device = keywords == 1 ? PyDict_GetItemString(kwargs, "device") : nullptr;
+    return PyTuple_GET_SIZE(args) == 1 &&
+           (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
+  }
   if (function.rfind("addc", 0) == 0) {
     return PyTuple_GET_SIZE(args) == 3 && keywords == 1 && PyDict_GetItemString(kwargs, "value") != nullptr &&
            same_real_type(args);
@@ -227,12 +243,13 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
   if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;
   const int slot = slot_for(tensor);
   if (slot < 0) return false;
-  // With other operands a number of the program and a tensor without dimensions have different types of result, or
-  // round at other places.
+  // With other operands a number of the program and a tensor without dimensions have different types of result. Where the
+  // tensor has none either, the graph casts the number.
   const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
   const Ref name = info.dtype ? Ref::steal(PyObject_Str(info.dtype.get())) : Ref();
   const std::string dtype = text_of(name.get());
-  return (dtype == "torch.float32" || dtype == "torch.float64") && info.sizes && PyTuple_GET_SIZE(info.sizes.get()) > 0;
+  return (dtype == "torch.float32" || dtype == "torch.float64") && info.sizes &&
+         (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
 }
 
 PyObject* Tracer::watched_number(PyObject* holder, PyObject* key, PyObject* value) {

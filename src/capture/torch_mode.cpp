@@ -416,7 +416,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       case Inferred::kUnknown: break;
     }
     // The host infers from the sizes of this call.
-    specialize_operands(tape_args.get(), tape_kwargs.get());
+    if (fn.name.rfind("_fused_", 0) != 0) specialize_operands(tape_args.get(), tape_kwargs.get());
   }
   {
     const Bypass bypass(bypass_);

@@ -179,6 +179,15 @@ bool is_opaque(const PyCodeObject* code) {
          PyUnicode_CompareWithASCIIString(code->co_name, "tag") == 0;
 }
 
+/// LBFGS: it takes a branch by each of its sums, and one last bit of one weight is another path after a few steps. A graph
+/// would be broken at every turn, and would round elsewhere than eager does.
+bool decides_by_last_bits(const PyCodeObject* code) {
+  if (PyUnicode_CompareWithASCIIString(code->co_name, "step") != 0) return false;
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (file == nullptr) PyErr_Clear();
+  return file != nullptr && std::string_view(file).ends_with("/torch/optim/lbfgs.py");
+}
+
 }  // namespace
 
 FrameAction Tracer::on_frame_enter(Frame& f) {
@@ -206,6 +215,10 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     }
     mark_starred(f);
     return FrameAction::kRun;
+  }
+  if (tracing() && entered_ && decides_by_last_bits(f.code()) &&
+      !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
+    return FrameAction::kRaise;
   }
   if (tracing()) {
     frames_.push_back(&f);

@@ -459,8 +459,12 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
   } else {
     function = attr_or_null(reinterpret_cast<PyObject*>(api_.base_type), name.c_str());
   }
-  if (!function || count == 0) return not_handled();
   const bool in_place = name.back() == '_';
+  // maximum_ and its kin are made of the operator that gives a new tensor.
+  const bool copied = !function && in_place;
+  if (copied) function = attr_or_null(api_.torch.get(), name.substr(0, name.size() - 1).c_str());
+  static PyObject* const copy = attr(reinterpret_cast<PyObject*>(api_.base_type), "copy_").release();
+  if (!function || count == 0) return not_handled();
   const bool scaled = name.rfind("addc", 0) == 0;  // their factor has a name
   const Ref results = Ref::steal(PyTuple_New(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -476,6 +480,11 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
     const Ref positional = Ref::steal(PyList_AsTuple(list.get()));
     Ref result = Ref::steal(tracing() ? torch_function(function.get(), positional.get(), named.get())
                                       : PyObject_Call(function.get(), positional.get(), named.get()));
+    if (result && copied) {
+      const Ref into = Ref::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(positional.get(), 0), result.get()));
+      result =
+          Ref::steal(tracing() ? torch_function(copy, into.get(), nullptr) : PyObject_Call(copy, into.get(), nullptr));
+    }
     if (!result) return nullptr;
     PyTuple_SET_ITEM(results.get(), i, result.release());
   }

@@ -117,7 +117,7 @@ Ref Tracer::value_of(int slot) {
   for (size_t n = tape.nodes().size(); n-- > 0;) {
     const TapeNode& node = tape.nodes()[n];
     const bool makes = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int o) { return wanted.contains(o); });
-    if (!makes) continue;
+    if (!makes || node.number) continue;
     if (!is_counting(node.name) || slice.size() == kLongestHistory) return {};
     slice.push_back(n);
     for_each_slot(node.args.get(), [&](int operand) { wanted.insert(operand); });
@@ -126,7 +126,12 @@ Ref Tracer::value_of(int slot) {
   std::vector<Ref> env(tape.slots().size());
   for (const int each : wanted) {
     const TapeSlot& info = tape.slots()[static_cast<size_t>(each)];
-    if (info.number || info.requires_grad || PyTuple_GET_SIZE(info.sizes.get()) != 0) return {};
+    if (info.number) {
+      if (!PyFloat_CheckExact(info.object.get())) return {};
+      env[static_cast<size_t>(each)] = info.object;
+      continue;
+    }
+    if (info.requires_grad || PyTuple_GET_SIZE(info.sizes.get()) != 0) return {};
     if (!info.input) continue;
     env[static_cast<size_t>(each)] = Ref::steal(PyObject_CallMethod(info.object.get(), "clone", nullptr));
     if (!env[static_cast<size_t>(each)]) return {};

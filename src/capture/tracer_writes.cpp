@@ -307,6 +307,13 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
   const bool set = name == "__setitem__" && operands.size() == 2;
   if (set || name == "__delitem__" || name == "pop" || name == "setdefault") {
     if (!key || keywords) return not_handled();  // an error in the program
+    if (name == "setdefault") {
+      PyObject* value = PyDict_CheckExact(target) && PyUnicode_CheckExact(key.get())
+                            ? PyDict_GetItemWithError(target, key.get())
+                            : nullptr;
+      PyObject* number = value != nullptr ? watched_number(target, key.get(), value) : nullptr;
+      if (number != nullptr) return number;
+    }
     if (!set) watches.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
