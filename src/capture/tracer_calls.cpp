@@ -323,6 +323,8 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kBreak, nullptr, std::string(owner_type->tp_name) + "." + name};
   }
   if (is_torch_name(module)) {
+    // Other processes wait for these: reducers, stores, collectives.
+    if (module.rfind("torch._C._distributed", 0) == 0) return {Kind::kBreak, nullptr, module + "." + name};
     if (enters_transform(module, name)) return {Kind::kBreak, nullptr, module + "." + name};
     if (switches_autocast(name)) return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
