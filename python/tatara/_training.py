@@ -101,7 +101,7 @@ class UsedNode(torch.autograd.Function):  # type: ignore[misc]
     """A value whose graph of gradients was used up by a backward pass in the same compiled graph."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: Any, value: Any) -> Any:
+    def forward(ctx: Any, value: Any, *_leaves: Any) -> Any:
         return value.view_as(value)
 
     @staticmethod
@@ -112,10 +112,10 @@ class UsedNode(torch.autograd.Function):  # type: ignore[misc]
 _anchor = torch.empty(0, requires_grad=True)
 
 
-def used_up(value: torch.Tensor) -> Any:
-    """The value as eager leaves it after backward(): it requires grad, and can't be differentiated again."""
+def used_up(value: torch.Tensor, leaves: list[torch.Tensor]) -> Any:
+    """The value as eager leaves it after backward(): it requires grad, and can't be differentiated again, by any leaf."""
     with torch.enable_grad():
-        return UsedNode.apply(_anchor, value)
+        return UsedNode.apply(value, _anchor, *leaves)
 
 
 def backward_pass(

@@ -60,13 +60,16 @@ class StepRunner final : public GraphRunner {
   }
 
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    std::vector<Ref> given;  // a run lets go of what it has no more use for
+    if (!used_up_.empty()) given = env;
     const bool ran = plan_->run(tape, env, api);
     untouched_ = plan_->untouched();
     if (!ran) return false;
+    const Ref leaves = used_up_.empty() ? Ref() : required(tape, given);
     for (const int slot : used_up_) {
       Ref& value = env[static_cast<size_t>(slot)];
       if (attr_or_null(value.get(), "requires_grad").get() == Py_True) continue;  // the tape itself ran
-      value = Ref::steal(PyObject_CallOneArg(mark_.get(), value.get()));
+      value = Ref::steal(PyObject_CallFunctionObjArgs(mark_.get(), value.get(), leaves.get(), nullptr));
       if (!value) return false;
     }
     for (const int slot : leaves_) {
@@ -82,6 +85,18 @@ class StepRunner final : public GraphRunner {
   std::vector<int> written_slots() const override { return plan_->written_slots(); }
 
  private:
+  /// The inputs that require grad.
+  static Ref required(const Tape& tape, const std::vector<Ref>& env) {
+    Ref leaves = Ref::steal(PyList_New(0));
+    for (size_t i = 0; i < tape.slots().size(); ++i) {
+      const TapeSlot& slot = tape.slots()[i];
+      PyObject* tensor = slot.object ? slot.object.get() : env[i].get();
+      if (!slot.input || !slot.requires_grad || tensor == nullptr) continue;
+      if (PyList_Append(leaves.get(), tensor) != 0) PyErr_Clear();
+    }
+    return leaves;
+  }
+
   /// Eager counts the writes to each tensor.
   bool count_writes(const std::vector<Ref>& env) const {
     // What the tape itself has run is counted, and dropped where it is not wanted.
