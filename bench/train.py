@@ -23,14 +23,14 @@ WAYS = ["eager", "tatara", "rival"]
 SEED = 1234
 
 
-def _loss_of(model: Any, name: str) -> Callable[..., Any]:
+def loss_of(model: Any, name: str, device: str = "cpu") -> Callable[..., Any]:
     """The model's own loss where it has one (labels: the input ids), else the squared distance of its leading result from a
     row of numbers.
     """
     import torch
     from torch.nn import functional
 
-    goal = torch.linspace(-1, 1, model.config.hidden_size)
+    goal = torch.linspace(-1, 1, model.config.hidden_size, device=device)
 
     def by_labels(**inputs: Any) -> Any:
         return model(**inputs, labels=inputs["input_ids"]).loss
@@ -47,19 +47,19 @@ def _stepper(way: str, name: str, model: Any, inputs: dict[str, Any]) -> Callabl
 
     import tatara
 
-    loss_of = _loss_of(model, name)
+    loss = loss_of(model, name)
     if way == "tatara":
-        loss_of = tatara.compile(loss_of)
+        loss = tatara.compile(loss)
     elif way == "rival":
-        loss_of = torch.compile(loss_of)
+        loss = torch.compile(loss)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(**inputs)
-        loss.backward()
+        value = loss(**inputs)
+        value.backward()
         optimizer.step()
-        return loss.detach()
+        return value.detach()
 
     return step
 
