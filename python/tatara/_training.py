@@ -171,3 +171,12 @@ def run(stages: list[Any], inputs: tuple[Any, ...]) -> list[Any] | None:
         for target, output in zip(targets, outputs, strict=False):
             values[target] = output
     return values[len(inputs) :]
+
+
+def bernoulli_trial(skipped: int, p: float) -> tuple[Any, Any, Any]:
+    """A state of a CPU generator, trials drawn from it (bytes), and the state after them."""
+    generator = torch.Generator().manual_seed(2147483647)
+    torch.empty(skipped, dtype=torch.int32).random_(generator=generator)
+    before = generator.get_state()
+    drawn = torch.empty(1500).bernoulli_(p, generator=generator)
+    return before, drawn.to(torch.uint8), generator.get_state()

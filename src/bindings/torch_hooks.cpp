@@ -2,7 +2,9 @@
 
 #include <Python.h>
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -263,8 +265,41 @@ void memory_pool(TorchPythonHooks::PoolAction action, int device, std::pair<int6
                             name));
 }
 
+/// The memory of a contiguous tensor of bytes, while it lives.
+std::span<uint8_t> bytes_of(PyObject* tensor) {
+  const Ref address = checked(PyObject_CallMethod(tensor, "data_ptr", nullptr), "reading a tensor");
+  const Ref count = checked(PyObject_CallMethod(tensor, "numel", nullptr), "reading a tensor");
+  return {static_cast<uint8_t*>(PyLong_AsVoidPtr(address.get())), PyLong_AsSize_t(count.get())};
+}
+
+/// The GIL is held throughout, so that no other thread of Python draws the same numbers.
+void change_generator(const std::function<void(std::span<uint8_t>)>& change) {
+  const GilGuard gil;
+  const Ref torch = import_torch();
+  const Ref generator = attribute(torch.get(), "default_generator");
+  const Ref state = checked(PyObject_CallMethod(generator.get(), "get_state", nullptr), "reading a generator");
+  change(bytes_of(state.get()));
+  checked(PyObject_CallMethod(generator.get(), "set_state", "O", state.get()), "setting a generator");
+}
+
+BernoulliTrial bernoulli_trial(int skipped, double p) {
+  const GilGuard gil;
+  const Ref module = checked(PyImport_ImportModule("tatara._training"), "importing tatara._training");
+  const Ref made = checked(PyObject_CallMethod(module.get(), "bernoulli_trial", "id", skipped, p), "drawing numbers");
+  BernoulliTrial trial;
+  std::vector<uint8_t>* const parts[] = {&trial.before, &trial.numbers, &trial.after};
+  for (Py_ssize_t i = 0; i < 3; ++i) {
+    const Ref part = checked(PySequence_GetItem(made.get(), i), "reading numbers");
+    const std::span<uint8_t> bytes = bytes_of(part.get());
+    parts[i]->assign(bytes.begin(), bytes.end());
+  }
+  return trial;
+}
+
 }  // namespace
 
-void install_torch_hooks() { set_torch_python_hooks({schema_text, call_operator, memory_pool}); }
+void install_torch_hooks() {
+  set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial});
+}
 
 }  // namespace tatara

@@ -152,8 +152,9 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
     const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, Scalar(p), Scalar(true)})[1];
     return {b.binary("mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), Scalar(1 / (1 - p)))};
   }
-  const ValueId noise = b.op("bernoulli.p", {TensorArg{x}, Scalar(1 - p), NoneArg{}});
-  return {b.binary("mul", x, b.binary("div", noise, Scalar(1 - p)))};
+  const DType dtype = b.type(x).dtype;
+  const ValueId mask = b.op("bernoulli_mask", {SymInts{b.type(x).sizes}, Scalar(1 - p), dtype});
+  return {b.binary("mul", x, b.binary("div", b.cast(mask, dtype), Scalar(1 - p)))};
 }
 
 /// alpha_dropout and feature dropout are the identity in evaluation.

@@ -83,6 +83,17 @@ void register_random(OpRegistry& r) {
       "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
       "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
+  {
+    // Masks of a CPU (runtime/random_ops.h).
+    OpDef def = make_op({"bernoulli_mask", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> Tensor", ""},
+                        [](MetaContext& m) -> std::vector<TensorType> {
+                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0))};
+                        });
+    def.host_name = "tatara::bernoulli";
+    def.host_overload = "out";
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
   // What dropout is on a GPU; its mask alone is used here.
   add("native_dropout", "", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", "",
       [](MetaContext& m) -> std::vector<TensorType> {

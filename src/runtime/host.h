@@ -98,6 +98,11 @@ class HostOps {
 /// with the reason.
 HostOps* torch_host_ops(std::string* why_not = nullptr);
 
+/// What the host drew after `skipped` 32-bit numbers of a generator with some seed: `numbers` are trials with probability p.
+struct BernoulliTrial {
+  std::vector<uint8_t> before, numbers, after;  // states of the generator around them
+};
+
 /// What only Python can tell or do, installed by the bindings: the schema text of an operator ("" when unknown), and a call
 /// of operators that the C shims do not reach (Scalar arguments, generators). Both take the GIL themselves.
 struct TorchPythonHooks {
@@ -109,7 +114,11 @@ struct TorchPythonHooks {
   /// A pool of the allocator for a GPU, by the pair of numbers that torch names it by; kMake fills these.
   enum class PoolAction : uint8_t { kMake, kBegin, kEnd, kRelease };
   std::function<void(PoolAction action, int device, std::pair<int64_t, int64_t>& pool)> pool;
+  /// Hands over the state of the default CPU generator, to be changed in place.
+  std::function<void(const std::function<void(std::span<uint8_t> state)>& change)> change_generator;
+  std::function<BernoulliTrial(int skipped, double p)> bernoulli_trial;
 };
+const TorchPythonHooks& torch_python_hooks();
 void set_torch_python_hooks(TorchPythonHooks hooks);
 
 }  // namespace tatara

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/host.h"
+#include "runtime/random_ops.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -631,6 +632,7 @@ class TorchHostOps final : public HostOps {
 
   std::unique_ptr<HostOp> make(const std::string& op, const std::string& overload) {
     if (overload == "out") {
+      if (op == "tatara::bernoulli") return make_bernoulli(*this);
       if (op == "aten::mm" || op == "aten::bmm" || op == "aten::addmm" || op == "aten::baddbmm") {
         general_.push_back(make_dispatched(op, overload));
         const HostOp* general = general_.back().get();
@@ -662,6 +664,7 @@ HostTensor HostOps::empty_like(const TensorView&) { throw Unsupported("this host
 std::shared_ptr<void> HostOps::on_stream(void*, int) { throw Unsupported("this host has no streams"); }
 std::unique_ptr<MemoryPool> HostOps::make_pool(int) { throw Unsupported("this host has no memory pools"); }
 
+const TorchPythonHooks& torch_python_hooks() { return python_hooks(); }
 void set_torch_python_hooks(TorchPythonHooks hooks) { python_hooks() = std::move(hooks); }
 
 HostOps* torch_host_ops(std::string* why_not) {
