@@ -90,6 +90,28 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
   return true;
 }
 
+/// What a scatter starts from, and nothing else reads, is computed where the result will be.
+void start_in_place(State& s, int number) {
+  const Unit& unit = s.units[static_cast<size_t>(number)];
+  if (unit.kind != Unit::Kind::kScatter) return;
+  const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
+  const ValueId result = node.node().outputs[0];
+  const ValueId base = node.operands[static_cast<size_t>(node.scatter_def.base_operand)];
+  const auto& target = s.values[static_cast<size_t>(result)].storage;
+  auto& source = s.values[static_cast<size_t>(base)].storage;
+  if (!source || !target || unit.operand_reads.contains(base)) return;
+  if (s.out.plan.buffers[static_cast<size_t>(source->buffer)].home != BufferHome::kArena) return;
+  const BufferHome home = s.out.plan.buffers[static_cast<size_t>(target->buffer)].home;
+  if (home != BufferHome::kArena && home != BufferHome::kOutput) return;
+  const TensorType &from = s.graph.type(base), &to = s.graph.type(result);
+  if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(source->strides == target->strides)) return;
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    if (static_cast<int>(u) != number && s.units[u].reads.contains(base)) return;
+  }
+  source = target;
+  s.note(s.name_of(base), str_cat("computed where ", s.name_of(result), " will be"));
+}
+
 }  // namespace
 
 void create_buffers(State& s) {
@@ -172,6 +194,8 @@ void plan_outputs(State& s) {
     if (!info.stored && kind != LoweredNode::Kind::kHost) continue;
     give(s, v, is_host_owned(s, v) ? BufferHome::kHost : BufferHome::kArena, -1);
   }
+  // From the last one on: what a scatter starts from may be the result of another.
+  for (size_t i = s.order.size(); i-- > 0;) start_in_place(s, s.order[i]);
 }
 
 namespace {

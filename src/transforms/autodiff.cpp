@@ -61,7 +61,7 @@ class Reverse {
 
   void add(ValueId v, ValueId value) {
     ValueId& sum = cotangents_[static_cast<size_t>(v)];
-    sum = sum == kNoValue ? value : builder_.binary("add", sum, value);
+    sum = sum == kNoValue ? value : sum_of(sum, value);
   }
 
   void through(NodeId id) {
@@ -82,6 +82,31 @@ class Reverse {
   }
 
  private:
+  ValueId sum_of(ValueId a, ValueId b) {
+    if (adds_to_zeros(b, a)) std::swap(a, b);
+    if (!adds_to_zeros(a, b)) return builder_.binary("add", a, b);
+    // The rows of a look-up's gradient: added to the other gradient, and there is no table of zeros.
+    const Node node = graph_.node(graph_.value(a).producer);
+    std::vector<Arg> args = node.args;
+    args[0] = TensorArg{b};
+    return builder_.call(*node.op, std::move(args)).at(0);
+  }
+
+  /// Whether `part` adds elements to a tensor of zeros that `sum` may stand in for.
+  bool adds_to_zeros(ValueId part, ValueId sum) const {
+    const NodeId made = graph_.value(part).producer;
+    if (made < 0) return false;
+    const Node& node = graph_.node(made);
+    if (node.op->name != "index_add" && node.op->name != "scatter_add") return false;
+    const NodeId base = graph_.value(std::get<TensorArg>(node.args[0]).value).producer;
+    if (base < 0 || graph_.node(base).op->name != "full") return false;
+    const auto& filler = std::get<Scalar>(graph_.node(base).args[1]);
+    if (!std::holds_alternative<double>(filler) || std::get<double>(filler) != 0) return false;
+    const TensorType &ours = graph_.type(part), &theirs = graph_.type(sum);
+    const bool exact = ours.dtype == DType::kFloat32 || ours.dtype == DType::kFloat64;
+    return exact && ours.dtype == theirs.dtype && ours.sizes == theirs.sizes && ours.strides == theirs.strides;
+  }
+
   Graph& graph_;
   GraphBuilder builder_;
   const std::vector<bool> needs_;

@@ -499,3 +499,28 @@ def test_models(make: Callable[[], tuple[nn.Module, dict[str, torch.Tensor]]]) -
     stats = tatara.stats()
     assert stats["fallbacks"] == 0
     assert stats["kernels_launched"] > 0
+
+
+def test_gradients_of_a_tied_table_are_summed_in_place() -> None:
+    """The rows of the look-up are added to what the product gives: no table of zeros, no sum of two tables."""
+    rows, width = 3000, 32
+    ids = torch.randint(0, rows, (40,))
+
+    def function(table: Any) -> Any:
+        hidden = torch.nn.functional.embedding(ids, table) + torch.nn.functional.embedding(ids.flip(0), table)
+        return torch.nn.functional.linear(hidden, table).square().mean()
+
+    table = torch.randn(rows, width)
+    grads = []
+    compiled = tatara.compile(function)
+    for run in (function, compiled, compiled):
+        leaf = table.clone().requires_grad_()
+        with tatara.kernel_history() as history:
+            run(leaf).backward()
+        grads.append(leaf.grad)
+    for grad in grads[1:]:
+        torch.testing.assert_close(grad, grads[0])
+        assert grad.stride() == grads[0].stride()
+    # A whole table is read and written by no kernel: the look-ups and their gradients touch forty rows.
+    touched = [event for event in history.launches if event.bytes >= 2 * rows * width * 4]
+    assert not [event for event in touched if "add" in event.operators or "full" in event.operators]
