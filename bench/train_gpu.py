@@ -56,6 +56,21 @@ def _errors(model: Any, step: Callable[[], Any], loss: Any, gradients: list[Any]
     return of_loss, (off / sum(theirs.double().square().sum().item() for _, theirs in known)) ** 0.5
 
 
+def without_dropout(model: Any) -> None:
+    """So that errors can be compared. Rates are in modules, in attributes of these and in the configuration."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("dropout", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    for name in ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "dropout_rate"):
+        if hasattr(model.config, name):
+            setattr(model.config, name, 0.0)
+
+
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures one model in this process. Times in milliseconds, compile times in seconds, memory in megabytes."""
     import torch
@@ -64,12 +79,8 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
     torch.manual_seed(0)
     model = models_gpu.builders()[name]().train().cuda()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0  # so that errors can be compared
-    for attribute in ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop"):
-        if hasattr(model.config, attribute):
-            setattr(model.config, attribute, 0.0)
+    if not arguments.dropout:
+        without_dropout(model)
     inputs = models_gpu.inputs_of(name, arguments.batch, arguments.length)
     exact = _stepper("eager", name, model, inputs, half=False)
     loss = exact().item()
@@ -116,6 +127,7 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--gpus", type=int, default=1, help="so many models at a time, each on a GPU of its own")
+    parser.add_argument("--dropout", action="store_true", help="with the model's rates; errors then mean nothing")
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     if arguments.child:
@@ -124,7 +136,7 @@ def main() -> int:
     columns = ["model", *harness.TIMES, "host_us", "error_loss", "error_gradients", "eager_mb", "rival_mb", "tatara_mb"]
     columns += ["graphs", "breaks", "fallbacks", "recompiles", "kernels_compiled"]
     names = arguments.models or list(models_gpu.builders())
-    options = harness.options_of(arguments, "batch", "length", "rounds")
+    options = harness.options_of(arguments, "batch", "length", "rounds") + ["--dropout"] * arguments.dropout
     return harness.run_rows(__file__, "model", names, options, columns, ("eager", "rival"), arguments.gpus)
 
 

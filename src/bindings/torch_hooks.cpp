@@ -4,11 +4,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ops/fused_attention.h"
 #include "runtime/host.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
@@ -86,7 +88,11 @@ bool parse_transformed(std::string_view name, Transformed& result) {
   return true;
 }
 
+/// Operators of ours in Python: "tatara::name" is a function of tatara._host_operators.
+constexpr std::string_view kOwn = "tatara::";
+
 std::string schema_text(std::string_view op, std::string_view overload) {
+  if (op.starts_with(kOwn)) return "own(Scalar any) -> Tensor[]";  // called from here, as derivatives are
   const GilGuard gil;
   if (Transformed transformed; parse_transformed(op, transformed)) {
     const Ref base = find_schema(transformed.op, std::string(overload));
@@ -202,12 +208,27 @@ std::vector<HostTensor> call_transformed(const Transformed& transformed, const s
   return tensors_of(aoti.get(), result.get());
 }
 
+std::vector<HostTensor> call_own(const std::string& name, std::span<const HostValue> args) {
+  const Ref torch = import_torch();
+  const Ref core = attribute(torch.get(), "_C");
+  const Ref aoti = attribute(core.get(), "_aoti");
+  const Ref values = checked(PyTuple_New(static_cast<Py_ssize_t>(args.size())), "making a tuple");
+  for (size_t i = 0; i < args.size(); ++i) {
+    PyTuple_SetItem(values.get(), static_cast<Py_ssize_t>(i), value_object(torch.get(), aoti.get(), args[i]).release());
+  }
+  const Ref module = checked(PyImport_ImportModule("tatara._host_operators"), "importing tatara._host_operators");
+  const Ref function = attribute(module.get(), name.c_str());
+  const Ref result = checked(PyObject_CallObject(function.get(), values.get()), name.c_str());
+  return tensors_of(aoti.get(), result.get());
+}
+
 std::vector<HostTensor> call_operator(std::string_view op_name, std::string_view overload_name,
                                       std::span<const HostValue> args) {
   const GilGuard gil;
   const std::string op(op_name);
   const std::string overload(overload_name);
   if (Transformed transformed; parse_transformed(op, transformed)) return call_transformed(transformed, overload, args);
+  if (op_name.starts_with(kOwn)) return call_own(op.substr(kOwn.size()), args);
   const Ref torch = import_torch();
   const Ref core = attribute(torch.get(), "_C");
   const Ref aoti = attribute(core.get(), "_aoti");
@@ -296,9 +317,64 @@ BernoulliTrial bernoulli_trial(int skipped, double p) {
   return trial;
 }
 
+/// (sizes, strides, dtype, device) of a tensor with constant sizes.
+Ref layout_object(const TensorType& type) {
+  const auto tuple = [](const std::vector<Expr>& values) {
+    Ref made = checked(PyTuple_New(static_cast<Py_ssize_t>(values.size())), "making a tuple");
+    for (size_t i = 0; i < values.size(); ++i) {
+      PyTuple_SetItem(made.get(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(values[i].const_value()));
+    }
+    return made;
+  };
+  const Ref sizes = tuple(type.sizes), strides = tuple(type.strides);
+  return checked(Py_BuildValue("OOss", sizes.get(), strides.get(), torch_abi::dtype_attribute(type.dtype),
+                               type.device.str().c_str()),
+                 "describing a tensor");
+}
+
+/// (size, dtype's number, device's index; below 0 the CPU) of a tensor of random numbers' state.
+TensorType state_type(ExprContext& ctx, PyObject* state) {
+  PyObject* sizes = nullptr;
+  int dtype = 0, device = 0;
+  if (PyArg_ParseTuple(state, "Oii", &sizes, &dtype, &device) == 0) {
+    throw CompilationError("choosing a kernel of attention: " + take_python_error());
+  }
+  TensorType type;
+  type.dtype = torch_abi::from_scalar_type(dtype);
+  if (device >= 0) type.device = Device{DeviceKind::kCuda, static_cast<int16_t>(device)};
+  for (Py_ssize_t i = 0; i < PySequence_Size(sizes); ++i) {
+    const Ref size = checked(PySequence_GetItem(sizes, i), "reading a size");
+    type.sizes.push_back(ctx.constant(PyLong_AsLongLong(size.get())));
+  }
+  type.strides = contiguous_strides(ctx, type.sizes);
+  return type;
+}
+
+std::optional<FusedAttention> choose_fused_attention(ExprContext& ctx, const AttentionCall& call) {
+  if (Py_IsInitialized() == 0 || torch_abi::api() == nullptr) return std::nullopt;
+  const GilGuard gil;
+  const Ref module = checked(PyImport_ImportModule("tatara._host_operators"), "importing tatara._host_operators");
+  const Ref operands = checked(PyList_New(0), "making a list");
+  for (const TensorType& type : call.operands) PyList_Append(operands.get(), layout_object(type).get());
+  const Ref mask = call.mask ? layout_object(*call.mask) : Ref(Py_NewRef(Py_None));
+  const Ref scale = call.scale ? checked(PyFloat_FromDouble(*call.scale), "making a float") : Ref(Py_NewRef(Py_None));
+  const Ref made = checked(
+      PyObject_CallMethod(module.get(), "choose_fused_attention", "OOdOOO", operands.get(), mask.get(), call.dropout,
+                          call.causal ? Py_True : Py_False, scale.get(), call.grouped ? Py_True : Py_False),
+      "choosing a kernel of attention");
+  if (made.get() == Py_None) return std::nullopt;
+  int kernel = 0;
+  PyObject *seed = nullptr, *offset = nullptr;
+  if (PyArg_ParseTuple(made.get(), "iOO", &kernel, &seed, &offset) == 0) {
+    throw CompilationError("choosing a kernel of attention: " + take_python_error());
+  }
+  return FusedAttention{kernel, state_type(ctx, seed), state_type(ctx, offset)};
+}
+
 }  // namespace
 
 void install_torch_hooks() {
+  set_fused_attention_chooser(choose_fused_attention);
   set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial});
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/kernel_store.h"
 
+#include <cctype>
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -18,7 +19,7 @@ namespace {
 // Part of every key: a hash of the emitter's sources, made by the build.
 constexpr std::string_view kEmitter = TATARA_EMITTER_HASH;
 
-// One symbol for all kernels: each lives in an object of its own, so that names do not spoil sharing.
+// One symbol for all kernels of a CPU: each lives in an object of its own, so that names do not spoil sharing.
 constexpr const char* kSymbol = "tatara_kernel";
 
 // LLVM's own passes: they unroll and move what does not change out of loops, which here nobody does by hand.
@@ -78,6 +79,14 @@ TargetOptions target_options(const KernelTarget& target) {
   return options;
 }
 
+/// "tatara_mul_tanh_add".
+std::string gpu_symbol(std::string_view name) {
+  constexpr size_t kLongest = 100;
+  std::string symbol = "tatara_";
+  for (const char c : name.substr(0, kLongest)) symbol += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return symbol;
+}
+
 }  // namespace
 
 std::string emit_kernel(const loops::Kernel& kernel, const KernelTarget& target, std::string_view symbol) {
@@ -100,13 +109,14 @@ KernelRequest make_kernel_request(const loops::Kernel& kernel, const KernelTarge
   const size_t name_at = body.find(kernel.name);
   KeyBuilder key;
   key.add(target_key(target));
-  if (name_at != std::string_view::npos && name_at < body.find('\n')) {
+  // Profilers of GPUs show symbols, so that there the name is part of the code.
+  if (!target.gpu && name_at != std::string_view::npos && name_at < body.find('\n')) {
     key.add(body.substr(0, name_at)).add(body.substr(name_at + kernel.name.size()));
   } else {
     key.add(body);
   }
   request.key = key.finish().str();
-  request.symbol = kSymbol;
+  request.symbol = target.gpu ? gpu_symbol(kernel.name) : kSymbol;
   return request;
 }
 

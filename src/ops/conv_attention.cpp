@@ -178,8 +178,6 @@ std::vector<TensorType> attention_meta(MetaContext& m) {
   if (!is_floating(q.dtype)) throw Unsupported("attention over such a dtype runs in eager");
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     throw InvalidArgument("Expected query, key, and value to all be at least 2 dimensional");
-  if (m.number(4) != 0.0 && q.device.kind != DeviceKind::kCpu)
-    throw Unsupported("attention with dropout draws random numbers of another device");
   if (m.number(4) != 0.0 && !q.sizes.back().is_const())
     throw Unsupported("attention with dropout over a symbolic head size");
   if (q.device.kind == DeviceKind::kCuda && q.dim() == 4 && k.dim() == 4 && v.dim() == 4) {

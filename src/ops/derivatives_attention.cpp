@@ -1,7 +1,12 @@
-// Gradients of attention: by the host's flash kernels where eager's forward takes them, else by its parts.
+// Gradients of attention: by the host's fused kernels where eager's forward takes them, else by its parts.
+#include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "ops/derivative.h"
+#include "ops/fused_attention.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -112,16 +117,134 @@ bool fits_flash(GraphBuilder& b, const Args& args) {
   return true;
 }
 
+/// A mask of bools as what is added to the scores.
+Arg added_mask(GraphBuilder& b, const Args& args) {
+  if (args.none(3)) return NoneArg{};
+  if (args.type(3).dtype != DType::kBool) return args[3];
+  const TensorType q = args.type(0);
+  const Term seen{&b, args.tensor(3)}, zero{&b, b.constant(0, q.dtype, q.device)};
+  return TensorArg{seen.choose(zero, -INFINITY).id};
+}
+
+// ---- GPUs --------------------------------------------------------------------------------------------------------------
+
+std::mutex chooser_mutex;
+ChooseFusedAttention& chooser() {
+  static ChooseFusedAttention function;
+  return function;
+}
+
+bool constant_layout(const TensorType& type) {
+  const auto known = [](Expr e) { return e.is_const(); };
+  return std::all_of(type.sizes.begin(), type.sizes.end(), known) &&
+         std::all_of(type.strides.begin(), type.strides.end(), known);
+}
+
+/// The kernel that eager would take; nothing where it composes attention of its parts.
+std::optional<FusedAttention> fused_kernel(GraphBuilder& b, const Args& args) {
+  AttentionCall call;
+  for (const size_t i : {size_t{0}, size_t{1}, size_t{2}}) {
+    const TensorType type = args.type(i);
+    if (type.dim() != 4 || type.device.kind != DeviceKind::kCuda || !constant_layout(type)) return std::nullopt;
+    for (const Expr size : type.sizes) {
+      if (is_zero(b.ctx(), size)) return std::nullopt;
+    }
+    call.operands.push_back(type);
+  }
+  if (!args.none(3)) {
+    if (!constant_layout(args.type(3))) return std::nullopt;
+    call.mask = args.type(3);
+  }
+  call.dropout = args.number(4);
+  call.causal = args.flag(5);
+  if (!args.none(6)) call.scale = args.number(6);
+  call.grouped = args.flag(7);
+  const std::lock_guard lock(chooser_mutex);
+  return chooser() ? chooser()(b.ctx(), call) : std::nullopt;
+}
+
+constexpr const char* kFused = "fused_attention";
+constexpr const char* kFusedRandom = "fused_attention_dropout";
+constexpr const char* kFusedBackward = "fused_attention_backward";
+// Places of the arguments: query, key, value, mask come first.
+enum : size_t { kDropout = 4, kCausal, kScale, kKernel, kSeedSize, kSeedDType, kSeedDevice, kOffsetSize };
+
+ValueId fused(GraphBuilder& b, std::span<const Arg> arguments, const FusedAttention& kernel) {
+  const Args args(b, arguments);
+  Arg mask = added_mask(b, args);
+  const TensorType q = args.type(0), k = args.type(1);
+  if (const auto* tensor = std::get_if<TensorArg>(&mask)) {
+    // The kernels want contiguous rows.
+    const TensorType type = b.type(tensor->value);
+    ValueId rows = tensor->value;
+    if (type.dim() > 0 && !is_one(b.ctx(), type.strides.back())) {
+      rows = b.op("relayout", {TensorArg{rows}, SymInts{contiguous_strides(b.ctx(), type.sizes)}});
+    }
+    mask = TensorArg{b.expand(rows, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]})};
+  }
+  std::vector<Arg> all{arguments[0], arguments[1], arguments[2], mask, arguments[4], arguments[5], arguments[6]};
+  all.emplace_back(Scalar(int64_t{kernel.kernel}));
+  for (const TensorType* type : {&kernel.seed, &kernel.offset}) {
+    all.emplace_back(SymInts{type->sizes});
+    all.emplace_back(type->dtype);
+    all.emplace_back(type->device);
+  }
+  return b.op_multi(args.number(4) != 0 ? kFusedRandom : kFused, std::move(all)).front();
+}
+
+/// [batch, heads, length, size] laid out as the query is.
+TensorType like_query(MetaContext& m, const TensorType& q, const TensorType& v) {
+  TensorType type = contiguous_type(m.ctx(), q.dtype, q.device, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]});
+  const TensorType* operands[] = {&q};
+  if (same_size(m.ctx(), q.sizes[3], v.sizes[3])) type.strides = m.iterator_strides(q.sizes, operands);
+  return type;
+}
+
+// (query, key, value, mask, dropout_p, is_causal, scale, kernel, and size, dtype and device of seed and offset)
+std::vector<TensorType> fused_meta(MetaContext& m) {
+  const TensorType &q = m.tensor(0), &v = m.tensor(2);
+  std::vector<TensorType> types{like_query(m, q, v), contiguous_type(m.ctx(), DType::kFloat32, q.device,
+                                                                     {q.sizes[0], q.sizes[1], q.sizes[2]})};
+  for (const size_t at : {size_t{kSeedSize}, size_t{kOffsetSize}}) {
+    types.push_back(contiguous_type(m.ctx(), m.dtype(at + 1).value_or(DType::kInt64),
+                                    std::get<Device>(m.arg(at + 2)), m.ints(at)));
+  }
+  return types;
+}
+
+// (grad_out, query, key, value, mask, out, logsumexp, seed, offset, dropout_p, is_causal, scale, kernel)
+std::vector<TensorType> fused_backward_meta(MetaContext& m) {
+  std::vector<TensorType> types;
+  for (const size_t i : {size_t{1}, size_t{2}, size_t{3}}) {
+    const TensorType* operands[] = {&m.tensor(i)};
+    types.push_back(m.tensor(i));
+    types.back().strides = m.iterator_strides(m.tensor(i).sizes, operands);
+  }
+  types.push_back(m.is_none(4) ? contiguous_type(m.ctx(), m.tensor(1).dtype, m.tensor(1).device, {})
+                               : contiguous_type(m.ctx(), m.tensor(4).dtype, m.tensor(4).device, m.tensor(4).sizes));
+  return types;
+}
+
+void fused_rule(VjpContext& v) {
+  if (!v.has_grad(0)) return;
+  GraphBuilder& b = v.builder();
+  const Args& a = v.args();
+  const bool random = a.number(kDropout) != 0;
+  const Arg seed = random ? Arg(TensorArg{v.out(2)}) : Arg(NoneArg{}), offset = random ? Arg(TensorArg{v.out(3)}) : seed;
+  const Values gradients =
+      b.op_multi(kFusedBackward,
+                 {TensorArg{v.grad(0)}, a[0], a[1], a[2], a[3], TensorArg{v.out(0)}, TensorArg{v.out(1)}, seed, offset,
+                  a[kDropout], a[kCausal], a[kScale], a[kKernel], Scalar(v.needs(3))});
+  for (const size_t i : {size_t{0}, size_t{1}, size_t{2}}) v.give(i, gradients[i]);
+  if (v.needs(3)) v.give(3, gradients[3]);
+}
+
 /// Where gradients flow.
 Values attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
+  if (const auto kernel = fused_kernel(b, args)) return {fused(b, arguments, *kernel)};
   if (!fits_flash(b, args)) return composition(b, args);
-  Arg mask = arguments[3];
-  if (!args.none(3) && args.type(3).dtype == DType::kBool) {
-    const TensorType q = args.type(0);
-    const Term seen{&b, args.tensor(3)}, zero{&b, b.constant(0, q.dtype, q.device)};
-    mask = TensorArg{seen.choose(zero, -INFINITY).id};
-  }
+  const Arg mask = added_mask(b, args);
   return {b.op_multi(kFlash, {arguments[0], arguments[1], arguments[2], arguments[4], arguments[5], mask, arguments[6]})
               .front()};
 }
@@ -130,6 +253,7 @@ Values attention_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 Values decompose_attention(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   if (args.number(4) == 0) return {};
+  if (const auto kernel = fused_kernel(b, args)) return {fused(b, arguments, *kernel)};
   return composition(b, args);
 }
 
@@ -214,7 +338,22 @@ Values flash_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
           ungrouped(transposed(p.weights).bin("matmul", g), args.type(3))};
 }
 
+Values fused_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  if (args.number(9) != 0) throw Unsupported("the second derivative of attention with dropout");
+  const Term g{&b, args.tensor(0)};
+  const Pieces p = pieces_of(b, args, 1, 10, 4, 11);
+  const Term by_score = scores_gradient(p, g), scores = by_score * p.scale;
+  return {scores.bin("matmul", p.key).id, ungrouped(transposed(scores).bin("matmul", p.query), args.type(2)),
+          ungrouped(transposed(p.weights).bin("matmul", g), args.type(3)), by_score.id};
+}
+
 }  // namespace
+
+void set_fused_attention_chooser(ChooseFusedAttention function) {
+  const std::lock_guard lock(chooser_mutex);
+  chooser() = std::move(function);
+}
 
 void register_derivatives_attention(OpRegistry& r) {
   OpDef& attention = r.amend("scaled_dot_product_attention");
@@ -235,6 +374,29 @@ void register_derivatives_attention(OpRegistry& r) {
                            flash_backward_meta);
   backward.differentiable_parts = flash_backward_parts;
   r.add(std::move(backward));
+  const std::string schema =
+      "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale, "
+      "int kernel, SymInt[] seed_size, ScalarType seed_dtype, Device seed_device, SymInt[] offset_size, "
+      "ScalarType offset_dtype, Device offset_device) -> "
+      "(Tensor output, Tensor logsumexp, Tensor seed, Tensor offset)";
+  for (const char* name : {kFused, kFusedRandom}) {
+    OpDef def = make_op({name, OpKind::kHost, schema.c_str(), ""}, fused_meta);
+    def.host_name = str_cat("tatara::", name);
+    def.nondeterministic = name == kFusedRandom;
+    def.vjp = fused_rule;
+    r.add(std::move(def));
+  }
+  OpDef fused_backward =
+      make_op({kFusedBackward, OpKind::kHost,
+               "(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor out, "
+               "Tensor logsumexp, Tensor? seed, Tensor? offset, float dropout_p, bool is_causal, float? scale, "
+               "int kernel, bool of_mask) -> "
+               "(Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask)",
+               ""},
+              fused_backward_meta);
+  fused_backward.host_name = str_cat("tatara::", kFusedBackward);
+  fused_backward.differentiable_parts = fused_backward_parts;
+  r.add(std::move(fused_backward));
 }
 
 }  // namespace tatara

@@ -163,7 +163,8 @@ std::string Executable::Impl::graph_objection() const {
     const auto* call = std::get_if<HostCall>(&step);
     if (call == nullptr) continue;
     if (random_operators().contains(call->op)) return call->op + " draws random numbers";
-    if (!call->op.starts_with("aten::")) return call->op + " is no operator of the host's own";
+    const bool attention = call->op.starts_with("tatara::fused_attention");  // puts the host's operators together
+    if (!call->op.starts_with("aten::") && !attention) return call->op + " is no operator of the host's own";
     for (const BufferRef& ref : call->tensors) {
       if (plan.buffers[static_cast<size_t>(ref.buffer)].device.kind != DeviceKind::kCuda) {
         return call->op + " reads a tensor of the CPU";

@@ -166,6 +166,8 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
 
 std::vector<Expr> storage_strides(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);
+  const LoweredNode* producer = s.producer(v);
+  const bool moved = producer != nullptr && producer->node().op->name == "relayout";
   // Dense in some order of the dimensions: sort by stride under the hints and check the products.
   std::vector<size_t> order;
   for (size_t d = 0; d < type.sizes.size(); ++d) {
@@ -176,8 +178,11 @@ std::vector<Expr> storage_strides(State& s, ValueId v) {
   });
   Expr expected = s.ctx.constant(1);
   for (const size_t d : order) {
-    if (!(s.simplify(type.strides[d]) == s.simplify(expected))) return contiguous_strides(s.ctx, type.sizes);
-    expected = s.ctx.mul(expected, type.sizes[d]);
+    const Expr stride = s.simplify(type.strides[d]), dense = s.simplify(expected);
+    // Rows that a pass has moved apart stay so.
+    const bool apart = moved && stride.is_const() && dense.is_const() && stride.const_value() > dense.const_value();
+    if (!(stride == dense) && !apart) return contiguous_strides(s.ctx, type.sizes);
+    expected = s.ctx.mul(stride, type.sizes[d]);
   }
   return type.strides;
 }
