@@ -77,7 +77,7 @@ def choose_fused_attention(
         kernel = torch._fused_sdp_choice(*tensors, given, dropout, causal, scale=scale, enable_gqa=grouped)
         if kernel not in (_FLASH, _EFFICIENT, _CUDNN) or (kernel == _FLASH and tensors[0].shape[-1] % 8):
             return None
-        nothing = ((), 4, -1)
+        nothing = ((), 4, tensors[0].device.index)
         return (kernel, *(_states(kernel, operands[0][3]) if dropout else (nothing, nothing)))
     except RuntimeError:  # no memory for the trial, or a torch without one of the kernels: attention by its parts
         return None

@@ -86,7 +86,8 @@ CpuTarget chosen_target() {
   return target;
 }
 
-/// Values that may lie on the CPU in a graph on a GPU: numbers that kernels get by value or compute again where they need them.
+/// Values that may lie on the CPU in a graph on a GPU: numbers that kernels get by value or compute again where they need
+/// them, or that only operators of the host make and read (seeds).
 std::vector<bool> passable_numbers(const Graph& graph) {
   std::vector<bool> passable(graph.num_values());
   for (size_t v = 0; v < passable.size(); ++v) {
@@ -94,11 +95,23 @@ std::vector<bool> passable_numbers(const Graph& graph) {
     passable[v] = graph.type(id).dim() == 0 && graph.type(id).device.kind == DeviceKind::kCpu;
   }
   // Others must find what was computed in the host's memory.
+  const auto of_host = [](const Node& node) { return !node.op->lower && node.op->kind != OpKind::kView; };
+  const auto made_by_host = [&](ValueId v) {
+    const NodeId made = graph.value(v).producer;
+    return made >= 0 && of_host(graph.node(made));
+  };
   const auto outside = [&](ValueId v) {
-    if (v != kNoValue && graph.value(v).producer >= 0) passable[static_cast<size_t>(v)] = false;
+    if (v == kNoValue || graph.value(v).producer < 0 || made_by_host(v)) return;
+    passable[static_cast<size_t>(v)] = false;
   };
   for (const Node& node : graph.nodes()) {
-    if (!node.op->lower && node.op->kind != OpKind::kView) for_each_operand(node, outside);
+    if (of_host(node)) {
+      for_each_operand(node, outside);
+      continue;
+    }
+    for_each_operand(node, [&](ValueId v) {
+      if (made_by_host(v)) passable[static_cast<size_t>(v)] = false;
+    });
   }
   for (const GraphOutput& output : graph.outputs()) outside(output.value);
   for (const InputWrite& write : graph.input_writes()) {
