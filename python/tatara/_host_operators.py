@@ -32,7 +32,12 @@ def _aligned(mask: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def _run(
-    kernel: int, tensors: list[torch.Tensor], mask: torch.Tensor | None, dropout: float, causal: bool, scale: float | None
+    kernel: int,
+    tensors: list[torch.Tensor],
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
 ) -> list[torch.Tensor | None]:
     """Output, logsumexp, seed, offset."""
     if kernel == _FLASH:
@@ -151,3 +156,8 @@ def fused_attention_backward(
         scale=scale,
     )
     return [*gradients, None]
+
+
+def missing_attention_derivative(_: Any) -> Any:
+    """Eager's error."""
+    raise RuntimeError("derivative for aten::_scaled_dot_product_efficient_attention_backward is not implemented")

@@ -1,7 +1,7 @@
 #include "compiler/kernel_store.h"
 
-#include <cctype>
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 #include <optional>
 #include <unordered_map>

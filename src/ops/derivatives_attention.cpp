@@ -166,6 +166,7 @@ std::optional<FusedAttention> fused_kernel(GraphBuilder& b, const Args& args) {
 constexpr const char* kFused = "fused_attention";
 constexpr const char* kFusedRandom = "fused_attention_dropout";
 constexpr const char* kFusedBackward = "fused_attention_backward";
+constexpr const char* kFusedRandomBackward = "fused_attention_dropout_backward";
 // Places of the arguments: query, key, value, mask come first.
 enum : size_t { kDropout = 4, kCausal, kScale, kKernel, kSeedSize, kSeedDType, kSeedDevice, kOffsetSize };
 
@@ -203,11 +204,11 @@ TensorType like_query(MetaContext& m, const TensorType& q, const TensorType& v) 
 // (query, key, value, mask, dropout_p, is_causal, scale, kernel, and size, dtype and device of seed and offset)
 std::vector<TensorType> fused_meta(MetaContext& m) {
   const TensorType &q = m.tensor(0), &v = m.tensor(2);
-  std::vector<TensorType> types{like_query(m, q, v), contiguous_type(m.ctx(), DType::kFloat32, q.device,
-                                                                     {q.sizes[0], q.sizes[1], q.sizes[2]})};
+  std::vector<TensorType> types{
+      like_query(m, q, v), contiguous_type(m.ctx(), DType::kFloat32, q.device, {q.sizes[0], q.sizes[1], q.sizes[2]})};
   for (const size_t at : {size_t{kSeedSize}, size_t{kOffsetSize}}) {
-    types.push_back(contiguous_type(m.ctx(), m.dtype(at + 1).value_or(DType::kInt64),
-                                    std::get<Device>(m.arg(at + 2)), m.ints(at)));
+    types.push_back(
+        contiguous_type(m.ctx(), m.dtype(at + 1).value_or(DType::kInt64), std::get<Device>(m.arg(at + 2)), m.ints(at)));
   }
   return types;
 }
@@ -225,14 +226,25 @@ std::vector<TensorType> fused_backward_meta(MetaContext& m) {
   return types;
 }
 
+constexpr const char* kMissing = "missing_attention_derivative";
+
+/// The masks of the fused kernels are theirs alone, and eager has no second derivative either: whoever asks for its values
+/// gets eager's error.
+void missing_rule(VjpContext& v) {
+  for (size_t i = 0; i < 5; ++i) {
+    if (v.needs(i)) v.give(i, v.builder().op(kMissing, {TensorArg{v.args().tensor(i)}}));
+  }
+}
+
 void fused_rule(VjpContext& v) {
   if (!v.has_grad(0)) return;
   GraphBuilder& b = v.builder();
   const Args& a = v.args();
   const bool random = a.number(kDropout) != 0;
-  const Arg seed = random ? Arg(TensorArg{v.out(2)}) : Arg(NoneArg{}), offset = random ? Arg(TensorArg{v.out(3)}) : seed;
+  const Arg seed = random ? Arg(TensorArg{v.out(2)}) : Arg(NoneArg{}),
+            offset = random ? Arg(TensorArg{v.out(3)}) : seed;
   const Values gradients =
-      b.op_multi(kFusedBackward,
+      b.op_multi(random ? kFusedRandomBackward : kFusedBackward,
                  {TensorArg{v.grad(0)}, a[0], a[1], a[2], a[3], TensorArg{v.out(0)}, TensorArg{v.out(1)}, seed, offset,
                   a[kDropout], a[kCausal], a[kScale], a[kKernel], Scalar(v.needs(3))});
   for (const size_t i : {size_t{0}, size_t{1}, size_t{2}}) v.give(i, gradients[i]);
@@ -340,12 +352,12 @@ Values flash_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 
 Values fused_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  if (args.number(9) != 0) throw Unsupported("the second derivative of attention with dropout");
   const Term g{&b, args.tensor(0)};
   const Pieces p = pieces_of(b, args, 1, 10, 4, 11);
   const Term by_score = scores_gradient(p, g), scores = by_score * p.scale;
   return {scores.bin("matmul", p.key).id, ungrouped(transposed(scores).bin("matmul", p.query), args.type(2)),
-          ungrouped(transposed(p.weights).bin("matmul", g), args.type(3)), by_score.id};
+          ungrouped(transposed(p.weights).bin("matmul", g), args.type(3)),
+          args.none(4) ? b.constant(0, args.type(1).dtype, args.type(1).device) : by_score.id};
 }
 
 }  // namespace
@@ -386,17 +398,27 @@ void register_derivatives_attention(OpRegistry& r) {
     def.vjp = fused_rule;
     r.add(std::move(def));
   }
-  OpDef fused_backward =
-      make_op({kFusedBackward, OpKind::kHost,
-               "(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor out, "
-               "Tensor logsumexp, Tensor? seed, Tensor? offset, float dropout_p, bool is_causal, float? scale, "
-               "int kernel, bool of_mask) -> "
-               "(Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask)",
-               ""},
-              fused_backward_meta);
-  fused_backward.host_name = str_cat("tatara::", kFusedBackward);
-  fused_backward.differentiable_parts = fused_backward_parts;
-  r.add(std::move(fused_backward));
+  for (const char* name : {kFusedBackward, kFusedRandomBackward}) {
+    OpDef def = make_op({name, OpKind::kHost,
+                         "(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor out, "
+                         "Tensor logsumexp, Tensor? seed, Tensor? offset, float dropout_p, bool is_causal, "
+                         "float? scale, int kernel, bool of_mask) -> "
+                         "(Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_mask)",
+                         ""},
+                        fused_backward_meta);
+    def.host_name = str_cat("tatara::", kFusedBackward);
+    if (name == kFusedBackward) {
+      def.differentiable_parts = fused_backward_parts;
+    } else {
+      def.vjp = missing_rule;
+    }
+    r.add(std::move(def));
+  }
+  OpDef missing = make_op({kMissing, OpKind::kHost, "(Tensor self) -> Tensor", ""},
+                          [](MetaContext& m) -> std::vector<TensorType> { return {m.tensor(0)}; });
+  missing.host_name = str_cat("tatara::", kMissing);
+  missing.vjp = [](VjpContext& v) { v.give(0, v.grad()); };
+  r.add(std::move(missing));
 }
 
 }  // namespace tatara
