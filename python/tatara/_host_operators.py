@@ -13,6 +13,9 @@ import torch
 
 _FLASH, _EFFICIENT, _CUDNN = 1, 2, 3  # numbers of torch.nn.attention.SDPBackend
 _ALIGNMENT = 16  # of a mask's rows, in elements
+_CUDNN_SUMS = [
+    3
+]  # dimensions of that kernel's logsumexp: [batch, heads, length], or with a dimension of one behind these
 _Layout = tuple[tuple[int, ...], tuple[int, ...], str, str]
 
 
@@ -46,7 +49,8 @@ def _run(
     if kernel == _EFFICIENT:
         return list(_operator("efficient_attention")(*tensors, _aligned(mask), True, dropout, causal, scale=scale))
     made = _operator("cudnn_attention")(*tensors, _aligned(mask), True, dropout, causal, False, scale=scale)
-    return [made[0], made[1], made[6], made[7]]
+    _CUDNN_SUMS[0] = made[1].dim()
+    return [made[0], made[1].flatten(2), made[6], made[7]]
 
 
 @functools.cache
@@ -132,6 +136,8 @@ def fused_attention_backward(
     if kernel == _EFFICIENT:
         backward = _operator("efficient_attention_backward")
         wanted = [True, True, True, of_mask]
+        if not out.transpose(1, 2).is_contiguous():  # anything else is read wrongly
+            out = out.transpose(1, 2).contiguous().transpose(1, 2)
         aligned = _aligned(mask)
         gradients = backward(
             grad, *tensors, aligned, out, logsumexp, seed, offset, dropout, wanted, causal, scale=scale
@@ -144,7 +150,7 @@ def fused_attention_backward(
         grad,
         *tensors,
         out,
-        logsumexp,
+        logsumexp if _CUDNN_SUMS[0] == 3 else logsumexp.unsqueeze(-1),
         seed,
         offset,
         _aligned(mask),

@@ -340,6 +340,12 @@ PyObject* guarded(Fn&& body) {
   }
 }
 
+/// Why the last stage that refused its operands did so.
+std::string& last_refusal() {
+  thread_local std::string reason;
+  return reason;
+}
+
 PyObject* stage_run(PyObject* self, PyObject* inputs) {
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
@@ -348,7 +354,7 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
     std::vector<Ref> outputs;
     switch (stage.forward->call(items_of(inputs), outputs, api)) {
       case CompiledRunner::Outcome::kDone: break;
-      case CompiledRunner::Outcome::kRefused: Py_RETURN_NONE;
+      case CompiledRunner::Outcome::kRefused: last_refusal() = stage.forward->problem(); Py_RETURN_NONE;
       case CompiledRunner::Outcome::kFailed: return nullptr;
     }
     std::vector<Ref> saved;
@@ -530,7 +536,7 @@ class TrainingRunner final : public GraphRunner {
     const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
     if (!results) return false;
     if (results.get() == Py_None) {
-      problem_ = "an input is not as compiled for";
+      problem_ = last_refusal();
       return tape.run(env, api, untouched_);
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {

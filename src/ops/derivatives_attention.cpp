@@ -126,6 +126,14 @@ Arg added_mask(GraphBuilder& b, const Args& args) {
   return TensorArg{seen.choose(zero, -INFINITY).id};
 }
 
+/// [batch, heads, length, size], laid out as [batch, length, heads, size].
+TensorType heads_inside(ExprContext& ctx, const TensorType& like) {
+  TensorType type = contiguous_type(ctx, like.dtype, like.device, like.sizes);
+  const Expr size = like.sizes[3], row = ctx.mul(like.sizes[1], size);
+  type.strides = {ctx.mul(like.sizes[2], row), size, row, ctx.constant(1)};
+  return type;
+}
+
 // ---- GPUs --------------------------------------------------------------------------------------------------------------
 
 std::mutex chooser_mutex;
@@ -154,6 +162,8 @@ std::optional<FusedAttention> fused_kernel(GraphBuilder& b, const Args& args) {
   if (!args.none(3)) {
     if (!constant_layout(args.type(3))) return std::nullopt;
     call.mask = args.type(3);
+    // fused() lays it out so. With dropout the kernel has to be eager's own choice: each draws other numbers.
+    if (args.number(4) == 0) call.mask->strides = contiguous_strides(b.ctx(), call.mask->sizes);
   }
   call.dropout = args.number(4);
   call.causal = args.flag(5);
@@ -193,19 +203,34 @@ ValueId fused(GraphBuilder& b, std::span<const Arg> arguments, const FusedAttent
   return b.op_multi(args.number(4) != 0 ? kFusedRandom : kFused, std::move(all)).front();
 }
 
-/// [batch, heads, length, size] laid out as the query is.
-TensorType like_query(MetaContext& m, const TensorType& q, const TensorType& v) {
-  TensorType type = contiguous_type(m.ctx(), q.dtype, q.device, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]});
-  const TensorType* operands[] = {&q};
-  if (same_size(m.ctx(), q.sizes[3], v.sizes[3])) type.strides = m.iterator_strides(q.sizes, operands);
+constexpr int64_t kEfficient = 2;        // the host's number of the kernel that was made for it by CUTLASS
+constexpr int64_t kAlignedQueries = 32;  // of that one, in logsumexp
+
+/// A result with the sizes of `like`. One of the kernels has the heads of a position beside each other, the others keep the
+/// layout.
+TensorType laid_out_by(MetaContext& m, int64_t kernel, const TensorType& like) {
+  if (kernel == kEfficient) return heads_inside(m.ctx(), like);
+  TensorType type = like;
+  type.is_wrapped_number = false;
+  const TensorType* operands[] = {&like};
+  type.strides = m.iterator_strides(like.sizes, operands);
   return type;
 }
 
 // (query, key, value, mask, dropout_p, is_causal, scale, kernel, and size, dtype and device of seed and offset)
 std::vector<TensorType> fused_meta(MetaContext& m) {
   const TensorType &q = m.tensor(0), &v = m.tensor(2);
+  const int64_t kernel = m.integer(kKernel);
+  ExprContext& ctx = m.ctx();
+  TensorType out = q;
+  out.sizes[3] = v.sizes[3];
+  if (!same_size(ctx, q.sizes[3], v.sizes[3])) out.strides = contiguous_strides(ctx, out.sizes);
+  Expr queries = q.sizes[2];
+  if (kernel == kEfficient)
+    queries = ctx.ceildiv(queries, ctx.constant(kAlignedQueries)) * ctx.constant(kAlignedQueries);
   std::vector<TensorType> types{
-      like_query(m, q, v), contiguous_type(m.ctx(), DType::kFloat32, q.device, {q.sizes[0], q.sizes[1], q.sizes[2]})};
+      laid_out_by(m, kernel, out),
+      contiguous_type(ctx, DType::kFloat32, q.device, {q.sizes[0], q.sizes[1], ctx.simplify(queries)})};
   for (const size_t at : {size_t{kSeedSize}, size_t{kOffsetSize}}) {
     types.push_back(
         contiguous_type(m.ctx(), m.dtype(at + 1).value_or(DType::kInt64), std::get<Device>(m.arg(at + 2)), m.ints(at)));
@@ -217,9 +242,7 @@ std::vector<TensorType> fused_meta(MetaContext& m) {
 std::vector<TensorType> fused_backward_meta(MetaContext& m) {
   std::vector<TensorType> types;
   for (const size_t i : {size_t{1}, size_t{2}, size_t{3}}) {
-    const TensorType* operands[] = {&m.tensor(i)};
-    types.push_back(m.tensor(i));
-    types.back().strides = m.iterator_strides(m.tensor(i).sizes, operands);
+    types.push_back(laid_out_by(m, m.integer(12), m.tensor(i)));
   }
   types.push_back(m.is_none(4) ? contiguous_type(m.ctx(), m.tensor(1).dtype, m.tensor(1).device, {})
                                : contiguous_type(m.ctx(), m.tensor(4).dtype, m.tensor(4).device, m.tensor(4).sizes));
@@ -267,14 +290,6 @@ Values decompose_attention(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.number(4) == 0) return {};
   if (const auto kernel = fused_kernel(b, args)) return {fused(b, arguments, *kernel)};
   return composition(b, args);
-}
-
-/// [batch, heads, length, size], laid out as [batch, length, heads, size].
-TensorType heads_inside(ExprContext& ctx, const TensorType& like) {
-  TensorType type = contiguous_type(ctx, like.dtype, like.device, like.sizes);
-  const Expr size = like.sizes[3], row = ctx.mul(like.sizes[1], size);
-  type.strides = {ctx.mul(like.sizes[2], row), size, row, ctx.constant(1)};
-  return type;
 }
 
 // (query, key, value, dropout_p, is_causal, attn_mask, scale)

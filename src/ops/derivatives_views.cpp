@@ -246,6 +246,16 @@ void take_rule(VjpContext& v) {
   v.give(0, b.reshape(index_put(b, zeros, indices, v.grad(), true), type.sizes));
 }
 
+/// Whether a small table on a GPU is looked up so often that additions to its rows would wait for each other: a product with
+/// the matrix of ones where they go is far faster.
+bool meets_often(const TensorType& weight, Expr count) {
+  constexpr int64_t kFewRows = 256, kManyTimes = 256;
+  if (weight.device.kind != DeviceKind::kCuda || weight.dtype != DType::kFloat32) return false;
+  if (!weight.sizes[0].is_const() || !count.is_const()) return false;
+  const int64_t rows = weight.sizes[0].const_value();
+  return rows <= kFewRows && count.const_value() >= kManyTimes * rows;
+}
+
 void embedding_rule(VjpContext& v) {
   GraphBuilder& b = v.builder();
   if (v.args().flag(3)) throw Unsupported("the gradient of embedding scaled by frequency");
@@ -259,8 +269,16 @@ void embedding_rule(VjpContext& v) {
   }
   const TensorType weight = v.args().type(0);
   const Expr count = b.type(indices).numel(b.ctx());
-  v.give(0, b.op("index_add", {TensorArg{zeros_of(b, weight)}, int_arg(0), TensorArg{b.reshape(indices, {count})},
-                               TensorArg{b.reshape(g, {count, weight.sizes[1]})}, Scalar(int64_t{1})}));
+  const ValueId flat = b.reshape(indices, {count}), rows = b.reshape(g, {count, weight.sizes[1]});
+  if (meets_often(weight, count)) {
+    const ValueId places = b.op("arange.step", {Scalar(int64_t{0}), expr_arg(weight.sizes[0]), Scalar(int64_t{1}),
+                                                DType::kInt64, NoneArg{}, weight.device});
+    const ValueId chosen = b.binary("eq", b.unsqueeze(places, 1), b.unsqueeze(flat, 0));
+    v.give(0, b.op("mm", {TensorArg{b.cast(chosen, weight.dtype)}, TensorArg{rows}}));
+    return;
+  }
+  v.give(0, b.op("index_add",
+                 {TensorArg{zeros_of(b, weight)}, int_arg(0), TensorArg{flat}, TensorArg{rows}, Scalar(int64_t{1})}));
 }
 
 }  // namespace

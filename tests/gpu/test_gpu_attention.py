@@ -72,7 +72,6 @@ def test_as_in_eager(name: str, p: float) -> None:
     function, inputs = CASES[name]
     expected, state = _run(function, inputs, p)
     compiled = tatara.compile(function)
-    before = tatara.stats()
     for turn in range(5):  # of which the last may be CUDA graphs
         actual, own_state = _run(compiled, inputs, p)
         assert torch.equal(own_state, state)
@@ -84,9 +83,9 @@ def test_as_in_eager(name: str, p: float) -> None:
             assert ours.stride() == theirs.stride()
             error = (ours.float() - theirs.float()).norm() / (theirs.float().norm() + 1e-6)
             assert error.item() < 1e-2, (turn, place)
-    after = tatara.stats()
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    assert after["fallbacks"] == before["fallbacks"], str(tatara.explain(function)(*leaves, p))
+    report = str(tatara.explain(function)(*leaves, p))
+    assert "eager" not in report, report
 
 
 def test_products_with_odd_rows() -> None:
