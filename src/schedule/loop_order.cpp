@@ -309,6 +309,18 @@ bool fills_gpu(State& s, const NestPlan& whole, int64_t results) {
   return rows ? results >= 2 * processors : results / kGpuLanes >= processors * kGpuThreads / 2;
 }
 
+/// The outermost of the inner loops, or where that has too few iterations for so many chunks, the longest.
+size_t loop_to_cut(State& s, const NestPlan& whole, int64_t chunks) {
+  size_t best = 0;
+  if (whole.inner.front().kind == LoopKind::kVector || s.hint(whole.inner.front().extent, 64) >= chunks) return best;
+  for (size_t i = 1; i < whole.inner.size(); ++i) {
+    const LoopSpec& loop = whole.inner[i];
+    if (loop.kind == LoopKind::kVector) continue;
+    if (s.hint(loop.extent, 64) > s.hint(whole.inner[best].extent, 64)) best = i;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
@@ -326,8 +338,6 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   const bool balanced = s.options.gpu ? fills_gpu(s, whole, work / row)
                                       : pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
   if (balanced || work < 2 * kReductionChunk) return std::nullopt;
-  const LoopSpec& loop = whole.inner.front();
-  const int64_t extent = s.hint(loop.extent, 64);
   // Chunks of the same number of elements whatever the shape, but not so many that combining them costs time.
   int64_t wanted = std::clamp<int64_t>(work / kReductionChunk / pieces, 2, kMostChunks);
   if (s.options.gpu) {
@@ -335,6 +345,9 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
     wanted = std::clamp<int64_t>(threads * kGpuLanes / (work / row), 2, std::max<int64_t>(row / kGpuLeastChunk, 2));
     if (whole.inner.front().kind == LoopKind::kVector) wanted = std::min(wanted, threads / kGpuRowThreads);
   }
+  const size_t cut = loop_to_cut(s, whole, wanted);
+  const LoopSpec& loop = whole.inner[cut];
+  const int64_t extent = s.hint(loop.extent, 64);
   const bool is_vector = loop.kind == LoopKind::kVector;
   const int64_t unit = is_vector ? 64 : 1;
   if (extent < 2 * unit) return std::nullopt;
@@ -349,7 +362,7 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   const Expr inside = even ? length : ctx.min(length, loop.extent - chunk * length);
   const Expr at = s.pooled_symbol(inside, 203);
   result.chunks = {chunk, count, LoopKind::kParallel, Expr(), Expr()};
-  result.nest.inner.front() = {at, inside, loop.kind, Expr(), length};
+  result.nest.inner[cut] = {at, inside, loop.kind, Expr(), length};
   result.nest.substitution[loop.dim] = chunk * length + at;
   // After the parallel loops, before the vector loop.
   auto& outer = result.nest.outer;

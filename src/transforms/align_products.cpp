@@ -51,6 +51,14 @@ ValueId aligned_rows(GraphBuilder& b, const Graph& graph, ValueId operand) {
   return operand;
 }
 
+/// The length of the inner dimension where it is odd and long, else 0.
+int64_t odd_inner(const GraphBuilder& b, ValueId left) {
+  const Expr inner = b.type(left).sizes[1];
+  if (!inner.is_const()) return 0;
+  const int64_t length = inner.const_value();
+  return length % kAligned == 0 || length < 64 * kAligned ? 0 : length;
+}
+
 /// Columns of the result that a product of their own gets; 0 leaves the node as it is.
 int64_t aligned_columns(const Graph& g, const Node& node) {
   const bool added = node.op->name == "addmm";
@@ -60,6 +68,25 @@ int64_t aligned_columns(const Graph& g, const Node& node) {
   if (!out.sizes[1].is_const() || !g.type(left.value).sizes[1].is_const()) return 0;
   const int64_t columns = out.sizes[1].const_value();
   return columns % kAligned == 0 || columns < 8 * kAligned ? 0 : columns / kAligned * kAligned;
+}
+
+/// A product over an inner dimension of an odd length: of the aligned part, and of the rest.
+ValueId split_inner(GraphBuilder& b, const Node& node, const std::vector<Arg>& args, int64_t inner) {
+  const auto left = static_cast<size_t>(left_operand(node));
+  ExprContext& ctx = b.ctx();
+  const Expr at = ctx.constant(inner / kAligned * kAligned), end = ctx.constant(inner), one = ctx.constant(1);
+  const auto part = [&](const OpDef& op, std::vector<Arg> own, size_t first, Expr from, Expr to) {
+    own[first] = TensorArg{b.slice(std::get<TensorArg>(args[left]).value, 1, from, to, one)};
+    own[first + 1] = TensorArg{b.slice(std::get<TensorArg>(args[left + 1]).value, 0, from, to, one)};
+    return b.call(op, std::move(own))[0];
+  };
+  const ValueId most = part(*node.op, args, left, ctx.constant(0), at);
+  const ValueId rest = part(OpRegistry::global().get("mm"), std::vector<Arg>(2), 0, at, end);
+  if (left == 1) {
+    const Scalar factor = std::get<Scalar>(args[4]);
+    return b.binary("add", most, b.binary("mul", rest, factor));
+  }
+  return b.binary("add", most, rest);
 }
 
 ValueId split_product(GraphBuilder& b, const GraphCopy& copy, const Node& node, const std::vector<Arg>& args,
@@ -96,8 +123,10 @@ Graph align_products(const Graph& graph) {
       for (const size_t i : {left, left + 1}) {
         args[i] = TensorArg{aligned_rows(b, copy.to(), std::get<TensorArg>(args[i]).value)};
       }
-      const int64_t columns = aligned_columns(g, node);
-      const ValueId made = columns == 0 ? b.call(*node.op, args)[0] : split_product(b, copy, node, args, columns);
+      const int64_t columns = aligned_columns(g, node), inner = odd_inner(b, std::get<TensorArg>(args[left]).value);
+      const ValueId made = columns != 0 ? split_product(b, copy, node, args, columns)
+                           : inner != 0 ? split_inner(b, node, args, inner)
+                                        : b.call(*node.op, args)[0];
       copy.set(node.outputs[0], with_type(copy, made, g.type(node.outputs[0]), first_new));
     }
     return copy.finish();
