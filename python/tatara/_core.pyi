@@ -46,6 +46,10 @@ class CompiledFunction:
     def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
     def _report(self) -> dict[str, Any]:
         """What was captured, as plain data."""
+    def _look(self, *args: Any) -> tuple[str | None, Any]:
+        """What a call would do, without doing it: a problem or None, and a result of placeholders."""
+    def _note(self, reason: str, /) -> None:
+        """Adds a reason why something runs in eager to the report."""
     def _reset(self) -> None:
         """Forgets every entry."""
     @property

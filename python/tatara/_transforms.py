@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
@@ -10,12 +9,29 @@ import torch
 _C = torch._C._functorch
 
 
+_forward: list[bool] = []  # whether tangents were on where a level was entered
+
+
+def enter_jvp() -> int:
+    """Begins a level of forward-mode derivatives, in which tangents are on."""
+    _forward.append(torch._C._is_fwd_grad_enabled())
+    torch._C._set_fwd_grad_enabled(True)
+    return int(_C._jvp_increment_nesting())
+
+
+def exit_jvp() -> int:
+    """Ends it."""
+    level = int(_C._jvp_decrement_nesting())
+    torch._C._set_fwd_grad_enabled(_forward.pop())
+    return level
+
+
 def leave(name: str) -> None:
     """Ends a level whose run failed; `name` is of the step that entered it."""
     if name == "enter_grad":
         _C._grad_decrement_nesting()
     elif name == "enter_jvp":
-        _C._jvp_decrement_nesting()
+        exit_jvp()
     elif name == "enter_vmap":
         _C._vmap_decrement_nesting()
     else:
@@ -24,9 +40,7 @@ def leave(name: str) -> None:
 
 def enter_vmap(size: int, randomness: str) -> int:
     """Begins a level of vmap. Some operators have their rules only once they are asked for, as in eager."""
-    for name, module in list(sys.modules.items()):
-        if name.endswith("_functorch.predispatch"):
-            module.lazy_load_decompositions()
+    torch.func.vmap.__globals__["vmap_impl"].__globals__["lazy_load_decompositions"]()
     return int(_C._vmap_increment_nesting(size, randomness))
 
 

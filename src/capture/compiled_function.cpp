@@ -125,6 +125,24 @@ void collect_roots(const CompiledFunction* c, PyObject* const* args, size_t tota
   roots.push_back(function->func_kwdefaults);
 }
 
+/// A call with tensors of a transform that was entered outside of compiled code; not_handled(): it is to run in eager.
+PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, PyObject* kwnames) {
+  const Ref module = Ref::steal(PyImport_ImportModule("tatara._around"));
+  if (!module) return nullptr;
+  const auto named = static_cast<size_t>(kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0);
+  const Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(total - named)));
+  const Ref keywords = Ref::steal(PyDict_New());
+  for (size_t i = 0; i < total - named; ++i) {
+    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  }
+  for (size_t i = 0; i < named; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
+    if (PyDict_SetItem(keywords.get(), name, args[total - named + i]) != 0) return nullptr;
+  }
+  return PyObject_CallMethod(module.get(), "call", "OOO", reinterpret_cast<PyObject*>(c), positional.get(),
+                             keywords.get());
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -157,6 +175,12 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
       // An operator fails: the program does what is before it, and has its own error.
       return result != nullptr || PyErr_Occurred() != nullptr ? result : call_original(c, args, nargsf, kwnames);
     }
+  } else if (!owner.backend && !owner.eager_backend && owner.options.empty() && owner.dynamic == DynamicMode::kAuto &&
+             inside_transforms(*api)) {
+    const Ref result = Ref::steal(call_around(c, args, total, kwnames));
+    if (!result) return nullptr;
+    if (result.get() != Py_NotImplemented) return Ref(result).release();
+    return call_original(c, args, nargsf, kwnames);
   } else if (had_entries) {
     const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
     if (allowed < 0) return nullptr;
@@ -400,6 +424,34 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
   return Py_BuildValue("(dd)", all.count() / static_cast<double>(calls), beside.count() / static_cast<double>(calls));
 }
 
+/// What a call with these tensors does, without doing it: (why it is no function of them that compiles as one graph, or None;
+/// its result, with placeholders).
+PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
+  CompiledFunction* c = cast(object);
+  if (!PyFunction_Check(c->function)) return Py_BuildValue("(sO)", "it is no Python function", Py_None);
+  std::vector<PyObject*> roots;
+  collect_roots(c, args, static_cast<size_t>(nargs), nullptr, roots);
+  Tracer tracer(*c->owner, *TorchApi::get(), PyFunction_GET_CODE(c->function));
+  tracer.only_look();
+  const Ref result =
+      Ref::steal(tracer.run(c->function, args, static_cast<size_t>(nargs), nullptr, std::move(roots), nullptr, {}));
+  std::string problem = tracer.found_problem();
+  if (!result && problem.empty()) problem = "it raises " + take_error_text();
+  PyErr_Clear();
+  if (!problem.empty()) return Py_BuildValue("(NO)", text(problem), Py_None);
+  return PyTuple_Pack(2, Py_None, result.get());
+}
+
+/// Adds a reason why something runs in eager to the report.
+PyObject* compiled_note(PyObject* object, PyObject* reason) {
+  CompiledFunction* c = cast(object);
+  if (PyFunction_Check(c->function)) {
+    c->owner->note_unfit(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(c->function)), 0, text_of(reason));
+  }
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  Py_RETURN_NONE;
+}
+
 void reset_owner(TraceOwner& owner) {
   owner.cache.clear();
   owner.breaks.clear();
@@ -421,6 +473,9 @@ PyObject* compiled_function_type() {
       {"_guard_seconds", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(compiled_guard_seconds)),
        METH_FASTCALL | METH_KEYWORDS, "Seconds that the guards of a call take."},
       {"_reset", compiled_reset, METH_NOARGS, "Forgets every entry."},
+      {"_look", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(compiled_look)), METH_FASTCALL,
+       "What a call would do, without doing it: a problem or None, and a result of placeholders."},
+      {"_note", compiled_note, METH_O, "Adds a reason why something runs in eager to the report."},
       {"__reduce_ex__", compiled_reduce, METH_O, "Pickles the original."},
       {"__copy__", compiled_copy, METH_NOARGS, "As a copy of the original."},
       {"__deepcopy__", compiled_copy, METH_O, "As a copy of the original."},

@@ -1,5 +1,6 @@
 #include "capture/graph_from_tape.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
@@ -483,11 +484,14 @@ class Converter {
     const TapeSlot& info = tape_.slots()[static_cast<size_t>(slot)];
     TensorRef& ref = refs_[static_cast<size_t>(slot)];
     if (info.number || !info.symbolic_sizes.empty() || equal(info.strides.get(), fz_.type(ref).strides)) return;
+    const std::vector<Expr> wanted = exprs(info.strides.get());
+    // What repeats in memory is no layout of a result of ours.
+    if (std::any_of(wanted.begin(), wanted.end(), [](Expr e) { return e.is_const(0); })) return;
     for (size_t i = 0; i < refs_.size(); ++i) {
       const bool own = static_cast<int>(i) == slot || refs_[i] < 0;
       if (!own && tape_.slots()[i].input && fz_.same_storage(refs_[i], ref)) return;
     }
-    ref = fz_.fresh(builder_.op("relayout", {TensorArg{fz_.read(ref)}, SymInts{exprs(info.strides.get())}}));
+    ref = fz_.fresh(builder_.op("relayout", {TensorArg{fz_.read(ref)}, SymInts{wanted}}));
   }
 
   void check_strides(int slot) {

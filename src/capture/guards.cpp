@@ -723,7 +723,11 @@ namespace {
 bool dual_level_open(const TorchApi& api) {
   if (!api.forward_ad) return false;
   PyObject* level = PyDict_GetItem(PyModule_GetDict(api.forward_ad.get()), api.current_level_key.get());
-  return level != nullptr && PyLong_Check(level) != 0 && PyLong_AsLong(level) >= 0;
+  if (level == nullptr || PyLong_Check(level) == 0 || PyLong_AsLong(level) < 0) return false;
+  // Where tangents are switched off nobody sees them.
+  const Ref on = Ref::steal(PyObject_CallMethod(api.core.get(), "_is_fwd_grad_enabled", nullptr));
+  if (!on) PyErr_Clear();
+  return on.get() != Py_False;
 }
 
 /// What a function without arguments gives, if that is something.
@@ -735,6 +739,10 @@ bool answers(const Ref& function, PyObject* argument = nullptr) {
 }
 
 }  // namespace
+
+bool inside_transforms(const TorchApi& api) {
+  return api.present() && (answers(api.interpreter_stack) || dual_level_open(api));
+}
 
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;

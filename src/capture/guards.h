@@ -141,6 +141,9 @@ struct GlobalState {
   bool check(TorchApi& api, std::string* why) const;
 };
 
+/// Whether tensors may be a transform's of torch.func, or dual, that was entered outside of compiled code.
+bool inside_transforms(const TorchApi& api);
+
 /// Two ints or two floats, of other values.
 bool other_number(PyObject* before, PyObject* now);
 /// Whether an int may be a symbol, and in which range it stays: 0, 1 and what is near the ends of 64 bits may not.

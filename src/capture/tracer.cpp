@@ -299,10 +299,11 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
     if (state_ == State::kTracing) {
       // An exception leaves the traced function (or the frame was handed back): what was recorded happens now.
       const ErrorAside aside;
+      if (looking_) finish_look(nullptr);
       state_ = State::kConcrete;
       set_mode(false);
       ++bypass_;
-      if (!run_tape()) {
+      if (!looking_ && !run_tape()) {
         undo_later_writes();
         PyErr_Clear();
       }
@@ -443,8 +444,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   if (!depth || PyLong_AsLong(depth.get()) != 0)
     unfit = "a torch function mode is on: compiled code waits until it is off";
   if (trace->state.dispatch_modes != 0) unfit = "a torch-dispatch mode is on: it sees the operators of eager";
-  if (trace->state.transformed) unfit = "a transform of torch.func is at work: its tensors run in eager";
-  if (trace->state.dual) unfit = "a level of forward-mode derivatives is open: its tensors run in eager";
+  if (trace->state.transformed && !looking_) unfit = "a transform of torch.func is at work: its tensors run in eager";
+  if (trace->state.dual && !looking_) unfit = "a level of forward-mode derivatives is open: its tensors run in eager";
   if (trace->state.saved_hooks && trace->state.grad) {
     unfit = "hooks on saved tensors are on (a checkpoint, or tensors kept elsewhere): eager calls them";
   }
@@ -473,6 +474,11 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   }
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   --bypass_;
+  if (!unfit.empty() && looking_) {
+    found_ = unfit;
+    PyErr_SetString(PyExc_RuntimeError, unfit.c_str());
+    return false;
+  }
   if (!unfit.empty()) {
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
@@ -545,6 +551,11 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   // The torch function mode stays until the next instruction of the root frame: this may run inside its handler, which
   // torch takes off and puts back itself.
   Trace& t = *trace_;
+  if (looking_) {
+    if (found_.empty()) found_ = reason;
+    PyErr_SetString(PyExc_RuntimeError, reason.c_str());
+    return false;
+  }
   state_ = State::kBroken;
   if (collected_) PyGC_Enable();
   collected_ = false;
@@ -661,6 +672,10 @@ void Tracer::undo_later_writes() {
 
 bool Tracer::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
+  if (looking_) {
+    finish_look(result);
+    return false;
+  }
   state_ = State::kConcrete;
   set_mode(false);
   ++bypass_;

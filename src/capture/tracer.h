@@ -95,6 +95,11 @@ class Tracer final : public VmObserver {
 
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
 
+  /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
+  void only_look() { looking_ = true; }
+  /// After that: why the call is no function of its tensor arguments that compiles as one graph; empty: it is.
+  const std::string& found_problem() const { return found_; }
+
   FrameAction on_frame_enter(Frame&) override;
   void on_frame_exit(Frame&, FrameExit, PyObject*) override;
   FrameAction before_instruction(Frame&, int, int) override;
@@ -157,6 +162,8 @@ class Tracer final : public VmObserver {
   bool run_tape();
   /// True: the frame is set back to the trace's start, from where it goes on for real.
   bool finish_return(Frame& f, PyObject* result);
+  /// The end of a call that is only looked at.
+  void finish_look(PyObject* result);
   /// An operator has failed, with a Python error set, where eager would have done less than the trace: undoes its writes, so
   /// that the program can run again from its start. False: not possible.
   bool rewind(Frame& f);
@@ -276,7 +283,7 @@ class Tracer final : public VmObserver {
   void note_modes(TapeNode& node) const;
   struct Level;
   PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
-  PyObject* exit_level(PyObject* callable, Ref args);
+  PyObject* exit_level(Ref callable, Ref args);
   int open_level(int number) const;
   PyObject* wrap_tensor(PyObject* callable, PyObject* tensor, int number);
   PyObject* unwrap_tensor(PyObject* callable, PyObject* tensor, int number);
@@ -396,7 +403,9 @@ class Tracer final : public VmObserver {
   bool mode_on_ = false;
   bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
-  bool stopped_ = false;   // no more traces in this call
+  bool stopped_ = false;  // no more traces in this call
+  bool looking_ = false;  // see only_look()
+  std::string found_;
   Frame* root_ = nullptr;  // whose instructions the trace records
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;

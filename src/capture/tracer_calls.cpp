@@ -363,7 +363,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   const Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   const Py_ssize_t keywords = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
   if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && nargs == 1 && keywords == 0 &&
-      api_.is_plain_tensor(args[0])) {
+      api_.is_torch_tensor(args[0]) && api_.is_plain_tensor(args[0])) {
     // float(): what a tensor's method returns would have to be a plain float.
     static PyObject* const method = attr(reinterpret_cast<PyObject*>(api_.base_type), "__float__").release();
     PyObject* counter = item_number(method, args[0]);

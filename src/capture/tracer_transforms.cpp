@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "capture/tracer_internal.h"
+#include "ops/op_def.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -121,6 +122,22 @@ Ref host_call(PyObject* callable) {
   return Ref::borrow(found != nullptr ? found : callable);
 }
 
+/// Calls fn for the tensors in tuples, lists and dicts.
+template <typename Fn>
+void tensors_in(PyObject* object, const Fn& fn) {
+  if (object == nullptr) return;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
+      tensors_in(PySequence_Fast_GET_ITEM(object, i), fn);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) tensors_in(value, fn);
+  } else if (TorchApi::get()->is_torch_tensor(object)) {
+    fn(object);
+  }
+}
+
 std::vector<PyObject*> items_of(PyObject* sequence) {
   std::vector<PyObject*> items;
   if (sequence == nullptr || !(PyTuple_Check(sequence) || PyList_Check(sequence))) return items;
@@ -225,7 +242,15 @@ PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* n
     if (!level.outer_grad && nested) problem = "a transform inside of another where gradients are switched off";
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
   }
-  if (!problem.empty()) return transform_break(problem);
+  if (!problem.empty()) {
+    PyObject* broken = transform_break(problem);
+    if (broken == nullptr && !tracing()) {
+      // The graph may not break (fullgraph): torch leaves the level before the error goes on, so it is entered.
+      const ErrorAside aside;
+      if (!Ref::steal(PyObject_CallObject(callable.get(), args.get()))) PyErr_Clear();
+    }
+    return broken;
+  }
   level.number = static_cast<int>(t.open_levels.size()) + 1;
   record_step(FuncStep::kEnter, name, std::move(callable), std::move(args), {});
   t.levels.push_back(std::move(level));
@@ -233,10 +258,10 @@ PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* n
   return PyLong_FromLong(t.levels.back().number);
 }
 
-PyObject* Tracer::exit_level(PyObject* callable, Ref args) {
+PyObject* Tracer::exit_level(Ref callable, Ref args) {
   Trace& t = *trace_;
   if (t.open_levels.empty()) return transform_break("a level ends that the trace has not entered");
-  record_step(FuncStep::kExit, "exit_level", host_call(callable), std::move(args), {});
+  record_step(FuncStep::kExit, "exit_level", std::move(callable), std::move(args), {});
   t.open_levels.pop_back();
   return PyLong_FromLong(t.levels.size() > 1 ? static_cast<long>(t.open_levels.size()) + 1 : 0);
 }
@@ -540,7 +565,7 @@ PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, Py
   const int level = open_level(number);
   const int slot = transform_operand(tensor, problem);
   if (level == 0 || level != t.level()) problem = "a batch from a level that is not the innermost one";
-  if (size == nullptr || !PyLong_Check(size)) problem = "a batch of unknown size";
+  if (size == nullptr || !(PyLong_Check(size) || is_symbolic_int(size))) problem = "a batch of unknown size";
   if (!problem.empty()) return transform_break(problem);
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get())) + 1;
@@ -696,6 +721,48 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
   return results.release();
 }
 
+void Tracer::finish_look(PyObject* result) {
+  Trace& t = *trace_;
+  const ErrorAside aside;
+  state_ = State::kConcrete;
+  set_mode(false);
+  const Bypass bypass(bypass_);
+  if (!t.effects.empty() && found_.empty()) found_ = "it writes to objects from before the call";
+  if (!t.open_context_vars.empty() && found_.empty()) found_ = "it sets a context variable";
+  if (found_.empty() && t.snap_grad != t.state.grad) found_ = "it switches gradients";
+  for (const TapeSlot& slot : t.tape.slots()) {
+    if (found_.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
+      found_ = "it reads a tensor that requires grad and is no argument";
+    }
+  }
+  for (const TapeNode& node : t.tape.nodes()) {
+    if (found_.empty() && node.backward) found_ = "it calls the engine of gradients";
+  }
+  try {
+    if (found_.empty()) {
+      take_back_symbols();
+      const std::shared_ptr<Tape> tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+      std::vector<int> outputs;
+      tensors_in(result, [&](PyObject* tensor) { outputs.push_back(t.tape.find(tensor)); });
+      std::erase(outputs, -1);
+      tape->set_outputs(std::move(outputs));
+      const TapeGraph made = build_graph(*tape, api_);
+      if (!made.graph.input_writes().empty()) found_ = "it writes to a tensor from before the call";
+      for (const GraphOutput& output : made.graph.outputs()) {
+        if (output.alias.kind != OutputAlias::Kind::kFresh) found_ = "a result shares memory with another tensor";
+      }
+      for (const Node& node : made.graph.nodes()) {
+        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) found_ = "it draws random numbers";
+      }
+    }
+  } catch (const std::exception& error) {
+    found_ = error.what();
+  }
+  t.watches.undo_writes();
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  end_trace();
+}
+
 PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
                                  PyObject* kwnames) {
   Trace& t = *trace_;
@@ -711,14 +778,15 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kEnterJvp: {
       Level level;
       level.kind = Kind::kJvp;
-      return enter_level(host_call(callable), std::move(level), api_.empty_tuple, "enter_jvp");
+      return enter_level(helper("enter_jvp"), std::move(level), api_.empty_tuple, "enter_jvp");
     }
     case TransformCall::kEnterVmap: {
       Level level;
       level.kind = Kind::kVmap;
       PyObject *size = args.get(0, "batch_size"), *randomness = args.get(1, "randomness");
-      if (size == nullptr || randomness == nullptr || !PyLong_Check(size))
+      if (size == nullptr || randomness == nullptr || !(PyLong_Check(size) || is_symbolic_int(size))) {
         return transform_break("a batch of unknown size");
+      }
       const Ref number = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
       return enter_level(helper("enter_vmap"), std::move(level), Ref::steal(PyTuple_Pack(2, number.get(), randomness)),
                          "enter_vmap");
@@ -739,15 +807,14 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
       return make_dual(callable, args.get(0, "tensor"), args.get(1, "tangent"), std::max(args.number(2, "level"), 0));
     case TransformCall::kUnpackDual:
       return unpack_dual(callable, args.get(0, "tensor"), std::max(args.number(1, "level"), 0));
-    case TransformCall::kForwardSwitch: {
-      // Only as a transform does it: it stays on.
-      const Ref on = Ref::steal(PyObject_CallMethod(api_.core.get(), "_is_fwd_grad_enabled", nullptr));
-      if (!on) PyErr_Clear();
-      if (nargs != 1 || raw[0] != Py_True || on.get() != Py_True) return not_handled();
-      Py_RETURN_NONE;
-    }
+    case TransformCall::kForwardSwitch:
+      // Thrown for real, and back by the transform itself; a run of the tape does it where it enters the level.
+      return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);
     case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
-    case TransformCall::kExit: return exit_level(callable, api_.empty_tuple);
+    case TransformCall::kExit: {
+      const bool forward = t.level() != 0 && t.levels[static_cast<size_t>(t.level())].kind == Kind::kJvp;
+      return exit_level(forward ? helper("exit_jvp") : host_call(callable), api_.empty_tuple);
+    }
     case TransformCall::kWrap: return wrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kUnwrap: return unwrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kAllowVariables:

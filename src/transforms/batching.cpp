@@ -257,19 +257,21 @@ class Expansion {
 
   /// In eager a result that is the same for all examples repeats one in memory, which a fresh output cannot.
   void refuse_repeated(size_t node) const {
-    std::vector<bool> repeated(graph_.num_values(), false);
+    constexpr int64_t kNone = -1, kSomewhere = -2;  // else the dimension that repeats
+    std::vector<int64_t> repeated(graph_.num_values(), kNone);
     for (size_t n = node; n < graph_.num_nodes(); ++n) {
       const Node& each = graph_.node(static_cast<NodeId>(n));
       if (n < end_) {
-        repeated[at(each.outputs[0])] = !values_[at(operand(each))].batched;
+        if (!values_[at(operand(each))].batched) repeated[at(each.outputs[0])] = integer(each, 1);
       } else if (each.op->kind == OpKind::kView || each.op->name == "relayout") {
-        bool any = false;
-        for_each_operand(each, [&](ValueId v) { any = any || repeated[at(v)]; });
-        for (const ValueId v : each.outputs) repeated[at(v)] = any;
+        int64_t now = kNone;
+        for_each_operand(each, [&](ValueId v) { now = repeated[at(v)] == kNone ? now : repeated[at(v)]; });
+        const bool picked = each.op->name == "select" && now >= 0 && integer(each, 1) == now;  // one of them
+        for (const ValueId v : each.outputs) repeated[at(v)] = now == kNone || picked ? kNone : kSomewhere;
       }
     }
     for (const GraphOutput& output : graph_.outputs()) {
-      if (output.value != kNoValue && repeated[at(output.value)]) {
+      if (output.value != kNoValue && repeated[at(output.value)] != kNone) {
         throw Unsupported("a result of vmap that is the same for every example");
       }
     }

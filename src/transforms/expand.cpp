@@ -25,15 +25,12 @@ void refuse_shared_tangents(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs()) {
     if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
     ValueId base = output.value;
-    bool viewed = false, laid_out = false;
     for (const Node* node = graph.producer(base); node != nullptr; node = graph.producer(base)) {
-      const bool view = node->op->kind == OpKind::kView;
-      if (!view && node->op->name != "relayout") break;
-      (view ? viewed : laid_out) = true;
+      if (node->op->kind != OpKind::kView && node->op->name != "relayout") break;
       base = std::get<TensorArg>(node->args[0]).value;
     }
     const bool shared = graph.producer(base) == nullptr || std::find(bases.begin(), bases.end(), base) != bases.end();
-    if (shared || (viewed && laid_out)) throw Unsupported("a tangent that is a view");
+    if (shared) throw Unsupported("a tangent that is a view");
     bases.push_back(base);
   }
 }

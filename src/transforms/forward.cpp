@@ -51,6 +51,34 @@ std::vector<bool> changed_by(const Graph& graph, size_t node) {
   return changes;
 }
 
+/// Operators that are linear in these tensor operands, but whose reverse rule is not their adjoint: where places of a result
+/// are written more than once, or gradients left out (padding).
+const std::vector<size_t>* linear_operands(const std::string& name) {
+  static const std::unordered_map<std::string, std::vector<size_t>> table = {
+      {"embedding", {0}},         {"scatter.src", {0, 3}}, {"index_put", {0, 2}}, {"index_copy", {0, 3}},
+      {"masked_scatter", {0, 2}}, {"max_unpool2d", {0}},   {"max_unpool3d", {0}},
+  };
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+/// Weights of classes have no derivative in eager, and the spread of one number has one that is no NaN.
+void check_operands(const Graph& graph, size_t count, const std::vector<bool>& changes) {
+  for (size_t n = 0; n < count; ++n) {
+    const Node& node = graph.node(static_cast<NodeId>(n));
+    const bool losses = node.op->name.rfind("nll_loss", 0) == 0 || node.op->name.rfind("cross_entropy", 0) == 0;
+    const auto* weight = losses && node.args.size() > 2 ? std::get_if<TensorArg>(&node.args[2]) : nullptr;
+    if (weight != nullptr && weight->value != kNoValue && changes[static_cast<size_t>(weight->value)]) {
+      throw Unsupported("a tangent of the weights of " + node.op->name);
+    }
+    const bool spread = node.op->name.rfind("var", 0) == 0 || node.op->name.rfind("std", 0) == 0;
+    const auto* of = spread && !node.args.empty() ? std::get_if<TensorArg>(&node.args[0]) : nullptr;
+    if (of != nullptr && changes[static_cast<size_t>(of->value)] && graph.type(of->value).dim() == 0) {
+      throw Unsupported("a tangent of " + node.op->name + " of one number");
+    }
+  }
+}
+
 /// Pushes tangents through the nodes of a graph; what it needs is added at the end.
 class Forward {
  public:
@@ -72,6 +100,8 @@ class Forward {
     std::vector<ValueId> results;
     if (is_plain_view(node)) {
       results = {along_view(node)};
+    } else if (const std::vector<size_t>* linear = linear_operands(node.op->name)) {
+      results = {applied(node, *linear)};
     } else {
       results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
     }
@@ -127,6 +157,20 @@ class Forward {
       results.push_back(differentiable_type(graph_.type(v)) ? made[next++] : kNoValue);
     }
     return results;
+  }
+
+  /// The operator itself on tangents.
+  ValueId applied(const Node& node, const std::vector<size_t>& operands) {
+    std::vector<Arg> args = node.args;
+    for (const size_t i : operands) {
+      const ValueId operand = std::get<TensorArg>(node.args[i]).value;
+      const ValueId moved = tangent(operand);
+      args[i] = TensorArg{moved != kNoValue ? moved : zeros_of(builder_, graph_.type(operand))};
+    }
+    if (node.op->meta || node.op->decompose || node.op->choose) {
+      return builder_.call(*node.op, std::move(args)).front();
+    }
+    return builder_.host_call(*node.op, std::move(args), {graph_.type(node.outputs[0])}).front();
   }
 
   std::vector<ValueId> by_reversing_twice(const Node& node) {
@@ -232,6 +276,7 @@ std::vector<ValueId> add_tangents(GraphBuilder& builder, const TangentsCall& cal
 bool is_tangents(const Node& node) { return node.op == &tangents_op(); }
 
 Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
+  check_operands(graph, node, changed_by(graph, node));
   const Graph whole = written_out(graph, changed_by, true, node);
   const std::vector<bool> changes = changed_by(whole, node);
   GraphCopy copy(whole);

@@ -434,3 +434,159 @@ def test_in_inference_mode() -> None:
         with torch.inference_mode():
             x = torch.randn(4)
             same(compiled(x), grad(_row)(x))
+
+
+# ---- Around compiled code ------------------------------------------------------------------------------------------------
+
+WEIGHTS = torch.linspace(-1, 1, 16).view(4, 4)
+
+
+def _plain_row(x: Any) -> Any:
+    return (WEIGHTS @ x).tanh().sum()
+
+
+def _plain_vector(x: Any) -> Any:
+    return (WEIGHTS @ x).tanh()
+
+
+def _plain_loss(p: Any, x: Any) -> Any:
+    return ((p["w"] @ x + p["b"]) ** 2).sum(), {"at": p["b"] * x}
+
+
+def _dual_of(f: Function, x: Any) -> Any:
+    with forward_ad.dual_level():
+        return tuple(forward_ad.unpack_dual(f(forward_ad.make_dual(x[0], x[1])).sin()))
+
+
+AROUND: dict[str, tuple[Function, Callable[[Function, Any], Any]]] = {
+    "grad": (_plain_row, lambda f, x: grad(f)(x[0])),
+    "grad of grad": (_plain_row, lambda f, x: grad(lambda y: grad(f)(y).sin().sum())(x[0])),
+    "vjp": (_plain_vector, lambda f, x: vjp(f, x[0])[1](x[1])),
+    "vjp of vjp": (_plain_vector, lambda f, x: vjp(lambda y: vjp(f, y)[1](y)[0], x[0])[1](x[1])),
+    "jvp": (_plain_vector, lambda f, x: jvp(f, (x[0],), (x[1],))),
+    "jvp of jvp": (_plain_vector, lambda f, x: jvp(lambda y: jvp(f, (y,), (x[1],))[1], (x[0],), (x[2],))),
+    "jvp of grad": (_plain_row, lambda f, x: jvp(grad(f), (x[0],), (x[1],))),
+    "vmap": (_plain_row, lambda f, x: vmap(f)(x)),
+    "vmap of vmap": (_plain_row, lambda f, x: vmap(vmap(f))(x[None].expand(2, -1, -1))),
+    "vmap of grad": (_plain_row, lambda f, x: vmap(grad(f))(x)),
+    "grad of vmap": (_plain_row, lambda f, x: grad(lambda y: vmap(f)(y).sum())(x)),
+    "write to a local": (_local, lambda f, x: vmap(grad(f))(x)),
+    "hessian": (_plain_row, lambda f, x: hessian(f)(x[0])),
+    "jacobians": (_plain_vector, lambda f, x: (jacrev(f)(x[0]), jacfwd(f)(x[0]), jacrev(jacfwd(f))(x[0]))),
+    "dict, aux, in_dims": (
+        _plain_loss,
+        lambda f, x: vmap(grad(f, has_aux=True), in_dims=(None, 0))({"w": WEIGHTS * 2, "b": WEIGHTS[0]}, x),
+    ),
+    "dual numbers": (_plain_vector, _dual_of),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_around(name: str) -> None:
+    f, use = AROUND[name]
+    x = torch.randn(5, 4)
+    theirs = use(f, x)
+    compiled = tatara.compile(f)
+    for _ in range(2):
+        for a, e in zip(leaves(use(compiled, x)), leaves(theirs), strict=True):
+            torch.testing.assert_close(a, e)
+    assert compiled._report()["breaks"] == []
+    before = tatara.stats()
+    use(compiled, x)
+    after = tatara.stats()
+    assert after["guard_hits"] > before["guard_hits"] and after["kernels_launched"] > before["kernels_launched"]
+    assert all(after[k] == before[k] for k in ("graphs", "fallbacks", "breaks"))
+    # Other sizes, and an entry from outside.
+    for n in (3, 6):
+        y = torch.randn(n, 4)
+        for a, e in zip(leaves(use(compiled, y)), leaves(use(f, y)), strict=True):
+            torch.testing.assert_close(a, e)
+
+
+def test_around_with_gradients_from_outside() -> None:
+    def run(f: Function) -> list[Any]:
+        x = torch.linspace(-1, 1, 20).view(5, 4).requires_grad_()
+        y = vmap(f)(x)
+        (first,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad((first * first).sum(), x)
+        return [y.detach(), first.detach(), second]
+
+    for a, e in zip(run(tatara.compile(_plain_row)), run(_plain_row), strict=True):
+        torch.testing.assert_close(a, e)
+
+
+SEEN: list[int] = []
+
+
+def _with_effect(x: Any) -> Any:
+    SEEN.append(len(SEEN))
+    return (x * x).sum()
+
+
+def _noisy(x: Any) -> Any:
+    return (x * torch.rand(4)).sum()
+
+
+def _branches(x: Any) -> Any:
+    return (x * 2).sum() if x.sum() > 0 else (x * 3).sum()
+
+
+def _itself(x: Any) -> Any:
+    return x.view(2, 2)
+
+
+REFUSED: dict[str, tuple[Function, str]] = {
+    "effect": (_with_effect, "writes to objects"),
+    "random": (_noisy, "random numbers"),
+    "branch": (_branches, "__bool__"),
+    "parameters": (_row, "requires grad"),
+    "view": (_itself, "shares memory"),
+    "write": (lambda x: x.mul_(2).sum(), "writes to a tensor"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_around_in_eager(name: str) -> None:
+    """Effects happen as often as in eager, and the report says why."""
+    f, reason = REFUSED[name]
+
+    def run(g: Function) -> Any:
+        torch.manual_seed(0)
+        x = torch.ones(4)
+        return jvp(g, (x,), (x * 2,)), x
+
+    SEEN.clear()
+    theirs = [run(f) for _ in range(3)]
+    count = len(SEEN)
+    SEEN.clear()
+    compiled = tatara.compile(f)
+    for each in theirs:
+        same(run(compiled), each)
+    assert len(SEEN) == count
+    assert any(reason in b["reason"] for b in compiled._report()["breaks"])
+
+
+def test_around_with_a_captured_tensor_of_the_transform() -> None:
+    """A parameter that a transform has put into a module is no constant."""
+    layer = torch.nn.Linear(4, 4)
+    for p in layer.parameters():
+        p.requires_grad_(False)
+    compiled = tatara.compile(lambda x: layer(x).sum())
+
+    def use(f: Function, x: Any) -> Any:
+        def loss(w: Any) -> Any:
+            kept, layer.weight = layer.weight, None
+            object.__setattr__(layer, "weight", w)
+            layer.__dict__["weight"] = w
+            try:
+                return vmap(f)(x).pow(2).sum()
+            finally:
+                del layer.__dict__["weight"]
+                layer.weight = kept
+
+        return grad(loss)(layer.weight.detach().clone())
+
+    x = torch.randn(5, 4)
+    vmap(compiled)(x)
+    for _ in range(2):
+        torch.testing.assert_close(use(compiled, x), use(lambda x: layer(x).sum(), x))

@@ -1,0 +1,236 @@
+"""Compiled functions inside of function transforms that were entered outside of compiled code.
+
+A call with tensors of such a transform goes through an ``autograd.Function``, which torch.func takes apart level by level: at
+the bottom the compiled function runs on plain tensors. Its derivatives and its batched form are compiled functions of the same
+kind, made with torch.func inside of compiled code, so transforms nest to any depth. What is no function of its tensor
+arguments alone (effects, random numbers, parameters that require grad) runs in eager, and the report says why.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tatara._core import CompiledFunction
+from tatara._errors import Unsupported
+
+_ATOMS = (int, float, bool, str, complex, type(None), torch.dtype, torch.device)
+_LIMIT = 16  # structures of arguments that are kept for a function
+
+
+class _RefusedError(Exception):
+    """The compiled function met something that it did not meet when it was looked at."""
+
+
+class _Phase(threading.local):
+    calling = False  # a compiled function is being called, so that it can still be called in eager instead
+
+
+_phase = _Phase()
+
+
+class Flat:
+    """A function of tensors that gives a tuple of tensors, and what is derived from it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.compiled = CompiledFunction(function, None, True)
+        self._derived: dict[Hashable, Flat] = {}
+
+    def _derive(self, key: Hashable, make: Callable[[], Callable[..., Any]]) -> Flat:
+        if key not in self._derived:
+            self._derived[key] = Flat(make())
+        return self._derived[key]
+
+    def values(self, tensors: Any) -> Any:
+        try:
+            return self.compiled(*tensors)
+        except Unsupported as error:
+            if _phase.calling:
+                raise _RefusedError(str(error)) from None
+        return self.function(*tensors)  # a derivative of what has been called before
+
+    def vjp(self, wanted: tuple[int, ...], count: int) -> Flat:
+        """(operands, cotangents) -> gradients of the wanted operands."""
+
+        def make() -> Callable[..., Any]:
+            def pull(*operands: Any) -> Any:
+                def of(*some: Any) -> Any:
+                    given = list(operands[:count])
+                    for i, tensor in zip(wanted, some, strict=True):
+                        given[i] = tensor
+                    return self.function(*given)
+
+                return torch.func.vjp(of, *[operands[i] for i in wanted])[1](operands[count:])
+
+            return pull
+
+        return self._derive(("vjp", wanted, count), make)
+
+    def jvp(self, moved: tuple[int, ...], count: int) -> Flat:
+        """(operands, tangents of the moved ones) -> tangents of the results."""
+
+        def make() -> Callable[..., Any]:
+            def push(*operands: Any) -> Any:
+                def of(*some: Any) -> Any:
+                    given = list(operands[:count])
+                    for i, tensor in zip(moved, some, strict=True):
+                        given[i] = tensor
+                    return self.function(*given)
+
+                return torch.func.jvp(of, tuple(operands[i] for i in moved), operands[count:])[1]
+
+            return push
+
+        return self._derive(("jvp", moved, count), make)
+
+    def turned(self, moved: tuple[int, ...], count: int) -> Flat:
+        """The same by reverse derivatives alone: the host's own levels of forward-mode derivatives do not nest."""
+
+        def make() -> Callable[..., Any]:
+            def push(*operands: Any) -> Any:
+                def of(*some: Any) -> Any:
+                    given = list(operands[:count])
+                    for i, tensor in zip(moved, some, strict=True):
+                        given[i] = tensor
+                    return self.function(*given)
+
+                results, pull = torch.func.vjp(of, *[operands[i] for i in moved])
+                zeros = [torch.zeros_like(result) for result in results]
+                return torch.func.vjp(lambda *cotangents: pull(cotangents), *zeros)[1](operands[count:])
+
+            return push
+
+        return self._derive(("turned", moved, count), make)
+
+    def vmap(self, in_dims: tuple[int | None, ...], randomness: str) -> Flat:
+        """The function over a batch, which comes first in the results."""
+        return self._derive(
+            ("vmap", in_dims, randomness),
+            lambda: torch.func.vmap(self.function, in_dims=in_dims, randomness=randomness),
+        )
+
+
+class Around(torch.autograd.Function):  # type: ignore[misc]
+    """Applies a Flat."""
+
+    @staticmethod
+    def forward(flat: Flat, *tensors: Any) -> Any:
+        return tuple(flat.values(tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        flat, *tensors = inputs
+        ctx.flat = flat
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        tensors = ctx.saved_tensors
+        wanted = tuple(i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs)
+        gradients: list[Any] = [None] * (1 + len(tensors))
+        found = Around.apply(ctx.flat.vjp(wanted, len(tensors)), *tensors, *cotangents)
+        for i, gradient in zip(wanted, found, strict=True):
+            gradients[1 + i] = gradient
+        return tuple(gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _flat: Any, *tangents: Any) -> Any:
+        tensors = ctx.saved_tensors
+        moved = tuple(i for i, tangent in enumerate(tangents) if tangent is not None)
+        host = torch.func.jvp.__globals__["JVP_NESTING"] == 0  # torch.autograd.forward_ad without torch.func
+        push = (ctx.flat.turned if host else ctx.flat.jvp)(moved, len(tensors))
+        return Around.apply(push, *tensors, *[tangents[i] for i in moved])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, flat: Flat, *tensors: Any) -> Any:
+        results = Around.apply(flat.vmap(tuple(in_dims[1:]), info.randomness), *tensors)
+        return results, (0,) * len(results)
+
+
+class _Structure:
+    """A function with all but its tensor arguments given."""
+
+    def __init__(self, function: Any, leaves: list[Any], spec: Any) -> None:
+        self.spec = spec
+        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+        def whole(*tensors: Any) -> Any:
+            given = list(self.others)
+            for i, tensor in zip(self.places, tensors, strict=True):
+                given[i] = tensor
+            args, kwargs = pytree.tree_unflatten(given, spec)
+            return function(*args, **kwargs)
+
+        self.whole = CompiledFunction(whole)
+        self.flat = Flat(lambda *tensors: tuple(pytree.tree_leaves(whole(*tensors))))
+        self.known: dict[Hashable, Any] = {}  # of kinds of tensors: the structure of results, or why not
+
+    def fits(self, leaves: list[Any], spec: Any) -> bool:
+        if spec != self.spec:
+            return False
+        return all(
+            isinstance(leaf, torch.Tensor)
+            if i in self.places
+            else leaf is other or (type(leaf) is type(other) and isinstance(leaf, _ATOMS) and leaf == other)
+            for i, (leaf, other) in enumerate(zip(leaves, self.others, strict=True))
+        )
+
+    def look(self, tensors: list[Any]) -> Any:
+        """The structure of the results, or a str that says why the call is to run in eager."""
+        with torch._C._DisableFuncTorch():
+            plain = [torch.zeros(tuple(t.shape), dtype=t.dtype, device=t.device) for t in tensors]
+            problem, result = self.whole._look(*plain)
+            if problem is not None:
+                return str(problem)
+            results, spec = pytree.tree_flatten(result)
+            if not results or not all(
+                isinstance(r, torch.Tensor) and (r.is_floating_point() or r.is_complex()) for r in results
+            ):
+                return "a result is no floating-point tensor"
+            if len({id(r) for r in [*results, *plain]}) < len(results) + len(plain):
+                return "a result is another one, or an argument"
+        return spec
+
+
+def _transformed(tensor: Any) -> bool:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    level = torch.autograd.forward_ad._current_level
+    return level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a compiled function; NotImplemented where it is to run in eager."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if not any(_transformed(t) for t in tensors):
+        compiled._note("a transform of torch.func is at work on other tensors than the arguments: this runs in eager")
+        return NotImplemented
+    table = compiled.__dict__.setdefault("_tatara_around", [])
+    structure = next((s for s in table if s.fits(leaves, spec)), None)
+    if structure is None:
+        if len(table) >= _LIMIT:
+            return NotImplemented
+        structure = _Structure(compiled._tatara_function, leaves, spec)
+        table.append(structure)
+    kind = (torch.is_grad_enabled(), *[(type(t), tuple(t.shape), t.dtype, t.device) for t in tensors])
+    if kind not in structure.known:
+        structure.known[kind] = structure.look(tensors)
+    found = structure.known[kind]
+    if not isinstance(found, str):
+        before, _phase.calling = _phase.calling, True
+        try:
+            return pytree.tree_unflatten(list(Around.apply(structure.flat, *tensors)), found)
+        except _RefusedError as error:
+            found = structure.known[kind] = str(error)
+        finally:
+            _phase.calling = before
+    compiled._note("inside of a transform of torch.func that compiled code is not part of: " + found)
+    return NotImplemented
