@@ -230,6 +230,24 @@ void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strid
   info.symbolic_strides = std::move(strides);
 }
 
+namespace {
+
+/// Another tensor with the result's memory. A view made inside of a level would belong to it, so a tensor that leaves one gets
+/// its view before.
+Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, PyObject* result,
+             std::span<const int64_t> symbols) {
+  const auto view = [&](PyObject* tensor) {
+    return Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), tensor, tensor, nullptr));
+  };
+  if (node.step != FuncStep::kUnwrap) return view(result);
+  const auto inside = static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
+  std::vector<Ref> changed = env;
+  changed[inside] = view(env[inside].get());
+  return changed[inside] ? Tape::call_object(node, changed, symbols) : Ref();
+}
+
+}  // namespace
+
 bool Tape::materialise(TorchApi& api) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
@@ -261,7 +279,7 @@ bool Tape::materialise(TorchApi& api) {
       Ref value = Ref::borrow(tensors[k]);
       // The host returned an operand where the placeholder is an object of its own.
       if (std::any_of(env.begin(), env.end(), [&](const Ref& e) { return e.get() == value.get(); })) {
-        value = Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), value.get(), value.get(), nullptr));
+        value = alias_of(api, node, env, value.get(), symbols);
         if (!value) return failed();
       }
       const Ref done =

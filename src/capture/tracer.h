@@ -301,6 +301,8 @@ class Tracer final : public VmObserver {
   bool is_batched(int slot, int level) const;
   /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
   int whole_batch(int slot, int dim) const;
+  /// The tangent that the slot, a dual tensor, was made with; -1 when it is anything else.
+  int tangent_of(int dual) const;
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 

@@ -160,6 +160,11 @@ TransformCall transform_call_of(PyObject* callable) {
     }
     return TransformCall::kNone;
   }
+  if (PyType_Check(callable)) {
+    // Switches the levels off: what was recorded must run before.
+    const char* name = reinterpret_cast<PyTypeObject*>(callable)->tp_name;
+    return std::strcmp(name, "torch._C._DisableFuncTorch") == 0 ? TransformCall::kAsks : TransformCall::kNone;
+  }
   if (!PyCFunction_Check(callable)) return TransformCall::kNone;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   const std::string module = text_of(f->m_module);
@@ -424,6 +429,14 @@ PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tang
 }
 
 /// (primal, tangent or None).
+int Tracer::tangent_of(int dual) const {
+  for (const TapeNode& node : trace_->tape.nodes()) {
+    if (node.step == FuncStep::kMakeDual && node.outputs[0] == dual)
+      return slot_of(PyTuple_GET_ITEM(node.args.get(), 1));
+  }
+  return -1;
+}
+
 PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
   std::string problem;
@@ -456,6 +469,11 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
   const int primal = placeholder_like(slot, t.level());
   std::vector<int> outputs{primal};
   Ref tangent = Ref::borrow(Py_None);
+  if (const int moving = tangent_of(slot); moving >= 0) {
+    // Nothing was done to the dual tensor: eager gives back the very tangent.
+    tangent = t.tape.slots()[static_cast<size_t>(moving)].object;
+    layouts[0].reset();
+  }
   if (layouts[0]) {
     const Bypass bypass(bypass_);
     const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];

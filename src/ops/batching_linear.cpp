@@ -43,6 +43,7 @@ bool bmm_rule(BatchContext& c) {
 /// beta * self + alpha * product, of one example.
 BatchFn added_product(const char* product) {
   return [product](BatchContext& c) {
+    refuse_promotion(c);
     c.give_parts([product](GraphBuilder& b, std::span<const Arg> args) -> std::vector<ValueId> {
       const Args a(b, args);
       const ValueId made = b.binary(product, a.tensor(1), a.tensor(2));

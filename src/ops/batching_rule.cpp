@@ -49,6 +49,21 @@ std::vector<Arg> BatchContext::mapped_args() const {
   return result;
 }
 
+std::vector<ValueId> BatchContext::operands() const {
+  std::vector<ValueId> found;
+  for_each_operand(node_, [&](ValueId v) { found.push_back(v); });
+  return found;
+}
+
+void refuse_promotion(const BatchContext& c) {
+  if (!is_integral(c.out_type().dtype)) return;
+  for (const Arg& arg : c.node().args) {
+    const auto* scalar = std::get_if<Scalar>(&arg);
+    if (scalar == nullptr || !std::holds_alternative<double>(*scalar)) continue;
+    throw Unsupported(str_cat(c.node().op->name, " of integers by floats, which the host's vmap promotes"));
+  }
+}
+
 void BatchContext::give_all(const std::vector<ValueId>& values) {
   for (size_t i = 0; i < results_.size(); ++i) give(i, values[i]);
 }
@@ -203,7 +218,13 @@ void batch_by_host(BatchContext& c) {
   const OpDef& op = *c.node().op;
   // Inverse transforms of real numbers are views of others, only marked as their conjugates.
   const bool inverse = op.name == "fft_ifft" || op.name.starts_with("fft_ihfft");
-  if (inverse && !is_complex(c.args().type(0).dtype)) throw Unsupported("a lazily conjugated view");
+  const bool conjugated = op.name == "linalg_lu_solve" && is_complex(c.out_type().dtype);
+  if (conjugated || (inverse && !is_complex(c.args().type(0).dtype))) throw Unsupported("a lazily conjugated view");
+  // Ranks of empty matrices the host makes once for all examples.
+  if (op.name.starts_with("linalg_matrix_rank") && is_zero(c.ctx(), c.args().type(0).numel(c.ctx()))) {
+    throw Unsupported("vmap of the rank of an empty matrix");
+  }
+  refuse_promotion(c);
   std::vector<Arg> args = c.mapped_args();
   std::vector<bool> batched;
   for (const Arg& arg : c.node().args) {

@@ -63,6 +63,8 @@ class BatchContext {
   ValueId aligned(ValueId example, int64_t rank) const;
   /// [batch, sizes...]
   std::vector<Expr> with_batch(std::vector<Expr> sizes) const;
+  /// The node's tensors, of one example.
+  std::vector<ValueId> operands() const;
   /// The node's arguments with tensors replaced by as_is(): for rules that change a few of them.
   std::vector<Arg> mapped_args() const;
 
@@ -101,6 +103,9 @@ bool batch_by_dims(BatchContext& c, int shared = -1);
 bool batch_as_is(BatchContext& c);
 /// The rule of those whose result has the first operand's shape and dtype (copy, fill, masked_fill).
 bool batch_into_self(BatchContext& c);
+/// Unsupported for integers with floats as numbers: alone the host rounds these, under vmap it computes in floats.
+void refuse_promotion(const BatchContext& c);
+
 /// A node that runs the host's own vmap over the operator, whose schema is the host's.
 void batch_by_host(BatchContext& c);
 

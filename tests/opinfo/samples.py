@@ -215,7 +215,7 @@ def _aliases(result: Any, inputs: Any) -> list[tuple[int, int, bool, int]]:
     """Which results share memory with which inputs and earlier results, at which offset; whether they are the same."""
 
     def address(t: Any) -> int:
-        if not isinstance(t, torch.Tensor) or t.layout != torch.strided:
+        if not isinstance(t, torch.Tensor) or t.layout != torch.strided or t._is_zerotensor():
             return 0
         return t.untyped_storage().data_ptr()
 
