@@ -231,7 +231,7 @@ class Expansion {
     while (end_ < graph.num_nodes() && closes(graph.node(static_cast<NodeId>(end_)))) ++end_;
   }
 
-  Graph run(size_t node) {
+  Graph run(size_t node, bool refuse_repeated) {
     for (const ValueId v : graph_.inputs()) set(v, to_.add_input(graph_.type(v), graph_.value(v).name));
     for (size_t n = 0; n < level_.first; ++n) copy(graph_.node(static_cast<NodeId>(n)));
     for (size_t n = level_.first; n < node; ++n) inside(static_cast<NodeId>(n));
@@ -244,7 +244,7 @@ class Expansion {
       set(out.outputs[0], leave(builder, graph_, out, values_[at(operand(out))], level_.size));
     }
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
-    refuse_repeated(node);
+    if (refuse_repeated) check_repeated(node);
     for (const GraphOutput& output : graph_.outputs()) to_.add_output(plain(output.value), output.alias);
     for (const InputWrite& write : graph_.input_writes()) to_.add_input_write(write.input_index, plain(write.value));
     return std::move(to_);
@@ -256,7 +256,7 @@ class Expansion {
   void set(ValueId v, ValueId now) { values_[at(v)] = {now, false}; }
 
   /// In eager a result that is the same for all examples repeats one in memory, which a fresh output cannot.
-  void refuse_repeated(size_t node) const {
+  void check_repeated(size_t node) const {
     constexpr int64_t kNone = -1, kSomewhere = -2;  // else the dimension that repeats
     std::vector<int64_t> repeated(graph_.num_values(), kNone);
     for (size_t n = node; n < graph_.num_nodes(); ++n) {
@@ -370,11 +370,11 @@ ValueId add_batch_out(GraphBuilder& builder, ValueId operand, int64_t dim, int64
   return builder.host_call(batch_out_op(), std::move(args), {std::move(type)}).front();
 }
 
-Graph expand_batches_at(const Graph& graph, size_t node) {
+Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated) {
   return run_pass("expand_batches", graph, [&](const Graph& g) {
     TATARA_CHECK(node < g.num_nodes() && is_batch_out(g.node(static_cast<NodeId>(node))),
                  "expand_batches_at wants a batch_out node");
-    return Expansion(g, node).run(node);
+    return Expansion(g, node).run(node, refuse_repeated);
   });
 }
 

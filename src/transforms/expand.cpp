@@ -57,17 +57,18 @@ Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFo
   if (first_closing(graph) == graph.num_nodes()) return graph;
   return run_pass("expand_transforms", graph, [&](const Graph& g) {
     Graph result = numbered(g);
-    bool tangents = false;
+    bool tangents = false, derivatives = false;
     for (size_t at = first_closing(result); at < result.num_nodes(); at = first_closing(result)) {
       const Node& node = result.node(static_cast<NodeId>(at));
       std::vector<std::optional<GradientFound>> here;
+      derivatives = derivatives || !is_batch_out(node);
       if (is_gradients(node)) {
         result = expand_gradients_at(result, at, here);
       } else if (is_tangents(node)) {
         result = expand_tangents_at(result, at, here);
         tangents = true;
       } else {
-        result = expand_batches_at(result, at);
+        result = expand_batches_at(result, at, !derivatives);
       }
       result = numbered(result);
       if (found != nullptr) *found = std::move(here);

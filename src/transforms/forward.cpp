@@ -103,9 +103,7 @@ class Forward {
     } else if (const std::vector<size_t>* linear = linear_operands(node.op->name)) {
       results = {applied(node, *linear)};
     } else {
-      results = is_host_differentiated(*node.op) ? by_host(node)
-                : writes_at_places(node)         ? by_writing(node)
-                                                 : by_reversing_twice(node);
+      results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
     }
     for (size_t n = first_new; n < graph_.num_nodes(); ++n) {
       Node& made = graph_.node(static_cast<NodeId>(n));
@@ -139,25 +137,6 @@ class Forward {
     const ValueId moved = tangent(operand);
     args[0] = TensorArg{by_strides ? laid_out(moved, graph_.type(operand).strides) : moved};
     return builder_.call(*node.op, std::move(args)).front();
-  }
-
-  /// Writes at given places, where the last of several to one place counts.
-  static bool writes_at_places(const Node& node) {
-    const std::string& name = node.op->name;
-    if (name == "index_put") return !std::get<bool>(std::get<Scalar>(node.args[3]));
-    return name == "scatter.src" || name == "index_copy";
-  }
-
-  /// The same write of the tangents: reversing twice would sum those that go to one place.
-  std::vector<ValueId> by_writing(const Node& node) {
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      auto* tensor = std::get_if<TensorArg>(&arg);
-      if (tensor == nullptr || tensor->value == kNoValue || !differentiable_type(graph_.type(tensor->value))) continue;
-      const ValueId moved = tangent(tensor->value);
-      tensor->value = moved != kNoValue ? moved : zeros_of(builder_, graph_.type(tensor->value));
-    }
-    return builder_.call(*node.op, std::move(args));
   }
 
   /// Reversing twice would lose what the host's own rules say of operands that are taken to be symmetric.
