@@ -38,12 +38,14 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        saved = ctx.saved_tensors
+        saved = list(ctx.saved_tensors)
         stage = ctx.stage
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
         cotangents = tuple(None if g is None else g.contiguous() for g in cotangents)
         again = torch.is_grad_enabled()  # under create_graph=True
+        if not again:
+            ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         gradients = _again(ctx, stage, saved, cotangents) if again else stage.backward(saved, cotangents)
         return (None, None, None, *gradients)
 

@@ -382,6 +382,15 @@ bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api)
 bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
   if (!allocate(frame)) return false;
   RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs), std::move(frame.host_layout)};
+  if (consumes_) {
+    io.done_with = [this, &env](size_t input) {
+      const int slot = inputs_[input].slot;
+      if (slot < 0) return;
+      const PyGILState_STATE state = PyGILState_Ensure();
+      env[static_cast<size_t>(slot)] = Ref();
+      PyGILState_Release(state);
+    };
+  }
   struct Progress {
     const RunIo& io;
     size_t& begun;

@@ -26,6 +26,8 @@ class CompiledRunner final : public GraphRunner {
   /// Runs the plan alone. Refused (nothing happened, see problem()): operands other than compiled for. Failed: a Python
   /// error is set.
   Outcome try_run(std::vector<Ref>& env, TorchApi& api);
+  /// From now on try_run() lets go of operands in `env` as soon as the plan does not need them.
+  void consume_operands() { consumes_ = true; }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
@@ -55,6 +57,7 @@ class CompiledRunner final : public GraphRunner {
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
 
+  bool consumes_ = false;
   std::shared_ptr<Executable> executable_;
   std::vector<Input> inputs_;
   std::vector<int> outputs_;

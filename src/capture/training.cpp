@@ -40,6 +40,10 @@ class PlanCall {
     }
     return outcome;
   }
+  /// From now on call() lets go of each input when the plan does not need it any more.
+  void consume_operands() {
+    if (runner_ != nullptr) runner_->consume_operands();
+  }
   std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
 
  private:
@@ -157,6 +161,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     stage->saved_places = std::move(first.saved);
     stage->forward = std::make_unique<PlanCall>(first.graph, compile_options, results);
     whole.plan = std::make_unique<PlanCall>(whole.cut.graph, compile_options, results);
+    whole.plan->consume_operands();
     stage->find_second_inputs(whole.joint);
     stage->backwards.emplace(Mask(stage->differentiable.size(), true), std::move(whole));
     stage->known_guards = g.ctx().guards().size();
@@ -225,6 +230,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     made.cut = backward_graph(made.joint, saved);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
+    made.plan->consume_operands();
     check_guards();
     return backwards.emplace(given, std::move(made)).first->second;
   }
@@ -370,10 +376,11 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
   });
 }
 
-/// backward(saved, cotangents): a gradient or None per input of the stage.
+/// backward(saved, cotangents): a gradient or None per input of the stage. The list of saved values is emptied, and each goes
+/// when it is not needed any more, so that they and the gradients need not all be there at once.
 PyObject* stage_backward(PyObject* self, PyObject* args) {
   PyObject *saved = nullptr, *cotangents = nullptr;
-  if (PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &saved, &PyTuple_Type, &cotangents) == 0) return nullptr;
+  if (PyArg_ParseTuple(args, "O!O!", &PyList_Type, &saved, &PyTuple_Type, &cotangents) == 0) return nullptr;
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
     TorchApi& api = *TorchApi::get();
@@ -389,8 +396,9 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
     };
     std::vector<Ref> inputs;
     for (const int source : backward.cut.inputs) {
-      inputs.push_back(Ref::borrow(source >= 0 ? PyTuple_GET_ITEM(saved, source) : cotangent(-1 - source)));
+      inputs.push_back(Ref::borrow(source >= 0 ? PyList_GET_ITEM(saved, source) : cotangent(-1 - source)));
     }
+    if (PyList_SetSlice(saved, 0, PyList_GET_SIZE(saved), nullptr) != 0) return nullptr;
     const NoGrad off(api);
     std::vector<Ref> outputs;
     switch (backward.plan->call(std::move(inputs), outputs, api)) {

@@ -294,6 +294,8 @@ void Executable::Impl::run_all(RunContext& context, RunIo& io) const {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       if (gpu < 0) io.begun = i + 1;
       run_step(i, context);
+      if (!io.done_with) continue;
+      for (const size_t input : last_reads[i]) io.done_with(input);
     }
   }
   context.gpu_arena = nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,6 +77,8 @@ struct RunIo {
   std::vector<HostTensor> host_outputs;
   /// Set by run(): the layout of that tensor is eager's own, other than the plan's: it is the result as it is.
   std::vector<bool> host_layout;
+  /// Told when the plan needs an input no more, by its position: the caller may let go of its memory. Not for all inputs.
+  std::function<void(size_t input)> done_with = nullptr;
   /// Set by run(), also when it throws: how many steps of the plan were begun.
   size_t begun = 0;
   /// Set by run(): it went as a CUDA graph; one was recorded for it.

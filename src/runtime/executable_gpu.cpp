@@ -11,13 +11,13 @@ void Executable::Impl::find_device() {
   for (const PlanBuffer& buffer : plan.buffers) {
     if (buffer.device.kind == DeviceKind::kCuda) gpu = std::max<int>(buffer.device.index, 0);
   }
+  find_releases();
   if (gpu < 0) return;
   if (host == nullptr) throw Unsupported("a plan for a GPU needs the host's allocator");
   const cuda::Session session(gpu);
   for (const KernelCode& kernel : code) {
     if (kernel.gpu != nullptr) kernel.gpu->load(gpu);
   }
-  find_releases();
   find_graphs();
 }
 
@@ -87,13 +87,15 @@ void Executable::Impl::check_faults() const {
   }
 }
 
-/// When each result of the host's operators is needed for the last time: from then on its memory is the host's again.
+/// When each input and each result of the host's operators is needed for the last time: from then on its memory may be the
+/// host's again.
 void Executable::Impl::find_releases() {
   constexpr size_t kNever = SIZE_MAX;
   std::vector<size_t> last(plan.buffers.size(), kNever);
   const auto use = [&](BufferId id, size_t step) {
-    if (id >= 0 && plan.buffers[static_cast<size_t>(id)].home == BufferHome::kHost)
-      last[static_cast<size_t>(id)] = step;
+    if (id < 0) return;
+    const BufferHome home = plan.buffers[static_cast<size_t>(id)].home;
+    if (home == BufferHome::kHost || home == BufferHome::kInput) last[static_cast<size_t>(id)] = step;
   };
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i])) {
@@ -108,13 +110,16 @@ void Executable::Impl::find_releases() {
     if (output.ref.buffer >= 0) last[static_cast<size_t>(output.ref.buffer)] = kNever;
   }
   releases.assign(plan.steps.size(), {});
+  last_reads.assign(plan.steps.size(), {});
   for (size_t b = 0; b < last.size(); ++b) {
-    if (last[b] != kNever) releases[last[b]].push_back(static_cast<BufferId>(b));
+    if (last[b] == kNever) continue;
+    const PlanBuffer& buffer = plan.buffers[b];
+    if (buffer.home == BufferHome::kHost) releases[last[b]].push_back(static_cast<BufferId>(b));
+    if (buffer.home == BufferHome::kInput) last_reads[last[b]].push_back(static_cast<size_t>(buffer.index));
   }
 }
 
 void Executable::Impl::release(size_t step, RunContext& context) const {
-  if (gpu < 0) return;
   for (const BufferId id : releases[step]) {
     context.owned[static_cast<size_t>(id)] = nullptr;
     context.original[static_cast<size_t>(id)] = nullptr;

@@ -192,6 +192,7 @@ struct Executable::Impl {
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   bool has_host_calls = false;
   int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
+  std::vector<std::vector<size_t>> last_reads;  // per step: inputs that nothing needs after it
   std::vector<std::vector<BufferId>> releases;  // per step: results of the host's operators that nothing needs after it
   std::unique_ptr<GraphRuns> graphs;            // on a GPU
   mutable std::once_flag constants_once;

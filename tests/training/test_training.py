@@ -524,3 +524,30 @@ def test_gradients_of_a_tied_table_are_summed_in_place() -> None:
     # A whole table is read and written by no kernel: the look-ups and their gradients touch forty rows.
     touched = [event for event in history.launches if event.bytes >= 2 * rows * width * 4]
     assert not [event for event in touched if "add" in event.operators or "full" in event.operators]
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_saved_values_stay_where_the_graph_is_retained(retained: bool) -> None:
+    """Else a backward pass lets go of each when its plan does not need it any more."""
+
+    def function(x: Any, weights: list[Any]) -> Any:
+        for weight in weights:
+            x = torch.nn.functional.gelu(x @ weight)
+        return x.sum()
+
+    weights = [torch.randn(64, 64, requires_grad=True) for _ in range(4)]
+    x = torch.randn(256, 64, requires_grad=True)
+    compiled = tatara.compile(function)
+    compiled(x, weights).backward()  # the first backward pass is eager's
+    expected = [p.grad.clone() for p in (x, *weights)]
+    for p in (x, *weights):
+        p.grad = None
+    loss = compiled(x, weights)
+    loss.backward(retain_graph=retained)
+    for p, theirs in zip((x, *weights), expected):
+        torch.testing.assert_close(p.grad, theirs)
+    if retained:
+        loss.backward()
+        torch.testing.assert_close(x.grad, 2 * expected[0])
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
