@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/tape_arguments.h"
+#include "ops/family_util.h"
 #include "support/error.h"
 #include "transforms/forward.h"
 
@@ -73,7 +74,13 @@ TapeTransforms::TensorRef TapeTransforms::all_examples(const TapeNode& node) {
 TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
   const TensorRef dual = alias(operand(node));
   const ValueId value = fz_.read(dual);
-  duals_[node.level].push_back({value, fz_.read(operand(node, 1))});
+  ValueId tangent = fz_.read(operand(node, 1));
+  // The host copies a tangent that lies otherwise in memory than its primal.
+  const TensorType type = builder_.type(value);
+  if (builder_.type(tangent).strides != type.strides && ops::is_dense(builder_.ctx(), type)) {
+    tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{type.strides}});
+  }
+  duals_[node.level].push_back({value, tangent});
   history_.add_level_value(value);
   return dual;
 }

@@ -301,8 +301,10 @@ class Tracer final : public VmObserver {
   bool is_batched(int slot, int level) const;
   /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
   int whole_batch(int slot, int dim) const;
-  /// The tangent that the slot, a dual tensor, was made with; -1 when it is anything else.
-  int tangent_of(int dual) const;
+  /// The tangent that the slot, a dual tensor, was made with and still has; -1 when it is anything else.
+  int tangent_of(int dual);
+  /// Whether tensors of one shape lie in their memory in the same way: else the host copies a tangent into its primal's form.
+  bool same_form(int one, int other);
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 

@@ -58,6 +58,11 @@ bool asks_for_levels(std::string_view name) {
          name == "get_dynamic_layer_stack_depth" || name == "_unwrap_batched" || name == "is_batchedtensor";
 }
 
+/// Operators of one tensor whose tangent is the operand's, the very object.
+bool hands_tangents_on(std::string_view name) {
+  return name == "alias_copy" || name == "frac" || name == "fmod" || name == "remainder";
+}
+
 /// Arguments of a call, by position or name.
 class CallArgs {
  public:
@@ -428,15 +433,46 @@ PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tang
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
-/// (primal, tangent or None).
-int Tracer::tangent_of(int dual) const {
-  for (const TapeNode& node : trace_->tape.nodes()) {
-    if (node.step == FuncStep::kMakeDual && node.outputs[0] == dual)
-      return slot_of(PyTuple_GET_ITEM(node.args.get(), 1));
+int Tracer::tangent_of(int dual) {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const TapeNode& node = nodes[n];
+    if (std::find(node.outputs.begin(), node.outputs.end(), dual) == node.outputs.end()) continue;
+    std::vector<int> operands;
+    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
+    const bool itself = std::find(operands.begin(), operands.end(), dual) != operands.end();
+    if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i")) continue;  // positive(), contiguous(), ...
+    if (node.step == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
+    if (node.step != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
+    const int tangent = tangent_of(operands[0]);
+    return tangent >= 0 && same_form(dual, tangent) ? tangent : -1;
   }
   return -1;
 }
 
+bool Tracer::same_form(int one, int other) {
+  const Bypass bypass(bypass_);
+  const TapeSlot &a = trace_->tape.slots()[static_cast<size_t>(one)],
+                 &b = trace_->tape.slots()[static_cast<size_t>(other)];
+  // Steps along dimensions of size one are free.
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.sizes.get()); ++i) {
+    if (PyLong_AsLongLong(PyTuple_GET_ITEM(a.sizes.get(), i)) == 1) continue;
+    PyObject *step = PyTuple_GET_ITEM(a.strides.get(), i), *step_of_other = PyTuple_GET_ITEM(b.strides.get(), i);
+    if (PyObject_RichCompareBool(step, step_of_other, Py_EQ) != 1) return false;
+  }
+  const auto place = [](const TapeSlot& slot) {
+    const Ref offset = Ref::steal(PyObject_CallMethod(slot.object.get(), "storage_offset", nullptr));
+    const Ref storage = Ref::steal(PyObject_CallMethod(slot.object.get(), "untyped_storage", nullptr));
+    const Ref size = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
+    return offset && size ? Ref::steal(PyTuple_Pack(2, offset.get(), size.get())) : Ref();
+  };
+  const Ref first = place(a), second = place(b);
+  const bool same = first && second && PyObject_RichCompareBool(first.get(), second.get(), Py_EQ) == 1;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return same;
+}
+
+/// (primal, tangent or None).
 PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
   std::string problem;
@@ -470,7 +506,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
   std::vector<int> outputs{primal};
   Ref tangent = Ref::borrow(Py_None);
   if (const int moving = tangent_of(slot); moving >= 0) {
-    // Nothing was done to the dual tensor: eager gives back the very tangent.
+    // Nothing was done that changes it: eager gives back the very tangent.
     tangent = t.tape.slots()[static_cast<size_t>(moving)].object;
     layouts[0].reset();
   }

@@ -218,7 +218,7 @@ void batch_by_host(BatchContext& c) {
   const OpDef& op = *c.node().op;
   // Inverse transforms of real numbers are views of others, only marked as their conjugates.
   const bool inverse = op.name == "fft_ifft" || op.name.starts_with("fft_ihfft");
-  const bool conjugated = op.name == "linalg_lu_solve" && is_complex(c.out_type().dtype);
+  const bool conjugated = (op.name == "linalg_lu_solve" || op.name == "svd") && is_complex(c.out_type().dtype);
   if (conjugated || (inverse && !is_complex(c.args().type(0).dtype))) throw Unsupported("a lazily conjugated view");
   // Ranks of empty matrices the host makes once for all examples.
   if (op.name.starts_with("linalg_matrix_rank") && is_zero(c.ctx(), c.args().type(0).numel(c.ctx()))) {

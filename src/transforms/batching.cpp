@@ -101,6 +101,7 @@ class Batcher {
     builder_.graph().truncate_nodes(before);
     for (const DecomposeFn* parts : {&node.op->decompose, &node.op->differentiable_parts}) {
       if (!*parts) continue;
+      if (parts == &node.op->differentiable_parts) refuse_promotion(context);
       const std::vector<BatchValue> results = try_parts(example, node, *parts, values, depth);
       if (results.size() < node.outputs.size()) continue;
       for (size_t i = 0; i < node.outputs.size(); ++i) context.give(i, results[i].id, results[i].batched);

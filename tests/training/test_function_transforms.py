@@ -590,3 +590,38 @@ def test_around_with_a_captured_tensor_of_the_transform() -> None:
     vmap(compiled)(x)
     for _ in range(2):
         torch.testing.assert_close(use(compiled, x), use(lambda x: layer(x).sum(), x))
+
+
+@pytest.mark.parametrize("place", ["plain", "transposed", "of a slice", "both transposed"])
+@pytest.mark.parametrize("name", ["nothing", "alias_copy", "frac", "fmod", "sin"])
+def test_tangents_that_are_handed_back(name: str, place: str) -> None:
+    """The tangent itself where eager gives it, else a copy in the layout of its primal."""
+    function = {
+        "nothing": lambda a: a,
+        "alias_copy": torch.alias_copy,
+        "frac": torch.frac,
+        "fmod": lambda a: torch.fmod(a, 2),
+        "sin": torch.sin,
+    }[name]
+    x, t = torch.randn(3, 3), torch.randn(3, 3)
+    x = x.t() if place == "both transposed" else torch.randn(6, 3)[1:4] if place == "of a slice" else x
+    t = t.t() if "transposed" in place else t
+
+    def pushed(a: Any, b: Any) -> Any:
+        return jvp(function, (a,), (b,))[1]
+
+    theirs, compiled = pushed(x, t), tatara.compile(pushed)
+    for _ in range(3):
+        ours = compiled(x, t)
+        same(ours, theirs)
+        assert (ours is t) == (theirs is t)
+        assert (ours.data_ptr() == t.data_ptr()) == (theirs.data_ptr() == t.data_ptr())
+
+
+def test_vmap_of_integers_by_floats_and_of_conjugated_factors() -> None:
+    matrices, vectors = torch.randint(0, 9, (2, 3, 3)), torch.randint(0, 9, (2, 3))
+    compare(lambda v, m: vmap(lambda a, b: torch.addmv(a, b, a, beta=0.5))(v, m), vectors, matrices)
+    z = torch.randn(2, 3, 4, dtype=torch.complex64)
+    factors = tatara.compile(lambda a: vmap(torch.svd)(a))
+    for _ in range(3):
+        assert [f.is_conj() for f in factors(z)] == [False, False, True]
