@@ -80,7 +80,7 @@ TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
   if (builder_.type(tangent).strides != type.strides && ops::is_dense(builder_.ctx(), type)) {
     tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{type.strides}});
   }
-  duals_[node.level].push_back({value, tangent});
+  duals_[node.level].push_back({value, tangent, dual});
   history_.add_level_value(value);
   return dual;
 }
@@ -99,6 +99,10 @@ std::vector<ValueId> TapeTransforms::tangents(const TapeNode& node, TensorType t
 
 std::vector<TapeTransforms::TensorRef> TapeTransforms::unpack_dual(const TapeNode& node,
                                                                    std::vector<TensorType> types) {
+  for (const Dual& dual : duals_[node.level]) {
+    // In eager a write goes to the tangent too, which may be a tensor of the caller's.
+    if (fz_.read(dual.tensor) != dual.value) throw Unsupported("a write to a dual tensor");
+  }
   std::vector<TensorRef> results{alias(operand(node))};
   unpacked_[node.level].push_back(fz_.read(results[0]));
   if (types.size() > 1) results.push_back(fz_.fresh(tangents(node, std::move(types[1])).front()));

@@ -441,7 +441,8 @@ int Tracer::tangent_of(int dual) {
     std::vector<int> operands;
     for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
     const bool itself = std::find(operands.begin(), operands.end(), dual) != operands.end();
-    if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i")) continue;  // positive(), contiguous(), ...
+    if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i"))
+      continue;  // positive(), contiguous(), ...
     if (node.step == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
     if (node.step != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
     const int tangent = tangent_of(operands[0]);

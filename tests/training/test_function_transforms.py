@@ -625,3 +625,14 @@ def test_vmap_of_integers_by_floats_and_of_conjugated_factors() -> None:
     factors = tatara.compile(lambda a: vmap(torch.svd)(a))
     for _ in range(3):
         assert [f.is_conj() for f in factors(z)] == [False, False, True]
+
+
+def test_writes_to_a_dual_tensor_reach_its_tangent() -> None:
+    def pushed(a: Any, b: Any) -> Any:
+        return jvp(lambda y: y.view(-1)[1:].mul_(2).sum() + y.sum(), (a,), (b,))
+
+    compiled = tatara.compile(pushed)
+    for _ in range(3):
+        ours, theirs = [torch.ones(2, 2), torch.ones(2, 2)], [torch.ones(2, 2), torch.ones(2, 2)]
+        same(compiled(*ours), pushed(*theirs))
+        same(ours, theirs)
