@@ -76,7 +76,7 @@ bench-models: build
 
 # Training steps of six models: losses, compile and step times, peak memory.
 bench-steps: build
-	$(PY) bench/steps.py
+	$(PY) bench/whole_steps.py
 
 bench-train: build
 	$(PY) bench/train.py

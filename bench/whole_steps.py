@@ -1,8 +1,9 @@
 """`make bench-steps`: whole training steps as one graph beside the same steps in parts, in one run.
 
-A step is zero_grad, forward, backward, optimizer and a cosine schedule. "split" compiles what gives the loss, as one does with
-torch.compile; "whole" is tatara.compile(step). Each row runs in a process of its own with empty caches; times are medians of rounds
-in which all take turns. The losses are compared with eager's over the first steps, from the same weights and seed.
+A step is zero_grad, forward, backward, optimizer and a cosine schedule. "split" compiles what gives the loss, as one does
+with torch.compile; `tatara` is tatara.compile(step). Each row runs in a process of its own with empty caches; times are
+medians of rounds in which all take turns. The losses are compared with eager's over the first steps, from the same weights
+and seed.
 """
 
 from __future__ import annotations
