@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import json
 import math
@@ -52,6 +53,16 @@ def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[d
 
     with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
         yield from pool.map(run, rows)
+
+
+def parser_of(description: str | None, name: str, values: Sequence[str], rounds: int) -> argparse.ArgumentParser:
+    """The command line of a benchmark whose rows are some of `values`: --child measures one of them in this process."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(name, nargs="*", help=f"of {', '.join(values)} (default: all)")
+    parser.add_argument("--child")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
+    return parser
 
 
 def options_of(arguments: Any, *names: str) -> list[str]:

@@ -116,16 +116,17 @@ def take_turns(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, flo
     return result
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--child")
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The command line of a benchmark of these models."""
+    parser = harness.parser_of(description, "models", list(builders()), rounds=10)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--gpus", type=int, default=1, help="so many models at a time, each on a GPU of its own")
-    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    arguments = parser_of(__doc__).parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments)))
         return 0

@@ -120,15 +120,8 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--child")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--gpus", type=int, default=1, help="so many models at a time, each on a GPU of its own")
+    parser = models_gpu.parser_of(__doc__)
     parser.add_argument("--dropout", action="store_true", help="with the model's rates; errors then mean nothing")
-    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments)))

@@ -8,7 +8,6 @@ graph, its column says so.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import statistics
@@ -248,12 +247,7 @@ COLUMNS = [
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=None, help=f"of {', '.join(CASES)} (default: all)")
-    parser.add_argument("--child")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--no-rival", action="store_true", help="without torch.compile")
-    arguments = parser.parse_args()
+    arguments = harness.parser_of(__doc__, "cases", list(CASES), rounds=15).parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
         return 0

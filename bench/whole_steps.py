@@ -8,7 +8,6 @@ and seed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -140,13 +139,8 @@ def measure(row: str, rounds: int, rival: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
     rows = [f"{model}-{optimizer}" for model in MODELS for optimizer in OPTIMIZERS]
-    parser.add_argument("rows", nargs="*", help=f"of {', '.join(rows)} (default: all)")
-    parser.add_argument("--child")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
-    arguments = parser.parse_args()
+    arguments = harness.parser_of(__doc__, "rows", rows, rounds=15).parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.rounds, not arguments.no_rival)))
         return 0

@@ -54,17 +54,23 @@ class Flat:
                 raise _RefusedError(str(error)) from None
         return self.function(*tensors)  # a derivative of what has been called before
 
+    def _at(self, places: tuple[int, ...], operands: tuple[Any, ...]) -> Callable[..., Any]:
+        """The function of the operands at these places alone."""
+
+        def of(*some: Any) -> Any:
+            given = list(operands)
+            for i, tensor in zip(places, some, strict=True):
+                given[i] = tensor
+            return self.function(*given)
+
+        return of
+
     def vjp(self, wanted: tuple[int, ...], count: int) -> Flat:
         """(operands, cotangents) -> gradients of the wanted operands."""
 
         def make() -> Callable[..., Any]:
             def pull(*operands: Any) -> Any:
-                def of(*some: Any) -> Any:
-                    given = list(operands[:count])
-                    for i, tensor in zip(wanted, some, strict=True):
-                        given[i] = tensor
-                    return self.function(*given)
-
+                of = self._at(wanted, operands[:count])
                 return torch.func.vjp(of, *[operands[i] for i in wanted])[1](operands[count:])
 
             return pull
@@ -76,12 +82,7 @@ class Flat:
 
         def make() -> Callable[..., Any]:
             def push(*operands: Any) -> Any:
-                def of(*some: Any) -> Any:
-                    given = list(operands[:count])
-                    for i, tensor in zip(moved, some, strict=True):
-                        given[i] = tensor
-                    return self.function(*given)
-
+                of = self._at(moved, operands[:count])
                 return torch.func.jvp(of, tuple(operands[i] for i in moved), operands[count:])[1]
 
             return push
@@ -93,12 +94,7 @@ class Flat:
 
         def make() -> Callable[..., Any]:
             def push(*operands: Any) -> Any:
-                def of(*some: Any) -> Any:
-                    given = list(operands[:count])
-                    for i, tensor in zip(moved, some, strict=True):
-                        given[i] = tensor
-                    return self.function(*given)
-
+                of = self._at(moved, operands[:count])
                 results, pull = torch.func.vjp(of, *[operands[i] for i in moved])
                 zeros = [torch.zeros_like(result) for result in results]
                 return torch.func.vjp(lambda *cotangents: pull(cotangents), *zeros)[1](operands[count:])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import samples
 import sweep
 import torch
-from table import print_summary, write_page
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._pytree import tree_flatten
 
@@ -185,19 +183,7 @@ def main() -> int:
     arguments = parser.parse_args()
     global CHECKED
     CHECKED = CHECKED or arguments.gradcheck
-    warnings.simplefilter("ignore")
-    entries = sweep.entries_by_name()
-    tasks = [
-        (name, dtype)
-        for dtype in arguments.dtypes
-        for name, op in entries.items()
-        if _has(op, dtype) and sweep.selected(name, arguments.entries)
-    ]
-    rows = sweep.run_all(tasks, entries, arguments, check_entry)
-    failed = print_summary(rows)
-    if arguments.page:
-        write_page(Path(arguments.page), rows, len(entries), sys.argv[1:], "gradients.py")
-    return 1 if failed else 0
+    return sweep.run_having(_has, arguments, check_entry, "gradients.py")
 
 
 if __name__ == "__main__":

@@ -202,26 +202,32 @@ def run_all(
     return [rows[task] for task in tasks]
 
 
-def main() -> int:
-    parser = parser_of(__doc__, COLUMNS, "build/opinfo.jsonl")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where the samples lie")
-    arguments = parser.parse_args()
-    os.environ["TATARA_SWEEP_DEVICE"] = arguments.device
+def run_having(has: Callable[[Any, str], bool], arguments: argparse.Namespace, check: Any, script: str) -> int:
+    """Sweeps over the selected entries that have a dtype; prints and writes what `arguments` ask for. 1 when a row failed."""
     warnings.simplefilter("ignore")
     entries = entries_by_name()
     tasks = [
         (name, dtype)
         for dtype in arguments.dtypes
         for name, op in entries.items()
-        if _has(op, dtype) and selected(name, arguments.entries)
+        if has(op, dtype) and selected(name, arguments.entries)
     ]
-    start = time.monotonic()
-    chosen = run_all(tasks, entries, arguments, check_entry)
-    failed = print_summary(chosen)
-    print(f"{time.monotonic() - start:.0f} s")
+    rows = run_all(tasks, entries, arguments, check)
+    failed = print_summary(rows)
     if arguments.page:
-        write_page(Path(arguments.page), chosen, len(entries), sys.argv[1:])
+        write_page(Path(arguments.page), rows, len(entries), sys.argv[1:], script)
     return 1 if failed else 0
+
+
+def main() -> int:
+    parser = parser_of(__doc__, COLUMNS, "build/opinfo.jsonl")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where the samples lie")
+    arguments = parser.parse_args()
+    os.environ["TATARA_SWEEP_DEVICE"] = arguments.device
+    start = time.monotonic()
+    status = run_having(_has, arguments, check_entry, "sweep.py")
+    print(f"{time.monotonic() - start:.0f} s")
+    return status
 
 
 if __name__ == "__main__":

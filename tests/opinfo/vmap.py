@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import samples
 import sweep
 import torch
-from table import print_summary, write_page
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 DTYPES = ["float32", "int64", "complex64"]
@@ -98,21 +96,8 @@ def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[
 
 def run(check: Any, dtypes: list[str], has: Callable[[Any, str], bool], name: str, doc: str | None) -> int:
     """The command of a sweep over all entries that have a dtype."""
-    parser = sweep.parser_of(doc, dtypes, f"build/opinfo-{name}.jsonl")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    entries = sweep.entries_by_name()
-    tasks = [
-        (entry, dtype)
-        for dtype in arguments.dtypes
-        for entry, op in entries.items()
-        if has(op, dtype) and sweep.selected(entry, arguments.entries)
-    ]
-    rows = sweep.run_all(tasks, entries, arguments, check)
-    failed = print_summary(rows)
-    if arguments.page:
-        write_page(Path(arguments.page), rows, len(entries), sys.argv[1:], f"{name}.py")
-    return 1 if failed else 0
+    arguments = sweep.parser_of(doc, dtypes, f"build/opinfo-{name}.jsonl").parse_args()
+    return sweep.run_having(has, arguments, check, f"{name}.py")
 
 
 def _has(op: Any, dtype: str) -> bool:

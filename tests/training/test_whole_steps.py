@@ -385,16 +385,19 @@ def test_clipped_gradients(norm: float) -> None:
     check(step)
 
 
+class Averaged(nn.Module):
+    """With a moving average of a weight beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+        self.register_buffer("average", torch.zeros(16, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x)  # type: ignore[no-any-return]
+
+
 def test_moving_average_without_gradients() -> None:
-    class Averaged(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = mlp()
-            self.register_buffer("average", torch.zeros(16, 8))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.net(x)  # type: ignore[no-any-return]
-
     def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = plain_step(model, optimizer, x, y)
         with torch.no_grad():
@@ -612,15 +615,6 @@ def test_two_roots_and_values_clipped() -> None:
 
 
 def test_moving_average_by_lerp() -> None:
-    class Averaged(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = mlp()
-            self.register_buffer("average", torch.zeros(16, 8))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.net(x)  # type: ignore[no-any-return]
-
     def step(model: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = plain_step(model, optimizer, x, y)
         with torch.no_grad():
