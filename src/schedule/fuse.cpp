@@ -14,7 +14,7 @@ namespace tatara::sched {
 namespace {
 
 constexpr size_t kNeighbours = 6;     // groups looked at for sharing loads
-constexpr int64_t kBigRow = 1 << 15;  // elements of a row that one thread should not do alone
+constexpr int64_t kBigRow = 1 << 15;  // elements of a row that a GPU's block should not do alone
 constexpr size_t kMaxMembers = 48;
 
 Expr exact_quotient(State& s, Expr a, Expr b) {
@@ -102,7 +102,22 @@ struct Trial {
   std::set<ValueId> reads;
   int stage = 0;
   double ops = 0;
+  std::vector<Access> accesses;
+  std::vector<Expr> index_uses;
+
+  void give_to(Member& m) {
+    m.accesses = std::move(accesses);
+    m.index_uses = std::move(index_uses);
+  }
 };
+
+Access access_of(State& s, ValueId v, const std::vector<Expr>& indices, bool store, bool masked) {
+  const ValueInfo& info = s.values[static_cast<size_t>(v)];
+  const std::vector<Expr> strides = info.storage ? info.storage->strides : storage_strides(s, v);
+  Expr address = s.ctx.constant(0);
+  for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * strides[i];
+  return {s.simplify(address), store, s.graph.type(v).dtype, v, masked};
+}
 
 const Member* member_of(const Group& group, State& s, ValueId v) {
   const NodeId producer = s.graph.value(v).producer;
@@ -118,12 +133,13 @@ Trial try_member(State& s, const Group& group, int unit, const Member& member) {
   NestBuilder nest(s, scratch);
   const auto index = index_map(s, group, member.sizes, member.full);
   if (!index) throw CannotFuse{"sizes differ"};
-  nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
+  nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId mask) -> std::optional<ScalarId> {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
     if (!info.root || v == member.value) return std::nullopt;
     const ScalarId fake = nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
     if (info.unit != unit || unit < 0) {
       trial.reads.insert(v);
+      trial.accesses.push_back(access_of(s, v, indices, false, mask != loops::kNoScalar));
       return fake;
     }
     const Member* other = member_of(group, s, v);
@@ -145,12 +161,14 @@ Trial try_member(State& s, const Group& group, int unit, const Member& member) {
   };
   if (member.kind == Member::Kind::kStore) {
     nest.eval(member.value, *index);
+    trial.accesses.push_back(access_of(s, member.value, *index, true, false));
   } else {
     const LoweredNode& node = *s.nodes[static_cast<size_t>(member.node)];
     NodeBuilder builder(nest, node, loops::kNoScalar);
     node.reduction_def.element(builder, *index);
   }
   trial.ops = nest.num_ops;
+  trial.index_uses = std::move(nest.index_uses);
   return trial;
 }
 
@@ -229,6 +247,7 @@ class Former {
     Unit unit;
     unit.group = std::move(own);
     member.reads = alone.reads;
+    alone.give_to(member);
     unit.node = member.node;
     unit.group.members.push_back(std::move(member));
     add_unit(std::move(unit), alone.reads);
@@ -277,9 +296,17 @@ class Former {
     const bool becomes_reduction = member.kind == Member::Kind::kReduce && !unit.group.has_reduction;
     refined->has_reduction = unit.group.has_reduction || member.kind == Member::Kind::kReduce;
     if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
-    const Trial trial = try_member(s_, *refined, id, member);
+    Trial trial = try_member(s_, *refined, id, member);
     member.stage = trial.stage;
-    check_parallelism(*refined, member);
+    trial.give_to(member);
+    if (refined->dims != unit.group.dims) {
+      for (Member& m : refined->members) try_member(s_, *refined, id, m).give_to(m);
+    }
+    if (s_.options.gpu) {
+      check_parallelism(*refined, member);
+    } else {
+      check_cost(id, *refined, member, alone);
+    }
     member.reads = trial.reads;
     unit.group = std::move(*refined);
     const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
@@ -297,6 +324,44 @@ class Former {
     for (size_t d = 0; d < group.dims.size(); ++d)
       (group.reduced[d] ? row : rows) *= std::max<int64_t>(s_.hint(group.dims[d], 64), 1);
     if (rows < 2 * s_.options.num_threads && row > kBigRow) throw CannotFuse{"one long row would run on one thread"};
+  }
+
+  /// Whether neighbours of what the group stores are not neighbours in what the member stores.
+  static bool stores_across(const Group& group, const Member& member) {
+    if (member.kind != Member::Kind::kStore) return false;
+    const Access& own = member.accesses.back();
+    for (const Member& m : group.members) {
+      if (m.kind != Member::Kind::kStore || !m.full) continue;
+      const Access& other = m.accesses.back();
+      for (const Expr d : group.symbols) {
+        const auto along = [&](const Access& a) {
+          const Expr c = a.address.contains(d) ? a.address.coefficient_of(d) : Expr();
+          return c.valid() && c.is_const(1);
+        };
+        if (along(own) != along(other)) return true;
+      }
+      return false;
+    }
+    return false;
+  }
+
+  /// A member that walks the rows of a reduction once more, or stores them in another order, may be cheaper on its own.
+  void check_cost(int id, const Group& joined, const Member& member, const Trial& alone) {
+    if (!member.full || !(joined.has_reduction || stores_across(joined, member))) return;
+    const Group& before = s_.units[static_cast<size_t>(id)].group;
+    std::vector<const Member*> members;
+    for (const Member& m : before.members) members.push_back(&m);
+    double apart = kernel_cost(s_, before, members);
+    members.clear();
+    for (const Member& m : joined.members) members.push_back(&m);
+    members.push_back(&member);
+    const double together = kernel_cost(s_, joined, members);
+    if (together <= apart) return;
+    Member own = member;
+    own.stage = 0;
+    Trial(alone).give_to(own);
+    apart += kernel_cost(s_, own_group(member), {&own});
+    if (together > apart) throw CannotFuse{"walking the rows again, or across their order, costs more than a kernel"};
   }
 
   std::string first_name(const Unit& unit) const {

@@ -68,6 +68,15 @@ struct ValueInfo {
   std::optional<Storage> storage;
 };
 
+/// A memory access as the loop order sees it: the address over the dims of the group.
+struct Access {
+  Expr address;
+  bool store = false;
+  DType dtype = DType::kFloat32;
+  BufferId buffer = -1;
+  bool masked = false;
+};
+
 /// One value (or reduction) computed by a group.
 struct Member {
   enum class Kind : uint8_t { kStore, kReduce };
@@ -78,6 +87,9 @@ struct Member {
   std::vector<Expr> sizes;   // of its iteration space (the input of a reduction)
   int stage = 0;             // number of the inner loop it is computed in
   std::set<ValueId> reads;   // roots outside of the group and graph inputs
+  /// While groups form, when nothing has memory yet: what it accesses, values standing for their buffers.
+  std::vector<Access> accesses;
+  std::vector<Expr> index_uses;  // index expressions other than addresses
 };
 
 /// Values computed by one kernel over a common iteration space.
@@ -160,6 +172,10 @@ void order_units(State& s);
 std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full);
 /// Output indices of a reduction from its input's.
 std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input);
+
+// ---- fusion_cost.cpp ----
+/// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.
+double kernel_cost(State& s, const Group& group, const std::vector<const Member*>& members);
 
 // ---- emit_nest.cpp ----
 void emit_group(State& s, int unit);

@@ -15,6 +15,7 @@ constexpr int64_t kTileLanes = 64;          // elements of a tile along the vect
 constexpr int64_t kTileBytes = 1 << 17;     // of all tiles of a kernel: they stay in the cache
 constexpr int64_t kGpuTileBytes = 1 << 15;  // of memory that a block's threads share
 constexpr double kTiledWorth = 0.75;        // an access through a tile, beside a contiguous one
+constexpr double kAcross = 5;               // an access across the vector loop takes as long as that many along it
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
 constexpr int64_t kMostChunks = 128;
 constexpr int64_t kGpuThreads = 512;     // of a multiprocessor, that a split reduction should have
@@ -44,6 +45,32 @@ class Planner {
     merge();
     const int vector = choose_vector(vectorise_reduced);
     return build(vector);
+  }
+
+  NestEstimate estimate() {
+    merge();
+    const int vector = choose_vector(true);
+    NestEstimate result;
+    std::vector<Access> tiled;
+    if (vector >= 0) choose_tile(static_cast<size_t>(vector), tiled);
+    double elements = 1;
+    for (const Expr extent : group_.dims) elements *= static_cast<double>(std::max<int64_t>(s_.hint(extent, 64), 1));
+    for (const Access& access : accesses_) {
+      double times = 1;
+      const Expr c =
+          vector < 0 ? s_.ctx.constant(0) : stride_of(s_.ctx, access.address, position(static_cast<size_t>(vector)));
+      const bool is_tiled = std::any_of(tiled.begin(), tiled.end(), [&](const Access& other) {
+        return other.buffer == access.buffer && other.address == access.address;
+      });
+      if (is_tiled) {
+        times = 1 / kTiledWorth;
+      } else if (!c.valid() || !(c.is_const(0) || c.is_const(1) || c.is_const(-1))) {
+        times = kAcross;
+      }
+      result.bytes.push_back(times * traffic(access) * elements * static_cast<double>(dtype_size(access.dtype)));
+    }
+    result.plan = build(vector);
+    return result;
   }
 
  private:
@@ -297,6 +324,11 @@ NestPlan plain_nest(const Group& group) {
 NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced) {
   return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
+}
+
+NestEstimate estimate_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+                           const std::vector<Expr>& index_uses) {
+  return Planner(s, group, accesses, index_uses).estimate();
 }
 
 namespace {

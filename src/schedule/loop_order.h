@@ -46,6 +46,14 @@ struct NestPlan {
 NestPlan plain_nest(const Group& group);
 NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
+/// How the loops of such a nest access memory.
+struct NestEstimate {
+  NestPlan plan;
+  /// Per access: the bytes moved, each as often as a contiguous access moves one in the same time.
+  std::vector<double> bytes;
+};
+NestEstimate estimate_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+                           const std::vector<Expr>& index_uses);
 /// A nest whose outermost reduced loop is cut into chunks that run in parallel; each leaves its part of the result in memory.
 struct ChunkedNest {
   NestPlan nest;    // the last parallel loop is the one over chunks

@@ -21,15 +21,6 @@ inline loops::Scalar make_scalar(ScalarOp op, DType dtype, std::vector<ScalarId>
   return s;
 }
 
-/// A memory access as the loop order sees it: the address over the dims of the group.
-struct Access {
-  Expr address;
-  bool store = false;
-  DType dtype = DType::kFloat32;
-  BufferId buffer = -1;
-  bool masked = false;
-};
-
 class NestBuilder {
  public:
   NestBuilder(State& state, loops::Kernel& kernel);

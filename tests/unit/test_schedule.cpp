@@ -255,6 +255,49 @@ TEST(Schedule, ChannelsNormalisedThroughTiles) {
   expect_golden("channels_norm", s);
 }
 
+/// The mean over all but the channels of images, and images less it.
+ValueId centred(Program& p, ValueId x) { return p.b.binary("sub", x, p.b.reduce("mean", x, {0, 2, 3}, true)); }
+
+ValueId images(Program& p, const std::vector<int64_t>& sizes, bool channels_last) {
+  TensorType type;
+  for (const int64_t n : sizes) type.sizes.push_back(p.ctx->constant(n));
+  type.strides = contiguous_strides(*p.ctx, type.sizes);
+  if (channels_last) {
+    type.strides = {p.ctx->constant(sizes[1] * sizes[2] * sizes[3]), p.ctx->constant(1),
+                    p.ctx->constant(sizes[1] * sizes[3]), p.ctx->constant(sizes[1])};
+  }
+  return p.graph.add_input(type);
+}
+
+TEST(Schedule, FewColumnsAreWalkedAgainInAKernelOfTheirOwn) {
+  Program p;
+  const Schedule s = p.schedule({centred(p, images(p, {32, 16, 32, 32}, true))});
+  // The sum in chunks and what combines them, then the pointwise part: each on all threads.
+  EXPECT_EQ(s.kernels.size(), 3u);
+  expect_golden("few_columns_again", s);
+}
+
+TEST(Schedule, RowsAreWalkedAgainInTheirKernel) {
+  Program p;
+  const Schedule s = p.schedule({centred(p, images(p, {32, 16, 32, 32}, false))});
+  EXPECT_EQ(s.kernels.size(), 1u);
+}
+
+TEST(Schedule, FewColumnsOnOneThreadStayTogether) {
+  Program p;
+  const Schedule s = p.schedule({centred(p, images(p, {8, 16, 16, 16}, true))}, 1);
+  EXPECT_EQ(s.kernels.size(), 1u);
+}
+
+TEST(Schedule, AStoreAcrossTheOthersIsAKernelOfItsOwn) {
+  Program p;
+  const ValueId y = p.b.unary("exp", images(p, {32, 16, 32, 32}, true));
+  const SymInts rows{contiguous_strides(*p.ctx, p.graph.type(y).sizes)};
+  const Schedule s = p.schedule({y, p.b.op("relayout", {TensorArg{y}, rows})});
+  EXPECT_EQ(s.kernels.size(), 2u);
+  expect_golden("store_across", s);
+}
+
 TEST(Schedule, ArenaIsUsedAgain) {
   Program p;
   ValueId x = p.input({64, 64});

@@ -1,0 +1,72 @@
+// Whether walking a row again in one kernel is cheaper than a kernel of its own.
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/loop_order.h"
+
+namespace tatara::sched {
+
+namespace {
+
+constexpr double kLaunch = 1 << 12;      // bytes that could be moved while a kernel starts
+constexpr double kAlone = 1 << 17;       // bytes that one thread moves before another one helps
+constexpr double kCached = 0.4;          // reading again what the walk before left in the cache
+constexpr double kCacheBytes = 1 << 20;  // that a thread's cache keeps between two walks
+
+bool equal(const Access& a, const Access& b) {
+  return a.buffer == b.buffer && a.address == b.address && a.store == b.store;
+}
+
+/// How many threads have work, on average over the time of the kernel.
+double busy_threads(State& s, const Group& group, const NestPlan& plan, bool walks_once) {
+  const auto threads = static_cast<double>(s.options.num_threads);
+  if (group.has_reduction && walks_once && split_reduction(s, plan)) return threads;
+  double pieces = 1;
+  for (const LoopSpec& loop : plan.outer) {
+    if (loop.kind == loops::LoopKind::kParallel) {
+      pieces *= static_cast<double>(std::max<int64_t>(s.hint(loop.extent, 64), 1));
+    }
+  }
+  return pieces / std::ceil(pieces / threads);
+}
+
+}  // namespace
+
+double kernel_cost(State& s, const Group& group, const std::vector<const Member*>& members) {
+  int last = 0;
+  for (const Member* m : members) last = std::max(last, m->stage);
+  std::vector<Access> accesses;
+  std::vector<bool> again;  // in a later walk
+  std::vector<Expr> uses;
+  bool walks_once = true;
+  for (int stage = 0; stage <= last; ++stage) {
+    const size_t before = accesses.size();
+    for (const Member* m : members) {
+      if (m->stage != stage) continue;
+      walks_once = walks_once && (!m->full || stage == 0);
+      if (stage == 0) uses.insert(uses.end(), m->index_uses.begin(), m->index_uses.end());
+      for (const Access& access : m->accesses) {
+        const auto same = [&](const Access& other) { return equal(access, other); };
+        const auto walk = accesses.begin() + static_cast<std::ptrdiff_t>(before);
+        if (std::any_of(walk, accesses.end(), same)) continue;
+        again.push_back(std::any_of(accesses.begin(), walk, same));
+        accesses.push_back(access);
+      }
+    }
+  }
+  const NestEstimate nest = estimate_nest(s, group, accesses, uses);
+  double first = 0;
+  double later = 0;
+  for (size_t i = 0; i < accesses.size(); ++i) (again[i] ? later : first) += nest.bytes[i];
+  const double threads = first + later < kAlone ? 1 : busy_threads(s, group, nest.plan, walks_once);
+  double pieces = 1;
+  for (const LoopSpec& loop : nest.plan.outer) {
+    if (loop.kind == loops::LoopKind::kParallel) {
+      pieces *= static_cast<double>(std::max<int64_t>(s.hint(loop.extent, 64), 1));
+    }
+  }
+  const bool stays = first / pieces <= kCacheBytes;
+  return kLaunch + (first + (stays ? kCached : 1) * later) / threads;
+}
+
+}  // namespace tatara::sched
