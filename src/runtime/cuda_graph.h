@@ -39,12 +39,16 @@ class Event {
 /// A recorded graph, ready to launch.
 class Graph {
  public:
-  Graph(void* graph, void* executable) : graph_(graph), executable_(executable) {}
+  /// `around` launches `copy`, which is a copy of `graph`; null: the graph itself is launched.
+  Graph(void* graph, void* executable, void* around = nullptr, void* copy = nullptr)
+      : graph_(graph), executable_(executable), around_(around), copy_(copy) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch(void* stream);
-  /// The operands of a kernel in later launches.
+  /// The node that is launched for one that was recorded.
+  void* launched_node(void* recorded) const;
+  /// The operands of a kernel in later launches; `node` is a launched one.
   void set_kernel(void* node, Kernel& kernel, int device, int64_t blocks, int threads, std::span<void* const> buffers,
                   std::span<const int64_t> sizes, int64_t iterations);
   size_t size() const;
@@ -52,6 +56,7 @@ class Graph {
  private:
   void* graph_;
   void* executable_;
+  void *around_, *copy_;
 };
 
 /// Records what is launched on a stream from now on, instead of running it.

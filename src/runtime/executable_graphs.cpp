@@ -362,6 +362,7 @@ void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const
       run.nodes.push_back({recording.last_node(), i, context.launches[i].pointers});
     }
     run.graph = recording.finish();
+    for (RecordedRun::Node& node : run.nodes) node.node = run.graph->launched_node(node.node);
   }
   // What leaves the plan is copied from where the graph computes it.
   run.owned = std::move(context.owned);
