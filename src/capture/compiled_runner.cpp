@@ -92,6 +92,8 @@ bool uses_written_input(const Plan& plan, const PlanStep& step) {
 
 }  // namespace
 
+constexpr size_t kFetchAhead = 8;
+
 /// Scratch of one run, and what depends on the sizes only. Used again by later runs.
 struct CompiledRunner::Frame {
   bool resolved = false;
@@ -148,6 +150,7 @@ void CompiledRunner::add_input(Input input, const TensorType& type) {
   if (!cuda && type.device.kind != DeviceKind::kCpu) throw Unsupported("an input on " + type.device.str());
   input.device_type = cuda ? kDlpackCuda : kDlpackCpu;
   input.device_id = cuda ? type.device.index : 0;
+  if (input.pinned != nullptr) pinned_inputs_.push_back(inputs_.size());
   inputs_.push_back(input);
 }
 
@@ -195,8 +198,16 @@ std::vector<int> CompiledRunner::written_slots() const {
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {
   pinned_.clear();
   const Frame* known = !frames_.empty() && frames_.back()->resolved ? frames_.back().get() : nullptr;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].pinned == nullptr) continue;
+  pinned_fit_ = known != nullptr;
+  for (size_t n = 0; n < pinned_inputs_.size(); ++n) {
+    const size_t i = pinned_inputs_[n];
+    // Tensors lie anywhere in memory: those to come are fetched while this one is read.
+    if (n + kFetchAhead < pinned_inputs_.size()) {
+      TorchNative::fetch(inputs_[pinned_inputs_[n + kFetchAhead]].pinned);
+      if (n + 2 * kFetchAhead < pinned_inputs_.size()) {
+        __builtin_prefetch(inputs_[pinned_inputs_[n + 2 * kFetchAhead]].pinned);
+      }
+    }
     InputRef ref;
     // The layouts of pinned tensors hold no symbols, so those of any run will do.
     if (!import_input(i, inputs_[i].pinned, api, ref) || (known != nullptr && !known->layouts.inputs[i].fits(ref))) {
@@ -257,8 +268,10 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
   pinned_.clear();
   if (!good || !executable_->bind_symbols(frame.inputs, frame.wanted)) return false;
   if (!frame.resolved || frame.wanted != frame.symbols) resolve(frame);
+  const bool fit = seen && pinned_fit_;
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!frame.layouts.inputs[i].fits(frame.inputs[i])) return false;
+    const bool known = fit && inputs_[i].pinned != nullptr;
+    if (!known && !frame.layouts.inputs[i].fits(frame.inputs[i])) return false;
     frame.input_data[i] = frame.inputs[i].data;
   }
   return true;
@@ -274,7 +287,14 @@ void CompiledRunner::resolve(Frame& frame) const {
     const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
     if (buffer.home != BufferHome::kOutput) continue;
     const auto b = static_cast<size_t>(buffer.index);
-    if (used[b] || !(frame.layouts.outputs[i] == frame.layouts.output_buffers[b])) continue;
+    const TensorLayout& layout = frame.layouts.outputs[i];
+    if (used[b] || layout.offset != 0) continue;
+    if (!(layout == frame.layouts.output_buffers[b])) {
+      // The same memory by other sizes: the buffer is made with these.
+      const DType dtype = executable_->output_buffers()[b].dtype;
+      if (span_bytes(layout, dtype) != span_bytes(frame.layouts.output_buffers[b], dtype)) continue;
+      frame.layouts.output_buffers[b] = layout;
+    }
     used[b] = true;
     frame.whole[i] = buffer.index;
   }

@@ -65,6 +65,8 @@ class CompiledRunner final : public GraphRunner {
   std::vector<size_t> host_nodes_;              // see TapeGraph
   std::vector<int32_t> buffer_types_;           // the host's dtype numbers
   std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
+  std::vector<size_t> pinned_inputs_;           // those of inputs_
+  bool pinned_fit_ = false;                     // pinned_unchanged() has compared their layouts
   std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
   size_t first_write_ = 0;  // the first step that may write to an input

@@ -333,6 +333,10 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     if (!slot.input || slot.guard_index >= 0) slot.object = Ref();
     if (!slot.input) slot.meta = Ref();
   }
+  for (size_t i = 0; i < copy->slots_.size(); ++i) {
+    const TapeSlot& slot = copy->slots_[i];
+    if (slot.input) copy->fills_.push_back({static_cast<int>(i), slot.guard_index, slot.object.get()});
+  }
   if (open_symbols_ != nullptr && !open_symbols_->empty()) {
     copy->ctx_ = open_symbols_->ctx_ptr();
     copy->symbols_ = open_symbols_->symbols();
@@ -479,10 +483,9 @@ std::string Tape::str() const {
 
 void Tape::fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const {
   env.resize(slots_.size());
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const TapeSlot& slot = slots_[i];
-    if (!slot.input) continue;
-    env[i] = slot.guard_index >= 0 ? Ref::borrow(objects[static_cast<size_t>(slot.guard_index)]) : slot.object;
+  for (const Fill& fill : fills_) {
+    PyObject* value = fill.guard_index >= 0 ? objects[static_cast<size_t>(fill.guard_index)] : fill.object;
+    env[static_cast<size_t>(fill.slot)] = Ref::borrow(value);
   }
 }
 

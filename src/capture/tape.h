@@ -171,6 +171,12 @@ class Tape {
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
   size_t nodes_done_ = 0;
+  /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
+  struct Fill {
+    int slot, guard_index;
+    PyObject* object;
+  };
+  std::vector<Fill> fills_;
   std::vector<std::vector<int>> dead_after_;
   const TraceSymbols* open_symbols_ = nullptr;
   std::shared_ptr<ExprContext> ctx_;

@@ -12,14 +12,14 @@
 namespace tatara::cuda {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;     // CU_STREAM_NON_BLOCKING
-constexpr unsigned kNoTiming = 2;        // CU_EVENT_DISABLE_TIMING
-constexpr int kRelaxed = 2;              // CU_STREAM_CAPTURE_MODE_RELAXED: the host may allocate meanwhile
-constexpr int kCopyNode = 1;             // CU_GRAPH_NODE_TYPE_MEMCPY
-constexpr int kKernelNode = 0;           // CU_GRAPH_NODE_TYPE_KERNEL
-constexpr int kHostNode = 3;             // CU_GRAPH_NODE_TYPE_HOST
-constexpr int kConditionalNode = 13;     // CU_GRAPH_NODE_TYPE_CONDITIONAL
-constexpr unsigned kAssignDefault = 1;   // CU_GRAPH_COND_ASSIGN_DEFAULT
+constexpr unsigned kNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
+constexpr unsigned kNoTiming = 2;       // CU_EVENT_DISABLE_TIMING
+constexpr int kRelaxed = 2;             // CU_STREAM_CAPTURE_MODE_RELAXED: the host may allocate meanwhile
+constexpr int kCopyNode = 1;            // CU_GRAPH_NODE_TYPE_MEMCPY
+constexpr int kKernelNode = 0;          // CU_GRAPH_NODE_TYPE_KERNEL
+constexpr int kHostNode = 3;            // CU_GRAPH_NODE_TYPE_HOST
+constexpr int kConditionalNode = 13;    // CU_GRAPH_NODE_TYPE_CONDITIONAL
+constexpr unsigned kAssignDefault = 1;  // CU_GRAPH_COND_ASSIGN_DEFAULT
 constexpr size_t kManyNodes = 24;
 constexpr int kHostMemory = 1;           // CU_MEMORYTYPE_HOST
 constexpr int kUnifiedMemory = 4;        // CU_MEMORYTYPE_UNIFIED
@@ -87,14 +87,14 @@ static_assert(sizeof(NodeParams) == 256);
   F(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", Result(uint64_t, uint64_t, size_t, Handle))
 
 // From CUDA 12.4 on.
-#define TATARA_BODY_FUNCTIONS(F)                                                                                     \
-  F(cuGraphCreate, "cuGraphCreate", Result(Handle*, unsigned))                                                       \
-  F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate",                                                \
-    Result(uint64_t*, Handle, Handle, unsigned, unsigned))                                                           \
-  F(cuGraphAddNode, "cuGraphAddNode", Result(Handle*, Handle, const Handle*, size_t, NodeParams*))                   \
-  F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode", Result(Handle*, Handle, const Handle*, size_t, Handle))    \
-  F(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", Result(Handle, Handle*))                         \
-  F(cuGraphNodeFindInClone, "cuGraphNodeFindInClone", Result(Handle*, Handle, Handle))                               \
+#define TATARA_BODY_FUNCTIONS(F)                                                                                  \
+  F(cuGraphCreate, "cuGraphCreate", Result(Handle*, unsigned))                                                    \
+  F(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate",                                             \
+    Result(uint64_t*, Handle, Handle, unsigned, unsigned))                                                        \
+  F(cuGraphAddNode, "cuGraphAddNode", Result(Handle*, Handle, const Handle*, size_t, NodeParams*))                \
+  F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode", Result(Handle*, Handle, const Handle*, size_t, Handle)) \
+  F(cuGraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", Result(Handle, Handle*))                      \
+  F(cuGraphNodeFindInClone, "cuGraphNodeFindInClone", Result(Handle*, Handle, Handle))                            \
   F(cuGraphGetEdges, "cuGraphGetEdges", Result(Handle, Handle*, Handle*, size_t*))
 
 struct GraphApi {

@@ -56,18 +56,21 @@ void Executable::Impl::place_constants(RunContext& context, void* stream) const 
   }
 }
 
+/// What a kernel gets for a buffer of which the memory starts at `place`: a number of the host travels in the place of its address.
+void* Executable::Impl::operand_of(size_t buffer, void* place) const {
+  static_assert(sizeof(void*) == sizeof(uint64_t));
+  const PlanBuffer& info = plan.buffers[buffer];
+  if (info.home != BufferHome::kInput || info.device.kind != DeviceKind::kCpu || place == nullptr) return place;
+  void* word = nullptr;
+  std::memcpy(&word, place, static_cast<size_t>(dtype_size(info.dtype)));
+  return word;
+}
+
 /// Where the operands of a launch are.
 void Executable::Impl::set_pointers(const KernelLaunch& launch, LaunchState& state, const RunContext& context) const {
-  static_assert(sizeof(void*) == sizeof(uint64_t));
   for (size_t i = 0; i < launch.buffers.size(); ++i) {
     const auto id = static_cast<size_t>(launch.buffers[i]);
-    const PlanBuffer& buffer = plan.buffers[id];
-    state.pointers[i] = static_cast<std::byte*>(context.data[id]) + state.offsets[i];
-    if (buffer.home != BufferHome::kInput || buffer.device.kind != DeviceKind::kCpu) continue;
-    // A number of the host travels in the place of its address.
-    uint64_t word = 0;
-    std::memcpy(&word, state.pointers[i], static_cast<size_t>(dtype_size(buffer.dtype)));
-    std::memcpy(&state.pointers[i], &word, sizeof(word));
+    state.pointers[i] = operand_of(id, static_cast<std::byte*>(context.data[id]) + state.offsets[i]);
   }
 }
 

@@ -194,6 +194,7 @@ void Executable::Impl::find_graphs() {
     if (!output && buffer.home != BufferHome::kInput) continue;
     if (!of_host[b]) {
       g.varying[b] = 1;
+      g.moving.push_back(b);
       continue;
     }
     const bool written = !output && std::any_of(plan.input_writes.begin(), plan.input_writes.end(),
@@ -365,8 +366,10 @@ void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const
     for (RecordedRun::Node& node : run.nodes) node.node = run.graph->launched_node(node.node);
   }
   // What leaves the plan is copied from where the graph computes it.
-  run.owned = std::move(context.owned);
-  run.original = std::move(context.original);
+  for (size_t b = 0; b < context.owned.size(); ++b) {
+    if (context.owned[b] == nullptr && context.original[b] == nullptr) continue;
+    run.results.push_back({b, std::move(context.owned[b]), std::move(context.original[b])});
+  }
   context.owned.assign(plan.buffers.size(), nullptr);
   context.original.assign(plan.buffers.size(), nullptr);
 }
@@ -375,6 +378,14 @@ void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const
 
 void Executable::Impl::set_operands(RecordedRun& run, RunContext& context) const {
   const GraphRuns& g = *graphs;
+  bool unmoved = run.at.size() == g.moving.size();
+  run.at.resize(g.moving.size(), nullptr);
+  for (size_t i = 0; i < g.moving.size(); ++i) {
+    void* const now = operand_of(g.moving[i], context.data[g.moving[i]]);
+    unmoved = unmoved && run.at[i] == now;
+    run.at[i] = now;
+  }
+  if (unmoved) return;
   for (RecordedRun::Node& node : run.nodes) {
     const auto& launch = std::get<KernelLaunch>(plan.steps[node.step]);
     LaunchState& state = context.launches[node.step];
@@ -413,9 +424,9 @@ void Executable::Impl::place_results(const RecordedRun& run, RunContext& context
   const auto memory_for = [&](const HostTensor& tensor) {
     return tensor == nullptr ? nullptr : host->empty_like(host->view(tensor));
   };
-  for (size_t b = 0; b < run.owned.size(); ++b) {
-    context.owned[b] = memory_for(run.owned[b]);
-    context.original[b] = memory_for(run.original[b]);
+  for (const RecordedRun::Result& result : run.results) {
+    context.owned[result.buffer] = memory_for(result.owned);
+    context.original[result.buffer] = memory_for(result.original);
   }
 }
 
@@ -425,9 +436,9 @@ void Executable::Impl::copy_results(const RecordedRun& run, RunContext& context,
     const TensorView from = host->view(tensor);
     cuda::copy(host->view(to).data, from.data, span_of(from.sizes, from.strides, from.dtype), stream);
   };
-  for (size_t b = 0; b < run.owned.size(); ++b) {
-    copied(run.owned[b], context.owned[b]);
-    copied(run.original[b], context.original[b]);
+  for (const RecordedRun::Result& result : run.results) {
+    copied(result.owned, context.owned[result.buffer]);
+    copied(result.original, context.original[result.buffer]);
   }
 }
 

@@ -110,9 +110,15 @@ struct RecordedRun {
     size_t step;
     std::vector<void*> pointers;
   };
-  std::vector<Node> nodes;                  // kernels whose operands come with the call
-  std::vector<HostTensor> owned, original;  // per buffer, of results that leave the plan: as in RunContext
-  int64_t used = 0;                         // the call that used it last
+  std::vector<Node> nodes;  // kernels whose operands come with the call
+  std::vector<void*> at;    // per GraphRuns::moving: the address or the number that the nodes have
+  /// Results that leave the plan, as in RunContext.
+  struct Result {
+    size_t buffer;
+    HostTensor owned, original;
+  };
+  std::vector<Result> results;
+  int64_t used = 0;  // the call that used it last
 };
 
 /// The graphs under one set of sizes.
@@ -146,6 +152,7 @@ struct GraphRuns {
   };
   std::vector<Fixed> fixed;
   std::vector<uint8_t> varying;  // per buffer: comes with the call, and only our kernels use it
+  std::vector<size_t> moving;    // the buffers of `varying`
   std::vector<uint8_t> patched;  // per step: a launch with such an operand
   struct Place;                  // where recordings are made
   std::unique_ptr<Place> place;
@@ -243,6 +250,7 @@ struct Executable::Impl {
   void place_results(const RecordedRun& run, RunContext& context) const;
   void copy_results(const RecordedRun& run, RunContext& context, void* stream) const;
   std::string launches() const;
+  void* operand_of(size_t buffer, void* place) const;
   void set_pointers(const KernelLaunch& launch, LaunchState& state, const RunContext& context) const;
   std::string fault_message(int kernel, const KernelFault& fault) const;
   void run_all(RunContext& context, RunIo& io) const;
