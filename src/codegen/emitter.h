@@ -28,6 +28,8 @@ struct Reg {
 enum class Stride : uint8_t { kUniform, kUnit, kReversed, kStrided, kGather };
 
 class Emitter {
+  friend class GpuSorter;  // emitter_sort.cpp
+
  public:
   Emitter(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol);
   std::string run();
@@ -65,6 +67,7 @@ class Emitter {
   void statement(const loops::If& branch);
   void statement(const loops::For& loop);
   void statement(const loops::Transpose& tile);
+  void statement(const loops::Sort& sort);
   /// Rows of a square block become its columns.
   void transpose_registers(std::vector<std::string>& rows, const std::string& element);
   void parallel(const loops::For& loop);
@@ -238,6 +241,7 @@ class Emitter {
   bool gpu_adds_vectors_ = false;  // of four float32 to memory, by one instruction
   bool gpu_narrow_ = false;        // positions of threads fit in 32 bits
   int gpu_shared_ = 0;             // words of memory shared by the threads of a block
+  bool gpu_rolled_ = false;        // some loop is to stay one
 };
 
 /// Throws InternalError for complex types, which have no single register.

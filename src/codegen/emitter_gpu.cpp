@@ -548,7 +548,8 @@ std::string Emitter::run_gpu(bool adds_vectors) {
   std::sort(sorted.begin(), sorted.end());
   for (const std::string& declaration : sorted) text += declaration + "\n";
   return text + "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"" +
-         std::to_string(map.threads) + "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n";
+         std::to_string(map.threads) + "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n" +
+         (gpu_rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "");
 }
 
 }  // namespace tatara::codegen

@@ -95,7 +95,9 @@ std::vector<bool> passable_numbers(const Graph& graph) {
     passable[v] = graph.type(id).dim() == 0 && graph.type(id).device.kind == DeviceKind::kCpu;
   }
   // Others must find what was computed in the host's memory.
-  const auto of_host = [](const Node& node) { return !node.op->lower && node.op->kind != OpKind::kView; };
+  const auto of_host = [](const Node& node) {
+    return node.op->kind == OpKind::kHost || (!node.op->lower && node.op->kind != OpKind::kView);
+  };
   const auto made_by_host = [&](ValueId v) {
     const NodeId made = graph.value(v).producer;
     return made >= 0 && of_host(graph.node(made));

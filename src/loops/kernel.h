@@ -264,7 +264,29 @@ struct Transpose {
   Expr columns;
 };
 
-using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose>;
+/// The `count` first of the elements from[from_index + i * from_stride], i < extent, in order, to `values` and the i of each to
+/// `places`. NaN is the largest; equal elements keep their order. Only in kernels for GPUs, where the threads of a row do it together;
+/// never inside of a vector loop.
+struct Sort {
+  struct Row {
+    int buffer = -1;  // of results: -1 for none
+    Expr index, stride;
+  };
+  Row from, values;
+  Row places;  // int64
+  int64_t extent = 0;
+  int64_t count = 0;
+  bool descending = false;
+
+  static constexpr int64_t kMostExtent = 4096;  // of a row that is sorted whole
+  static constexpr int64_t kMostKept = 16;      // by each thread, where threads keep the first of their share
+  /// Whether threads keep the `count` first of their share of the row, instead of sorting all of it.
+  bool selects() const { return count <= kMostKept && 2 * count <= extent; }
+  /// Elements that a thread holds in registers.
+  static int64_t kept_by_thread(DType dtype) { return dtype_size(dtype) <= 2 ? 32 : 16; }
+};
+
+using Stmt = std::variant<Let, Load, Store, IndexValue, For, If, Transpose, Sort>;
 
 struct Block {
   std::vector<Stmt> stmts;

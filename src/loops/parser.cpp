@@ -212,6 +212,7 @@ class Parser {
     if (text.starts_with("index ")) return index_value();
     if (text.starts_with("if ")) return branch();
     if (text.starts_with("transpose ")) return transpose();
+    if (text.starts_with("sort ")) return sort();
     return loop();
   }
 
@@ -347,6 +348,36 @@ class Parser {
     tile.columns = expr(text);
     ++at_;
     return tile;
+  }
+
+  Stmt sort() {
+    std::string_view text = line();
+    Sort result;
+    const auto part = [&](std::string_view mark) {
+      const auto found = take_until(text, mark);
+      if (!found) fail("malformed sort");
+      return *found;
+    };
+    const auto row = [&](std::string_view mark) {
+      Sort::Row r;
+      if (take(text, "none")) {
+        part(mark);
+        return r;
+      }
+      r.buffer = buffer(text);
+      r.index = expr(part("] stride "));
+      r.stride = expr(part(mark));
+      return r;
+    };
+    take(text, "sort values ");
+    result.values = row(" places ");
+    result.places = row(" = ");
+    result.from = row(" extent ");
+    result.extent = integer(part(" count "));
+    result.count = integer(part(" "));
+    result.descending = text == "descending";
+    ++at_;
+    return result;
   }
 
   Stmt branch() {

@@ -211,6 +211,15 @@ class Printer {
             " = b" + std::to_string(tile.from) + "[" + tile.from_index.str() + "] stride " + tile.from_stride.str() +
             " rows " + tile.rows.str() + " columns " + tile.columns.str();
   }
+  void statement(const Sort& sort, int) {
+    const auto row = [&](const Sort::Row& r) {
+      if (r.buffer < 0) return std::string("none");
+      return "b" + std::to_string(r.buffer) + "[" + r.index.str() + "] stride " + r.stride.str();
+    };
+    out_ += "sort values " + row(sort.values) + " places " + row(sort.places) + " = " + row(sort.from) + " extent " +
+            std::to_string(sort.extent) + " count " + std::to_string(sort.count) +
+            (sort.descending ? " descending" : " ascending");
+  }
   void statement(const If& branch, int depth) {
     out_ += "if " + value(branch.condition) + " {\n";
     block(*branch.body, depth + 1);
@@ -310,6 +319,12 @@ class Verifier {
         buffer(tile->from);
         buffer(tile->to);
         TATARA_CHECK(!in_vector, "a tile inside of a vector loop in ", kernel_.name);
+      } else if (const auto* sort = std::get_if<Sort>(&stmt)) {
+        buffer(sort->from.buffer);
+        if (sort->values.buffer >= 0) buffer(sort->values.buffer);
+        if (sort->places.buffer >= 0) buffer(sort->places.buffer);
+        TATARA_CHECK(!in_vector && sort->extent > 0 && sort->count > 0 && sort->count <= sort->extent,
+                     "no such sort in ", kernel_.name);
       } else {
         loop(std::get<For>(stmt), outermost, in_vector);
       }

@@ -73,6 +73,15 @@ struct ScatterDef {
   loops::StoreMode mode = loops::StoreMode::kSet;
 };
 
+/// Rows along a dimension in order, and where their elements stood: NaN last when ascending, equal elements in their order.
+struct SortDef {
+  int64_t dim = 0;
+  int64_t count = -1;  // elements kept; -1: all
+  bool descending = false;
+  int values = 0;  // number of the output, -1: none
+  int places = 1;  // int64
+};
+
 class LowerContext {
  public:
   virtual ~LowerContext() = default;
@@ -91,6 +100,8 @@ class LowerContext {
   virtual void reduction(ReductionDef def) = 0;
   virtual void scan(ReductionDef def, bool reverse = false) = 0;
   virtual void scatter(ScatterDef def) = 0;
+  /// The host's kernel runs where the target or the row's length does not suit.
+  virtual void sort(SortDef def) = 0;
 };
 
 }  // namespace tatara

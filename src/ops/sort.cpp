@@ -1,4 +1,4 @@
-// Sorting and selection: host kernels with eager's layouts.
+// Sorting and selection with eager's layouts: host kernels, and on GPUs kernels of our own for rows.
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -73,8 +73,32 @@ std::vector<TensorType> scalar_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), m.tensor(0).dtype, m.tensor(0).device, {})};
 }
 
-OpDef host(const OpRow& row, const char* overload, MetaFn meta) {
-  OpDef def = make_op(row, std::move(meta));
+/// Rows by kernels of our own, where the target has such.
+LowerFn lower_sort(size_t dim_arg, size_t descending_arg, bool values) {
+  return [=](LowerContext& ctx) {
+    if (ctx.operand(0).dim() == 0) return;
+    const Args args(ctx);
+    SortDef def;
+    def.dim = args.dim(dim_arg, args.rank(0));
+    def.descending = args.flag(descending_arg);
+    def.values = values ? 0 : -1;
+    def.places = values ? 1 : 0;
+    ctx.sort(def);
+  };
+}
+
+void lower_topk(LowerContext& ctx) {
+  if (ctx.operand(0).dim() == 0 || ctx.operand(0).dtype == DType::kBool) return;
+  const Args args(ctx);
+  SortDef def;
+  def.dim = args.dim(2, args.rank(0));
+  def.count = args.integer(1);
+  def.descending = args.flag(3);
+  ctx.sort(def);
+}
+
+OpDef host(const OpRow& row, const char* overload, MetaFn meta, LowerFn lower = nullptr) {
+  OpDef def = make_op(row, std::move(meta), nullptr, std::move(lower));
   def.host_overload = overload;
   return def;
 }
@@ -85,22 +109,22 @@ void register_sort(OpRegistry& r) {
   const auto kind = OpKind::kHost;
   r.add(host({"sort", kind, "(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
               "torch.sort torch.Tensor.sort"},
-             "", sort_meta(1, true, true)));
+             "", sort_meta(1, true, true), lower_sort(1, 2, true)));
   r.add(host({"sort.stable", kind,
               "(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
               "torch.sort torch.Tensor.sort"},
-             "stable", sort_meta(2, true, true)));
+             "stable", sort_meta(2, true, true), lower_sort(2, 3, true)));
   r.add(host({"argsort", kind, "(Tensor self, int dim=-1, bool descending=False) -> Tensor",
               "torch.argsort torch.Tensor.argsort"},
-             "", sort_meta(1, false, true)));
+             "", sort_meta(1, false, true), lower_sort(1, 2, false)));
   r.add(host({"argsort.stable", kind, "(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
               "torch.argsort torch.Tensor.argsort"},
-             "stable", sort_meta(2, false, true)));
+             "stable", sort_meta(2, false, true), lower_sort(2, 3, false)));
   r.add(host(
       {"topk", kind,
        "(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
        "torch.topk torch.Tensor.topk"},
-      "", topk_meta));
+      "", topk_meta, lower_topk));
   r.add(host(
       {"kthvalue", kind, "(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        "torch.kthvalue torch.Tensor.kthvalue"},

@@ -224,6 +224,7 @@ class MapCapture : public LowerContext {
   void reduction(ReductionDef) override {}
   void scan(ReductionDef, bool) override {}
   void scatter(ScatterDef) override {}
+  void sort(SortDef) override {}
   IndexMap take() { return std::move(map_); }
 
  private:

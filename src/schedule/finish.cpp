@@ -80,6 +80,12 @@ class Detacher {
              {&tile->from_index, &tile->from_stride, &tile->to_index, &tile->to_stride, &tile->rows, &tile->columns}) {
           use(*e);
         }
+      } else if (auto* sort = std::get_if<loops::Sort>(&stmt)) {
+        for (loops::Sort::Row* row : {&sort->from, &sort->values, &sort->places}) {
+          if (row->buffer < 0) continue;
+          use(row->index);
+          use(row->stride);
+        }
       } else if (auto* loop = std::get_if<loops::For>(&stmt)) {
         define(loop->var, loop->extent);
         use(loop->extent);

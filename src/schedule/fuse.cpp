@@ -198,7 +198,8 @@ class Former {
         }
         case Kind::kScan: add_single(Unit::Kind::kScan, static_cast<NodeId>(i)); break;
         case Kind::kScatter: add_single(Unit::Kind::kScatter, static_cast<NodeId>(i)); break;
-        case Kind::kHost: add_host(static_cast<NodeId>(i)); break;
+        case Kind::kSort: add_operator(Unit::Kind::kSort, static_cast<NodeId>(i)); break;
+        case Kind::kHost: add_operator(Unit::Kind::kHost, static_cast<NodeId>(i)); break;
       }
     }
   }
@@ -404,14 +405,15 @@ class Former {
     depend(id, reads);
   }
 
-  void add_host(NodeId node) {
+  /// Reads its operands from memory.
+  void add_operator(Unit::Kind kind, NodeId node) {
     std::set<ValueId> reads;
     for (const ValueId v : s_.nodes[static_cast<size_t>(node)]->operands) {
       const auto view = affine_view(s_, v);
       reads.insert(view ? view->base : v);
     }
     Unit unit;
-    unit.kind = Unit::Kind::kHost;
+    unit.kind = kind;
     unit.node = node;
     add_unit(std::move(unit), reads);
   }

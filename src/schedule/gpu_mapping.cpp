@@ -20,6 +20,7 @@ constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, 
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
 constexpr int kTileThreads = 64;          // of a block that copies tiles: one for each element of a row of the tile
 constexpr int kRowThreads = 128;          // of a block that holds several rows
+constexpr int64_t kSortedAtLeast = 4;     // elements of a row for each thread
 constexpr int64_t kThreadsPerProcessor = 1024;
 
 /// What the loops of a kernel say about the lanes and threads that suit them.
@@ -161,7 +162,44 @@ int64_t up_to_power_of_two(int64_t n) {
 
 }  // namespace
 
+namespace {
+
+const Sort* only_sort(const Block& block) {
+  for (const Stmt& stmt : block.stmts) {
+    if (const auto* sort = std::get_if<Sort>(&stmt)) return sort;
+    const auto* loop = std::get_if<For>(&stmt);
+    if (const Sort* inside = loop == nullptr ? nullptr : only_sort(*loop->body)) return inside;
+  }
+  return nullptr;
+}
+
+/// Threads of a row that is sorted: what each holds stays in registers. Up to a warp, so that few values go through shared memory.
+GpuMapping sort_mapping(const Sort& sort, DType dtype, const GpuShape& gpu, int64_t rows) {
+  const int64_t held = Sort::kept_by_thread(dtype);
+  int64_t row;
+  if (sort.selects()) {
+    // Each thread keeps the first of its own share.
+    const int64_t kept = up_to_power_of_two(sort.count);
+    const int64_t most = std::min<int64_t>(up_to_power_of_two((sort.extent + kept - 1) / kept), gpu.max_threads / 2);
+    row = std::min<int64_t>(up_to_power_of_two(sort.extent / (kept * kVectorsPerThread)), most);
+    row = std::max<int64_t>(row, std::min<int64_t>(most, kWarp));
+    while (row < most && rows * row < kThreadsPerProcessor * gpu.multiprocessors) row *= 2;
+  } else {
+    const int64_t padded = up_to_power_of_two(sort.extent);
+    row = std::max<int64_t>(std::min<int64_t>(kWarp, padded / kSortedAtLeast), padded / held);
+  }
+  GpuMapping mapping;
+  mapping.row = static_cast<int>(std::max<int64_t>(row, 1));
+  mapping.threads = mapping.row > kWarp ? mapping.row : kRowThreads;
+  return mapping;
+}
+
+}  // namespace
+
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
+  if (const Sort* sort = only_sort(kernel.body)) {
+    return sort_mapping(*sort, kernel.buffers[static_cast<size_t>(sort->from.buffer)].dtype, gpu, rows);
+  }
   Survey survey(kernel, gpu.vector_bytes);
   GpuMapping mapping;
   const bool flat = !survey.carries && !survey.vector_in_serial && survey.vectors <= 1 &&

@@ -19,7 +19,7 @@ namespace tatara::sched {
 /// What OpDef::lower said about a node. Element functions keep references to it, so it lives as long as the schedule.
 class LoweredNode final : public LowerContext {
  public:
-  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kHost };
+  enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kSort, kHost };
 
   LoweredNode(const Graph& graph, const Node& node);
 
@@ -33,6 +33,7 @@ class LoweredNode final : public LowerContext {
   void reduction(ReductionDef def) override;
   void scan(ReductionDef def, bool is_reverse) override;
   void scatter(ScatterDef def) override;
+  void sort(SortDef def) override;
 
   Kind kind = Kind::kHost;
   std::vector<ValueId> operands;  // tensor operands, flattened
@@ -40,6 +41,7 @@ class LoweredNode final : public LowerContext {
   std::function<std::vector<Expr>(std::span<const Expr>)> view_map;
   ReductionDef reduction_def;
   ScatterDef scatter_def;
+  SortDef sort_def;
   bool reverse = false;
 
  private:
@@ -103,7 +105,7 @@ struct Group {
 
 /// A step of the plan in the making.
 struct Unit {
-  enum class Kind : uint8_t { kGroup, kScan, kScatter, kHost, kCopy };
+  enum class Kind : uint8_t { kGroup, kScan, kScatter, kSort, kHost, kCopy };
   Kind kind = Kind::kGroup;
   NodeId node = -1;
   Group group;
@@ -184,6 +186,11 @@ bool reads_elementwise(State& s, int unit, ValueId input);
 void emit_scan(State& s, int unit);
 void emit_scatter(State& s, int unit);
 void emit_copy(State& s, int unit);
+
+// ---- emit_sort.cpp ----
+/// Whether a kernel of ours sorts these rows; else the host's does.
+bool sorts_rows(State& s, const LoweredNode& node);
+void emit_sort(State& s, int unit);
 
 // ---- host_calls.cpp ----
 void emit_host_call(State& s, int unit);

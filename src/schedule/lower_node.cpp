@@ -36,6 +36,11 @@ void LoweredNode::scatter(ScatterDef def) {
   scatter_def = std::move(def);
 }
 
+void LoweredNode::sort(SortDef def) {
+  kind = Kind::kSort;
+  sort_def = def;
+}
+
 // ---- State -----------------------------------------------------------------------------------------------------------
 
 Expr State::simplify(Expr e) {

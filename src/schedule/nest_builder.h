@@ -78,6 +78,7 @@ class NestBuilder {
   /// From now on loads of that element of the buffer (an address over dims) are loads of `local` at `place`.
   void redirect(BufferId buffer, Expr dims_address, BufferId local, Expr place);
   void transpose(loops::Transpose tile) { at(depth()).block.stmts.emplace_back(std::move(tile)); }
+  void sort(loops::Sort rows) { at(depth()).block.stmts.emplace_back(std::move(rows)); }
   Expr address_of(const Storage& storage, const std::vector<Expr>& indices);
   /// Simplified and rewritten to loop variables.
   Expr finalize(Expr e);

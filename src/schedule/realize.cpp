@@ -243,7 +243,11 @@ void lower_nodes(State& s) {
     const Node& node = s.graph.node(static_cast<NodeId>(i));
     bool needed = node.op->nondeterministic;
     for (const ValueId v : node.outputs) needed = needed || s.values[static_cast<size_t>(v)].needed;
-    if (needed) s.nodes[i] = std::make_unique<LoweredNode>(s.graph, node);
+    if (!needed) continue;
+    s.nodes[i] = std::make_unique<LoweredNode>(s.graph, node);
+    if (s.nodes[i]->kind == LoweredNode::Kind::kSort && !sorts_rows(s, *s.nodes[i])) {
+      s.nodes[i]->kind = LoweredNode::Kind::kHost;
+    }
   }
 }
 
@@ -259,6 +263,7 @@ void choose_roots(State& s) {
           node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
     }
   }
+  const std::vector<int> read = s.graph.use_counts();
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
   for (const auto& node : s.nodes) {
     if (node == nullptr) continue;
@@ -270,6 +275,10 @@ void choose_roots(State& s) {
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
         break;
       case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
+      case Kind::kSort:
+        for (const ValueId v : node->operands) realise(s, v);
+        for (const ValueId v : node->node().outputs) make_root(s, v, read[static_cast<size_t>(v)] > 0);
+        break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v);
         for (const ValueId v : node->node().outputs) make_root(s, v, true);

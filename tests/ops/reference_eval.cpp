@@ -323,6 +323,7 @@ class EagerLowering final : public LowerContext {
   }
   void reduction(ReductionDef def) override { fold(def, false, false); }
   void scan(ReductionDef def, bool reverse) override { fold(def, true, reverse); }
+  void sort(SortDef) override { throw Unsupported("sorting, in the reference"); }
   void scatter(ScatterDef def) override {
     Data& out = results_.at(0);
     out.values = operands_.at(static_cast<size_t>(def.base_operand))->values;

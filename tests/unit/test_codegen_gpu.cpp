@@ -31,6 +31,13 @@ struct Case {
 
 ValueId softmax(Program& p, ValueId x) { return p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{-1})}); }
 
+std::vector<ValueId> in_order(Program& p, const char* op, ValueId x, int64_t kept) {
+  std::vector<Arg> args{TensorArg{x}};
+  if (kept > 0) args.push_back(Scalar(kept));
+  args.push_back(Scalar(int64_t{-1}));
+  return p.b.op_multi(op, args);
+}
+
 const Case kCases[] = {
     {"scale_add",
      [](Program& p) {
@@ -117,6 +124,24 @@ const Case kCases[] = {
     {"complex_mul",
      [](Program& p) {
        return std::vector{p.b.binary("mul", p.input({4096}, DType::kComplex64), p.input({4096}, DType::kComplex64))};
+     }},
+    {"sort_256", [](Program& p) { return in_order(p, "sort", p.input({8192, 256}), -1); }},
+    {"sort_f16_1000", [](Program& p) { return in_order(p, "sort", p.input({8192, 1000}, DType::kFloat16), -1); }},
+    {"sort_4096", [](Program& p) { return in_order(p, "sort", p.input({512, 4096}), -1); }},
+    {"sort_i64_3000", [](Program& p) { return in_order(p, "sort", p.input({512, 3000}, DType::kInt64), -1); }},
+    {"sort_f64_5", [](Program& p) { return in_order(p, "sort", p.input({512, 5}, DType::kFloat64), -1); }},
+    {"topk_8", [](Program& p) { return in_order(p, "topk", p.input({32768, 1024}), 8); }},
+    {"topk_16_i64", [](Program& p) { return in_order(p, "topk", p.input({64, 5000}, DType::kInt64), 16); }},
+    {"topk_5_vocabulary", [](Program& p) { return in_order(p, "topk", p.input({8, 50257}, DType::kBFloat16), 5); }},
+    {"nbody",
+     [](Program& p) {
+       const ValueId x = p.input({4096, 3}), mass = p.input({4096});
+       const ValueId delta = p.b.binary("sub", p.b.unsqueeze(x, 0), p.b.unsqueeze(x, 1));
+       const ValueId squares = p.b.reduce("sum", p.b.binary("mul", delta, delta), {2}, false);
+       const ValueId inverse = p.b.unary("rsqrt", p.b.binary("add", squares, Scalar(1e-3)));
+       const ValueId cube = p.b.binary("mul", p.b.binary("mul", inverse, inverse), inverse);
+       const ValueId weight = p.b.unsqueeze(p.b.binary("mul", cube, p.b.unsqueeze(mass, 0)), 2);
+       return std::vector{p.b.reduce("sum", p.b.binary("mul", delta, weight), {1}, false)};
      }},
     {"int_arithmetic",
      [](Program& p) {
@@ -278,7 +303,10 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
   const size_t release = version.find("release ");
   table << "# registers and spilled bytes by ptxas " << version.substr(release, version.find('\n', release) - release)
         << "\n";
-  const auto folder = std::filesystem::temp_directory_path() / str_cat("tatara_ptx_", static_cast<int64_t>(getpid()));
+  const char* const kept = std::getenv("TATARA_KEEP_PTX");  // a folder, to look at it
+  const std::filesystem::path folder =
+      kept != nullptr ? std::filesystem::path(kept)
+                      : std::filesystem::temp_directory_path() / str_cat("tatara_ptx_", static_cast<int64_t>(getpid()));
   std::filesystem::create_directory(folder);
   for (const Case& c : kCases) {
     Program p{kGpu};
@@ -286,7 +314,10 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
     for (size_t k = 0; k < s.kernels.size(); ++k) {
       table << c.name << " " << k << ":";
       for (const char* chip : kChips) {
-        const auto file = folder / "k.ptx";
+        const auto file = folder / (kept ? str_cat(c.name, "-", static_cast<int64_t>(k), "-", chip, ".ptx") : "k.ptx");
+        if (kept)
+          std::ofstream(folder / str_cat(c.name, "-", static_cast<int64_t>(k), ".ll"))
+              << emit_gpu(s.kernels[k], {}, "k");
         std::ofstream(file) << ptx_of(*llvm, s.kernels[k], chip);
         const auto [said, failed] =
             run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
@@ -298,7 +329,7 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
       table << "\n";
     }
   }
-  std::filesystem::remove_all(folder);
+  if (kept == nullptr) std::filesystem::remove_all(folder);
   const std::string golden = std::string(TATARA_TEST_DIR) + "/golden/gpu/resources.txt";
   if (std::getenv("TATARA_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(golden) << table.str();
