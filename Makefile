@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -80,6 +80,10 @@ bench-steps: build
 
 bench-train: build
 	$(PY) bench/train.py
+
+# Peak memory of a model whose layers are checkpoints.
+bench-checkpoint: build
+	$(PY) bench/checkpoint.py
 
 # Higher, forward and batched derivatives.
 bench-transforms: build

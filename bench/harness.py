@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import ctypes
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 # Columns of a table whose rows time this compiler beside eager and torch.compile.
@@ -36,6 +37,29 @@ def in_process(script: str, options: Iterable[str], **variables: str) -> dict[st
     if done.returncode != 0:
         return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _resident(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def peak_of(step: Callable[[], object], times: int) -> int:
+    """Peak bytes of calls of `step`, which was called before, over what the process holds between them. Scratch memory that the
+    compiler keeps from call to call counts as the calls'.
+    """
+    import tatara
+
+    ctypes.CDLL(None).malloc_trim(0)  # free memory that the C library keeps is nobody's
+    before = _resident("VmRSS") - tatara.stats()["scratch_bytes"]
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
+        clear.write("5")
+    for _ in range(times):
+        step()
+    return _resident("VmHWM") - before
 
 
 def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import ctypes
 import json
 import statistics
 import time
@@ -120,14 +119,6 @@ def measure(name: str, batch: int, length: int, steps: int, rounds: int, rival: 
     return result
 
 
-def _resident(field: str) -> int:
-    with open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
 def measure_memory(name: str, batch: int, length: int, way: str) -> dict[str, Any]:
     """Peak memory of training steps, compiled before, over what the process held between them."""
     model, inputs = _made(name, batch, length)
@@ -135,13 +126,7 @@ def measure_memory(name: str, batch: int, length: int, way: str) -> dict[str, An
     for _ in range(2):
         step()
     model.zero_grad(set_to_none=True)
-    ctypes.CDLL(None).malloc_trim(0)  # free memory that the C library keeps is nobody's
-    before = _resident("VmRSS")
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
-        clear.write("5")
-    for _ in range(3):
-        step()
-    return {"peak": _resident("VmHWM") - before}
+    return {"peak": harness.peak_of(step, 3)}
 
 
 def _child(arguments: argparse.Namespace, *extra: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@
 
 #include "capture/graph_object.h"
 #include "capture/tracer.h"
+#include "runtime/executable.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -508,11 +509,12 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks", n(s.breaks),
-                       "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled), "kernels_launched",
-                       n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits", n(s.cache_hits),
-                       "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks), "cuda_graphs_recorded",
-                       n(s.cuda_graphs_recorded), "cuda_graphs_launched", n(s.cuda_graphs_launched));
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
+                       n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled),
+                       "kernels_launched", n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits",
+                       n(s.cache_hits), "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks),
+                       "cuda_graphs_recorded", n(s.cuda_graphs_recorded), "cuda_graphs_launched",
+                       n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())));
 }
 
 void disable(int change) { t_disabled += change; }

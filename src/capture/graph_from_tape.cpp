@@ -73,6 +73,7 @@ class Converter {
 
   TapeGraph run() {
     convert_all(has_leaves_or_passes(tape_));
+    if (!regions_.empty()) throw InternalError("a checkpoint that does not end");
     std::vector<TensorRef> wanted;
     for (const int slot : computed_outputs(tape_)) {
       result_.outputs.push_back(slot);
@@ -143,6 +144,11 @@ class Converter {
       results.push_back(std::move(result));
     }
     return results;
+  }
+  std::vector<int64_t> versions() const {
+    std::vector<int64_t> result;
+    for (const TensorRef ref : refs_) result.push_back(ref < 0 ? -1 : fz_.version(ref));
+    return result;
   }
   void bind(int slot, TensorRef ref) {
     refs_.resize(tape_.slots().size(), -1);
@@ -288,7 +294,41 @@ class Converter {
 
   void convert(const TapeNode& node) {
     if (node.number) return convert_number(node);
+    if (node.region != RegionMark::kNone) return convert_region(node);
     set_outputs(node, results_of(node));
+  }
+
+  // ---- regions that are computed again -------------------------------------------------------------------------------
+
+  void convert_region(const TapeNode& node) {
+    if (node.region == RegionMark::kBegin) {
+      auto region = std::make_shared<Region>();
+      region->parent = regions_.empty() ? nullptr : regions_.back().region;
+      region->depth = static_cast<int>(regions_.size()) + 1;
+      regions_.push_back({std::move(region), versions(), result_.graph.num_nodes()});
+    } else {
+      if (regions_.empty()) throw InternalError("a checkpoint ends that has not begun");
+      check_region(node);
+      regions_.pop_back();
+    }
+    builder_.set_region(regions_.empty() ? nullptr : regions_.back().region);
+  }
+
+  /// What eager would do a second time while it computes gradients.
+  void check_region(const TapeNode& end) const {
+    const OpenRegion& open = regions_.back();
+    const std::vector<int64_t> now = versions();
+    for (size_t i = 0; i < now.size(); ++i) {
+      const bool older = i < open.versions.size() && open.versions[i] >= 0;
+      if (older && now[i] != open.versions[i]) throw Unsupported("a checkpoint writes to a tensor from outside of it");
+    }
+    if (!end.redraws) return;
+    for (size_t n = open.nodes; n < result_.graph.num_nodes(); ++n) {
+      const Node& node = result_.graph.node(static_cast<NodeId>(n));
+      if (node.op->kind == OpKind::kRandom) {
+        throw Unsupported("a checkpoint with preserve_rng_state=False draws random numbers");
+      }
+    }
   }
 
   // ---- Python floats -------------------------------------------------------------------------------------------------
@@ -649,6 +689,12 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
+  struct OpenRegion {
+    std::shared_ptr<const Region> region;
+    std::vector<int64_t> versions;
+    size_t nodes;
+  };
+  std::vector<OpenRegion> regions_;
   std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
   std::unique_ptr<TapeTransforms> steps_;
   std::unique_ptr<TapeHistory> history_;  // of tapes with gradients of their own
@@ -742,6 +788,10 @@ LiveInference::~LiveInference() = default;
 std::vector<InferredTensor> LiveInference::infer(const Tape& tape, const TapeNode& node) {
   if (impl_->converter == nullptr) impl_->converter = std::make_unique<Converter>(tape, impl_->api, impl_->ctx);
   return impl_->converter->infer(node);
+}
+
+std::vector<int64_t> LiveInference::versions() const {
+  return impl_->converter == nullptr ? std::vector<int64_t>() : impl_->converter->versions();
 }
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }

@@ -57,6 +57,8 @@ class LiveInference {
   std::vector<InferredTensor> infer(const Tape& tape, const TapeNode& node);
   /// The tensor in `slot` is the result `ref`.
   void bind(int slot, int32_t ref);
+  /// How often the memory behind each slot was written to, as far as it is known here; -1 for other slots.
+  std::vector<int64_t> versions() const;
 
  private:
   struct Impl;

@@ -34,6 +34,7 @@ void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
 }
 
 Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  if (!node.func) return Ref::borrow(Py_None);  // the end of a region
   const auto fill = [&env, symbols](PyObject* object) {
     if (is_size_ref(object)) return size_ref_value(object, symbols);
     const int slot = slot_of(object);
@@ -121,6 +122,22 @@ class OpenLevels {
   std::vector<size_t> open_;
   bool kept_ = false;
 };
+
+/// After a failure between both ends of regions: torch's hooks on saved tensors go off again. Where a region has no end on the
+/// tape the program itself is inside, and leaves it.
+void abandon_regions(const std::vector<TapeNode>& nodes, size_t done) {
+  std::vector<size_t> open;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].region == RegionMark::kBegin) open.push_back(n);
+    if (nodes[n].region != RegionMark::kEnd || open.empty()) continue;
+    if (open.back() < done && n >= done) {
+      const ErrorAside aside;
+      const Ref state = Ref::borrow(PyTuple_GET_ITEM(nodes[n].args.get(), 0));
+      if (!Ref::steal(PyObject_CallMethod(state.get(), "abandon", nullptr))) PyErr_Clear();
+    }
+    open.pop_back();
+  }
+}
 
 }  // namespace
 
@@ -258,6 +275,7 @@ bool Tape::materialise(TorchApi& api) {
   OpenLevels levels(nodes_);
   const auto failed = [&] {
     levels.go_to_end(symbols);
+    abandon_regions(nodes_, nodes_done_);
     return false;
   };
   for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
@@ -267,6 +285,7 @@ bool Tape::materialise(TorchApi& api) {
     const Ref result = call_node(node, env, symbols);
     if (!result) return failed();
     levels.done(nodes_done_);
+    if (node.region != RegionMark::kNone) continue;
     if (node.number) {
       env[static_cast<size_t>(node.outputs[0])] = result;
       continue;
@@ -328,6 +347,12 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
       has_transforms_ ||
       std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
       std::any_of(copy->nodes_.begin(), copy->nodes_.end(), [](const TapeNode& n) { return n.leaf; });
+  for (TapeNode& node : copy->nodes_) {
+    // What the marks refer to holds tensors of this call.
+    if (node.region == RegionMark::kNone) continue;
+    node.func = Ref();
+    node.args = TorchApi::get()->empty_tuple;
+  }
   for (TapeSlot& slot : copy->slots_) {
     // Inputs from the arguments come anew with each call; pinned ones are kept.
     if (!slot.input || slot.guard_index >= 0) slot.object = Ref();

@@ -50,6 +50,10 @@ enum class FuncStep : uint8_t {
   kUnpackDual,  ///< (dual): primal and tangent
 };
 
+/// Ends of a region whose results gradients compute again (torch.utils.checkpoint). Where the tape runs as it stands they do
+/// nothing, but for the run of an open trace, which calls torch's own.
+enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
+
 struct TapeNode {
   Ref func;
   Ref args;    ///< tuple; tensors are SlotRefs
@@ -73,7 +77,9 @@ struct TapeNode {
   std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
-  Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
+  RegionMark region = RegionMark::kNone;
+  bool redraws = false;  ///< of a region's end: eager draws other random numbers when it computes the region again
+  Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
 };
 
@@ -158,6 +164,9 @@ class Tape {
   bool mutates(size_t count = SIZE_MAX) const {
     return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
                        [](const TapeNode& node) { return node.mutates; });
+  }
+  bool has_regions() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });
   }
   /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }

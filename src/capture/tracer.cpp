@@ -775,6 +775,15 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   if (entry->end != Entry::End::kEager) {
     if (!entry->tape->nodes().empty()) ++stats().graphs;
     if (!attach_runner(*entry, owner_, api_)) return false;
+    if (!entry->fallback_reason.empty() && entry->tape->has_regions()) {
+      // The tape would keep what checkpoints let go of.
+      entry->end = Entry::End::kEager;
+      entry->callees = true;
+      entry->why = place_of(reinterpret_cast<PyCodeObject*>(entry->code), entry->offset);
+      entry->why.reason = "a graph with checkpoints does not compile: " + entry->fallback_reason;
+      owner_.breaks.push_back(entry->why);
+      ++stats().breaks;
+    }
     if (explaining() == Explaining::kMeasure) measure_entry(*entry, t.objects, api_);
   }
   owner_.cache.add(std::move(entry));

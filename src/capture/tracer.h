@@ -41,6 +41,9 @@ enum class TransformCall : uint8_t {
   kUnpackDual,
   kForwardSwitch,
   kLoadRules,
+  kCheckpoint,
+  kRegion,
+  kRegionMark,
   kAsks,  // for what is not so while the trace is open
 };
 TransformCall transform_call_of(PyObject* callable);
@@ -307,6 +310,12 @@ class Tracer final : public VmObserver {
   bool same_form(int one, int other);
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
+
+  // Checkpoints (tracer_checkpoint.cpp).
+  PyObject* enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* make_region(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* mark_region(PyObject* state, PyObject* step);
+  std::string region_problem() const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   struct NumpyCall {

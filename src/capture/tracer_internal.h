@@ -74,8 +74,15 @@ struct Tracer::Trace {
 
   std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
   std::vector<int> open_levels;
-  int duals = 0;                       // levels of forward_ad that are open
-  bool variables_allowed = false;      // requires_grad_() makes a variable of the level's
+  int duals = 0;                   // levels of forward_ad that are open
+  bool variables_allowed = false;  // requires_grad_() makes a variable of the level's
+  /// Regions of checkpoints that are open.
+  struct OpenRegion {
+    size_t node = 0;  // of its beginning
+    size_t effects = 0;
+    std::vector<int64_t> versions;  // of the memory behind each slot
+  };
+  std::vector<OpenRegion> regions;
   std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them

@@ -47,6 +47,8 @@ constexpr Name kNames[] = {
     {"/torch/_functorch/predispatch.py", "_enter_dual_level", TransformCall::kEnterDual},
     {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
     {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
+    {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
+    {"/tatara/_checkpoint.py", "_mark", TransformCall::kRegionMark},
 };
 
 /// What tells of levels that the trace has not entered.
@@ -56,6 +58,21 @@ bool asks_for_levels(std::string_view name) {
          name == "maybe_get_bdim" || name == "current_level" || name == "maybe_current_level" ||
          name == "peek_interpreter_stack" || name == "get_interpreter_stack" ||
          name == "get_dynamic_layer_stack_depth" || name == "_unwrap_batched" || name == "is_batchedtensor";
+}
+
+/// torch.utils.checkpoint.checkpoint, which torch wraps in a switch for its own compiler, or a functools.partial of it.
+bool is_checkpoint(PyObject* callable) {
+  if (std::strcmp(Py_TYPE(callable)->tp_name, "functools.partial") == 0) {
+    const Ref function = attr_or_null(callable, "func");
+    return function && is_checkpoint(function.get());
+  }
+  if (!PyFunction_Check(callable)) return false;
+  const auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return PyUnicode_CompareWithASCIIString(function->func_name, "checkpoint") == 0 &&
+         PyUnicode_CompareWithASCIIString(code->co_name, "inner") == 0 && function->func_module != nullptr &&
+         PyUnicode_Check(function->func_module) &&
+         PyUnicode_CompareWithASCIIString(function->func_module, "torch.utils.checkpoint") == 0;
 }
 
 /// Operators of one tensor whose tangent is the operand's, the very object.
@@ -154,6 +171,7 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 }  // namespace
 
 TransformCall transform_call_of(PyObject* callable) {
+  if (is_checkpoint(callable)) return TransformCall::kCheckpoint;
   if (PyFunction_Check(callable)) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
     const char* name = PyUnicode_AsUTF8(code->co_name);
@@ -879,6 +897,9 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kGradients:
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),
                              args.flag(3, "retain_graph", false), args.flag(4, "create_graph", true));
+    case TransformCall::kCheckpoint: return enter_checkpoint(callable, raw, nargs, kwnames);
+    case TransformCall::kRegion: return make_region(callable, raw, nargs, kwnames);
+    case TransformCall::kRegionMark: return nargs == 2 ? mark_region(raw[0], raw[1]) : not_handled();
     case TransformCall::kAsks:
       return t.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");
   }

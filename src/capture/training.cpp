@@ -10,6 +10,7 @@
 #include "transforms/autodiff.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
+#include "transforms/recompute.h"
 #include "transforms/stages.h"
 
 namespace tatara::capture {
@@ -154,7 +155,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
         stage->differentiable.push_back(static_cast<int>(i));
     }
     stage->check_aliases();
-    Backward whole{joint_graph(stage->graph, stage->needs), {Graph(g.ctx_ptr()), {}, {}}, nullptr};
+    const JointGraph joint = joint_graph(stage->graph, stage->needs);
+    Backward whole{computed_again(joint), {Graph(g.ctx_ptr()), {}, {}}, nullptr};
     stage->saved = choose_saved(whole.joint);
     whole.cut = backward_graph(whole.joint, stage->saved);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
@@ -162,7 +164,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     stage->forward = std::make_unique<PlanCall>(first.graph, compile_options, results);
     whole.plan = std::make_unique<PlanCall>(whole.cut.graph, compile_options, results);
     whole.plan->consume_operands();
-    stage->find_second_inputs(whole.joint);
+    stage->find_second_inputs(joint);
     stage->backwards.emplace(Mask(stage->differentiable.size(), true), std::move(whole));
     stage->known_guards = g.ctx().guards().size();
     return stage;
@@ -226,7 +228,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
 
   Backward& backward(const Mask& given) {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
-    Backward made{joint_graph(graph, needs, output_mask(given)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr};
+    Backward made{
+        computed_again(joint_graph(graph, needs, output_mask(given))), {Graph(graph.ctx_ptr()), {}, {}}, nullptr};
     made.cut = backward_graph(made.joint, saved);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);

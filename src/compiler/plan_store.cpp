@@ -94,7 +94,9 @@ std::string plan_key(const Graph& graph, const ScheduleOptions& options, const K
   if (build_stamp().empty() || has_symbols(graph)) return {};
   KeyBuilder key;
   key.add("plan").add(kFormat).add(build_stamp()).add(target_key(target)).add(print_graph(graph, true));
-  for (const Node& node : graph.nodes()) key.add(node.op->host_name).add(node.op->host_overload);
+  for (const Node& node : graph.nodes()) {
+    key.add(node.op->host_name).add(node.op->host_overload).add(static_cast<uint64_t>(node.again));
+  }
   key.add(static_cast<uint64_t>(options.vector_bytes)).add(static_cast<uint64_t>(options.num_threads));
   if (options.gpu) {
     key.add("gpu").add(static_cast<uint64_t>(options.gpu->multiprocessors));

@@ -79,6 +79,12 @@ struct SourceLocation {
   std::string str() const;  // "model.py:12 in forward"
 };
 
+/// A part of the program whose results gradients compute again instead of keeping them (torch.utils.checkpoint).
+struct Region {
+  std::shared_ptr<const Region> parent;  // null: the program itself
+  int depth = 1;
+};
+
 struct Node {
   const OpDef* op = nullptr;
   std::vector<Arg> args;
@@ -90,10 +96,17 @@ struct Node {
   bool derived = false;
   /// Inside of a function transform around which gradients are off: a constant to derivatives asked for outside.
   bool closed = false;
+  /// The innermost region that it was recorded in, or null.
+  std::shared_ptr<const Region> region;
+  /// Nodes of a region that are computed again for gradients, each time under a number of its own: they are never merged with
+  /// other nodes, whose results would have to be kept for them. 0: all others.
+  int again = 0;
   void take_marks(const Node& other) {
     no_grad = other.no_grad;
     closed = other.closed;
     derived = other.derived;
+    region = other.region;
+    again = other.again;
   }
 };
 

@@ -25,6 +25,7 @@ std::vector<ValueId> GraphBuilder::call(const OpDef& op, std::vector<Arg> args) 
   const NodeId id = graph_.add_node(&op, std::move(args), std::move(types), location_);
   graph_.node(id).no_grad = no_grad_;
   graph_.node(id).closed = closed_;
+  graph_.node(id).region = region_;
   return graph_.node(id).outputs;
 }
 
@@ -48,6 +49,7 @@ std::vector<ValueId> GraphBuilder::host_call(const OpDef& op, std::vector<Arg> a
   const NodeId id = graph_.add_node(&op, std::move(args), std::move(types), location_);
   graph_.node(id).no_grad = no_grad_;
   graph_.node(id).closed = closed_;
+  graph_.node(id).region = region_;
   return graph_.node(id).outputs;
 }
 

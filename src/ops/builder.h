@@ -25,6 +25,8 @@ class GraphBuilder {
   void set_no_grad(bool no_grad) { no_grad_ = no_grad; }
   /// Marks them as inside of a function transform around which gradients are off.
   void set_closed(bool closed) { closed_ = closed; }
+  /// The region that they belong to.
+  void set_region(std::shared_ptr<const Region> region) { region_ = std::move(region); }
 
   /// Adds a node of `op` with fully bound arguments (one Arg per schema argument), inferring result types.
   std::vector<ValueId> call(const OpDef& op, std::vector<Arg> args);
@@ -57,6 +59,7 @@ class GraphBuilder {
   SourceLocation location_;
   bool no_grad_ = false;
   bool closed_ = false;
+  std::shared_ptr<const Region> region_;
 };
 
 /// Tensors with identity, on top of the functional graph: the tracer's view of the host's tensors. Each Storage holds the

@@ -62,7 +62,10 @@ std::string print_graph(const Graph& graph, bool with_locations) {
       out += arg_text(node.args[i]);
     }
     out += ")";
-    if (with_locations && node.location.file != nullptr) out += "   # " + node.location.str();
+    if (with_locations && node.location.file != nullptr) {
+      out += "   # " + node.location.str();
+      if (node.again > 0) out += ", computed again (" + std::to_string(node.again) + ")";
+    }
     out += "\n";
   }
   for (const InputWrite& write : graph.input_writes()) {

@@ -461,6 +461,8 @@ Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host) :
   impl_->prepare();
 }
 
+int64_t scratch_bytes() { return Arena::total().load(); }
+
 Executable::~Executable() = default;
 
 const Plan& Executable::plan() const { return impl_->plan; }

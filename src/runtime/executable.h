@@ -92,6 +92,9 @@ struct OutputBuffer {
   Device device;
 };
 
+/// Bytes of the arenas that the process keeps for runs on the CPU.
+int64_t scratch_bytes();
+
 /// Immutable; runs from several threads at once (each run takes a context with an arena from a small pool).
 class Executable {
  public:

@@ -44,12 +44,20 @@ class Arena {
     if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
     base_ = static_cast<std::byte*>(memory);
     size_ = rounded;
+    total() += static_cast<int64_t>(size_);
     return base_;
+  }
+
+  /// Bytes of all arenas of the process.
+  static std::atomic<int64_t>& total() {
+    static std::atomic<int64_t> bytes{0};
+    return bytes;
   }
 
  private:
   void release() {
     if (base_ != nullptr) munmap(base_, size_);
+    total() -= static_cast<int64_t>(size_);
     base_ = nullptr;
     size_ = 0;
   }

@@ -7,6 +7,7 @@
 #include "support/error.h"
 #include "transforms/batching.h"
 #include "transforms/pass.h"
+#include "transforms/recompute.h"
 
 namespace tatara {
 namespace {
@@ -76,9 +77,11 @@ class Reverse {
     if (!any) return;
     if (!node.op->vjp) throw Unsupported(str_cat("no derivative rule for ", node.op->name));
     builder_.set_location(node.location);
+    builder_.set_region(node.region);
     VjpContext context(builder_, node, std::move(cotangents), needs_);
     node.op->vjp(context);
     for (const VjpContext::Given& given : context.given()) add(given.operand, given.cotangent);
+    builder_.set_region(nullptr);
   }
 
  private:
@@ -207,8 +210,12 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Gradie
     if (!flag_of(node, 5)) to.node(static_cast<NodeId>(n)).no_grad = true;  // in eager nothing of this is recorded
     to.node(static_cast<NodeId>(n)).closed = node.closed;
   }
+  // What can be differentiated again must come from the values that later passes know.
+  const bool keeps = flag_of(node, 5) || flag_of(node, 6);
+  const size_t end = to.num_nodes();
+  for (size_t n = first_new; keeps && n < end; ++n) to.node(static_cast<NodeId>(n)).region = nullptr;
   for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
-  return copy.finish();
+  return keeps ? copy.finish() : computed_again(copy.finish(), first_new, end);
 }
 
 /// Gradients come in any layout: the caller hands them over contiguous.

@@ -43,6 +43,7 @@ std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
   try {
     std::vector<ValueId> results = node.op->decompose(builder, args);
     if (results.size() < node.outputs.size()) results.clear();
+    for (size_t n = before; n < copy.to().num_nodes(); ++n) copy.to().node(static_cast<NodeId>(n)).again = node.again;
     return results;
   } catch (const Unsupported&) {
     // An operator with loops or a host kernel of its own does without.

@@ -1,0 +1,170 @@
+#include "transforms/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ops/op_def.h"
+#include "transforms/pass.h"
+
+namespace tatara {
+namespace {
+
+using RegionRef = std::shared_ptr<const Region>;
+
+int depth_of(const RegionRef& region) { return region ? region->depth : 0; }
+
+/// The region around `region` at the depth; null at depth 0.
+const Region* ancestor(const RegionRef& region, int depth) {
+  const Region* at = region.get();
+  while (at != nullptr && at->depth > depth) at = at->parent.get();
+  return at;
+}
+
+/// Depth of the innermost region that both lie in.
+int shared_depth(const RegionRef& a, const RegionRef& b) {
+  int depth = std::min(depth_of(a), depth_of(b));
+  while (depth > 0 && ancestor(a, depth) != ancestor(b, depth)) --depth;
+  return depth;
+}
+
+bool drawn(const Node& node) { return node.op->nondeterministic || node.op->kind == OpKind::kRandom; }
+
+/// A node of a region as it is computed for the gradients of the region at `depth`: once more than for those of the region
+/// around that one. At depth 0 it is the node itself.
+struct Instance {
+  NodeId node;
+  int depth;
+  friend auto operator<=>(const Instance&, const Instance&) = default;
+};
+
+class Recomputation {
+ public:
+  Recomputation(const Graph& from, size_t first, size_t last)
+      : from_(from), to_(from.ctx_ptr()), first_(first), last_(last), map_(from.num_values(), kNoValue) {
+    for (const Node& node : from.nodes()) used_ = std::max(used_, node.again);
+  }
+
+  Graph run() {
+    for (size_t n = 0; n < from_.num_nodes(); ++n) {
+      const Node& node = from_.node(static_cast<NodeId>(n));
+      if (!node.outputs.empty()) add_inputs(node.outputs[0]);
+      if (n < first_ || n >= last_) {
+        place(node, 0, node.region, 0);
+        continue;
+      }
+      prepare(node);
+      const NodeId made = place(node, depth_of(node.region), node.region, 0);
+      to_.node(made).region = nullptr;
+    }
+    add_inputs(static_cast<ValueId>(from_.num_values()));
+    for (const GraphOutput& output : from_.outputs()) {
+      to_.add_output(output.value == kNoValue ? kNoValue : map_[static_cast<size_t>(output.value)], output.alias);
+    }
+    for (const InputWrite& write : from_.input_writes()) {
+      to_.add_input_write(write.input_index, map_[static_cast<size_t>(write.value)]);
+    }
+    return std::move(to_);
+  }
+
+ private:
+  /// Inputs that were added before the value.
+  void add_inputs(ValueId before) {
+    for (; next_ < before; ++next_) {
+      const Value& value = from_.value(next_);
+      if (value.producer < 0) map_[static_cast<size_t>(next_)] = to_.add_input(value.type, value.name);
+    }
+  }
+
+  bool is_gradient(ValueId v) const { return from_.value(v).producer >= static_cast<NodeId>(first_); }
+
+  /// Which computation of the operand someone in `region`, computed for the gradients at `depth`, reads.
+  Instance operand_of(ValueId v, const RegionRef& region, int depth) const {
+    const NodeId producer = from_.value(v).producer;
+    if (producer < 0 || is_gradient(v) || drawn(from_.node(producer))) return {producer, 0};
+    return {producer, std::min(depth, shared_depth(region, from_.node(producer).region))};
+  }
+
+  /// Computes again what the gradient reads, in the order of the program.
+  void prepare(const Node& gradient) {
+    std::vector<std::pair<const Node*, int>> readers{{&gradient, depth_of(gradient.region)}};
+    std::set<Instance> wanted;
+    while (!readers.empty()) {
+      const auto [reader, depth] = readers.back();
+      readers.pop_back();
+      for_each_operand(*reader, [&](ValueId v) {
+        const Instance instance = operand_of(v, reader->region, depth);
+        if (instance.depth == 0 || copies_.contains({v, instance.depth}) || !wanted.insert(instance).second) return;
+        readers.emplace_back(&from_.node(instance.node), instance.depth);
+      });
+    }
+    for (const Instance& instance : wanted) {
+      const Node& node = from_.node(instance.node);
+      const auto [number, fresh] = numbers_.emplace(ancestor(node.region, instance.depth), numbers_.size() + 1);
+      static_cast<void>(fresh);
+      const NodeId made = place(node, instance.depth, node.region, instance.depth);
+      Node& again = to_.node(made);
+      again.take_marks(gradient);
+      again.derived = true;
+      again.region = nullptr;
+      again.again = used_ + static_cast<int>(number->second);
+    }
+  }
+
+  /// Adds the node with the operands that `region` sees at `depth`; the results are those of the instance at `as`.
+  NodeId place(const Node& node, int depth, const RegionRef& region, int as) {
+    const auto mapped = [&](ValueId v) {
+      const Instance instance = operand_of(v, region, depth);
+      return instance.depth == 0 ? map_[static_cast<size_t>(v)] : copies_.at({v, instance.depth});
+    };
+    std::vector<Arg> args = node.args;
+    for (Arg& arg : args) {
+      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+        if (tensor->value != kNoValue) tensor->value = mapped(tensor->value);
+      } else if (auto* list = std::get_if<TensorList>(&arg)) {
+        for (ValueId& v : list->values) v = v == kNoValue ? v : mapped(v);
+      }
+    }
+    std::vector<TensorType> types;
+    for (const ValueId v : node.outputs) types.push_back(from_.type(v));
+    const NodeId made = to_.add_node(node.op, std::move(args), std::move(types), node.location);
+    to_.node(made).take_marks(node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId now = to_.node(made).outputs[i];
+      to_.value(now).name = from_.value(node.outputs[i]).name;
+      if (as == 0) {
+        map_[static_cast<size_t>(node.outputs[i])] = now;
+      } else {
+        copies_[{node.outputs[i], as}] = now;
+      }
+    }
+    return made;
+  }
+
+  const Graph& from_;
+  Graph to_;
+  size_t first_, last_;
+  int used_ = 0;  // the highest number of an earlier pass of gradients
+  ValueId next_ = 0;
+  std::vector<ValueId> map_;
+  std::map<std::pair<ValueId, int>, ValueId> copies_;
+  std::map<const Region*, size_t> numbers_;
+};
+
+}  // namespace
+
+bool has_regions(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& n) { return n.region != nullptr; });
+}
+
+Graph computed_again(const Graph& graph, size_t first, size_t last) {
+  if (!has_regions(graph)) return graph;
+  return run_pass("computed_again", graph, [&](const Graph& g) { return Recomputation(g, first, last).run(); });
+}
+
+JointGraph computed_again(JointGraph joint) {
+  joint.graph = computed_again(joint.graph, joint.forward_nodes, joint.graph.num_nodes());
+  return joint;
+}
+
+}  // namespace tatara

@@ -1,0 +1,22 @@
+// Regions of the program that gradients compute again (torch.utils.checkpoint): what gradients read of a region comes from a
+// second computation of it, which starts from what enters the region.
+#pragma once
+
+#include "ir/graph.h"
+#include "transforms/autodiff.h"
+
+namespace tatara {
+
+/// Whether some node belongs to a region.
+bool has_regions(const Graph& graph);
+
+/// Nodes [first, last) are gradients, made with the marks of the nodes that they belong to. What they read of a region is
+/// computed again, right before the first of them that needs it. In a region inside of another it is computed again by what
+/// is computed again of that one, so each is there only while its own gradients need it. Random numbers are kept: they cannot
+/// be drawn twice. Values before `first` keep their numbers; the regions of gradients are forgotten.
+Graph computed_again(const Graph& graph, size_t first, size_t last);
+
+/// The same for a joint graph.
+JointGraph computed_again(JointGraph joint);
+
+}  // namespace tatara

@@ -1,0 +1,285 @@
+"""torch.utils.checkpoint inside of compiled code: part of the graph, and eager in every respect but that."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, noop_context_fn  # noqa: E402
+
+import tatara  # noqa: E402
+
+WIDTH, ROWS = 16, 32
+keep = functools.partial(checkpoint, use_reentrant=False)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x)))) * scale
+
+
+def _blocks(count: int = 3) -> Any:
+    torch.manual_seed(0)
+    return nn.ModuleList(Block() for _ in range(count))
+
+
+def _each(blocks: Any, x: Any) -> Any:
+    for block in blocks:
+        x = checkpoint(block, x, use_reentrant=False)
+    return x
+
+
+def _with_keywords(blocks: Any, x: Any) -> Any:
+    for block in blocks:
+        x = keep(block, x, scale=0.5, preserve_rng_state=True, context_fn=noop_context_fn, determinism_check="none")
+    return x
+
+
+def _nested(blocks: Any, x: Any) -> Any:
+    def two(x: Any) -> Any:
+        return keep(blocks[1], keep(blocks[0], x).sin()).cos()
+
+    return keep(blocks[2], keep(two, x))
+
+
+def _closure(blocks: Any, x: Any) -> Any:
+    for block in blocks:
+        y = x.tanh()
+        x = keep(lambda a, block=block, y=y: (block(a) * y, y.exp()), x)[0]
+    return x
+
+
+def _sequential(blocks: Any, x: Any) -> Any:
+    return checkpoint_sequential(list(blocks), 2, x, use_reentrant=False)
+
+
+def _in_part(blocks: Any, x: Any) -> Any:
+    def both(x: Any, y: Any) -> tuple[Any, Any]:
+        with torch.no_grad():
+            scale = y.abs().amax()
+        return blocks[0](x) / scale, y.detach() * 2
+
+    first, second = keep(both, x, x.cos())
+    return keep(blocks[2], first) + second
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "each": _each,
+    "keywords": _with_keywords,
+    "nested": _nested,
+    "closure": _closure,
+    "sequential": _sequential,
+    "in part": _in_part,
+}
+
+
+def _input(seed: int) -> Any:
+    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def _step(run: Callable[[Any], Any], blocks: Any, seed: int) -> list[Any]:
+    blocks.zero_grad()
+    x = _input(seed)
+    torch.manual_seed(seed)
+    result = run(x)
+    result.square().mean().backward()
+    state = torch.get_rng_state()
+    return [
+        result.detach(),
+        x.grad,
+        state,
+        *[p.grad for p in blocks.parameters()],
+        *[b.clone() for b in blocks.buffers()],
+    ]
+
+
+def _agree(ours: list[Any], theirs: list[Any]) -> None:
+    for a, e in zip(ours, theirs, strict=True):
+        assert (a is None) == (e is None)
+        if e is not None:
+            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name: str) -> None:
+    program, blocks = PROGRAMS[name], _blocks()
+    compiled = tatara.compile(lambda x: program(blocks, x))
+    before = tatara.stats()
+    for seed in range(3):
+        _agree(_step(compiled, blocks, seed), _step(lambda x: program(blocks, x), blocks, seed))
+    after = tatara.stats()
+    assert [after[k] - before[k] for k in ("graphs", "breaks", "fallbacks", "recompiles")] == [1, 0, 0, 0]
+
+
+def _saved_bytes(result: Any, leaves: Any) -> int:
+    """Memory that the history of a compiled result holds, beside the leaves'."""
+    own = {t.untyped_storage().data_ptr() for t in leaves}
+    found = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result.grad_fn.saved_tensors}
+    return sum(size for place, size in found.items() if place not in own)
+
+
+def test_only_what_enters_a_region_is_kept() -> None:
+    blocks = _blocks(4)
+    results = {}
+    for name, program in {"plain": lambda x: nn.Sequential(*blocks)(x), "kept": lambda x: _each(blocks, x)}.items():
+        compiled = tatara.compile(program)
+        x = _input(0)
+        for _ in range(2):
+            result = compiled(x)
+        results[name] = _saved_bytes(result, [x, *blocks.parameters()])
+    row = ROWS * WIDTH * 4
+    assert results["kept"] <= 3 * row  # the inputs of three blocks; that of the first is a leaf
+    assert results["plain"] > 4 * row * 4
+
+
+def test_second_derivatives() -> None:
+    blocks = _blocks()
+
+    def penalty(run: Callable[[Any], Any]) -> list[Any]:
+        blocks.zero_grad()
+        x = _input(3)
+        (g,) = torch.autograd.grad(run(x).square().sum(), x, create_graph=True)
+        g.square().sum().backward()
+        return [g.detach(), x.grad, *[p.grad for p in blocks.parameters()]]
+
+    compiled = tatara.compile(lambda x: _each(blocks, x))
+    for _ in range(2):
+        _agree(penalty(compiled), penalty(lambda x: _each(blocks, x)))
+
+
+class Writes(nn.Module):
+    """Changes itself in each call, and so twice in eager's steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("seen", torch.zeros(()))
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.seen += x.detach().abs().sum()
+        return self.norm(self.linear(x)).relu()
+
+
+def test_writes_happen_twice_as_in_eager() -> None:
+    def made() -> Any:
+        torch.manual_seed(0)
+        return nn.ModuleList(Writes() for _ in range(2))
+
+    ours, theirs = made(), made()
+    compiled = tatara.compile(lambda x: _each(ours, x.sin()).cos())
+    for seed in range(4):
+        _agree(_step(compiled, ours, seed), _step(lambda x: _each(theirs, x.sin()).cos(), theirs, seed))
+        assert [m.calls for m in ours] == [m.calls for m in theirs]
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_write_alone(norm: bool) -> None:
+    def made() -> Any:
+        torch.manual_seed(0)
+        return nn.ModuleList([nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.ReLU())])
+
+    def program(m: Any, x: Any) -> Any:
+        if norm:
+            return keep(m[0], x)
+        return keep(lambda a: m[0][0](a).mul_(2).sin() + m[0][1].running_mean.view(-1).add_(1.0), x)
+
+    ours, theirs = made(), made()
+    compiled = tatara.compile(lambda x: program(ours, x))
+    for seed in range(3):
+        _agree(_step(compiled, ours, seed), _step(lambda x: program(theirs, x), theirs, seed))
+
+
+def test_a_break_inside_of_a_region() -> None:
+    blocks = _blocks()
+    seen: list[float] = []
+
+    def inner(x: Any) -> Any:
+        x = blocks[0](x)
+        seen.append(float(x.detach().sum()))
+        return blocks[1](x)
+
+    def program(x: Any) -> Any:
+        return keep(inner, x.sin()) * 2
+
+    compiled = tatara.compile(program)
+    for seed in range(3):
+        expected = _step(program, blocks, seed)
+        logged, seen[:] = list(seen), []
+        _agree(_step(compiled, blocks, seed), expected)
+        assert len(seen) == len(logged)
+        seen.clear()
+
+
+def test_an_error_inside_of_a_region() -> None:
+    blocks = _blocks()
+
+    def fails(x: Any) -> Any:
+        if x.shape[0] == 3:
+            raise KeyError("three")
+        return blocks[0](x)
+
+    def program(x: Any) -> Any:
+        try:
+            return keep(fails, x.sin())
+        except KeyError:
+            return x.cos()
+
+    compiled = tatara.compile(program, dynamic=False)
+    for rows in (2, 3, 4, 3):
+        x = torch.randn(rows, WIDTH).requires_grad_()
+        found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (program, compiled)]
+        torch.testing.assert_close(found[1], found[0])
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        compiled(torch.ones(2, 5).requires_grad_())
+    # No hook of a region is left behind.
+    assert torch.ones(2, requires_grad=True).exp().grad_fn._saved_result is not None
+
+
+def test_without_gradients() -> None:
+    blocks = _blocks()
+    compiled = tatara.compile(lambda x: _each(blocks, x))
+    with torch.no_grad():
+        for seed in range(2):
+            torch.testing.assert_close(compiled(_input(seed)), _each(blocks, _input(seed)))
+    _agree(_step(compiled, blocks, 5), _step(lambda x: _each(blocks, x), blocks, 5))
+
+
+def test_what_is_not_supported_runs_in_eager() -> None:
+    blocks = _blocks()
+    entered: list[str] = []
+
+    class Note:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            entered.append(self.name)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def program(x: Any) -> Any:
+        return keep(blocks[0], x.sin(), context_fn=lambda: (Note("forward"), Note("again")))
+
+    compiled = tatara.compile(program)
+    for seed in range(3):
+        entered.clear()
+        expected = _step(program, blocks, seed)
+        logged, entered[:] = list(entered), []
+        _agree(_step(compiled, blocks, seed), expected)
+        assert entered == logged == ["forward", "again"]
+    with pytest.raises(tatara.Unsupported, match="context_fn"):
+        tatara.compile(program, fullgraph=True)(_input(0))
