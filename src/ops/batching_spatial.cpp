@@ -58,6 +58,27 @@ BatchFn over_images(int64_t spatial) {
 // (self, pad): two numbers a dimension
 bool pad_rule(BatchContext& c) { return over_images(c, static_cast<int64_t>(c.args().exprs(1).size() / 2)); }
 
+// (grad, indices, size, ...)
+bool max_gradient_rule(BatchContext& c) {
+  const size_t spatial = c.args().integers(3).size();
+  const size_t rank = static_cast<size_t>(c.args().rank(0));
+  std::vector<Arg> args = c.node().args;
+  std::vector<Expr> size = c.args().exprs(2);
+  if (rank == spatial + 1) {
+    for (const size_t i : {0, 1}) args[i] = TensorArg{c.all(i)};
+    size.insert(size.begin(), c.size());
+    args[2] = SymInts{size};
+    c.give_call(std::move(args));
+    return true;
+  }
+  for (const size_t i : {0, 1}) args[i] = TensorArg{fold(c, c.all(i), 0)};
+  const Expr own = size[0];
+  size[0] = own * c.size();
+  args[2] = SymInts{size};
+  c.give(0, unfold(c, c.builder().call(*c.node().op, std::move(args))[0], 0, own));
+  return true;
+}
+
 // ---- Convolution -------------------------------------------------------------------------------------------------------
 
 Arg times_batch(const BatchContext& c, size_t arg) { return expr_arg(c.args().expr(arg) * c.size()); }
@@ -162,6 +183,7 @@ void register_batching_spatial(OpRegistry& r) {
   for (const char* name : {"upsample_bicubic2d", "upsample_bicubic2d.vec", "grid_sampler_2d", "im2col"}) {
     r.amend(name).batch = over_images(2);
   }
+  r.amend("_max_pool_gradient").batch = max_gradient_rule;
   r.amend("grid_sampler_3d").batch = over_images(3);
   for (const char* name : {"_pad_reflect", "_pad_replicate", "_pad_circular"}) r.amend(name).batch = pad_rule;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/derivative.h"
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -207,6 +208,113 @@ LowerFn lower_max(size_t spatial, bool indices) {
   };
 }
 
+/// The gradient of the maximum, from its positions: each element looks at the windows that it lies in, so that nothing is
+/// scattered. (grad, indices, size, kernel_size, stride, padding, dilation), each list of one number a spatial dimension.
+struct GradientWindow {
+  explicit GradientWindow(const Args& args)
+      : kernel(args.integers(3)), stride(args.integers(4)), padding(args.integers(5)), dilation(args.integers(6)) {}
+  explicit GradientWindow(const Window& w)
+      : kernel(w.kernel), stride(w.stride), padding(w.padding), dilation(w.dilation) {}
+
+  /// Windows that an element can lie in.
+  int64_t reach(size_t d) const { return (kernel[d] - 1) * dilation[d] / stride[d] + 1; }
+  int64_t taps() const {
+    int64_t n = 1;
+    for (size_t d = 0; d < kernel.size(); ++d) n *= reach(d);
+    return n;
+  }
+
+  std::vector<int64_t> kernel;
+  std::vector<int64_t> stride;
+  std::vector<int64_t> padding;
+  std::vector<int64_t> dilation;
+};
+
+std::vector<TensorType> max_gradient_meta(MetaContext& m) {
+  ExprContext& ctx = m.ctx();
+  const TensorType& grad = m.tensor(0);
+  TensorType type = contiguous_type(ctx, grad.dtype, grad.device, m.ints(2));
+  const size_t spatial = GradientWindow(Args(m)).kernel.size();
+  type.strides = layout_strides(ctx, type.sizes, pool_layout(ctx, m.tensor(1), spatial));
+  return {type};
+}
+
+void lower_max_gradient(LowerContext& ctx) {
+  const GradientWindow w(Args{ctx});
+  const TensorType grad = ctx.operand(0);
+  const TensorType self = ctx.result();
+  ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+    ExprContext& ec = b.ctx();
+    const Calc calc{b, compute_dtype(self.dtype)};
+    const Calc position{b, DType::kInt64};
+    const size_t spatial = w.kernel.size();
+    const size_t lead = out.size() - spatial;
+    Expr flat = ec.constant(0);
+    for (size_t d = lead; d < out.size(); ++d) flat = ec.add(ec.mul(flat, self.sizes[d]), out[d]);
+    const ScalarId own = b.index_value(flat, DType::kInt64);
+    ScalarId sum = loops::kNoScalar;
+    // Windows in rising order, as eager adds them.
+    for (int64_t tap = w.taps(); tap-- > 0;) {
+      std::vector<Expr> at(out.begin(), out.end());
+      ScalarId mask = loops::kNoScalar;
+      int64_t rest = tap;
+      for (size_t d = spatial; d-- > 0;) {
+        const int64_t back = rest % w.reach(d);
+        rest /= w.reach(d);
+        Expr& window = at[lead + d];
+        window = ec.floordiv(window + w.padding[d], ec.constant(w.stride[d])) - back;
+        mask = logical_and(b, mask, in_range(b, window, ec.constant(0), grad.sizes[lead + d]));
+      }
+      const bool always = mask == loops::kNoScalar;
+      const ScalarId winner = load_if(b, 1, at, mask, always ? mask : b.constant_int(-1, DType::kInt64));
+      const ScalarId g = load_if(b, 0, at, mask, always ? mask : calc.c(0));
+      const ScalarId part = calc.select(position.cmp(ScalarOp::kEq, winner, own), g, calc.c(0));
+      sum = sum == loops::kNoScalar ? part : calc.add(sum, part);
+    }
+    return sum;
+  });
+}
+
+VjpFn max_rule(size_t spatial) {
+  return [=](VjpContext& v) {
+    GraphBuilder& b = v.builder();
+    const Args& args = v.args();
+    const GradientWindow w(read_window(args, spatial, 4, 5));
+    if (w.taps() > kMaxTaps) return host_derivative(v);
+    const bool has_indices = v.node().outputs.size() == 2;
+    ValueId indices = has_indices ? v.out(1) : kNoValue;
+    if (!has_indices) {
+      indices = b.op_multi(str_cat("max_pool", spatial, "d_with_indices"), std::vector<Arg>(v.node().args))[1];
+    }
+    std::vector<Arg> all{TensorArg{v.grad()}, TensorArg{indices}, SymInts{args.type(0).sizes}};
+    for (const auto& list : {w.kernel, w.stride, w.padding, w.dilation}) all.push_back(ints_arg(v.ctx(), list));
+    // In eager it is made from the input too, and requires grad by it.
+    v.give(0, tied(b, b.op("_max_pool_gradient", std::move(all)), {args.tensor(0)}));
+  };
+}
+
+/// Linear: the gradient of the cotangent is read where the maximum was.
+void max_gradient_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
+  if (!v.needs(0)) return;
+  const size_t spatial = GradientWindow(v.args()).kernel.size();
+  const ValueId indices = v.args().tensor(1);
+  const auto rows = [&](ValueId x) {
+    std::vector<Expr> sizes = b.type(x).sizes;
+    Expr plane = b.ctx().constant(1);
+    for (size_t d = 0; d < spatial; ++d) {
+      plane = plane * sizes.back();
+      sizes.pop_back();
+    }
+    sizes.push_back(plane);
+    return b.reshape(x, sizes);
+  };
+  const ValueId flat = rows(indices);
+  const int64_t last = b.type(flat).dim() - 1;
+  const ValueId taken = b.op("gather", {TensorArg{rows(v.grad())}, int_arg(last), TensorArg{flat}, Scalar(false)});
+  v.give(0, b.reshape(taken, b.type(indices).sizes));
+}
+
 // ---- Average ---------------------------------------------------------------------------------------------------------
 
 // (self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
@@ -410,6 +518,13 @@ constexpr const char* kAdaptivePython[] = {"torch.adaptive_avg_pool1d", "torch._
 
 void register_pool(OpRegistry& r) {
   const auto kind = OpKind::kIndexing;
+  OpDef gradient = make_op({"_max_pool_gradient", kind,
+                            "(Tensor grad, Tensor indices, SymInt[] size, int[] kernel_size, int[] stride, int[] "
+                            "padding, int[] dilation) -> Tensor",
+                            ""},
+                           max_gradient_meta, nullptr, lower_max_gradient);
+  gradient.vjp = max_gradient_rule;
+  r.add(std::move(gradient));
   for (size_t spatial = 1; spatial <= 3; ++spatial) {
     const size_t i = spatial - 1;
     const auto add = [&](std::string name, OpKind op_kind, std::string schema, const char* python, MetaFn meta,
@@ -429,6 +544,9 @@ void register_pool(OpRegistry& r) {
         adaptive_meta(spatial),
         [spatial](GraphBuilder& b, std::span<const Arg> args) { return decompose_adaptive(b, args, spatial); },
         lower_adaptive(spatial));
+    if (spatial == 1) continue;  // the host lays its gradient out otherwise
+    for (const char* results : {"d", "d_with_indices"})
+      r.amend(str_cat("max_pool", spatial, results)).vjp = max_rule(spatial);
   }
 }
 

@@ -23,18 +23,33 @@ double elements(ExprContext& ctx, const TensorType& type) {
   return n;
 }
 
+/// Where a convolution's images stand among its arguments; the last of them is followed by the weights.
+struct Images {
+  size_t first;
+  size_t last;
+  std::optional<size_t> transposed;  // the argument that says so
+};
+
+std::optional<Images> images_of(const OpDef& op) {
+  if (op.name == "convolution") return Images{0, 0, 6};
+  if (op.name == "conv2d") return Images{0, 0, std::nullopt};
+  if (op.name == "convolution_backward") return Images{0, 1, 7};
+  return std::nullopt;
+}
+
 /// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
 /// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
 bool gains(const Graph& g, const Node& node) {
-  if (node.op->name != "convolution" && node.op->name != "conv2d") return false;
-  const auto* input = std::get_if<TensorArg>(&node.args[0]);
-  const auto* weight = std::get_if<TensorArg>(&node.args[1]);
+  const auto images = images_of(*node.op);
+  if (!images) return false;
+  const auto* input = std::get_if<TensorArg>(&node.args[images->last]);
+  const auto* weight = std::get_if<TensorArg>(&node.args[images->last + 1]);
   if (input == nullptr || weight == nullptr) return false;
   const TensorType& x = g.type(input->value);
   const TensorType& w = g.type(weight->value);
   if (x.dim() != 4 || w.dim() != 4 || x.dtype != DType::kFloat32 || x.device.kind != DeviceKind::kCpu) return false;
-  if (node.op->name == "convolution") {
-    const auto* transposed = std::get_if<Scalar>(&node.args[6]);
+  if (images->transposed) {
+    const auto* transposed = std::get_if<Scalar>(&node.args[*images->transposed]);
     const bool* flag = transposed != nullptr ? std::get_if<bool>(transposed) : nullptr;
     if (flag == nullptr || *flag) return false;
   }
@@ -118,7 +133,12 @@ class Relayout {
   bool infer_again(const Node& node, bool convolution) {
     if (!convolution && !ignores_strides(*node.op)) return false;
     std::vector<Arg> args = copy_.args(node);
-    if (convolution) args[0] = TensorArg{channels_last(std::get<TensorArg>(args[0]).value)};
+    if (convolution) {
+      const Images images = *images_of(*node.op);
+      for (size_t i = images.first; i <= images.last; ++i) {
+        args[i] = TensorArg{channels_last(std::get<TensorArg>(args[i]).value)};
+      }
+    }
     const size_t before = to().num_nodes();
     std::vector<ValueId> results;
     try {
