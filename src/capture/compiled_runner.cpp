@@ -92,8 +92,6 @@ bool uses_written_input(const Plan& plan, const PlanStep& step) {
 
 }  // namespace
 
-constexpr size_t kFetchAhead = 8;
-
 /// Scratch of one run, and what depends on the sizes only. Used again by later runs.
 struct CompiledRunner::Frame {
   bool resolved = false;
@@ -195,22 +193,45 @@ std::vector<int> CompiledRunner::written_slots() const {
   return slots;
 }
 
+/// Asks for what the pinned inputs to come have in memory: they lie anywhere.
+void CompiledRunner::fetch_pinned(size_t n) const {
+  constexpr size_t kAhead = 6;
+  const auto tensor = [&](size_t steps) {
+    const size_t at = n + steps * kAhead;
+    return at < pinned_inputs_.size() ? inputs_[pinned_inputs_[at]].pinned : nullptr;
+  };
+  if (PyObject* next = tensor(1); next != nullptr) TorchNative::fetch_storage(next);
+  if (PyObject* next = tensor(2); next != nullptr) TorchNative::fetch(next);
+  if (PyObject* next = tensor(3); next != nullptr) __builtin_prefetch(next);
+}
+
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {
   pinned_.clear();
-  const Frame* known = !frames_.empty() && frames_.back()->resolved ? frames_.back().get() : nullptr;
-  pinned_fit_ = known != nullptr;
+  // The layouts of pinned tensors hold no symbols, so those of any run will do.
+  if (pinned_ranks_.empty() && !frames_.empty() && frames_.back()->resolved) {
+    for (const size_t i : pinned_inputs_) {
+      const TensorLayout& layout = frames_.back()->layouts.inputs[i];
+      pinned_layouts_.insert(pinned_layouts_.end(), layout.sizes.begin(), layout.sizes.end());
+      pinned_layouts_.insert(pinned_layouts_.end(), layout.strides.begin(), layout.strides.end());
+      pinned_ranks_.push_back(static_cast<int32_t>(layout.sizes.size()));
+    }
+  }
+  pinned_fit_ = !pinned_ranks_.empty();
+  const int64_t* layout = pinned_layouts_.data();
   for (size_t n = 0; n < pinned_inputs_.size(); ++n) {
     const size_t i = pinned_inputs_[n];
-    // Tensors lie anywhere in memory: those to come are fetched while this one is read.
-    if (n + kFetchAhead < pinned_inputs_.size()) {
-      TorchNative::fetch(inputs_[pinned_inputs_[n + kFetchAhead]].pinned);
-      if (n + 2 * kFetchAhead < pinned_inputs_.size()) {
-        __builtin_prefetch(inputs_[pinned_inputs_[n + 2 * kFetchAhead]].pinned);
-      }
-    }
+    fetch_pinned(n);
     InputRef ref;
-    // The layouts of pinned tensors hold no symbols, so those of any run will do.
-    if (!import_input(i, inputs_[i].pinned, api, ref) || (known != nullptr && !known->layouts.inputs[i].fits(ref))) {
+    bool fits = import_input(i, inputs_[i].pinned, api, ref);
+    if (fits && pinned_fit_) {
+      const int32_t rank = pinned_ranks_[n];
+      fits = ref.rank == rank && ref.strides != nullptr;
+      for (int32_t d = 0; fits && d < rank; ++d) {
+        fits = ref.sizes[d] == layout[d] && (ref.strides[d] == layout[rank + d] || layout[d] <= 1);
+      }
+      layout += 2 * rank;
+    }
+    if (!fits) {
       pinned_.clear();
       return false;
     }

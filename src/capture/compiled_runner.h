@@ -56,6 +56,7 @@ class CompiledRunner final : public GraphRunner {
   bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
+  void fetch_pinned(size_t n) const;
 
   bool consumes_ = false;
   std::shared_ptr<Executable> executable_;
@@ -66,8 +67,10 @@ class CompiledRunner final : public GraphRunner {
   std::vector<int32_t> buffer_types_;           // the host's dtype numbers
   std::vector<std::unique_ptr<Frame>> frames_;  // not in use; guarded by the GIL
   std::vector<size_t> pinned_inputs_;           // those of inputs_
-  bool pinned_fit_ = false;                     // pinned_unchanged() has compared their layouts
-  std::vector<InputRef> pinned_;                // as pinned_unchanged() saw them; empty: not seen since the last run
+  std::vector<int64_t> pinned_layouts_;         // of each of them sizes and strides, side by side
+  std::vector<int32_t> pinned_ranks_;
+  bool pinned_fit_ = false;       // pinned_unchanged() has compared their layouts
+  std::vector<InputRef> pinned_;  // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
   size_t first_write_ = 0;  // the first step that may write to an input
   size_t steps_begun_ = 0;  // of the last run

@@ -39,8 +39,9 @@ class TorchNative {
   /// What `tensor` (a plain one of torch's) has where, as TorchApi::view; a third of the exchange's time. False for what it does
   /// not know: then the exchange may.
   bool read(PyObject* tensor, TensorRef& out) const;
-  /// Asks for the memory that read() will look at.
+  /// Ask for the memory that read() will look at, in two steps: the second looks at what the first asks for.
   static void fetch(PyObject* tensor);
+  static void fetch_storage(PyObject* tensor);
 
   /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
