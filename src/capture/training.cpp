@@ -143,7 +143,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
 
   static std::shared_ptr<Stage> make(const Graph& g, Mask input_needs, const CompileOptions& compile_options,
                                      std::vector<CompileResult>& results) {
-    auto stage = std::make_shared<Stage>(differentiable_form(g, input_needs));
+    auto stage = std::make_shared<Stage>(with_generator_states(differentiable_form(g, input_needs)));
     stage->needs = std::move(input_needs);
     stage->options = compile_options;
     const std::vector<bool> value_needs = values_needing_grad(stage->graph, stage->needs);

@@ -1,4 +1,7 @@
 // Smaller parts of neural networks: shuffles, distances, dropout.
+#include <algorithm>
+#include <limits>
+
 #include "ops/family_util.h"
 #include "support/error.h"
 
@@ -138,6 +141,27 @@ Values decompose_pairwise_distance(GraphBuilder& b, std::span<const Arg> argumen
 
 // ---- Dropout ---------------------------------------------------------------------------------------------------------
 
+/// Dimensions in the order in which a dense tensor fills its memory; empty where it does not, or where sizes decide.
+std::vector<int64_t> memory_order(ExprContext& ctx, const TensorType& type) {
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < type.dim(); ++d) {
+    const auto at = static_cast<size_t>(d);
+    if (!type.sizes[at].is_const() || !type.strides[at].is_const()) return {};
+    order.push_back(d);
+  }
+  const auto step = [&type](int64_t d) {
+    const auto at = static_cast<size_t>(d);
+    return type.sizes[at].is_const(1) ? std::numeric_limits<int64_t>::max() : type.strides[at].const_value();
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return step(a) > step(b); });
+  TensorType sorted = type;
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted.sizes[i] = type.sizes[static_cast<size_t>(order[i])];
+    sorted.strides[i] = type.strides[static_cast<size_t>(order[i])];
+  }
+  return is_contiguous(ctx, sorted) ? order : std::vector<int64_t>();
+}
+
 /// In evaluation the very input comes back; in training the host draws the mask, so the generator moves as in eager.
 Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
@@ -146,14 +170,23 @@ Values decompose_dropout(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId x = args.tensor(0);
   if (p == 0 || !args.flag(2) || b.type(x).numel(b.ctx()).is_const(0)) return {x};
   if (p == 1) return {b.binary("mul", x, b.constant(0, b.type(x).dtype, b.type(x).device))};
-  // The host fills such a mask in another order than a contiguous one.
-  if (!is_contiguous(b.ctx(), b.type(x))) throw Unsupported("dropout of a tensor that is not contiguous runs in eager");
-  if (b.type(x).device.kind == DeviceKind::kCuda) {
+  const bool contiguous = is_contiguous(b.ctx(), b.type(x)), on_gpu = b.type(x).device.kind == DeviceKind::kCuda;
+  // The host fills a mask as it lies in memory.
+  const std::vector<int64_t> order = contiguous || on_gpu ? std::vector<int64_t>() : memory_order(b.ctx(), b.type(x));
+  if (!contiguous && order.empty()) throw Unsupported("dropout of a tensor that is not dense runs in eager");
+  if (on_gpu) {
     const ValueId mask = b.op_multi("native_dropout", {TensorArg{x}, Scalar(p), Scalar(true)})[1];
     return {b.binary("mul", b.binary("mul", x, b.cast(mask, b.type(x).dtype)), Scalar(1 / (1 - p)))};
   }
   const DType dtype = b.type(x).dtype;
-  const ValueId mask = b.op("bernoulli_mask", {SymInts{b.type(x).sizes}, Scalar(1 - p), dtype});
+  std::vector<Expr> sizes = b.type(x).sizes;
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    sizes[i] = b.type(x).sizes[static_cast<size_t>(order[i])];
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  ValueId mask = b.op("bernoulli_mask", {SymInts{sizes}, Scalar(1 - p), dtype});
+  if (!contiguous) mask = b.permute(mask, back);
   return {b.binary("mul", x, b.binary("div", b.cast(mask, dtype), Scalar(1 - p)))};
 }
 

@@ -7,6 +7,9 @@ namespace {
 
 using namespace ops;
 
+/// Of a state of the host's CPU generator.
+constexpr int64_t kGeneratorBytes = 5056;
+
 /// A fresh tensor of the sizes in argument `size_arg`; dtype argument `dtype_arg` defaults to `fallback`, or to
 /// torch.get_default_dtype().
 MetaFn factory_meta(size_t size_arg, size_t dtype_arg, std::optional<DType> fallback) {
@@ -92,6 +95,31 @@ void register_random(OpRegistry& r) {
     def.host_name = "tatara::bernoulli";
     def.host_overload = "out";
     def.nondeterministic = true;
+    r.add(std::move(def));
+  }
+  {
+    // The same with the state of the generator before it, from which the numbers can be drawn again.
+    OpDef def = make_op(
+        {"bernoulli_mask_kept", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> (Tensor, Tensor)", ""},
+        [](MetaContext& m) -> std::vector<TensorType> {
+          const Expr bytes = m.ctx().constant(kGeneratorBytes);
+          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0)),
+                  contiguous_type(m.ctx(), DType::kUInt8, Device{}, {bytes})};
+        });
+    def.host_name = "tatara::bernoulli_kept";
+    def.host_overload = "out";
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
+  {
+    OpDef def = make_op({"bernoulli_mask_again", OpKind::kHost,
+                         "(Tensor state, SymInt[] size, float p, ScalarType like) -> Tensor", ""},
+                        [](MetaContext& m) -> std::vector<TensorType> {
+                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(1))};
+                        });
+    def.host_name = "tatara::bernoulli_again";
+    def.host_overload = "out";
+    def.not_differentiable = true;
     r.add(std::move(def));
   }
   // What dropout is on a GPU; its mask alone is used here.

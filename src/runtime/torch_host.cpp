@@ -633,6 +633,8 @@ class TorchHostOps final : public HostOps {
   std::unique_ptr<HostOp> make(const std::string& op, const std::string& overload) {
     if (overload == "out") {
       if (op == "tatara::bernoulli") return make_bernoulli(*this);
+      if (op == "tatara::bernoulli_kept") return make_bernoulli_kept(*this);
+      if (op == "tatara::bernoulli_again") return make_bernoulli_again(*this);
       if (op == "aten::mm" || op == "aten::bmm" || op == "aten::addmm" || op == "aten::baddbmm") {
         general_.push_back(make_dispatched(op, overload));
         const HostOp* general = general_.back().get();

@@ -2,6 +2,7 @@
 // group's values only at the positions where the group has them at hand; a trial evaluation finds that out.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
 
 #include "schedule/nest_builder.h"
@@ -230,15 +231,16 @@ class Former {
     Group own = own_group(member);
     Trial alone = try_member(s_, own, -1, member);
     std::vector<int> candidates;
+    const int earliest = first_unit(member.node);
     for (const ValueId v : alone.reads) {
       const int unit = s_.values[static_cast<size_t>(v)].unit;
-      if (unit >= 0) candidates.push_back(unit);
+      if (unit >= earliest) candidates.push_back(unit);
     }
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
     const size_t vertical = candidates.size();
     size_t seen = 0;
-    for (size_t u = s_.units.size(); u-- > 0 && seen < kNeighbours; ++seen) {
+    for (size_t u = s_.units.size(); u-- > static_cast<size_t>(earliest) && seen < kNeighbours; ++seen) {
       const int id = static_cast<int>(u);
       if (std::find(candidates.begin(), candidates.end(), id) == candidates.end()) candidates.push_back(id);
     }
@@ -252,6 +254,12 @@ class Former {
     unit.node = member.node;
     unit.group.members.push_back(std::move(member));
     add_unit(std::move(unit), alone.reads);
+  }
+
+  /// What is computed again would be kept from early on, were it part of a kernel that runs before the others of its kind.
+  int first_unit(NodeId node) {
+    const int again = node >= 0 ? s_.graph.node(node).again : 0;
+    return again == 0 ? 0 : again_.emplace(again, static_cast<int>(s_.units.size())).first->second;
   }
 
   bool join(int id, const Member& member, const Trial& alone, bool vertical) {
@@ -453,6 +461,7 @@ class Former {
   }
 
   State& s_;
+  std::map<int, int> again_;  // per number of Node::again: the units when the first of these nodes came
   bool is_disabled_ = is_disabled("fusion");
 };
 

@@ -272,7 +272,7 @@ Graph written_out(Graph graph, const NeedsFn& needs, bool forward, size_t& at) {
 }
 
 Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
-  const Graph whole = written_out(graph, needed_by, false, node);
+  const Graph whole = with_generator_states(written_out(graph, needed_by, false, node));
   return expand_one(whole, node, found);
 }
 

@@ -13,6 +13,7 @@
 #include "transforms/autodiff.h"
 #include "transforms/max_flow.h"
 #include "transforms/pass.h"
+#include "transforms/recompute.h"
 
 namespace tatara {
 namespace {
@@ -113,7 +114,9 @@ std::vector<ValueId> random_values(const JointGraph& joint) {
     bool any = false;
     for (const ValueId v : node.outputs) any = any || wanted[static_cast<size_t>(v)];
     if (!any) continue;
-    if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) {
+    if (keeps_state(node)) {
+      result.push_back(node.outputs[1]);
+    } else if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) {
       for (const ValueId v : node.outputs) {
         if (wanted[static_cast<size_t>(v)]) result.push_back(v);
       }
@@ -273,6 +276,14 @@ class Extraction {
 
  private:
   void copy_node(const Node& node, bool again) {
+    if (again && keeps_state(node) && known(node.outputs[1])) {
+      const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
+      const ValueId mask = node.outputs[0];
+      const NodeId id =
+          result_.add_node(&op, drawn_again(node, (*this)[node.outputs[1]]), {joint_.graph.type(mask)}, node.location);
+      if (!known(mask)) map_[static_cast<size_t>(mask)] = result_.node(id).outputs[0];
+      return;
+    }
     if (again && (node.op->nondeterministic || node.op->kind == OpKind::kRandom)) {
       throw Unsupported(str_cat("a gradient would draw the random numbers of ", node.op->name, " again"));
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "ops/builder.h"
 #include "ops/op_def.h"
 #include "transforms/pass.h"
 
@@ -28,7 +29,10 @@ int shared_depth(const RegionRef& a, const RegionRef& b) {
   return depth;
 }
 
-bool drawn(const Node& node) { return node.op->nondeterministic || node.op->kind == OpKind::kRandom; }
+/// Cannot be computed twice.
+bool drawn(const Node& node) {
+  return (node.op->nondeterministic || node.op->kind == OpKind::kRandom) && !keeps_state(node);
+}
 
 /// A node of a region as it is computed for the gradients of the region at `depth`: once more than for those of the region
 /// around that one. At depth 0 it is the node itself.
@@ -117,6 +121,7 @@ class Recomputation {
       const Instance instance = operand_of(v, region, depth);
       return instance.depth == 0 ? map_[static_cast<size_t>(v)] : copies_.at({v, instance.depth});
     };
+    if (as > 0 && keeps_state(node)) return draw(node, as);
     std::vector<Arg> args = node.args;
     for (Arg& arg : args) {
       if (auto* tensor = std::get_if<TensorArg>(&arg)) {
@@ -141,6 +146,15 @@ class Recomputation {
     return made;
   }
 
+  /// The same numbers from the state that was kept.
+  NodeId draw(const Node& node, int as) {
+    const ValueId mask = node.outputs[0], state = map_[static_cast<size_t>(node.outputs[1])];
+    const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
+    const NodeId made = to_.add_node(&op, drawn_again(node, state), {from_.type(mask)}, node.location);
+    copies_[{mask, as}] = to_.node(made).outputs[0];
+    return made;
+  }
+
   const Graph& from_;
   Graph to_;
   size_t first_, last_;
@@ -152,6 +166,34 @@ class Recomputation {
 };
 
 }  // namespace
+
+bool keeps_state(const Node& node) { return node.op->name == "bernoulli_mask_kept"; }
+
+std::vector<Arg> drawn_again(const Node& node, ValueId state) {
+  std::vector<Arg> args = node.args;
+  args.insert(args.begin(), TensorArg{state});
+  return args;
+}
+
+Graph with_generator_states(const Graph& graph) {
+  const auto draws = [](const Node& node) { return node.region != nullptr && node.op->name == "bernoulli_mask"; };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), draws)) return graph;
+  return run_pass("generator_states", graph, [&](const Graph& g) {
+    GraphCopy copy(g);
+    GraphBuilder builder(copy.to());
+    for (const Node& node : g.nodes()) {
+      if (!draws(node)) {
+        copy.copy(node);
+        continue;
+      }
+      builder.set_location(node.location);
+      const std::vector<ValueId> made = builder.op_multi("bernoulli_mask_kept", node.args);
+      copy.to().node(copy.to().value(made[0]).producer).take_marks(node);
+      copy.set(node.outputs[0], made[0]);
+    }
+    return copy.finish();
+  });
+}
 
 bool has_regions(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& n) { return n.region != nullptr; });

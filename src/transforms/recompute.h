@@ -16,6 +16,13 @@ bool has_regions(const Graph& graph);
 /// be drawn twice. Values before `first` keep their numbers; the regions of gradients are forgotten.
 Graph computed_again(const Graph& graph, size_t first, size_t last);
 
+/// Masks that regions draw, with the state of the generator before them: gradients draw them again from that. Nodes keep their
+/// places.
+Graph with_generator_states(const Graph& graph);
+/// Such a node, and how it is drawn again.
+bool keeps_state(const Node& node);
+std::vector<Arg> drawn_again(const Node& node, ValueId state);
+
 /// The same for a joint graph.
 JointGraph computed_again(JointGraph joint);
 

@@ -283,3 +283,143 @@ def test_what_is_not_supported_runs_in_eager() -> None:
         assert entered == logged == ["forward", "again"]
     with pytest.raises(tatara.Unsupported, match="context_fn"):
         tatara.compile(program, fullgraph=True)(_input(0))
+
+
+class Noisy(nn.Module):
+    """Draws random numbers in several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        y = nn.functional.dropout(self.first(x).tanh(), 0.3, True)
+        y = nn.functional.dropout(self.second(y)[:3], 0.5, True)  # so few that the host draws them
+        return x + torch.nn.functional.pad(y, (0, 0, 0, x.shape[0] - 3)) * torch.rand_like(x)
+
+
+def _noisy() -> Any:
+    torch.manual_seed(0)
+    return nn.ModuleList(Noisy() for _ in range(3))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_random_numbers_are_those_of_the_first_computation(nested: bool) -> None:
+    blocks = _noisy()
+
+    def program(x: Any) -> Any:
+        x = nn.functional.dropout(x, 0.2, True)
+        return keep(lambda a: _each(blocks, a), x) if nested else _each(blocks, x)
+
+    compiled = tatara.compile(program)
+    before = tatara.stats()
+    for seed in range(3):
+        _agree(_step(compiled, blocks, seed), _step(program, blocks, seed))
+    assert tatara.stats()["breaks"] == before["breaks"]
+    assert tatara.stats()["fallbacks"] == before["fallbacks"]
+
+
+def test_masks_are_not_kept() -> None:
+    torch.manual_seed(0)
+    rows, width = 256, 64
+    linear = nn.Linear(width, width)
+
+    def program(x: Any) -> Any:
+        for _ in range(4):
+            x = keep(lambda a: nn.functional.dropout(linear(a).tanh(), 0.5, True), x)
+        return x
+
+    compiled = tatara.compile(program)
+    x = torch.randn(rows, width).requires_grad_()
+    for _ in range(2):
+        result = compiled(x)
+    kept = _saved_bytes(result, [x, *linear.parameters()])
+    assert kept <= 3 * rows * width * 4 + 4 * 5056
+
+
+def test_second_derivatives_draw_the_same_numbers() -> None:
+    torch.manual_seed(0)
+    linear = nn.Linear(WIDTH, WIDTH)
+
+    def program(x: Any) -> Any:
+        for _ in range(2):
+            x = keep(lambda a: nn.functional.dropout(linear(a).tanh(), 0.5, True), x)
+        return x
+
+    def penalty(run: Callable[[Any], Any]) -> list[Any]:
+        linear.zero_grad()
+        torch.manual_seed(4)
+        x = torch.randn(128, WIDTH, dtype=torch.float32).requires_grad_()
+        (g,) = torch.autograd.grad(run(x).square().sum(), x, create_graph=True)
+        g.square().sum().backward()
+        return [g.detach(), x.grad, linear.weight.grad, torch.get_rng_state()]
+
+    compiled = tatara.compile(program)
+    for _ in range(2):
+        _agree(penalty(compiled), penalty(program))
+
+
+def test_numbers_that_eager_draws_anew() -> None:
+    blocks = _noisy()
+
+    def program(x: Any) -> Any:
+        return keep(blocks[0], x.sin(), preserve_rng_state=False)
+
+    compiled = tatara.compile(program)
+    for seed in range(3):
+        _agree(_step(compiled, blocks, seed), _step(program, blocks, seed))
+
+
+def _whole(compiled: bool, noisy: bool, checkpoints: bool = True, steps: int = 4) -> tuple[list[Any], Any]:
+    model = _noisy() if noisy else _blocks(6)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    x = _input(1).detach()
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = (_each(model, x) if checkpoints else nn.Sequential(*model)(x)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run = tatara.compile(step) if compiled else step
+    torch.manual_seed(7)
+    found = [run(x).clone() for _ in range(steps)]
+    return [*found, torch.get_rng_state(), *[p.detach() for p in model.parameters()]], run
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_whole_steps(noisy: bool) -> None:
+    expected, _ = _whole(False, noisy)
+    tatara.reset()
+    _agree(_whole(True, noisy)[0], expected)
+    assert (tatara.stats()["breaks"], tatara.stats()["fallbacks"]) == (0, 0)
+
+
+def test_whole_steps_let_go_of_what_regions_compute() -> None:
+    scratch = {}
+    for checkpoints in (True, False):
+        tatara.reset()
+        _whole(False, False)  # imports
+        _, run = _whole(True, False, checkpoints)
+        scratch[checkpoints] = tatara.stats()["scratch_bytes"]
+    hidden = ROWS * WIDTH * 4 * 4  # of one block
+    assert scratch[True] + 4 * hidden <= scratch[False]
+
+
+@pytest.mark.parametrize("rows", [4, 64])
+def test_masks_lie_as_their_tensors(rows: int) -> None:
+    def program(x: Any) -> list[Any]:
+        shapes = [x.transpose(0, 1), x.permute(2, 0, 1), x.transpose(0, 2)]
+        return [nn.functional.dropout(y, 0.4, True) for y in shapes]
+
+    compiled = tatara.compile(program)
+    before = tatara.stats()["fallbacks"]
+    for seed in range(2):
+        x = torch.randn(rows, 3, 5, generator=torch.Generator().manual_seed(seed))
+        found = []
+        for run in (compiled, program):
+            torch.manual_seed(seed)
+            found.append([*run(x), torch.get_rng_state()])
+        assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(*found))
+    assert tatara.stats()["fallbacks"] == before
