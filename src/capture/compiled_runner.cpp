@@ -445,6 +445,8 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
       ~Unlocked() { PyEval_RestoreThread(state); }
     } const unlocked;
     executable_->run(io, frame.symbols);
+    // What follows the last backward pass of a step is mostly the optimizer, whose temporaries need room.
+    if (consumes_) release_scratch();
   }
   frame.host_outputs = std::move(io.host_outputs);
   frame.host_layout = std::move(io.host_layout);

@@ -178,7 +178,7 @@ void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& st
 void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> symbols) const {
   context.symbols.assign(symbols.begin(), symbols.end());
   context.arena_bytes = std::max<int64_t>(value_of(arena_bytes, symbols), 0);
-  std::byte* arena = gpu < 0 ? context.arena.reserve(static_cast<size_t>(context.arena_bytes)) : nullptr;
+  if (gpu < 0) context.arena.resize(static_cast<size_t>(context.arena_bytes));
   context.arena_offsets.clear();
   context.data.assign(plan.buffers.size(), nullptr);
   context.owned.assign(plan.buffers.size(), nullptr);
@@ -186,12 +186,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
     if (buffer.home == BufferHome::kArena) {
-      const int64_t offset = value_of(buffer_layouts[i].offset, symbols);
-      if (gpu < 0) {
-        context.data[i] = arena + offset;
-      } else {
-        context.arena_offsets.emplace_back(i, offset);
-      }
+      context.arena_offsets.emplace_back(i, value_of(buffer_layouts[i].offset, symbols));
     }
     if (buffer.home == BufferHome::kConstant) context.data[i] = const_cast<uint8_t*>(buffer.constant.data());
   }
@@ -216,6 +211,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
       resolve_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], symbols);
     }
   }
+  if (gpu < 0 && !context.arena.is_shared()) place_arena(context, context.arena.enter());
   context.resolved = true;
 }
 
@@ -461,7 +457,9 @@ Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host) :
   impl_->prepare();
 }
 
-int64_t scratch_bytes() { return Arena::total().load(); }
+int64_t scratch_bytes() { return Arena::total(); }
+
+void release_scratch() { Arena::release_idle(); }
 
 Executable::~Executable() = default;
 
@@ -520,7 +518,10 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
+  const bool shared = impl.gpu < 0 && context->arena.is_shared();
+  if (shared) impl.place_arena(*context, context->arena.enter());
   impl.run_all(*context, io);
+  if (shared) context->arena.leave();
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);
     io.host_layout.assign(impl.plan.outputs.size(), false);

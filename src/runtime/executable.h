@@ -94,6 +94,8 @@ struct OutputBuffer {
 
 /// Bytes of the arenas that the process keeps for runs on the CPU.
 int64_t scratch_bytes();
+/// Gives the system back what no run is using of it.
+void release_scratch();
 
 /// Immutable; runs from several threads at once (each run takes a context with an arena from a small pool).
 class Executable {

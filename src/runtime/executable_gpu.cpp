@@ -25,13 +25,12 @@ void Executable::Impl::find_device() {
 void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& session) const {
   if (context.arena_bytes > 0) {
     context.gpu_arena = host->allocate(context.arena_bytes, {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
-    place_arena(context, context.gpu_arena);
+    place_arena(context, static_cast<std::byte*>(host->view(context.gpu_arena).data));
   }
   place_constants(context, session.stream());
 }
 
-void Executable::Impl::place_arena(RunContext& context, const HostTensor& arena) const {
-  auto* base = static_cast<std::byte*>(host->view(arena).data);
+void Executable::Impl::place_arena(RunContext& context, std::byte* base) const {
   for (const auto& [buffer, offset] : context.arena_offsets) context.data[buffer] = base + offset;
 }
 

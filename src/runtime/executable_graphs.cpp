@@ -335,7 +335,7 @@ RecordedRun* Executable::Impl::record(GraphSizes& sizes, RunContext& context, co
   const Device device{DeviceKind::kCuda, static_cast<int16_t>(gpu)};
   if (context.arena_bytes > 0) {
     run->arena = host->allocate(context.arena_bytes, device);
-    place_arena(context, run->arena);
+    place_arena(context, static_cast<std::byte*>(host->view(run->arena).data));
   }
   for (size_t i = 0; i < g.fixed.size(); ++i) {
     run->fixed.push_back(fixed_address(g.fixed[i], io));

@@ -1,8 +1,6 @@
 // What an Executable is made of (runtime/executable*.cpp).
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/arena.h"
 #include "runtime/cuda.h"
 #include "runtime/cuda_graph.h"
 #include "runtime/executable.h"
@@ -24,45 +23,6 @@ struct Layout {
   std::vector<ExprProgram> sizes;
   std::vector<ExprProgram> strides;
   ExprProgram offset;
-};
-
-/// Arena memory: anonymous pages, huge where the system offers them, kept between runs.
-class Arena {
- public:
-  Arena() = default;
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  ~Arena() { release(); }
-
-  std::byte* reserve(size_t bytes) {
-    if (bytes <= size_) return base_;
-    release();
-    constexpr size_t kHuge = size_t{2} << 20;
-    const size_t rounded = bytes >= kHuge ? (bytes + kHuge - 1) / kHuge * kHuge : (bytes + 4095) / 4096 * 4096;
-    void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw Error("out of memory: an arena of " + std::to_string(bytes) + " bytes");
-    if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(memory);
-    size_ = rounded;
-    total() += static_cast<int64_t>(size_);
-    return base_;
-  }
-
-  /// Bytes of all arenas of the process.
-  static std::atomic<int64_t>& total() {
-    static std::atomic<int64_t> bytes{0};
-    return bytes;
-  }
-
- private:
-  void release() {
-    if (base_ != nullptr) munmap(base_, size_);
-    total() -= static_cast<int64_t>(size_);
-    base_ = nullptr;
-    size_ = 0;
-  }
-  std::byte* base_ = nullptr;
-  size_t size_ = 0;
 };
 
 /// A tensor operand of a host call: its layout under the present sizes, and the host's tensor over it while the memory
@@ -95,8 +55,7 @@ struct RunContext {
   std::vector<int64_t> symbols;
   Arena arena;
   int64_t arena_bytes = 0;
-  std::vector<std::pair<size_t, int64_t>>
-      arena_offsets;  // of buffers in the arena, where each run has another one: on a GPU
+  std::vector<std::pair<size_t, int64_t>> arena_offsets;  // of buffers in the arena, for each run may have another one
   HostTensor gpu_arena;
   void* stream = nullptr;
   std::vector<void*> data;            // per buffer
@@ -237,7 +196,7 @@ struct Executable::Impl {
   void prepare_step(const PlanStep& step);
   void find_device();
   void prepare_gpu(RunContext& context, const cuda::Session& session) const;
-  void place_arena(RunContext& context, const HostTensor& arena) const;
+  void place_arena(RunContext& context, std::byte* base) const;
   void place_constants(RunContext& context, void* stream) const;
   void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
   void check_faults() const;
