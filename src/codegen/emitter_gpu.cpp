@@ -1,5 +1,6 @@
 // Kernels for NVIDIA GPUs: the shares of threads, values combined over threads. Statements are those of the CPU side.
 #include <algorithm>
+#include <bit>
 
 #include "codegen/emit_gpu.h"
 #include "codegen/emitter.h"
@@ -12,6 +13,7 @@ using namespace loops;
 namespace {
 
 constexpr int kWarp = 32;
+constexpr int64_t kTileBatch = 8;  // elements of a tile that a thread has under way at once
 constexpr int64_t kUnrolled =
     8;  // passes of a thread over a row that are written out, so that the row stays in registers
 
@@ -101,9 +103,9 @@ void Emitter::gpu_positions() {
     return;
   }
   std::string count = index(loop->extent);
-  if (map.lanes > 1) {
+  if (map.lanes * map.passes > 1) {
     ExprContext& ctx = *kernel_.ctx;
-    count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes))));
+    count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes * map.passes))));
   }
   stop_unless(assign("icmp ult i64 " + flat + ", " + binary("mul nuw nsw", "i64", count, "%iterations")));
   const auto [iteration, part] = gpu_divided(flat, count);
@@ -134,10 +136,15 @@ void Emitter::gpu_independent(const For& loop) {
   const int site = site_;
   std::vector<Reg> none;
   const bool even = lanes == 1 || (loop.extent.is_const() && loop.extent.const_value() % lanes == 0);
+  const int passes = kernel_.gpu.passes;
+  TATARA_CHECK(passes == 1 || (even && loop.extent.const_value() % (lanes * passes) == 0), "passes of ", kernel_.name);
   const auto pass = [&] {
-    gpu_enter(loop, lanes);
-    gpu_pass(loop, gpu_lane_, site, none);
-    gpu_leave();
+    for (int k = 0; k < passes; ++k) {
+      const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / passes * k;
+      gpu_enter(loop, lanes);
+      gpu_pass(loop, k == 0 ? gpu_lane_ : binary("add nuw nsw", "i64", gpu_lane_, std::to_string(apart)), site, none);
+      gpu_leave();
+    }
   };
   if (even) {
     pass();
@@ -485,21 +492,49 @@ void Emitter::gpu_tile(const Transpose& tile) {
   const std::string to = index(tile.to_index);
   const std::string from_stride = index(tile.from_stride);
   const std::string to_stride = index(tile.to_stride);
-  counted(gpu_lane_, count, std::to_string(kernel_.gpu.threads), {}, none,
-          [&](const std::string& at, std::vector<Reg>&) {
-            const std::string r = binary("udiv", "i64", at, columns);
-            const std::string c = binary("urem", "i64", at, columns);
-            const auto place = [&](const std::string& base, const std::string& step, const std::string& stride,
-                                   const std::string& rest) {
-              const std::string row = binary("mul nsw", "i64", step, stride);
-              return binary("add nsw", "i64", base, binary("add nsw", "i64", row, rest));
-            };
-            const std::string element = memory_type(dtype);
-            const std::string align = ", align " + std::to_string(dtype_size(dtype));
-            const std::string source = address(tile.from, place(from, r, from_stride, c));
-            const std::string value = assign("load " + element + ", ptr " + source + align + load_flags(tile.from));
-            line("store " + element + " " + value + ", ptr " + address(tile.to, place(to, c, to_stride, r)) + align);
-          });
+  // Several loads before the first store: a thread waits for all of them at once.
+  const bool known = tile.rows.is_const() && tile.columns.is_const();
+  const int64_t each = known ? tile.rows.const_value() * tile.columns.const_value() / kernel_.gpu.threads : kTileBatch;
+  const int64_t batch =
+      std::clamp<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(each, 1))), 1, kTileBatch);
+  const int64_t step = batch * kernel_.gpu.threads;
+  const bool even = known && tile.rows.const_value() * tile.columns.const_value() % step == 0;
+  const std::string element = memory_type(dtype);
+  const std::string align = ", align " + std::to_string(dtype_size(dtype));
+  counted(gpu_lane_, count, std::to_string(step), {}, none, [&](const std::string& base, std::vector<Reg>&) {
+    struct Part {
+      std::string inside, value, to;
+    };
+    std::vector<Part> parts;
+    for (int64_t k = 0; k < batch; ++k) {
+      std::string at = k == 0 ? base : binary("add nuw nsw", "i64", base, std::to_string(k * kernel_.gpu.threads));
+      Part part;
+      if (!even && k > 0) {
+        part.inside = assign("icmp ult i64 " + at + ", " + count);
+        at = select(part.inside, "i64", at, base, false);
+      }
+      const std::string r = binary("udiv", "i64", at, columns);
+      const std::string c = binary("urem", "i64", at, columns);
+      const auto place = [&](const std::string& first, const std::string& by, const std::string& stride,
+                             const std::string& rest) {
+        return binary("add nsw", "i64", first, binary("add nsw", "i64", binary("mul nsw", "i64", by, stride), rest));
+      };
+      const std::string source = address(tile.from, place(from, r, from_stride, c));
+      part.value = assign("load " + element + ", ptr " + source + align + load_flags(tile.from));
+      part.to = place(to, c, to_stride, r);
+      parts.push_back(std::move(part));
+    }
+    for (const Part& part : parts) {
+      const auto put = [&] {
+        line("store " + element + " " + part.value + ", ptr " + address(tile.to, part.to) + align);
+      };
+      if (part.inside.empty()) {
+        put();
+      } else {
+        when(part.inside, put);
+      }
+    }
+  });
   barrier();
 }
 
@@ -526,8 +561,8 @@ std::string Emitter::run_gpu(bool adds_vectors) {
       parameters += "i64 " + bases_.back() + ", ";
       continue;
     }
-    parameters +=
-        std::string("ptr noalias ") + (buffer.kind == ArgKind::kInput ? "readonly " : "") + bases_.back() + ", ";
+    parameters += std::string("ptr noalias align 16 ") + (buffer.kind == ArgKind::kInput ? "readonly " : "") +
+                  bases_.back() + ", ";
   }
   for (size_t i = 0; i < kernel_.sizes.size(); ++i) {
     const std::string name = "%s" + std::to_string(i);

@@ -94,6 +94,18 @@ std::string Emitter::masked_load(const std::string& element, int lanes, const st
   const std::string type = "<" + count + " x " + element + ">";
   if (mask.empty()) return assign("load " + type + ", ptr " + at + ", " + align + flags);
   const std::string bits = "<" + count + " x i1>";
+  if (on_gpu()) {
+    // The scheduler takes several lanes only where one mask holds for all of them.
+    const std::string own = assign("extractelement " + bits + " " + mask + ", i64 0");
+    const std::string before = current_block_;
+    const std::string read = label(), done = label();
+    line("br i1 " + own + ", label %" + read + ", label %" + done);
+    start_block(read);
+    const std::string value = assign("load " + type + ", ptr " + at + ", " + align + flags);
+    line("br label %" + done);
+    start_block(done);
+    return assign("phi " + type + " [ " + value + ", %" + read + " ], [ zeroinitializer, %" + before + " ]");
+  }
   const std::string name = "@llvm.masked.load." + mangled(lanes, element) + ".p0";
   declare("declare " + type + " " + name + "(ptr, " + bits + ", " + type + ")");
   return call(name, type, "ptr " + align + " " + at + ", " + bits + " " + mask + ", " + type + " zeroinitializer");

@@ -207,6 +207,10 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kCopysign: return one_of("copysign", x);
     case Op::kReciprocal:
     case Op::kRsqrt: {
+      // As eager computes it there.
+      if (on_gpu() && s.op == Op::kRsqrt && in == DType::kFloat32) {
+        return {per_lane("llvm.nvvm.rsqrt.approx.f", in, v, vec), vec};
+      }
       const std::string one = float_bits(1.0, in);
       const std::string divisor = s.op == Op::kRsqrt ? intrinsic("sqrt", in, vec, x) : x[0];
       return {binary("fdiv", type, vec ? splat(t, one) : one, divisor), vec};

@@ -294,14 +294,15 @@ struct Block {
 
 /// How the iterations of a kernel for a GPU are shared among threads. The scheduler chooses it, the emitter follows.
 ///
-/// With row 0 there is one thread for each iteration of the parallel space and each group of `lanes` neighbouring iterations
-/// of the vector loop. Else `row` threads share one iteration of the parallel space: they run all of it together, each a share
+/// With row 0 there is one thread for each iteration of the parallel space and `passes` groups of `lanes` neighbouring iterations
+/// of the vector loop, the groups as far apart as possible. Else `row` threads share one iteration of the parallel space: they run all of it together, each a share
 /// of every vector loop, `lanes` neighbours at a time, and what vector loops carry is combined over them. `row` is a power of
 /// two, at most 32 or all threads of the block.
 struct GpuMapping {
   int threads = 0;  // of a block; 0: a kernel for CPUs
   int row = 0;
   int lanes = 1;
+  int passes = 1;
 };
 
 struct Kernel {

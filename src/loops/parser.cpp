@@ -175,11 +175,14 @@ class Parser {
     const auto threads = take_until(text, " row ");
     const auto row = take_until(text, " lanes ");
     if (!threads || !row) fail("malformed mapping");
-    const int64_t numbers[] = {integer(*threads), integer(*row), integer(text)};
+    const auto passes = take_until(text, " passes ");  // then `text` is their number
+    const int64_t numbers[] = {integer(*threads), integer(*row), integer(passes ? *passes : text),
+                               passes ? integer(text) : 1};
     for (const int64_t n : numbers) {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
-    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2])};
+    kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
+                   static_cast<int>(numbers[3])};
   }
 
   void argument(std::string_view text) {

@@ -160,6 +160,7 @@ class Printer {
     }
     if (kernel_.gpu.threads > 0) {
       out_ += str_cat(", gpu threads ", kernel_.gpu.threads, " row ", kernel_.gpu.row, " lanes ", kernel_.gpu.lanes);
+      if (kernel_.gpu.passes > 1) out_ += str_cat(" passes ", kernel_.gpu.passes);
     }
     out_ += ") {\n";
     block(kernel_.body, 1);

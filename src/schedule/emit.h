@@ -6,6 +6,8 @@
 
 namespace tatara::sched {
 
+/// The operator of a combination that has one.
+ScalarOp combine_op(loops::Combine combine);
 /// Whether values combine by a function of their own.
 bool is_custom(const ReductionDef& def);
 std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,

@@ -17,6 +17,8 @@ constexpr double kDear = 8;              // computing again costs more than a tr
 constexpr int64_t kKeptBytes = 1 << 18;  // of values kept between the walks over a row
 constexpr int64_t kNearBytes = 1 << 14;  // of a row that stays in the nearest cache
 
+}  // namespace
+
 ScalarOp combine_op(Combine combine) {
   switch (combine) {
     case Combine::kAdd: return ScalarOp::kAdd;
@@ -31,8 +33,6 @@ ScalarOp combine_op(Combine combine) {
   }
   TATARA_UNREACHABLE("combine ", static_cast<int>(combine));
 }
-
-}  // namespace
 
 bool is_custom(const ReductionDef& def) {
   return std::any_of(def.combine.begin(), def.combine.end(),
@@ -291,6 +291,21 @@ class GroupEmitter {
     return x;
   }
 
+  /// The element of a member's space that an iteration works on: of the present copy, where a dim has no loop.
+  std::vector<Expr> index_of(const Member& m) const {
+    std::vector<Expr> index = *index_map(s_, group_, m.sizes, true);
+    if (plan_.copies == 1) return index;
+    const ExprMap place{{plan_.copied, s_.ctx.constant(copy_)}};
+    for (Expr& e : index) e = s_.simplify(s_.ctx.substitute(e, place));
+    return index;
+  }
+
+  template <typename Fn>
+  void for_each_copy(Fn&& fn) {
+    for (copy_ = 0; copy_ < plan_.copies; ++copy_) fn();
+    copy_ = 0;
+  }
+
   void store(const Member& m, ScalarId x) {
     const ValueInfo& info = s_.values[static_cast<size_t>(m.value)];
     nest_.store(m.value, *info.storage, *index_map(s_, group_, m.sizes, m.full), x);
@@ -308,15 +323,17 @@ class GroupEmitter {
       const LoweredNode& node = node_of(*m);
       NodeBuilder builder(nest_, node, loops::kNoScalar);
       const std::vector<ScalarId> init = node.reduction_def.init(builder);
-      for (size_t i = 0; i < init.size(); ++i) {
-        identity.push_back(init[i]);
-        carried.push_back({.dtype = node.reduction_def.dtypes[i],
-                           .init = init[i],
-                           .arg = -1,
-                           .next = -1,
-                           .result = -1,
-                           .combine = node.reduction_def.combine[i]});
-      }
+      for_each_copy([&] {
+        for (size_t i = 0; i < init.size(); ++i) {
+          identity.push_back(init[i]);
+          carried.push_back({.dtype = node.reduction_def.dtypes[i],
+                             .init = init[i],
+                             .arg = -1,
+                             .next = -1,
+                             .result = -1,
+                             .combine = node.reduction_def.combine[i]});
+        }
+      });
     }
     std::vector<std::vector<ScalarId>> starts;  // carried values at the start of an iteration, per level
     std::vector<ScalarId> now = identity;
@@ -334,7 +351,7 @@ class GroupEmitter {
       const LoweredNode& node = node_of(m);
       NodeBuilder builder(nest_, node, loops::kNoScalar);
       const std::string outer = std::exchange(nest_.location, node.node().location.str());
-      auto parts = node.reduction_def.element(builder, *index_map(s_, group_, m.sizes, true));
+      auto parts = node.reduction_def.element(builder, index_of(m));
       nest_.location = outer;
       for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def.dtypes[i]);
       return parts;
@@ -363,13 +380,15 @@ class GroupEmitter {
     size_t at = 0;
     for (const Member* m : folds) {
       const size_t n = node_of(*m).reduction_def.dtypes.size();
-      const auto acc = std::span(now).subspan(at, n);
-      if (phase_ == Phase::kPartial) {
-        deposit(*m, acc);
-      } else {
-        finish(*m, acc);
-      }
-      at += n;
+      for_each_copy([&] {
+        const auto acc = std::span(now).subspan(at, n);
+        if (phase_ == Phase::kPartial) {
+          deposit(*m, acc);
+        } else {
+          finish(*m, acc);
+        }
+        at += n;
+      });
     }
   }
 
@@ -442,17 +461,19 @@ class GroupEmitter {
     std::vector<ScalarId> next;
     size_t at = 0;
     for (const Member* m : folds) {
-      const std::vector<ScalarId> parts = parts_of(*m);
-      const auto merged = combine(nest_, node_of(*m), std::span(now).subspan(at, parts.size()), parts);
-      next.insert(next.end(), merged.begin(), merged.end());
-      at += parts.size();
+      for_each_copy([&] {
+        const std::vector<ScalarId> parts = parts_of(*m);
+        const auto merged = combine(nest_, node_of(*m), std::span(now).subspan(at, parts.size()), parts);
+        next.insert(next.end(), merged.begin(), merged.end());
+        at += parts.size();
+      });
     }
     return next;
   }
 
   void finish(const Member& m, std::span<const ScalarId> acc) {
     const LoweredNode& node = node_of(m);
-    const std::vector<Expr> out = reduced_indices(node, *index_map(s_, group_, m.sizes, true));
+    const std::vector<Expr> out = reduced_indices(node, index_of(m));
     std::vector<ScalarId> results(acc.begin(), acc.end());
     if (node.reduction_def.finish) {
       NodeBuilder builder(nest_, node, loops::kNoScalar);
@@ -477,6 +498,7 @@ class GroupEmitter {
   const Phase phase_;
   Partials* const partials_;
   int stage_ = 0;
+  int64_t copy_ = 0;
   ValueId current_ = kNoValue;
   std::vector<ValueId> computing_;
   std::map<Kept, std::pair<int, int>> seen_;       // dear values: the first and the last walk that needs them
@@ -583,6 +605,47 @@ std::vector<std::pair<BufferId, BufferId>> replaceable(State& s, const Group& gr
   return result;
 }
 
+namespace {
+
+constexpr int64_t kMostCopies = 4;
+
+/// On a GPU, a dim of a few elements over which nothing is reduced, while most of what is read, and computed, is the same for all of
+/// them: a thread does them side by side. It loses its loop.
+void copy_narrow_dim(State& s, const Group& group, const std::vector<Access>& accesses, NestPlan& plan) {
+  if (!s.options.gpu || !group.has_reduction || plan.inner.empty() || plan.tile) return;
+  const bool plain = std::all_of(group.members.begin(), group.members.end(), [&](const Member& m) {
+    return m.kind == Member::Kind::kReduce && m.stage == 0 &&
+           !is_custom(s.nodes[static_cast<size_t>(m.node)]->reduction_def);
+  });
+  if (!plain) return;
+  int64_t rows = 1;
+  for (const LoopSpec& loop : plan.outer) {
+    if (loop.kind != LoopKind::kParallel) return;
+    rows *= std::max<int64_t>(s.hint(loop.extent, 64), 1);
+  }
+  const auto narrow = [&](const LoopSpec& loop) {
+    if (!loop.dim.valid() || !loop.extent.is_const()) return false;
+    const int64_t width = loop.extent.const_value();
+    const auto d = std::find(group.symbols.begin(), group.symbols.end(), loop.dim) - group.symbols.begin();
+    if (static_cast<size_t>(d) == group.symbols.size() || !(group.dims[static_cast<size_t>(d)] == loop.extent))
+      return false;
+    if (width < 2 || width > kMostCopies || rows / width < 2 * s.options.gpu->multiprocessors) return false;
+    // Read along the reduced dims, but not along this one.
+    return std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
+      const bool along = std::any_of(plan.inner.begin(), plan.inner.end(),
+                                     [&](const LoopSpec& in) { return in.dim.valid() && a.address.contains(in.dim); });
+      return !a.store && along && !a.address.contains(loop.dim);
+    });
+  };
+  const auto found = std::find_if(plan.outer.begin(), plan.outer.end(), narrow);
+  if (found == plan.outer.end()) return;
+  plan.copied = found->dim;
+  plan.copies = found->extent.const_value();
+  plan.outer.erase(found);
+}
+
+}  // namespace
+
 void emit_group(State& s, int unit) {
   const Group& group = s.units[static_cast<size_t>(unit)].group;
   if (group.members.empty()) return;
@@ -597,6 +660,7 @@ void emit_group(State& s, int unit) {
   for (const Expr e : group.dims) elements = elements * e;
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
+    copy_narrow_dim(s, group, dry.accesses, plan);
     if (!plan.tile && !s.options.gpu) {
       auto& pairs = s.in_place[s.out.plan.steps.size()];
       pairs = replaceable(s, group, dry.accesses);

@@ -1,6 +1,7 @@
 // How a kernel's iterations are shared among the threads of a GPU.
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "schedule/internal.h"
@@ -18,6 +19,7 @@ constexpr int64_t kSmallStep = 4;         // between elements of neighbouring la
 constexpr int kLanesApart = 4;            // that are read one by one
 constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
+constexpr int64_t kLeastNeighbours = 16;  // threads of a row that make several passes
 constexpr int kTileThreads = 64;          // of a block that copies tiles: one for each element of a row of the tile
 constexpr int kRowThreads = 128;          // of a block that holds several rows
 constexpr int64_t kSortedAtLeast = 4;     // elements of a row for each thread
@@ -42,6 +44,7 @@ class Survey {
   bool stores_outside = false;  // of vector loops
   bool vector_in_serial = false;
   bool tiles = false;
+  bool looks_up = false;  // an index, before the vector loop
   const Kernel& kernel_;
   int lanes;
 
@@ -51,11 +54,15 @@ class Survey {
       if (const auto* let = std::get_if<Let>(&stmt)) {
         const std::vector<ScalarId>& from = let->scalar.operands;
         const bool index = let->scalar.index.valid() && inside != nullptr && let->scalar.index.contains(inside->var);
+        lets_.emplace(let->dst, &let->scalar);
         if (index || std::any_of(from.begin(), from.end(), [&](ScalarId x) { return varies(x); })) {
           varying_.insert(let->dst);
         }
       } else if (const auto* load = std::get_if<Load>(&stmt)) {
-        access(load->buffer, load->index, load->mask != kNoScalar, false, inside);
+        const bool masked = load->mask != kNoScalar;
+        const bool whole = masked && inside != nullptr && follows(load->index, inside);
+        while (whole && lanes > 1 && !steady(load->mask, inside, lanes)) lanes /= 2;
+        access(load->buffer, load->index, masked && !whole, false, inside);
         if (inside != nullptr && (moves(load->index, inside) || varies(load->mask) || varies(load->other))) {
           varying_.insert(load->dst);
         }
@@ -69,6 +76,7 @@ class Survey {
       } else if (const auto* branch = std::get_if<If>(&stmt)) {
         block(*branch->body, inside, serial);
       } else if (const auto* lookup = std::get_if<IndexValue>(&stmt)) {
+        looks_up = looks_up || inside == nullptr;
         if (inside != nullptr && varies(lookup->value)) lookups_.push_back(lookup->symbol);
       } else if (const auto* loop = std::get_if<For>(&stmt)) {
         enter(*loop, inside, serial);
@@ -98,6 +106,43 @@ class Survey {
            std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return index.contains(x); });
   }
 
+  /// Whether neighbouring lanes read neighbours.
+  bool follows(Expr index, const For* inside) const {
+    const Expr step = index.coefficient_of(inside->var);
+    return step.valid() && step.is_const(1) &&
+           std::none_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return index.contains(x); });
+  }
+
+  /// Whether the mask is the same for all of `n` neighbouring lanes: a position compared with a number, both at multiples of n.
+  bool steady(ScalarId mask, const For* inside, int n) const {
+    if (!varies(mask)) return true;
+    const auto found = lets_.find(mask);
+    if (found == lets_.end()) return false;
+    const loops::Scalar& s = *found->second;
+    const auto all = [&] {
+      return std::all_of(s.operands.begin(), s.operands.end(), [&](ScalarId x) { return steady(x, inside, n); });
+    };
+    if (s.op == ScalarOp::kAnd || s.op == ScalarOp::kOr || s.op == ScalarOp::kNot) return all();
+    const bool less = s.op == ScalarOp::kLt || s.op == ScalarOp::kLe;
+    if (!less && s.op != ScalarOp::kGt && s.op != ScalarOp::kGe) return false;
+    const auto scalar = [&](ScalarId x) {
+      const auto at = lets_.find(x);
+      return at == lets_.end() ? nullptr : at->second;
+    };
+    const loops::Scalar *a = scalar(s.operands[0]), *b = scalar(s.operands[1]);
+    if (a == nullptr || b == nullptr) return false;
+    const bool first = a->op == ScalarOp::kIndex;  // the position stands first
+    const loops::Scalar &place = first ? *a : *b, &number = first ? *b : *a;
+    if (place.op != ScalarOp::kIndex || number.op != ScalarOp::kConst || is_floating(number.dtype)) return false;
+    // The first position where the comparison turns.
+    const bool strict = s.op == ScalarOp::kLt || s.op == ScalarOp::kGt;
+    const int64_t turn = number.const_int + (strict == (less == first) ? 0 : 1);
+    const Expr step = place.index.coefficient_of(inside->var);
+    if (!step.valid() || !step.is_const(1) || turn % n != 0) return false;
+    const Expr rest = kernel_.ctx->sub(place.index, inside->var);
+    return !rest.contains(inside->var) && multiple_of(rest, n);
+  }
+
   int64_t hint(Expr e) const { return kernel_.ctx->evaluate_hint(e).value_or(1 << 20); }
 
   /// Lanes are neighbours in memory or share one element. What is read at small distances or looked up may be read one by one;
@@ -118,7 +163,9 @@ class Survey {
     if (rest.contains(inside->var)) lanes = 1;
     const bool varies = std::any_of(lookups_.begin(), lookups_.end(), [&](Expr x) { return rest.contains(x); });
     if (varies || !step.is_const(1)) {
-      lanes = written || std::abs(step.const_value()) > kSmallStep ? 1 : std::min(lanes, kLanesApart);
+      // Reductions read what lies apart with a thread for each element: neighbours share the lines they come in.
+      const bool alone = written || !inside->carried.empty() || std::abs(step.const_value()) > kSmallStep;
+      lanes = alone ? 1 : std::min(lanes, kLanesApart);
       return;
     }
     const bool tile = kernel_.buffers[static_cast<size_t>(buffer)].kind == ArgKind::kScratch;
@@ -152,6 +199,7 @@ class Survey {
   int widest_store_ = 0;
   int kernel_stores_ = 0;
   std::unordered_set<ScalarId> varying_;
+  std::unordered_map<ScalarId, const loops::Scalar*> lets_;
   std::vector<Expr> lookups_;  // index values that differ from lane to lane
   std::vector<Expr> extents_;
 };
@@ -209,6 +257,15 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
   if (flat) {
     while (mapping.lanes > 1 && length < mapping.lanes) mapping.lanes /= 2;
     mapping.threads = kFlatThreads;
+    // Loads that wait for a look-up: a thread waits for several at once.
+    if (survey.looks_up && survey.vector != nullptr && survey.vector->extent.is_const()) {
+      const int64_t most = rows * length / (mapping.lanes * kThreadsPerProcessor * gpu.multiprocessors);
+      for (const int passes : {4, 2}) {
+        const int64_t step = int64_t{mapping.lanes} * passes;
+        if (mapping.passes > 1 || passes > most || length % step != 0 || length / step < kLeastNeighbours) continue;
+        mapping.passes = passes;
+      }
+    }
     return mapping;
   }
   while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;
@@ -234,7 +291,7 @@ Expr gpu_blocks(State& s, const GpuMapping& mapping, Expr parallel_iterations, E
     return s.simplify(ctx.ceildiv(parallel_iterations, ctx.constant(mapping.threads / mapping.row)));
   }
   Expr units = parallel_iterations;
-  if (vector_extent.valid()) units = units * ctx.ceildiv(vector_extent, ctx.constant(mapping.lanes));
+  if (vector_extent.valid()) units = units * ctx.ceildiv(vector_extent, ctx.constant(mapping.lanes * mapping.passes));
   return s.simplify(ctx.ceildiv(units, ctx.constant(mapping.threads)));
 }
 

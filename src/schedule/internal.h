@@ -43,6 +43,7 @@ class LoweredNode final : public LowerContext {
   ScatterDef scatter_def;
   SortDef sort_def;
   bool reverse = false;
+  bool written_out = false;  // an element function that was a reduction of a few elements
 
  private:
   const Graph& graph_;
@@ -67,6 +68,7 @@ struct ValueInfo {
   double functions = 0;  // of these, elementary functions
   double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction
   int depth = 0;         // of the inlined expression
+  bool has_short = false;  // the inlined expression has a reduction of a few elements
   std::optional<Storage> storage;
 };
 
@@ -152,6 +154,10 @@ struct State {
   std::unordered_map<Expr, Expr, ExprHash> simplified_;
   std::unordered_map<Expr, std::vector<Expr>, ExprHash> pool_;
 };
+
+// ---- short_reductions.cpp ----
+/// On a GPU, a reduction of a known few elements becomes an expression of these, which may be part of others.
+void write_out_short(State& s, LoweredNode& node);
 
 // ---- realize.cpp ----
 void lower_nodes(State& s);

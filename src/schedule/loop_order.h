@@ -40,6 +40,9 @@ struct NestPlan {
   /// Those of `kept` that wait in the memory of a result, named here, which the last walk writes over them.
   std::map<Kept, ValueId> kept_in_result;
   std::optional<Tile> tile;
+  /// A narrow dim that has no loop: each thread reduces all its elements side by side, since they need the same values.
+  Expr copied;
+  int64_t copies = 1;
 };
 
 /// Each dim a serial loop: for finding out what is accessed.

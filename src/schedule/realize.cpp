@@ -10,11 +10,12 @@ namespace tatara::sched {
 
 namespace {
 
-constexpr double kCheapOps = 3;      // recomputing this much costs less than a trip to memory
-constexpr double kCheapLoads = 1.2;  // reading this many elements again costs less than writing one and reading it
-constexpr double kManyReaders = 4;   // elementary functions are computed once for this many readers of an element
-constexpr int kMaxDepth = 40;        // operators inlined into each other
-constexpr double kMaxOps = 400;      // of one inlined expression
+constexpr double kCheapOps = 3;       // recomputing this much costs less than a trip to memory
+constexpr double kCheapLoads = 1.2;   // reading this many elements again costs less than writing one and reading it
+constexpr double kManyReaders = 4;    // elementary functions are computed once for this many readers of an element
+constexpr double kWorthMemory = 100;  // operations on a GPU that cost what writing an element and reading it does
+constexpr int kMaxDepth = 40;         // operators inlined into each other
+constexpr double kMaxOps = 400;       // of one inlined expression
 
 void mark_needed(State& s) {
   std::vector<ValueId> work;
@@ -137,6 +138,7 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
       info.cost += from.cost * share * static_cast<double>(times);
       info.functions += from.functions * share * static_cast<double>(times);
       info.loads += from.loads * share * static_cast<double>(times);
+      info.has_short = info.has_short || from.has_short;
       info.depth = std::max(info.depth, from.depth + 1);
     };
     if (node.kind == LoweredNode::Kind::kView) {
@@ -147,10 +149,14 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
     const Probe p = probe(s, node, i);
     info.cost = p.ops;
     info.functions = p.functions;
+    info.has_short = node.written_out;
     for (size_t k = 0; k < node.operands.size(); ++k) {
       const ValueId base = base_of_views(s, node.operands[k]);
       const ValueInfo& from = s.values[static_cast<size_t>(base)];
-      const bool repeated = p.reads[k].size() > 1 || p.looked_up[k];
+      // Written out, a reduction reads each element once, too.
+      const bool repeated = (p.reads[k].size() > 1 && !node.written_out) || p.looked_up[k];
+      const double times = elements_of(s, v) / std::max(elements_of(s, base), 1.0);
+      if (from.has_short && !from.root && from.cost * (times - 1) > kWorthMemory) make_root(s, base, false);
       if (repeated && !from.root && from.cost > kCheapOps) make_root(s, base, false);
       if (!from.root && from.functions > 0 && broadcast_inside(s, base, v)) make_root(s, base, false);
       inherit(node.operands[k], std::max<size_t>(p.reads[k].size(), 1));
@@ -248,6 +254,7 @@ void lower_nodes(State& s) {
     if (s.nodes[i]->kind == LoweredNode::Kind::kSort && !sorts_rows(s, *s.nodes[i])) {
       s.nodes[i]->kind = LoweredNode::Kind::kHost;
     }
+    write_out_short(s, *s.nodes[i]);
   }
 }
 

@@ -133,13 +133,29 @@ const Case kCases[] = {
     {"topk_8", [](Program& p) { return in_order(p, "topk", p.input({32768, 1024}), 8); }},
     {"topk_16_i64", [](Program& p) { return in_order(p, "topk", p.input({64, 5000}, DType::kInt64), 16); }},
     {"topk_5_vocabulary", [](Program& p) { return in_order(p, "topk", p.input({8, 50257}, DType::kBFloat16), 5); }},
+    {"rotary",
+     [](Program& p) {
+       const ValueId x = p.input({16, 512, 64});
+       ExprContext& c = *p.ctx;
+       const ValueId low = p.b.slice(x, 2, c.constant(0), c.constant(32), c.constant(1));
+       const ValueId high = p.b.slice(x, 2, c.constant(32), c.constant(64), c.constant(1));
+       const ValueId turned = p.b.op("cat", {TensorList{{p.b.unary("neg", high), low}}, Scalar(int64_t{2})});
+       return std::vector{
+           p.b.binary("add", p.b.binary("mul", x, p.input({512, 64})), p.b.binary("mul", turned, p.input({512, 64})))};
+     }},
+    {"embedding_sum",
+     [](Program& p) {
+       const ValueId rows =
+           p.b.op("embedding", {TensorArg{p.input({30000, 256})}, TensorArg{p.input({512, 512}, DType::kInt64)}});
+       return std::vector{p.b.binary("add", rows, p.input({512, 256}))};
+     }},
     {"nbody",
      [](Program& p) {
        const ValueId x = p.input({4096, 3}), mass = p.input({4096});
        const ValueId delta = p.b.binary("sub", p.b.unsqueeze(x, 0), p.b.unsqueeze(x, 1));
        const ValueId squares = p.b.reduce("sum", p.b.binary("mul", delta, delta), {2}, false);
        const ValueId inverse = p.b.unary("rsqrt", p.b.binary("add", squares, Scalar(1e-3)));
-       const ValueId cube = p.b.binary("mul", p.b.binary("mul", inverse, inverse), inverse);
+       const ValueId cube = p.b.binary("pow", inverse, Scalar(int64_t{3}));
        const ValueId weight = p.b.unsqueeze(p.b.binary("mul", cube, p.b.unsqueeze(mass, 0)), 2);
        return std::vector{p.b.reduce("sum", p.b.binary("mul", delta, weight), {1}, false)};
      }},
@@ -246,6 +262,59 @@ std::string ptx_of(LlvmProvider& llvm, const loops::Kernel& kernel, const char* 
   GpuTarget target{std::string_view(chip) == "sm_80" ? 80 : std::string_view(chip) == "sm_100" ? 100 : 90, chip, ""};
   if (target.capability == 90) options.features = target.features = "+ptx81";
   return llvm.compile(emit_gpu(kernel, target, "k"), options).bytes;
+}
+
+size_t occurrences(const std::string& text, std::string_view part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(CodegenGpu, HalvesThatChangePlacesAreReadInWholeVectors) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const Case& c : kCases) {
+    if (std::string_view(c.name) != "rotary") continue;
+    Program p{kGpu};
+    const Schedule s = p.schedule(c.build(p));
+    EXPECT_EQ(s.kernels.size(), 1u);
+    EXPECT_EQ(s.kernels[0].gpu.lanes, 4);
+    const std::string ptx = ptx_of(*llvm, s.kernels[0], "sm_90a");
+    EXPECT_EQ(occurrences(ptx, "ld.global.nc.v4"), 5u) << ptx;
+    EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), 0u) << ptx;
+  }
+}
+
+TEST(CodegenGpu, LookedUpRowsAreReadSeveralVectorsAtOnce) {
+  Program p{kGpu};
+  const ValueId rows =
+      p.b.op("embedding", {TensorArg{p.input({30000, 256})}, TensorArg{p.input({512, 512}, DType::kInt64)}});
+  const Schedule s = p.schedule(std::vector{p.b.binary("add", rows, p.input({512, 256}))});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  EXPECT_EQ(s.kernels[0].gpu.passes, 4);
+  const std::string text = loops::print_kernel(s.kernels[0]);
+  EXPECT_EQ(loops::parse_kernel(text).gpu.passes, 4);
+}
+
+TEST(CodegenGpu, PairwiseSumsAreOneKernel) {
+  for (const Case& c : kCases) {
+    if (std::string_view(c.name) != "nbody") continue;
+    Program p{kGpu};
+    const Schedule s = p.schedule(c.build(p));
+    EXPECT_EQ(s.kernels.size(), 1u);
+    const std::string text = loops::print_kernel(s.kernels[0]);
+    // The three coordinates are summed side by side: what they share is computed once.
+    EXPECT_EQ(occurrences(text, "carry "), 3u) << text;
+    EXPECT_EQ(occurrences(text, "rsqrt("), 1u) << text;
+  }
+}
+
+TEST(CodegenGpu, ShortRowsThatAreDearStayReductions) {
+  Program p{kGpu};
+  const Schedule s = p.schedule(std::vector{softmax(p, p.input({65536, 8}))});
+  size_t functions = 0;
+  for (const loops::Kernel& kernel : s.kernels) functions += occurrences(loops::print_kernel(kernel), "exp(");
+  EXPECT_LT(functions, 12u);
 }
 
 TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
