@@ -70,7 +70,8 @@ void load_tiles(State& s, NestBuilder& nest, const NestPlan::Tile& tile) {
   for (const Access& access : tile.accesses) {
     // Shared memory has 32 banks: rows of odd length keep the elements of a column in different ones.
     const int64_t length = tile.most_lanes + (s.options.gpu ? 1 : 0);
-    const BufferId local = nest.add_local(access.dtype, NestPlan::kTileRows * length);
+    const BufferId local =
+        nest.add_local(access.dtype, (s.options.gpu ? NestPlan::kGpuTileRows : NestPlan::kTileRows) * length);
     loops::Transpose copy;
     copy.from = nest.buffer_arg(access.buffer, false);
     copy.from_index = s.simplify(ctx.substitute(nest.finalize(access.address), corner));

@@ -70,6 +70,8 @@ bool sorts_rows(State& s, const LoweredNode& node) {
   loops::Sort rows;
   rows.extent = type.sizes[dim].const_value();
   if (rows.extent <= 0 || rows.extent > INT32_MAX) return false;
+  // Which of equal elements the host's selection takes, and in what order, is its own affair; among whole numbers many are equal.
+  if (node.sort_def.count >= 0 && !is_floating(type.dtype)) return false;
   rows.count = count_of(node);
   if (rows.count <= 0 || rows.count > rows.extent) return false;
   if (!rows.selects() && rows.extent > loops::Sort::kMostExtent) return false;

@@ -11,6 +11,7 @@ using loops::LoopKind;
 namespace {
 
 constexpr int64_t kPointwiseChunk = 4096;   // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kGpuTileLanes = 32;       // of a warp
 constexpr int64_t kTileLanes = 64;          // elements of a tile along the vector loop
 constexpr int64_t kTileBytes = 1 << 17;     // of all tiles of a kernel: they stay in the cache
 constexpr int64_t kGpuTileBytes = 1 << 15;  // of memory that a block's threads share
@@ -176,7 +177,7 @@ class Planner {
     if (group_.has_reduction) {
       const bool only = std::count_if(merged_.begin(), merged_.end(), [](const Merged& m) { return m.reduced; }) == 1;
       if (!lane.reduced || !only || !lane.extent.is_const()) return -1;
-      if (lane.extent.const_value() * NestPlan::kTileRows * dtype_size(access.dtype) > kTileBytes) return -1;
+      if (lane.extent.const_value() * tile_rows() * dtype_size(access.dtype) > kTileBytes) return -1;
     }
     if (s_.hint(lane.extent, 64) < 8) return -1;
     const Expr along = stride_of(s_.ctx, access.address, position(v));
@@ -205,14 +206,17 @@ class Planner {
         return other.buffer == access.buffer && other.address == access.address;
       });
       if (known) continue;
-      const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes;
-      bytes += lanes * NestPlan::kTileRows * dtype_size(access.dtype);
+      const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : tile_lanes();
+      bytes += lanes * tile_rows() * dtype_size(access.dtype);
       if (bytes > (s_.options.gpu ? kGpuTileBytes : kTileBytes)) break;
       along = m;
       tiled.push_back(access);
     }
     return along;
   }
+
+  int64_t tile_rows() const { return s_.options.gpu ? NestPlan::kGpuTileRows : NestPlan::kTileRows; }
+  int64_t tile_lanes() const { return s_.options.gpu ? kGpuTileLanes : kTileLanes; }
 
   /// Loops over tiles: parallel over blocks, serial over the rows of a tile, the vector loop innermost.
   void tile(NestPlan& plan, size_t v, size_t across, std::vector<Access> tiled) {
@@ -233,8 +237,11 @@ class Planner {
     };
     LoopSpec lane{s_.pooled_symbol(merged_[v].extent, 100 + v), merged_[v].extent, LoopKind::kVector, position(v),
                   Expr()};
-    if (!merged_[v].reduced) lane = blocks(v, kTileLanes, 204);
-    const LoopSpec row = blocks(across, NestPlan::kTileRows, 206);
+    // On a GPU neighbouring blocks write neighbours: it is stores in pieces that memory takes badly.
+    LoopSpec row;
+    if (s_.options.gpu) row = blocks(across, tile_rows(), 206);
+    if (!merged_[v].reduced) lane = blocks(v, tile_lanes(), 204);
+    if (!s_.options.gpu) row = blocks(across, tile_rows(), 206);
     plan.outer.push_back(row);
     lane.kind = LoopKind::kVector;
     (merged_[v].reduced ? plan.inner : plan.outer).push_back(lane);
@@ -242,7 +249,7 @@ class Planner {
     tile.rows = row.extent;
     tile.lane = lane.var;
     tile.lanes = lane.extent;
-    tile.most_lanes = merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes;
+    tile.most_lanes = merged_[v].reduced ? merged_[v].extent.const_value() : tile_lanes();
     plan.tile = std::move(tile);
   }
 

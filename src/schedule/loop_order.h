@@ -34,6 +34,7 @@ struct NestPlan {
     std::vector<Access> accesses;
   };
   static constexpr int64_t kTileRows = 16;
+  static constexpr int64_t kGpuTileRows = 32;  // a line of the cache
   /// Values at indices that the first walk over a row keeps for the later ones.
   using Kept = std::pair<ValueId, std::vector<const ExprNode*>>;
   std::set<Kept> kept;

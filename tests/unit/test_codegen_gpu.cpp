@@ -131,7 +131,7 @@ const Case kCases[] = {
     {"sort_i64_3000", [](Program& p) { return in_order(p, "sort", p.input({512, 3000}, DType::kInt64), -1); }},
     {"sort_f64_5", [](Program& p) { return in_order(p, "sort", p.input({512, 5}, DType::kFloat64), -1); }},
     {"topk_8", [](Program& p) { return in_order(p, "topk", p.input({32768, 1024}), 8); }},
-    {"topk_16_i64", [](Program& p) { return in_order(p, "topk", p.input({64, 5000}, DType::kInt64), 16); }},
+    {"topk_16_f64", [](Program& p) { return in_order(p, "topk", p.input({64, 5000}, DType::kFloat64), 16); }},
     {"topk_5_vocabulary", [](Program& p) { return in_order(p, "topk", p.input({8, 50257}, DType::kBFloat16), 5); }},
     {"rotary",
      [](Program& p) {
