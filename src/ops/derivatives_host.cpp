@@ -230,14 +230,23 @@ constexpr const char* kLinearHostDerivatives[] = {
     "upsample_trilinear3d",
 };
 
-}  // namespace
+constexpr int64_t kNearestPixel = 1;
 
-namespace {
+/// Operators that are linear in one operand.
+constexpr std::pair<const char*, size_t> kLinearOperands[] = {
+    {"cholesky_solve", 0},          {"linalg_lu_solve", 2},    {"linalg_solve", 1}, {"linalg_solve_ex", 1},
+    {"linalg_solve_triangular", 1}, {"linalg_tensorsolve", 1}, {"lu_solve", 0},     {"triangular_solve", 0},
+};
 
 using Which = std::function<bool(size_t)>;
 
+using Finish = std::function<ValueId(ValueId)>;
+
 /// `fixed`: operands (by argument) that the gradient does not depend on, but by comparisons. `left_out`: those without one.
-void derive(VjpContext& v, const Which& fixed, const Which& left_out = [](size_t) { return false; }) {
+/// `finish`: done to each gradient.
+void derive(
+    VjpContext& v, const Which& fixed, const Which& left_out = [](size_t) { return false; },
+    const Finish& finish = [](ValueId gradient) { return gradient; }) {
   GraphBuilder& b = v.builder();
   const Node& node = v.node();
   std::vector<Arg> args = node.args;
@@ -279,9 +288,9 @@ void derive(VjpContext& v, const Which& fixed, const Which& left_out = [](size_t
       b.host_call(host_transform(*node.op, HostTransform::kDerivative), std::move(args), std::move(types));
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].listed) {
-      v.give(places[i].arg, places[i].item, gradients[i]);
+      v.give(places[i].arg, places[i].item, finish(gradients[i]));
     } else {
-      v.give(places[i].arg, gradients[i]);
+      v.give(places[i].arg, finish(gradients[i]));
     }
   }
 }
@@ -297,6 +306,13 @@ VjpFn linear_in(size_t operand) {
     for (size_t i = 0; i < v.args().size(); ++i) alone = alone && (i == operand || !v.needs(i));
     derive(v, [&](size_t arg) { return alone && arg == operand; });
   };
+}
+
+/// Operators that are linear in each of their operands.
+void multilinear(VjpContext& v) {
+  size_t wanted = 0;
+  for (size_t i = 0; i < v.args().size(); ++i) wanted += v.needs(i) ? 1 : 0;
+  derive(v, [&](size_t arg) { return wanted == 1 && v.needs(arg); });
 }
 
 /// The same with a case in which the gradient is that of the result, in another shape.
@@ -330,6 +346,46 @@ void bilinear_rule(VjpContext& v) {
   // Linear in each of the three.
   derive(v, [&](size_t arg) { return arg == 3 || (wanted == 1 && v.needs(arg)); }, [](size_t arg) { return arg == 3; });
   if (v.needs(3)) v.give(3, v.grad());  // summed to the bias's shape
+}
+
+/// (input, output_size). To one element it is a mean.
+void adaptive_avg_pool_rule(VjpContext& v) {
+  const auto& wanted = std::get<SymInts>(v.args()[1]).values;
+  if (std::all_of(wanted.begin(), wanted.end(), [&](Expr size) { return is_one(v.ctx(), size); })) {
+    return linear_host_derivative(v);
+  }
+  host_derivative(v);
+}
+
+bool is_none(const VjpContext& v, size_t arg) { return is_zero(v.ctx(), v.args().type(arg).numel(v.ctx())); }
+
+/// (input, tau)
+void householder_rule(VjpContext& v) {
+  if (!is_none(v, 0) && !is_none(v, 1)) host_derivative(v);  // none in eager
+}
+
+/// (input, tau, other, left, transpose): linear in `other`.
+void ormqr_rule(VjpContext& v) {
+  const bool alone = !v.needs(0) && !v.needs(1);
+  const bool no_reflectors = is_none(v, 0) || is_none(v, 1);
+  const auto untied = [](ValueId gradient) { return gradient; };
+  const auto by_others = [&](ValueId gradient) {
+    return tied(v.builder(), gradient, {v.args().tensor(0), v.args().tensor(1)}, false);
+  };
+  derive(
+      v, [=](size_t arg) { return (alone && arg == 2) || (no_reflectors && arg != 2); },
+      [=](size_t arg) { return no_reflectors && arg != 2; },
+      no_reflectors && !alone ? Finish(by_others) : Finish(untied));
+}
+
+/// (input, grid, interpolation, padding, align_corners). The nearest pixel's place matters by comparisons alone: gradients again
+/// are zeros by the grid, and none by the input.
+void grid_sampler_rule(VjpContext& v) {
+  if (v.args().integer(2) != kNearestPixel) return host_derivative(v);
+  const ValueId input = v.args().tensor(0), grid = v.args().tensor(1);
+  derive(
+      v, [](size_t) { return true; }, [](size_t) { return false; },
+      [&](ValueId gradient) { return tied(v.builder(), tied(v.builder(), gradient, {grid}), {input}, false); });
 }
 
 void matrix_power_rule(VjpContext& v) {
@@ -379,14 +435,20 @@ void register_derivatives_host(OpRegistry& r) {
   r.amend("linalg_det").vjp = identity_if(is_trivial_matrix, determinant_rule);
   r.amend("linalg_matrix_power").vjp = matrix_power_rule;
   r.amend("bilinear").vjp = bilinear_rule;
-  r.amend("linalg_solve_triangular").vjp = linear_in(1);
-  r.amend("lu_solve").vjp = linear_in(0);
-  r.amend("stft").vjp = linear_in(0);
+  for (const char* name : {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}) {
+    r.amend(name).vjp = adaptive_avg_pool_rule;
+  }
+  for (const char* name : {"inner", "stft", "tensordot.host", "vdot"}) r.amend(name).vjp = multilinear;
+  r.amend("linalg_householder_product").vjp = householder_rule;
+  r.amend("ormqr").vjp = ormqr_rule;
+  for (const char* name : {"grid_sampler_2d", "grid_sampler_3d"}) r.amend(name).vjp = grid_sampler_rule;
+  for (const auto& [name, operand] : kLinearOperands) r.amend(name).vjp = linear_in(operand);
   r.amend("linalg_norm").vjp = [](VjpContext& v) {
     if (std::holds_alternative<Scalar>(v.args()[1]) && v.args().number(1) == 0) return;  // none in eager
     host_derivative(v);
   };
   for (const char* name : kLinearHostDerivatives) r.amend(name).vjp = linear_host_derivative;
+  r.amend("lu_unpack").first_differentiable = 1;  // permutations have none
 }
 
 }  // namespace tatara

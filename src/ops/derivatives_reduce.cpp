@@ -233,7 +233,9 @@ void prod_rule(VjpContext& v) {
   if (whole) x = b.reshape(x, {v.args().type(0).numel(b.ctx())});
   x = b.cast(x, b.type(v.out()).dtype);
   const Expr length = b.type(x).sizes[static_cast<size_t>(dim)];
-  if (is_zero(b.ctx(), length)) return v.give_zeros(0);
+  if (is_zero(b.ctx(), length)) {
+    return v.give(0, tied(b, zeros_of(b, v.args().type(0)), {v.args().tensor(0)}));
+  }
   const Expr zero = b.ctx().constant(0), one = b.ctx().constant(1);
   const SymInts flipped{{b.ctx().constant(dim)}};
   const auto before = [&](ValueId values) {

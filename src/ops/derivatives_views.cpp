@@ -233,8 +233,13 @@ void index_copy_rule(VjpContext& v) {
 }
 
 void index_fill_rule(VjpContext& v) {
+  GraphBuilder& b = v.builder();
   if (v.needs(0)) v.give(0, index_filled(v));
-  if (v.needs(3)) v.give(3, selected(v));  // summed to no dimensions
+  if (!v.needs(3)) return;
+  // Each element once, also where an index is given twice; summed to no dimensions.
+  const ValueId none = b.unary("zeros_like", v.grad());
+  const ValueId filled = b.op("index_fill", {TensorArg{none}, v.args()[1], v.args()[2], Scalar(int64_t{1})});
+  v.give(3, term(v, filled).bin("ne", 0.0).choose(term(v, v.grad()), term(v, none)).id);
 }
 
 void take_rule(VjpContext& v) {

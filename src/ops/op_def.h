@@ -139,6 +139,8 @@ struct OpDef {
   bool not_differentiable = false;
   /// Eager gives a history to the first results only (statistics behind a normalised tensor have none).
   int differentiable_results = INT_MAX;
+  /// Results before this one carry none.
+  int first_differentiable = 0;
 
   /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
   BatchFn batch;

@@ -230,8 +230,10 @@ TensorType cotangent_type(ExprContext& ctx, TensorType type) {
 bool differentiable_result(const Graph& graph, ValueId v) {
   const DType dtype = graph.type(v).dtype;
   const Node* node = graph.producer(v);
-  return (is_floating(dtype) || is_complex(dtype)) &&
-         (node == nullptr || graph.value(v).output_index < node->op->differentiable_results);
+  if (!is_floating(dtype) && !is_complex(dtype)) return false;
+  if (node == nullptr) return true;
+  const int index = graph.value(v).output_index;
+  return index >= node->op->first_differentiable && index < node->op->differentiable_results;
 }
 
 bool gives_gradients(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs); }

@@ -90,3 +90,67 @@ def test_second_derivatives_of_logit_are_numbers(eps: float | None) -> None:
     compiled = tatara.compile(lambda x: torch.logit(x, eps))
     x = torch.tensor([0.02, 0.3, 0.8], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(compiled, (x,))
+
+
+def _solve_pair(columns: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    matrix = torch.randn(4, 4, dtype=torch.float64) + 4 * torch.eye(4, dtype=torch.float64)
+    return matrix, torch.randn(4, columns, dtype=torch.float64)
+
+
+LINEAR = {
+    "solve": lambda a, b: torch.linalg.solve(a, b),
+    "solve_ex": lambda a, b: torch.linalg.solve_ex(a, b)[0],
+    "tensorsolve": lambda a, b: torch.linalg.tensorsolve(a, b[:, 0]),
+    "triangular": lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
+    "old triangular": lambda a, b: torch.triangular_solve(b, a)[0],
+    "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a),
+    "lu_solve": lambda a, b: torch.linalg.lu_solve(a, torch.arange(1, 5, dtype=torch.int32), b),
+    "ormqr": lambda a, b: torch.ormqr(a, a[0], b),
+    "ormqr without reflectors": lambda a, b: torch.ormqr(a[:, :0], a[0, :0], b),
+    "vdot": lambda a, b: torch.vdot(a[0], b[:, 0]),
+    "stft": lambda a, b: torch.stft(a.reshape(-1), 4, window=b[:, 0], return_complex=True).abs(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("alone", [0, 1, None])
+@pytest.mark.parametrize("name", LINEAR)
+def test_histories_where_an_operator_is_linear(name: str, alone: int | None) -> None:
+    def gradients(function: Callable[..., Any]) -> list[Any]:
+        operands = _solve_pair(3)
+        for i, operand in enumerate(operands):
+            operand.requires_grad_(alone in (None, i))
+        out = function(*operands)
+        wanted = [o for o in operands if o.requires_grad]
+        weights = torch.linspace(1, 2, out.numel(), dtype=out.dtype).reshape(out.shape)
+        return list(torch.autograd.grad(out, wanted, weights, create_graph=True, allow_unused=True))
+
+    compiled = tatara.compile(LINEAR[name])
+    expected = gradients(LINEAR[name])
+    for _ in range(2):
+        found = gradients(compiled)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours is None) == (theirs is None)
+        if theirs is not None:
+            assert ours.requires_grad == theirs.requires_grad
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_index_fill_with_an_index_given_twice() -> None:
+    index = torch.tensor([0, 2, 0])
+    run = lambda x, v: x.index_fill(1, index, v)  # noqa: E731
+    compiled = tatara.compile(run)
+    for function in (run, compiled, compiled):
+        x, v = torch.ones(2, 3, requires_grad=True), torch.tensor(3.0, requires_grad=True)
+        grads = torch.autograd.grad(function(x, v), [x, v], torch.arange(6.0).reshape(2, 3))
+        torch.testing.assert_close(grads[1], torch.tensor(0.0 + 2 + 3 + 5))
+        torch.testing.assert_close(grads[0], torch.tensor([[0.0, 1, 0], [0, 4, 0]]))
+
+
+def test_permutations_of_lu_unpack_have_no_history() -> None:
+    factors, pivots = torch.linalg.lu_factor(_solve_pair(1)[0])
+    factors.requires_grad_()
+    compiled = tatara.compile(lambda lu: torch.lu_unpack(lu, pivots))
+    for _ in range(2):
+        assert [part.requires_grad for part in compiled(factors)] == [False, True, True]
