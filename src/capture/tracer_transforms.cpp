@@ -13,7 +13,7 @@ namespace tatara::capture {
 namespace {
 
 struct Name {
-  const char* file;  // of Python functions, its end; null: C code of torch._C or torch._C._functorch
+  const char* file;  // of Python functions, its end; null: C code of torch, torch._C or torch._C._functorch
   const char* name;
   TransformCall call;
 };
@@ -34,6 +34,8 @@ constexpr Name kNames[] = {
     {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
     {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
     {nullptr, "_exit_dual_level", TransformCall::kExitDual},
+    {nullptr, "_make_dual", TransformCall::kMakeDual},
+    {nullptr, "_unpack_dual", TransformCall::kUnpackDual},
     {"/torch/_functorch/predispatch.py", "_unwrap_for_grad", TransformCall::kUnwrap},
     {"/torch/_functorch/predispatch.py", "_jvp_increment_nesting", TransformCall::kEnterJvp},
     {"/torch/_functorch/predispatch.py", "_jvp_decrement_nesting", TransformCall::kExit},
@@ -191,7 +193,7 @@ TransformCall transform_call_of(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return TransformCall::kNone;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   const std::string module = text_of(f->m_module);
-  if (module != "torch._C._functorch" && module != "torch._C") return TransformCall::kNone;
+  if (module != "torch._C._functorch" && module != "torch._C" && module != "torch") return TransformCall::kNone;
   for (const Name& each : kNames) {
     if (each.file == nullptr && std::strcmp(f->m_ml->ml_name, each.name) == 0) return each.call;
   }

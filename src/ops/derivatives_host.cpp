@@ -373,7 +373,7 @@ void ormqr_rule(VjpContext& v) {
     return tied(v.builder(), gradient, {v.args().tensor(0), v.args().tensor(1)}, false);
   };
   derive(
-      v, [=](size_t arg) { return (alone && arg == 2) || (no_reflectors && arg != 2); },
+      v, [=](size_t arg) { return no_reflectors || (alone && arg == 2); },
       [=](size_t arg) { return no_reflectors && arg != 2; },
       no_reflectors && !alone ? Finish(by_others) : Finish(untied));
 }

@@ -636,3 +636,16 @@ def test_writes_to_a_dual_tensor_reach_its_tangent() -> None:
         ours, theirs = [torch.ones(2, 2), torch.ones(2, 2)], [torch.ones(2, 2), torch.ones(2, 2)]
         same(compiled(*ours), pushed(*theirs))
         same(ours, theirs)
+
+
+def test_dual_tensors_by_the_operators_that_older_releases_call() -> None:
+    def tangent(x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch._VF._make_dual(x, t, level=0)
+            primal, moved = torch._VF._unpack_dual(dual.sin() * 2, level=0)
+            return primal.clone(), moved.clone()
+
+    x, t = torch.randn(4), torch.randn(4)
+    compiled = tatara.compile(tangent, fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, t), (2 * x.sin(), 2 * x.cos() * t))
