@@ -129,8 +129,9 @@ def measure_memory(name: str, batch: int, length: int, way: str) -> dict[str, An
     return {"peak": harness.peak_of(step, 3)}
 
 
-def _child(arguments: argparse.Namespace, *extra: str) -> dict[str, Any]:
-    return harness.in_process(__file__, [*extra, *harness.options_of(arguments, "batch", "length", "steps", "rounds")])
+def _child(arguments: argparse.Namespace, *extra: str, **variables: str) -> dict[str, Any]:
+    options = harness.options_of(arguments, "batch", "length", "steps", "rounds")
+    return harness.in_process(__file__, [*extra, *options], **variables)
 
 
 def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -138,7 +139,8 @@ def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     if "failed" in row or arguments.no_memory:
         return row
     for way in WAYS[:2] if arguments.no_rival else WAYS:
-        memory = _child(arguments, "--child", name, "--memory", way)
+        # Outputs kept for later calls would count as held between steps: they are let go of.
+        memory = _child(arguments, "--child", name, "--memory", way, TATARA_KEEP_OUTPUTS_MB="0")
         if "failed" in memory:
             return {"model": name, **memory}
         row[f"{way}_mb"] = memory["peak"] / 1e6

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <queue>
 
 #include "schedule/nest_builder.h"
@@ -551,19 +552,31 @@ void form_units(State& s) {
 }
 
 void order_units(State& s) {
-  // Lowest number first among those that are ready: close to the program's order.
+  // Close to the program's order: among those that are ready, what the lowest number waits for. A kernel may have late parts (a
+  // parameter's update in the kernel of its gradient), whose small operands must not hold up its early ones: whatever else
+  // is ready would run meanwhile, and lie in memory.
+  std::vector<int> urgency(s.units.size());
+  std::iota(urgency.begin(), urgency.end(), 0);
   std::vector<size_t> waiting(s.units.size());
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (size_t u = 0; u < s.units.size(); ++u) {
     waiting[u] = s.units[u].preds.size();
-    if (waiting[u] == 0) ready.push(static_cast<int>(u));
+    for (const int before : s.units[u].preds) {
+      int& urgent = urgency[static_cast<size_t>(before)];
+      urgent = std::min(urgent, static_cast<int>(u));
+    }
+  }
+  using Ready = std::pair<int, int>;  // urgency, unit
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  const auto add = [&](size_t u) { ready.emplace(urgency[u], static_cast<int>(u)); };
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    if (waiting[u] == 0) add(u);
   }
   while (!ready.empty()) {
-    const int u = ready.top();
+    const int u = ready.top().second;
     ready.pop();
     s.order.push_back(u);
     for (size_t v = 0; v < s.units.size(); ++v) {
-      if (s.units[v].preds.contains(u) && --waiting[v] == 0) ready.push(static_cast<int>(v));
+      if (s.units[v].preds.contains(u) && --waiting[v] == 0) add(v);
     }
   }
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
