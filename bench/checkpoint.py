@@ -72,10 +72,9 @@ def measure(form: str, way: str, batch: int, length: int, dropout: float) -> dic
 
 def in_processes(form: str, options: list[str]) -> dict[str, Any]:
     """A row of the table."""
-    # Memory that is freed goes back at once, so that what is resident is what is allocated. Outputs kept for later calls would
-    # count as held between steps: they are let go of.
-    returned = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "TATARA_KEEP_OUTPUTS_MB": "0"}
-    ways = {w: harness.in_process(__file__, ["--child", form, "--way", w, *options], **returned) for w in WAYS}
+    ways = {
+        w: harness.in_process(__file__, ["--child", form, "--way", w, *options], **harness.COUNTED_MEMORY) for w in WAYS
+    }
     failed = [f"{way}: {found['failed']}" for way, found in ways.items() if "failed" in found]
     if failed:
         return {"failed": "; ".join(failed)}

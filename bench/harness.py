@@ -20,6 +20,15 @@ from typing import Any
 TIMES = ["tatara_cold_s", "rival_cold_s", "eager_ms", "rival_ms", "tatara_ms", "vs eager", "vs rival"]
 
 
+# For processes whose memory is measured: what is freed goes back at once, so that what is resident is what is allocated, and
+# outputs kept for later calls, which would count as held between steps, are let go of.
+COUNTED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+    "TATARA_KEEP_OUTPUTS_MB": "0",
+}
+
+
 def in_process(script: str, options: Iterable[str], **variables: str) -> dict[str, Any]:
     """Runs a script with empty compile caches and these variables of the environment. The JSON of its last line;
     {"failed": reason} when it fails.

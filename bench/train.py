@@ -139,8 +139,7 @@ def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     if "failed" in row or arguments.no_memory:
         return row
     for way in WAYS[:2] if arguments.no_rival else WAYS:
-        # Outputs kept for later calls would count as held between steps: they are let go of.
-        memory = _child(arguments, "--child", name, "--memory", way, TATARA_KEEP_OUTPUTS_MB="0")
+        memory = _child(arguments, "--child", name, "--memory", way, **harness.COUNTED_MEMORY)
         if "failed" in memory:
             return {"model": name, **memory}
         row[f"{way}_mb"] = memory["peak"] / 1e6
