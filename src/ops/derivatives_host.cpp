@@ -357,25 +357,22 @@ void adaptive_avg_pool_rule(VjpContext& v) {
   host_derivative(v);
 }
 
-bool is_none(const VjpContext& v, size_t arg) { return is_zero(v.ctx(), v.args().type(arg).numel(v.ctx())); }
-
 /// (input, tau)
 void householder_rule(VjpContext& v) {
-  if (!is_none(v, 0) && !is_none(v, 1)) host_derivative(v);  // none in eager
+  if (!is_empty(v, v.args().tensor(0)) && !is_empty(v, v.args().tensor(1))) host_derivative(v);  // none in eager
 }
 
 /// (input, tau, other, left, transpose): linear in `other`.
 void ormqr_rule(VjpContext& v) {
   const bool alone = !v.needs(0) && !v.needs(1);
-  const bool no_reflectors = is_none(v, 0) || is_none(v, 1);
-  const auto untied = [](ValueId gradient) { return gradient; };
-  const auto by_others = [&](ValueId gradient) {
-    return tied(v.builder(), gradient, {v.args().tensor(0), v.args().tensor(1)}, false);
-  };
+  const ValueId input = v.args().tensor(0), tau = v.args().tensor(1);
+  const bool no_reflectors = is_empty(v, input) || is_empty(v, tau);
   derive(
       v, [=](size_t arg) { return no_reflectors || (alone && arg == 2); },
       [=](size_t arg) { return no_reflectors && arg != 2; },
-      no_reflectors && !alone ? Finish(by_others) : Finish(untied));
+      [&](ValueId gradient) {
+        return no_reflectors && !alone ? tied(v.builder(), gradient, {input, tau}, false) : gradient;
+      });
 }
 
 /// (input, grid, interpolation, padding, align_corners). The nearest pixel's place matters by comparisons alone: gradients again

@@ -316,6 +316,16 @@ class GroupEmitter {
 
   void store_value(const Member& m) { store(m, value_of(m)); }
 
+  /// The i-th value that a reduction carries, before its first element.
+  static loops::Carried carried_from(const LoweredNode& node, size_t i, ScalarId init) {
+    return {.dtype = node.reduction_def.dtypes[i],
+            .init = init,
+            .arg = -1,
+            .next = -1,
+            .result = -1,
+            .combine = node.reduction_def.combine[i]};
+  }
+
   /// One pass over the reduced dims (or none, where nothing is reduced).
   void walk(const std::vector<const Member*>& folds, const std::vector<const Member*>& stores) {
     std::vector<ScalarId> identity;
@@ -327,12 +337,7 @@ class GroupEmitter {
       for_each_copy([&] {
         for (size_t i = 0; i < init.size(); ++i) {
           identity.push_back(init[i]);
-          carried.push_back({.dtype = node.reduction_def.dtypes[i],
-                             .init = init[i],
-                             .arg = -1,
-                             .next = -1,
-                             .result = -1,
-                             .combine = node.reduction_def.combine[i]});
+          carried.push_back(carried_from(node, i, init[i]));
         }
       });
     }
@@ -430,12 +435,7 @@ class GroupEmitter {
     const std::vector<ScalarId> init = node.reduction_def.init(builder);
     std::vector<loops::Carried> carried;
     for (size_t i = 0; i < init.size(); ++i) {
-      carried.push_back({.dtype = node.reduction_def.dtypes[i],
-                         .init = init[i],
-                         .arg = -1,
-                         .next = -1,
-                         .result = -1,
-                         .combine = node.reduction_def.combine[i]});
+      carried.push_back(carried_from(node, i, init[i]));
     }
     std::vector<Expr> sizes;
     const Expr address = partial_address(sizes);

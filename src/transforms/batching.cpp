@@ -285,15 +285,9 @@ class Expansion {
   }
 
   void copy(const Node& node) {
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) tensor->value = plain(tensor->value);
-      if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = plain(v);
-      }
-    }
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
+    std::vector<Arg> args = with_operands(node.args, [this](ValueId v) { return plain(v); });
     const NodeId id = to_.add_node(node.op, std::move(args), std::move(types), node.location);
     to_.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -277,11 +277,8 @@ class Extraction {
  private:
   void copy_node(const Node& node, bool again) {
     if (again && keeps_state(node) && known(node.outputs[1])) {
-      const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
-      const ValueId mask = node.outputs[0];
-      const NodeId id =
-          result_.add_node(&op, drawn_again(node, (*this)[node.outputs[1]]), {joint_.graph.type(mask)}, node.location);
-      if (!known(mask)) map_[static_cast<size_t>(mask)] = result_.node(id).outputs[0];
+      const ValueId mask = draw_again(result_, joint_.graph, node, (*this)[node.outputs[1]]);
+      if (!known(node.outputs[0])) map_[static_cast<size_t>(node.outputs[0])] = mask;
       return;
     }
     if (again && (node.op->nondeterministic || node.op->kind == OpKind::kRandom)) {

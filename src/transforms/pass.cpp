@@ -49,16 +49,20 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), to_(from.ctx_ptr()), map_
   for (const ValueId v : from.inputs()) set(v, to_.add_input(from.type(v), from.value(v).name));
 }
 
-std::vector<Arg> GraphCopy::args(const Node& node) const {
-  std::vector<Arg> result = node.args;
-  for (Arg& arg : result) {
+std::vector<Arg> with_operands(std::vector<Arg> args, const std::function<ValueId(ValueId)>& mapped) {
+  const auto map = [&](ValueId& v) { v = v == kNoValue ? v : mapped(v); };
+  for (Arg& arg : args) {
     if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-      tensor->value = (*this)[tensor->value];
+      map(tensor->value);
     } else if (auto* list = std::get_if<TensorList>(&arg)) {
-      for (ValueId& v : list->values) v = (*this)[v];
+      for (ValueId& v : list->values) map(v);
     }
   }
-  return result;
+  return args;
+}
+
+std::vector<Arg> GraphCopy::args(const Node& node) const {
+  return with_operands(node.args, [this](ValueId v) { return (*this)[v]; });
 }
 
 void GraphCopy::copy(const Node& node) {
@@ -81,17 +85,9 @@ Graph GraphCopy::finish() {
 Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
   const auto mapped = [&](ValueId v) { return v == kNoValue ? v : map[static_cast<size_t>(v)]; };
   for (const Node& node : from.nodes()) {
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        tensor->value = mapped(tensor->value);
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = mapped(v);
-      }
-    }
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(from.type(v));
-    const NodeId id = to.add_node(node.op, std::move(args), std::move(types), node.location);
+    const NodeId id = to.add_node(node.op, with_operands(node.args, mapped), std::move(types), node.location);
     to.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];

@@ -122,17 +122,9 @@ class Recomputation {
       return instance.depth == 0 ? map_[static_cast<size_t>(v)] : copies_.at({v, instance.depth});
     };
     if (as > 0 && keeps_state(node)) return draw(node, as);
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = mapped(tensor->value);
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = v == kNoValue ? v : mapped(v);
-      }
-    }
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(from_.type(v));
-    const NodeId made = to_.add_node(node.op, std::move(args), std::move(types), node.location);
+    const NodeId made = to_.add_node(node.op, with_operands(node.args, mapped), std::move(types), node.location);
     to_.node(made).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId now = to_.node(made).outputs[i];
@@ -148,11 +140,9 @@ class Recomputation {
 
   /// The same numbers from the state that was kept.
   NodeId draw(const Node& node, int as) {
-    const ValueId mask = node.outputs[0], state = map_[static_cast<size_t>(node.outputs[1])];
-    const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
-    const NodeId made = to_.add_node(&op, drawn_again(node, state), {from_.type(mask)}, node.location);
-    copies_[{mask, as}] = to_.node(made).outputs[0];
-    return made;
+    const ValueId mask = draw_again(to_, from_, node, map_[static_cast<size_t>(node.outputs[1])]);
+    copies_[{node.outputs[0], as}] = mask;
+    return to_.value(mask).producer;
   }
 
   const Graph& from_;
@@ -169,10 +159,11 @@ class Recomputation {
 
 bool keeps_state(const Node& node) { return node.op->name == "bernoulli_mask_kept"; }
 
-std::vector<Arg> drawn_again(const Node& node, ValueId state) {
+ValueId draw_again(Graph& to, const Graph& from, const Node& node, ValueId state) {
   std::vector<Arg> args = node.args;
   args.insert(args.begin(), TensorArg{state});
-  return args;
+  const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
+  return to.node(to.add_node(&op, std::move(args), {from.type(node.outputs[0])}, node.location)).outputs[0];
 }
 
 Graph with_generator_states(const Graph& graph) {

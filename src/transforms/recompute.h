@@ -12,18 +12,17 @@ bool has_regions(const Graph& graph);
 
 /// Nodes [first, last) are gradients, made with the marks of the nodes that they belong to. What they read of a region is
 /// computed again, right before the first of them that needs it. In a region inside of another it is computed again by what
-/// is computed again of that one, so each is there only while its own gradients need it. Random numbers are kept: they cannot
-/// be drawn twice. Values before `first` keep their numbers; the regions of gradients are forgotten.
+/// is computed again of that one, so each is there only while its own gradients need it. Random numbers are kept where they
+/// cannot be drawn from a state of the generator again. Values before `first` keep their numbers; the regions of gradients are forgotten.
 Graph computed_again(const Graph& graph, size_t first, size_t last);
+/// The same for a joint graph.
+JointGraph computed_again(JointGraph joint);
 
 /// Masks that regions draw, with the state of the generator before them: gradients draw them again from that. Nodes keep their
 /// places.
 Graph with_generator_states(const Graph& graph);
-/// Such a node, and how it is drawn again.
 bool keeps_state(const Node& node);
-std::vector<Arg> drawn_again(const Node& node, ValueId state);
-
-/// The same for a joint graph.
-JointGraph computed_again(JointGraph joint);
+/// Adds the mask of such a node of `from`, drawn again from `state`.
+ValueId draw_again(Graph& to, const Graph& from, const Node& node, ValueId state);
 
 }  // namespace tatara
