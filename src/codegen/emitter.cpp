@@ -144,6 +144,9 @@ Stride Emitter::stride_of(Expr e) const {
 // ---- Statements --------------------------------------------------------------------------------------------------------
 
 void Emitter::statement(const Let& let) {
+  if (let.scalar.op == ScalarOp::kConst && is_floating(let.scalar.dtype)) {
+    constants_[let.dst] = let.scalar.const_re;
+  }
   const auto product = products_.find(let.dst);
   if (product == products_.end()) {
     set(let.dst, scalar(let.scalar));

@@ -78,7 +78,8 @@ class Emitter {
   /// A counted loop from begin to end by step with carried registers of the given types; body() reads `carried` and
   /// replaces them.
   void counted(const std::string& begin, const std::string& end, const std::string& step,
-               const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body);
+               const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
+               bool written_out = false);
   /// The same, in levels where sums of many numbers would lose accuracy in one: each level starts from 0 again after some
   /// passes, as the host's cascades do.
   void summed(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step,
@@ -118,6 +119,8 @@ class Emitter {
   void gpu_pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);
   void gpu_enter(const loops::For& loop, int lanes);
   void gpu_leave();
+  /// Whether several passes of this loop of a thread are to be under way at once, for it waits for what it loads.
+  bool gpu_waits(const loops::For& loop) const;
   void gpu_when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
                 const std::function<void(std::vector<Reg>&)>& body);
   std::string as_word(DType part, const std::string& text);
@@ -230,6 +233,7 @@ class Emitter {
   bool folds_ = false;    // a vector loop so far carried values
   bool streams_ = false;  // the present vector loop does little beside reading and writing
   std::unordered_map<loops::ScalarId, std::array<loops::ScalarId, 3>> products_;  // x * y + z, by what they define
+  std::unordered_map<loops::ScalarId, double> constants_;                         // floating ones so far
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;
@@ -242,6 +246,7 @@ class Emitter {
   bool gpu_narrow_ = false;        // positions of threads fit in 32 bits
   int gpu_shared_ = 0;             // words of memory shared by the threads of a block
   bool gpu_rolled_ = false;        // some loop is to stay one
+  bool gpu_written_out_ = false;   // passes of some loop are to be written out
 };
 
 /// Throws InternalError for complex types, which have no single register.

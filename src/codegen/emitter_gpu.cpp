@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int64_t kTileBatch = 8;  // elements of a tile that a thread has under way at once
+constexpr size_t kShortBody = 48;  // statements of a loop of which four passes are written out
 constexpr int64_t kUnrolled =
     8;  // passes of a thread over a row that are written out, so that the row stays in registers
 
@@ -131,6 +132,14 @@ void Emitter::gpu_leave() {
   gpu_inside_ = false;
 }
 
+bool Emitter::gpu_waits(const For& loop) const {
+  const std::vector<Stmt>& body = loop.body->stmts;
+  const bool innermost =
+      std::none_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<For>(s); });
+  return on_gpu() && innermost && body.size() <= kShortBody &&
+         std::any_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<Load>(s); });
+}
+
 void Emitter::gpu_independent(const For& loop) {
   const int lanes = kernel_.gpu.lanes;
   const int site = site_;
@@ -208,8 +217,10 @@ void Emitter::gpu_vector(const For& loop) {
       }
     }
   } else {
-    counted(start, extent, std::to_string(step), dtypes, carried,
-            [&](const std::string& base, std::vector<Reg>& values) { gpu_pass(loop, base, site, values); });
+    counted(
+        start, extent, std::to_string(step), dtypes, carried,
+        [&](const std::string& base, std::vector<Reg>& values) { gpu_pass(loop, base, site, values); },
+        gpu_waits(loop));
   }
   reduce_lanes(loop, carried);
   gpu_leave();
@@ -584,7 +595,8 @@ std::string Emitter::run_gpu(bool adds_vectors) {
   for (const std::string& declaration : sorted) text += declaration + "\n";
   return text + "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"" +
          std::to_string(map.threads) + "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n" +
-         (gpu_rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "");
+         (gpu_rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "") +
+         (gpu_written_out_ ? "!4 = distinct !{!4, !5}\n!5 = !{!\"llvm.loop.unroll.count\", i32 4}\n" : "");
 }
 
 }  // namespace tatara::codegen

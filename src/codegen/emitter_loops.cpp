@@ -27,7 +27,8 @@ std::vector<DType> carried_types(const For& loop) {
 }  // namespace
 
 void Emitter::counted(const std::string& begin, const std::string& end, const std::string& step,
-                      const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body) {
+                      const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
+                      bool written_out) {
   const std::string head = label();
   const std::string inside = label();
   const std::string done = label();
@@ -45,7 +46,8 @@ void Emitter::counted(const std::string& begin, const std::string& end, const st
   std::vector<Reg> next = phis;
   body(counter, next);
   const std::string advanced = assign("add nsw i64 " + counter + ", " + step);
-  line("br label %" + head);
+  line("br label %" + head + (written_out ? ", !llvm.loop !4" : ""));
+  gpu_written_out_ = gpu_written_out_ || written_out;
   const std::string last = current_block_;
   std::string body_text;
   body_text.swap(out_);
@@ -82,7 +84,7 @@ void Emitter::sum_level(const For& loop, const std::string& begin, const std::st
                         std::vector<Reg>& carried, const LoopBody& body) {
   const std::vector<DType> dtypes = carried_types(loop);
   if (level == 1) {
-    counted(begin, end, std::to_string(step), dtypes, carried, body);
+    counted(begin, end, std::to_string(step), dtypes, carried, body, gpu_waits(loop));
     return;
   }
   int64_t size = step;

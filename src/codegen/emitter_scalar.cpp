@@ -138,7 +138,13 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kAdd: return two("fadd", in == DType::kBool ? "or" : "add");
     case Op::kSub: return two("fsub", "sub");
     case Op::kMul: return two("fmul", in == DType::kBool ? "and" : "mul");
-    case Op::kDiv: return two("fdiv", "sdiv");
+    case Op::kDiv: {
+      const auto divisor = constants_.find(s.operands[1]);
+      if (!on_gpu() || in != DType::kFloat32 || divisor == constants_.end()) return two("fdiv", "sdiv");
+      // As eager divides by a number there.
+      const std::string reciprocal = float_bits(1.0F / static_cast<float>(divisor->second), in);
+      return {binary("fmul", type, x[0], vec ? splat(t, reciprocal) : reciprocal), vec};
+    }
     case Op::kNeg:
       if (floating) return {assign("fneg " + type + " " + x[0]), vec};
       return {binary("sub", type, zero(), x[0]), vec};
@@ -151,6 +157,7 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kMin:
     case Op::kMax: {
       const bool least = s.op == Op::kMin;
+      if (floating && on_gpu() && in == DType::kFloat32) return one_of(least ? "minimum" : "maximum", x);
       if (floating) {
         // One min or max instruction, which gives its second operand when either is NaN, and a repair for the first.
         // The sign of a zero among zeros is not decided, as in eager.
@@ -221,7 +228,7 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
 }
 
 bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec, std::string& result) {
-  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, target_.isa == VectorIsa::kAvx512, "#0"};
+  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, target_.isa == VectorIsa::kAvx512, "#0", on_gpu()};
   const MathForm form = math_form(op, dtype, target);
   if (form == MathForm::kNone) return false;
   const std::string type = llvm_type(dtype);

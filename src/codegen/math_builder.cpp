@@ -100,6 +100,20 @@ Val MathBuilder::ldexp(const Val& x, const Val& k) {
                               k.text + ")"));
 }
 
+Val MathBuilder::power(const Val& x) {
+  const std::string name = "@llvm.nvvm.ex2.approx.ftz.f";
+  sink_.declarations->insert("declare float " + name + "(float)");
+  if (lanes_ == 0) return value(x.lane, assign("call float " + name + "(float " + x.text + ")"));
+  std::string result = "poison";
+  for (int lane = 0; lane < lanes_; ++lane) {
+    const std::string at = ", i64 " + std::to_string(lane);
+    const std::string one = assign("extractelement " + type(x.lane) + " " + x.text + at);
+    const std::string raised = assign("call float " + name + "(float " + one + ")");
+    result = assign("insertelement " + type(x.lane) + " " + result + ", float " + raised + at);
+  }
+  return value(x.lane, result);
+}
+
 Val MathBuilder::select(const Val& condition, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "selection between different types in a function of the math table");
   return value(x.lane, assign("select " + type(Lane::kI1) + " " + condition.text + ", " + type(x.lane) + " " + x.text +
@@ -294,6 +308,10 @@ Val fma(const Val& x, double y, const Val& z) { return fma(x, like(x, y), z); }
 Val fma(const Val& x, double y, double z) { return fma(x, like(x, y), like(x, z)); }
 Val least(const Val& x, const Val& y) { return select(x < y, x, y); }
 Val largest(const Val& x, const Val& y) { return select(x > y, x, y); }
+
+Val within(const Val& x, double low, double high) {
+  return call("minnum", {call("maxnum", {x, like(x, low)}), like(x, high)});
+}
 
 Val to_f64(const Val& x) { return x.b->convert("fpext", x, Lane::kF64); }
 Val to_f32(const Val& x) { return x.b->convert("fptrunc", x, Lane::kF32); }

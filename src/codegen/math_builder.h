@@ -37,18 +37,24 @@ struct MathTarget {
   bool has_fma = true;
   bool has_scale = false;  // llvm.ldexp of vectors is one or two instructions (AVX-512)
   std::string attributes;  // of functions: "#0"
+  bool has_power = false;  // 2^x of float32 is one instruction (GPUs)
 };
 
 class MathBuilder {
  public:
   /// Without FMA, fma() is a product and a sum; see two_product for where that matters.
   MathBuilder(MathSink sink, const MathTarget& target)
-      : sink_(sink), lanes_(target.lanes), has_fma_(target.has_fma), has_scale_(target.has_scale) {}
+      : sink_(sink),
+        lanes_(target.lanes),
+        has_fma_(target.has_fma),
+        has_scale_(target.has_scale),
+        has_power_(target.has_power) {}
 
   int lanes() const { return lanes_; }
   bool has_fma() const { return has_fma_; }
   /// Vectors of at least one small register.
   bool can_scale(Lane lane) const { return has_scale_ && lanes_ >= (lane == Lane::kF32 ? 4 : 2); }
+  bool has_power(Lane lane) const { return has_power_ && lane == Lane::kF32; }
   std::string type(Lane lane) const;
   /// The same value in every lane; floating values are rounded to the lane's type.
   Val constant(Lane lane, double value);
@@ -61,6 +67,8 @@ class MathBuilder {
   Val intrinsic(const char* name, std::span<const Val> args);
   /// x * 2^k for i32 lanes k, rounded once.
   Val ldexp(const Val& x, const Val& k);
+  /// 2^x by the chip, to two units in the last place; what is subnormal is 0.
+  Val power(const Val& x);
   Val select(const Val& condition, const Val& x, const Val& y);
   Val negate(const Val& x);
   Val freeze(const Val& x);
@@ -92,6 +100,7 @@ class MathBuilder {
   int lanes_;
   bool has_fma_;
   bool has_scale_;
+  bool has_power_;
 };
 
 // ---- Operators. A number on one side is a constant of the other side's type; integer compares are signed. ----------------
@@ -158,6 +167,8 @@ Val fma(const Val& x, double y, double z);
 /// The smaller (larger) one; y when x or y is NaN.
 Val least(const Val& x, const Val& y);
 Val largest(const Val& x, const Val& y);
+/// x between two numbers; NaN becomes one of them.
+Val within(const Val& x, double low, double high);
 
 Val to_f64(const Val& x);
 Val to_f32(const Val& x);

@@ -45,7 +45,26 @@ Val exp_shifted(const Val& x, int shift) {
   return scale_by(e, k, shift);
 }
 
+namespace {
+
+/// 2^x for x = scaled + more, where `scaled` is nearly x: 2^k by its bits, the rest by the chip, which is small enough for it
+/// and, where k is at a bound, takes what exceeds that.
+Val power_in_parts(const Val& scaled, const std::function<Val(const Val&)>& less_whole) {
+  // Adding this leaves k + 127 in the low bits; no exponent that is reached is beyond those of normal numbers.
+  const double magic = 0x1.8p23 + 127;
+  const Val shifted = within(scaled, -126, 126) + magic;
+  const Val part = scaled.b->power(less_whole(shifted - magic));
+  return part * from_bits(shl(bits(shifted), 23));
+}
+
+}  // namespace
+
 Val exp(const Val& x) {
+  if (x.b->has_power(x.lane)) {
+    // Log2 of e as a sum of two numbers.
+    const double high = 0x1.715476p0, low = 0x1.4ae0bep-26;
+    return power_in_parts(x * high, [&](const Val& k) { return fma(x, low, fma(x, high, -k)); });
+  }
   // What rounds to 0 is not computed: products in the subnormal range cost the processor a hundred cycles each, and
   // masked scores are full of them.
   const Val nothing = x < by_lane(x, -103.98, -745.14);
@@ -54,6 +73,7 @@ Val exp(const Val& x) {
 }
 
 Val exp2(const Val& x) {
+  if (x.b->has_power(x.lane)) return power_in_parts(x, [&](const Val& k) { return x - k; });
   const Val bounded = clamp(x, by_lane(x, -151, -1076), by_lane(x, 129, 1025));
   const Val k = round_even(bounded);
   const Val r = bounded - k;

@@ -19,11 +19,13 @@ constexpr double kTiledWorth = 0.75;        // an access through a tile, beside 
 constexpr double kAcross = 5;               // an access across the vector loop takes as long as that many along it
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
 constexpr int64_t kMostChunks = 128;
-constexpr int64_t kGpuThreads = 512;     // of a multiprocessor, that a split reduction should have
-constexpr int64_t kGpuLanes = 4;         // elements beside each other that a thread folds
-constexpr int64_t kGpuLeastChunk = 16;   // elements of a chunk
-constexpr int64_t kGpuRowThreads = 256;  // that share a chunk, where the reduced dimension is contiguous
-constexpr int64_t kColumnChunk = 256;    // columns per parallel iteration of a reduction over rows
+constexpr int64_t kGpuThreads = 512;         // of a multiprocessor, that a split reduction should have at least
+constexpr int64_t kGpuColumnThreads = 1024;  // the same where threads have columns of their own
+constexpr int64_t kGpuLanes = 4;             // elements beside each other that a thread folds
+constexpr int64_t kGpuLeastSplit = 8192;     // elements that are too many for one block
+constexpr int64_t kGpuLeastChunk = 16;       // elements of a chunk
+constexpr int64_t kGpuRowThreads = 256;      // that share a chunk, where the reduced dimension is contiguous
+constexpr int64_t kColumnChunk = 256;        // columns per parallel iteration of a reduction over rows
 
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
 Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
@@ -376,13 +378,14 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   work *= row;
   const bool balanced = s.options.gpu ? fills_gpu(s, whole, work / row)
                                       : pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
-  if (balanced || work < 2 * kReductionChunk) return std::nullopt;
+  if (balanced || work < (s.options.gpu ? kGpuLeastSplit : 2 * kReductionChunk)) return std::nullopt;
   // Chunks of the same number of elements whatever the shape, but not so many that combining them costs time.
   int64_t wanted = std::clamp<int64_t>(work / kReductionChunk / pieces, 2, kMostChunks);
   if (s.options.gpu) {
-    const int64_t threads = kGpuThreads * s.options.gpu->multiprocessors;
+    const bool along = whole.inner.front().kind == LoopKind::kVector;
+    const int64_t threads = (along ? kGpuThreads : kGpuColumnThreads) * s.options.gpu->multiprocessors;
     wanted = std::clamp<int64_t>(threads * kGpuLanes / (work / row), 2, std::max<int64_t>(row / kGpuLeastChunk, 2));
-    if (whole.inner.front().kind == LoopKind::kVector) wanted = std::min(wanted, threads / kGpuRowThreads);
+    if (along) wanted = std::min(wanted, threads / kGpuRowThreads);
   }
   const size_t cut = loop_to_cut(s, whole, wanted);
   const LoopSpec& loop = whole.inner[cut];

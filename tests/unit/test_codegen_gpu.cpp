@@ -77,6 +77,23 @@ const Case kCases[] = {
        return std::vector{p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(768)}}, TensorArg{w},
                                                 TensorArg{p.input({768}, DType::kFloat16)}})};
      }},
+    {"cross_entropy",
+     [](Program& p) {
+       const ValueId x = p.input({16384, 32000});
+       return std::vector{p.b.op("cross_entropy_loss", {TensorArg{x}, TensorArg{p.input({16384}, DType::kInt64)}})};
+     }},
+    {"log_softmax_column",
+     [](Program& p) {
+       const ValueId y = p.b.op("log_softmax", {TensorArg{p.input({1 << 18, 512})}, Scalar(int64_t{1})});
+       const ValueId first = p.b.op("select", {TensorArg{y}, Scalar(int64_t{1}), Scalar(int64_t{0})});
+       return std::vector{p.b.op("mean", {TensorArg{first}})};
+     }},
+    {"var_mean_all", [](Program& p) { return p.b.op_multi("var_mean", {TensorArg{p.input({1 << 17, 1024})}}); }},
+    {"norm_columns",
+     [](Program& p) {
+       const ValueId x = p.input({1 << 16, 2048});
+       return std::vector{p.b.unary("sqrt", p.b.reduce("sum", p.b.binary("mul", x, x), {0}, false))};
+     }},
     {"sum_all", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({1 << 24}), {0}, false)}; }},
     {"sum_columns", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({8192, 1024}), {0}, false)}; }},
     {"argmax_rows",
@@ -387,6 +404,9 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
         if (kept)
           std::ofstream(folder / str_cat(c.name, "-", static_cast<int64_t>(k), ".ll"))
               << emit_gpu(s.kernels[k], {}, "k");
+        if (kept)
+          std::ofstream(folder / str_cat(c.name, "-", static_cast<int64_t>(k), ".txt"))
+              << loops::print_kernel(s.kernels[k]);
         std::ofstream(file) << ptx_of(*llvm, s.kernels[k], chip);
         const auto [said, failed] =
             run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
