@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from tatara import _checkpoint
+
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
     "[{kind} {sizes}] is at version {now}; expected version {then} instead. Hint: enable anomaly detection to find the "
@@ -124,7 +126,10 @@ def backward_pass(
     roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool, create: bool
 ) -> tuple[Any, ...]:
     """The gradients of a pass of the engine. Those that go to ``.grad`` are laid out as the engine does it."""
-    found = torch.autograd.grad(roots, variables, cotangents, retain_graph=keep, create_graph=create, allow_unused=True)
+    with _checkpoint.whole_pass(accumulate):
+        found = torch.autograd.grad(
+            roots, variables, cotangents, retain_graph=keep, create_graph=create, allow_unused=True
+        )
     gradients: list[Any] = []
     with torch.no_grad():
         for variable, gradient in zip(variables, found, strict=True):

@@ -305,6 +305,7 @@ class Converter {
       auto region = std::make_shared<Region>();
       region->parent = regions_.empty() ? nullptr : regions_.back().region;
       region->depth = static_cast<int>(regions_.size()) + 1;
+      region->reentrant = node.reentrant;
       regions_.push_back({std::move(region), versions(), result_.graph.num_nodes()});
     } else {
       if (regions_.empty()) throw InternalError("a checkpoint ends that has not begun");

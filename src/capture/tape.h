@@ -78,8 +78,9 @@ struct TapeNode {
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
   RegionMark region = RegionMark::kNone;
-  bool redraws = false;  ///< of a region's end: eager draws other random numbers when it computes the region again
-  Ref errstate;          ///< np.errstate that the call ran under, where it is not that of the trace's start
+  bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
+  bool reentrant = false;  ///< of a region's begin: use_reentrant=True
+  Ref errstate;            ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
 };
 
@@ -164,6 +165,9 @@ class Tape {
   bool mutates(size_t count = SIZE_MAX) const {
     return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
                        [](const TapeNode& node) { return node.mutates; });
+  }
+  bool has_reentrant_regions() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.reentrant; });
   }
   bool has_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });

@@ -43,6 +43,7 @@ enum class TransformCall : uint8_t {
   kLoadRules,
   kCheckpoint,
   kRegion,
+  kReentrant,
   kRegionMark,
   kAsks,  // for what is not so while the trace is open
 };
@@ -313,8 +314,11 @@ class Tracer final : public VmObserver {
 
   // Checkpoints (tracer_checkpoint.cpp).
   PyObject* enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* make_region(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* mark_region(PyObject* state, PyObject* step);
+  bool reads_history(size_t first, PyObject* arguments) const;
   std::string region_problem() const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.

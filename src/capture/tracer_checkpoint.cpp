@@ -2,6 +2,7 @@
 // hooks on saved tensors: one of ours stands in for it, which marks both ends of the region on the tape. The run of the open
 // trace calls torch's generator there, so what the present call leaves behind is eager's in every respect.
 #include <algorithm>
+#include <set>
 
 #include "capture/tracer_internal.h"
 #include "support/error.h"
@@ -48,24 +49,58 @@ PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py
   return enter_checkpoint(function.get(), all.data(), count, names.get());
 }
 
-/// Our generator in place of torch's, with the same arguments.
-PyObject* Tracer::make_region(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+/// A function of ours, called in place of one of torch's with the same arguments; not_handled() where regions mean nothing.
+PyObject* Tracer::call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
   if (owner_.backend || owner_.eager_backend || looking_ || !trace_->open_levels.empty() || trace_->duals > 0) {
     return not_handled();
   }
-  static_cast<void>(callable);
   Ref ours;
   {
     const Bypass bypass(bypass_);
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._checkpoint"));
-    if (module) ours = attr_or_null(module.get(), "region");
+    if (module) ours = attr_or_null(module.get(), name);
     if (!ours) PyErr_Clear();
   }
   if (!ours) throw InternalError("tatara._checkpoint cannot be imported");
-  PyObject* generator = PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames);
-  if (generator != nullptr && tracing()) mark_born(generator);
+  return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames);
+}
+
+/// Our generator in place of torch's.
+PyObject* Tracer::make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  PyObject* generator = call_for_checkpoint("region", args, nargs, kwnames);
+  if (generator != nullptr && generator != not_handled() && tracing()) mark_born(generator);
   return generator;
+}
+
+/// With use_reentrant=True.
+PyObject* Tracer::enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return call_for_checkpoint("reentrant", args, nargs, kwnames);
+}
+
+/// Gradients go from such a region into its arguments and leaves only: those of anything else it reads would take a way of
+/// their own, inside of the region's backward pass.
+bool Tracer::reads_history(size_t first, PyObject* arguments) const {
+  const Trace& t = *trace_;
+  std::set<int> known;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
+    known.insert(t.tape.find(PyTuple_GET_ITEM(arguments, i)));
+  }
+  bool found = false;
+  for (size_t n = first; n < t.tape.nodes().size(); ++n) {
+    const TapeNode& node = t.tape.nodes()[n];
+    const auto look = [&](int slot) {
+      const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+      const bool leaf = info.input ? attr_or_null(info.object.get(), "is_leaf").get() == Py_True : is_made_leaf(slot);
+      found = found || (!known.contains(slot) && !leaf && needs_grad(slot) != NeedsGrad::kNo);
+    };
+    if (node.grad) {
+      for_each_slot(node.args.get(), look);
+      for_each_slot(node.kwargs.get(), look);
+    }
+    for (const int slot : node.outputs) known.insert(slot);
+  }
+  return found;
 }
 
 /// What eager would do a second time while it computes gradients; empty: nothing that shows.
@@ -102,6 +137,11 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
     const Bypass bypass(bypass_);
     if (name == "end") {
       problem = t.regions.empty() ? "it began before the trace" : region_problem();
+      const Ref arguments = attr_or_null(state, "inputs");
+      if (problem.empty() && arguments && PyTuple_Check(arguments.get()) &&
+          reads_history(t.regions.back().node, arguments.get())) {
+        problem = "it reads a tensor with a history that is none of its arguments";
+      }
     } else if (name != "begin") {
       problem = name;
     }
@@ -117,6 +157,7 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
   node.args = Ref::steal(PyTuple_Pack(1, state));
   node.name = "checkpoint." + name;
   node.redraws = attr_or_null(state, "redraws").get() == Py_True;
+  node.reentrant = attr_or_null(state, "inputs").get() != Py_None;
   node.grad = node.mode = api_.grad_enabled();
   if (!node.func || !node.args) throw InternalError("tatara._checkpoint is not what it was");
   user_location(node.file, node.function, node.line);

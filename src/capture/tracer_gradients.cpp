@@ -164,6 +164,8 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
   }
   std::vector<PyObject*> variables;
   const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
+  if ((given || !call.accumulate) && t.tape.has_reentrant_regions())
+    return "by given inputs, beside a reentrant checkpoint";
   for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(inputs); ++i) variables.push_back(PyTuple_GET_ITEM(inputs, i));
   for (size_t i = 0; !given && i < t.tape.slots().size(); ++i) {
     const TapeSlot& slot = t.tape.slots()[i];

@@ -77,6 +77,18 @@ bool is_checkpoint(PyObject* callable) {
          PyUnicode_CompareWithASCIIString(function->func_module, "torch.utils.checkpoint") == 0;
 }
 
+/// torch.utils.checkpoint's node in the graph of gradients, with use_reentrant=True.
+bool is_reentrant_checkpoint(PyObject* callable) {
+  if (!PyMethod_Check(callable) || !PyType_Check(PyMethod_GET_SELF(callable))) return false;
+  const auto* type = reinterpret_cast<PyTypeObject*>(PyMethod_GET_SELF(callable));
+  PyObject* function = PyMethod_GET_FUNCTION(callable);
+  if (std::strcmp(type->tp_name, "CheckpointFunction") != 0 || !PyFunction_Check(function)) return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  const Ref module = attr_or_null(PyMethod_GET_SELF(callable), "__module__");
+  return text_of(module.get()) == "torch.utils.checkpoint" &&
+         PyUnicode_CompareWithASCIIString(code->co_name, "apply") == 0;
+}
+
 /// Operators of one tensor whose tangent is the operand's, the very object.
 bool hands_tangents_on(std::string_view name) {
   return name == "alias_copy" || name == "frac" || name == "fmod" || name == "remainder";
@@ -174,6 +186,7 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 
 TransformCall transform_call_of(PyObject* callable) {
   if (is_checkpoint(callable)) return TransformCall::kCheckpoint;
+  if (is_reentrant_checkpoint(callable)) return TransformCall::kReentrant;
   if (PyFunction_Check(callable)) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
     const char* name = PyUnicode_AsUTF8(code->co_name);
@@ -900,7 +913,8 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),
                              args.flag(3, "retain_graph", false), args.flag(4, "create_graph", true));
     case TransformCall::kCheckpoint: return enter_checkpoint(callable, raw, nargs, kwnames);
-    case TransformCall::kRegion: return make_region(callable, raw, nargs, kwnames);
+    case TransformCall::kReentrant: return enter_reentrant(raw, nargs, kwnames);
+    case TransformCall::kRegion: return make_region(raw, nargs, kwnames);
     case TransformCall::kRegionMark: return nargs == 2 ? mark_region(raw[0], raw[1]) : not_handled();
     case TransformCall::kAsks:
       return t.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");

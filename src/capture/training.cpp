@@ -88,11 +88,21 @@ class PlanCall {
 
 using Mask = std::vector<bool>;
 
+/// Whether gradients pass through a checkpoint with use_reentrant=True.
+bool passes_reentrant(const JointGraph& joint) {
+  for (size_t n = joint.forward_nodes; n < joint.graph.num_nodes(); ++n) {
+    const Node& node = joint.graph.node(static_cast<NodeId>(n));
+    if (node.region != nullptr && node.region->reentrant) return true;
+  }
+  return false;
+}
+
 /// The backward plan for one choice of cotangents that are there.
 struct Backward {
   JointGraph joint;
   BackwardGraph cut;
   std::unique_ptr<PlanCall> plan;
+  bool reentrant = false;
 };
 
 struct Stage;
@@ -156,7 +166,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
     stage->check_aliases();
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
-    Backward whole{computed_again(joint), {Graph(g.ctx_ptr()), {}, {}}, nullptr};
+    Backward whole{computed_again(joint), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
     whole.cut = backward_graph(whole.joint, stage->saved);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
@@ -228,8 +238,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
 
   Backward& backward(const Mask& given) {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
-    Backward made{
-        computed_again(joint_graph(graph, needs, output_mask(given))), {Graph(graph.ctx_ptr()), {}, {}}, nullptr};
+    const JointGraph joint = joint_graph(graph, needs, output_mask(given));
+    Backward made{computed_again(joint), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     made.cut = backward_graph(made.joint, saved);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
@@ -379,6 +389,12 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
   });
 }
 
+/// Calls a function of tatara._checkpoint without arguments.
+bool call_helper(const char* name) {
+  const Ref module = Ref::steal(PyImport_ImportModule("tatara._checkpoint"));
+  return module && Ref::steal(PyObject_CallMethod(module.get(), name, nullptr));
+}
+
 /// backward(saved, cotangents): a gradient or None per input of the stage. The list of saved values is emptied, and each goes
 /// when it is not needed any more, so that they and the gradients need not all be there at once.
 PyObject* stage_backward(PyObject* self, PyObject* args) {
@@ -392,6 +408,7 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
       given.push_back(PyTuple_GET_ITEM(cotangents, i) != Py_None);
     }
     Backward& backward = stage.backward(given);
+    if (backward.reentrant && !call_helper("check_reentrant")) return nullptr;
     const auto cotangent = [&](int i) {
       const int output = backward.joint.cotangents[static_cast<size_t>(i)];
       const auto place = std::find(stage.differentiable.begin(), stage.differentiable.end(), output);
@@ -427,14 +444,16 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
   PyObject *given = nullptr, *need = nullptr;
   if (PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &given, &PyTuple_Type, &need) == 0) return nullptr;
   return guarded([&]() -> PyObject* {
-    Second& second = stage_of(self).second(mask_of(given), mask_of(need));
+    Stage& stage = stage_of(self);
+    if (stage.backward(mask_of(given)).reentrant && !call_helper("refuse_reentrant")) return nullptr;
+    Second& second = stage.second(mask_of(given), mask_of(need));
     std::vector<Ref> sources;
     for (const Second::Source& source : second.sources) {
       const char kind[] = {source.kind, 0};
       sources.push_back(Ref::steal(Py_BuildValue("(si)", kind, source.index)));
     }
-    const Ref stage = wrap_stage(second.stage), places = tuple_of(sources), inputs = int_tuple_of(second.gradients);
-    return PyTuple_Pack(4, stage.get(), places.get(), inputs.get(), int_tuple_of(second.constant).get());
+    const Ref next = wrap_stage(second.stage), places = tuple_of(sources), inputs = int_tuple_of(second.gradients);
+    return PyTuple_Pack(4, next.get(), places.get(), inputs.get(), int_tuple_of(second.constant).get());
   });
 }
 

@@ -83,6 +83,8 @@ struct SourceLocation {
 struct Region {
   std::shared_ptr<const Region> parent;  // null: the program itself
   int depth = 1;
+  /// A node of its own in eager, by which autograd.grad() cannot go (use_reentrant=True).
+  bool reentrant = false;
 };
 
 struct Node {

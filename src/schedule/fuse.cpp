@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
-#include <queue>
 
 #include "schedule/nest_builder.h"
 #include "support/error.h"
@@ -425,6 +423,18 @@ class Former {
     unit.kind = kind;
     unit.node = node;
     add_unit(std::move(unit), reads);
+    if (s_.graph.node(node).op->nondeterministic) follow_draws();
+  }
+
+  /// The newest unit draws random numbers: after those before it in the program.
+  void follow_draws() {
+    if (last_draw_ >= 0) {
+      Unit& unit = s_.units.back();
+      const std::set<int>& before = s_.units[static_cast<size_t>(last_draw_)].preds;
+      unit.preds.insert(last_draw_);
+      unit.preds.insert(before.begin(), before.end());
+    }
+    last_draw_ = static_cast<int>(s_.units.size()) - 1;
   }
 
   /// Scans and scatters: everything they read, by a trial.
@@ -463,6 +473,7 @@ class Former {
 
   State& s_;
   std::map<int, int> again_;  // per number of Node::again: the units when the first of these nodes came
+  int last_draw_ = -1;        // the last unit that draws random numbers
   bool is_disabled_ = is_disabled("fusion");
 };
 
@@ -549,37 +560,6 @@ void form_units(State& s) {
       return m.kind == Member::Kind::kStore && !s.values[static_cast<size_t>(m.value)].stored;
     });
   }
-}
-
-void order_units(State& s) {
-  // Close to the program's order: among those that are ready, what the lowest number waits for. A kernel may have late parts (a
-  // parameter's update in the kernel of its gradient), whose small operands must not hold up its early ones: whatever else
-  // is ready would run meanwhile, and lie in memory.
-  std::vector<int> urgency(s.units.size());
-  std::iota(urgency.begin(), urgency.end(), 0);
-  std::vector<size_t> waiting(s.units.size());
-  for (size_t u = 0; u < s.units.size(); ++u) {
-    waiting[u] = s.units[u].preds.size();
-    for (const int before : s.units[u].preds) {
-      int& urgent = urgency[static_cast<size_t>(before)];
-      urgent = std::min(urgent, static_cast<int>(u));
-    }
-  }
-  using Ready = std::pair<int, int>;  // urgency, unit
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  const auto add = [&](size_t u) { ready.emplace(urgency[u], static_cast<int>(u)); };
-  for (size_t u = 0; u < s.units.size(); ++u) {
-    if (waiting[u] == 0) add(u);
-  }
-  while (!ready.empty()) {
-    const int u = ready.top().second;
-    ready.pop();
-    s.order.push_back(u);
-    for (size_t v = 0; v < s.units.size(); ++v) {
-      if (s.units[v].preds.contains(u) && --waiting[v] == 0) add(v);
-    }
-  }
-  TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
 }
 
 }  // namespace tatara::sched

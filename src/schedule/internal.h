@@ -67,6 +67,7 @@ struct ValueInfo {
   double cost = 0;       // scalar operations per element when inlined
   double functions = 0;  // of these, elementary functions
   double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction
+  double bytes = 0;      // of these loads
   int depth = 0;         // of the inlined expression
   bool has_short = false;  // the inlined expression has a reduction of a few elements
   std::optional<Storage> storage;
@@ -175,11 +176,13 @@ std::vector<Expr> storage_strides(State& s, ValueId v);
 
 // ---- fuse.cpp ----
 void form_units(State& s);
-void order_units(State& s);
 /// Indices of a tensor of `sizes` over the dims of the group (those not reduced when !full); nullopt: no match.
 std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full);
 /// Output indices of a reduction from its input's.
 std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input);
+
+// ---- unit_order.cpp ----
+void order_units(State& s);
 
 // ---- fusion_cost.cpp ----
 /// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kCheapOps = 3;       // recomputing this much costs less than a trip to memory
 constexpr double kCheapLoads = 1.2;   // reading this many elements again costs less than writing one and reading it
+constexpr double kCheapNarrow = 8;    // the same where what is read is narrow beside the result (a mask of bytes)
 constexpr double kManyReaders = 4;    // elementary functions are computed once for this many readers of an element
 constexpr double kWorthMemory = 100;  // operations on a GPU that cost what writing an element and reading it does
 constexpr int kMaxDepth = 40;         // operators inlined into each other
@@ -133,11 +134,13 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
       const double share = std::min(1.0, elements_of(s, operand) / std::max(elements_of(s, v), 1.0));
       if (from.root) {
         info.loads += share * static_cast<double>(times);
+        info.bytes += share * static_cast<double>(times) * dtype_size(s.graph.type(operand).dtype);
         return;
       }
       info.cost += from.cost * share * static_cast<double>(times);
       info.functions += from.functions * share * static_cast<double>(times);
       info.loads += from.loads * share * static_cast<double>(times);
+      info.bytes += from.bytes * share * static_cast<double>(times);
       info.has_short = info.has_short || from.has_short;
       info.depth = std::max(info.depth, from.depth + 1);
     };
@@ -161,7 +164,8 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
       if (!from.root && from.functions > 0 && broadcast_inside(s, base, v)) make_root(s, base, false);
       inherit(node.operands[k], std::max<size_t>(p.reads[k].size(), 1));
     }
-    const bool dear = info.cost > kCheapOps || info.loads > kCheapLoads;
+    const bool narrow = info.functions == 0 && 2 * info.bytes <= dtype_size(s.graph.type(v).dtype);
+    const bool dear = info.cost > (narrow ? kCheapNarrow : kCheapOps) || info.loads > kCheapLoads;
     if ((effective_uses[static_cast<size_t>(v)] > 1 && dear) || info.depth > kMaxDepth || info.cost > kMaxOps) {
       make_root(s, v, false);
     }

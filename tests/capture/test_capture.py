@@ -408,6 +408,24 @@ def test_random_numbers_are_eagers() -> None:
         _same(a, f(X))
 
 
+def test_random_numbers_are_drawn_in_the_programs_order() -> None:
+    """Where an early kernel has a part that reads the later of two draws."""
+
+    def f(x: Any) -> Any:
+        doubled = x * 2
+        first = torch.rand(16, 16)
+        second = torch.rand(16, 16)
+        return doubled, first @ x, second + x
+
+    compiled = tatara.compile(f, backend=BACKEND)
+    x = torch.ones(16, 16)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        a = compiled(x)
+        torch.manual_seed(seed)
+        _same(a, f(x))
+
+
 def test_default_and_keyword_arguments() -> None:
     def f(x: Any, *rest: Any, k: int = 1, **more: Any) -> Any:
         for r in rest:

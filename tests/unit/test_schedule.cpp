@@ -117,6 +117,40 @@ TEST(Schedule, MatrixProductBetween) {
   expect_golden("mm_between", s);
 }
 
+/// Numbers of the steps that are calls of the host.
+std::vector<size_t> host_steps(const Schedule& s) {
+  std::vector<size_t> result;
+  for (size_t i = 0; i < s.plan.steps.size(); ++i) {
+    if (std::holds_alternative<HostCall>(s.plan.steps[i])) result.push_back(i);
+  }
+  return result;
+}
+
+TEST(Schedule, WhatShrinksMemoryDoesNotWait) {
+  // The gradients of two linear layers: the second one's by its weight is the last to read the hidden layer.
+  Program p;
+  const ValueId before = p.input({64, 512}), above = p.input({64, 16}), down = p.input({16, 512}),
+                up = p.input({512, 8});
+  const ValueId hidden = p.b.unary("relu", before);
+  const ValueId gradient = p.b.binary("mul", p.b.binary("mm", above, down), p.input({64, 512}));
+  const ValueId result = p.b.binary("mm", gradient, up);
+  const ValueId weight = p.b.binary("mm", p.b.permute(above, {1, 0}), hidden);
+  const Schedule s = p.schedule({result, weight});
+  const std::vector<size_t> calls = host_steps(s);
+  EXPECT_EQ(calls.size(), 3u);
+  EXPECT_EQ(std::get<HostCall>(s.plan.steps[calls[0]]).tensors.back().sizes[0].const_value(), 16);
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 512 * 4);
+}
+
+TEST(Schedule, ScaledMaskIsNotStored) {
+  Program p;
+  const ValueId mask = p.input({64, 128}, DType::kBool), x = p.input({64, 128}), w = p.input({128, 32});
+  const ValueId scale = p.b.binary("div", p.b.cast(mask, DType::kFloat32), p.b.constant(0.9, DType::kFloat32));
+  const ValueId dropped = p.b.binary("mul", x, scale);
+  const Schedule s = p.schedule({p.b.binary("mm", dropped, w), p.b.binary("mul", p.b.unary("sin", x), scale)});
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 128 * 4);  // of the product's operand
+}
+
 TEST(Schedule, ReshapedResidualJoins) {
   Program p;
   const ValueId x = p.input({2, 8, 64});

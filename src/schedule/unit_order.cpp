@@ -1,0 +1,138 @@
+// The order in which kernels and host calls run: close to the program's, but what lets go of more memory than it takes does not wait.
+#include <algorithm>
+#include <numeric>
+
+#include "schedule/internal.h"
+#include "support/error.h"
+
+namespace tatara::sched {
+
+namespace {
+
+class UnitOrder {
+ public:
+  explicit UnitOrder(State& s) : s_(s), readers_(s.values.size(), 0), bytes_(s.values.size(), 0) {}
+
+  std::vector<int> run() {
+    find_urgency();
+    find_bytes();
+    find_overwrites();
+    std::vector<size_t> waiting;
+    for (const Unit& unit : s_.units) waiting.push_back(unit.preds.size());
+    std::vector<int> ready, order;
+    for (size_t u = 0; u < waiting.size(); ++u) {
+      if (waiting[u] == 0) ready.push_back(static_cast<int>(u));
+    }
+    while (!ready.empty()) {
+      const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) { return key(a) < key(b); });
+      const int u = *next;
+      ready.erase(next);
+      order.push_back(u);
+      for (const ValueId v : unit(u).reads) --readers_[static_cast<size_t>(v)];
+      for (size_t v = 0; v < s_.units.size(); ++v) {
+        if (s_.units[v].preds.contains(u) && --waiting[v] == 0) ready.push_back(static_cast<int>(v));
+      }
+    }
+    return order;
+  }
+
+ private:
+  /// What runs first: what shrinks memory, then what the lowest number waits for.
+  struct Key {
+    int64_t growth;
+    int urgency, unit;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  const Unit& unit(int u) const { return s_.units[static_cast<size_t>(u)]; }
+
+  Key key(int u) const {
+    const int64_t change = writes_too_early(u) ? 0 : growth(u);
+    return {std::min<int64_t>(change, 0), urgency_[static_cast<size_t>(u)], u};
+  }
+
+  /// Among those that are ready, what the lowest number waits for. A kernel may have late parts (a parameter's update in the kernel
+  /// of its gradient), whose small operands must not hold up its early ones: whatever else is ready would run meanwhile, and lie
+  /// in memory.
+  void find_urgency() {
+    urgency_.resize(s_.units.size());
+    std::iota(urgency_.begin(), urgency_.end(), 0);
+    for (size_t u = 0; u < s_.units.size(); ++u) {
+      for (const int before : s_.units[u].preds) {
+        int& urgent = urgency_[static_cast<size_t>(before)];
+        urgent = std::min(urgent, static_cast<int>(u));
+      }
+    }
+  }
+
+  ValueId base_of(ValueId v) {
+    const auto view = affine_view(s_, v);
+    return view ? view->base : v;
+  }
+
+  /// Memory that comes and goes: not that of inputs and results.
+  void find_bytes() {
+    produced_.resize(s_.units.size());
+    for (size_t i = 0; i < s_.values.size(); ++i) {
+      const ValueInfo& info = s_.values[i];
+      if (!info.stored || info.unit < 0) continue;
+      const TensorType& type = s_.graph.type(static_cast<ValueId>(i));
+      int64_t count = dtype_size(type.dtype);
+      for (const Expr e : type.sizes) count *= std::max<int64_t>(s_.hint(e, 64), 0);
+      bytes_[i] = count;
+    }
+    const auto stays = [&](ValueId v) { bytes_[static_cast<size_t>(base_of(v))] = 0; };
+    for (const GraphOutput& output : s_.graph.outputs()) {
+      if (output.value != kNoValue) stays(output.value);
+    }
+    for (const InputWrite& write : s_.graph.input_writes()) stays(write.value);
+    for (size_t i = 0; i < s_.values.size(); ++i) {
+      if (bytes_[i] > 0) produced_[static_cast<size_t>(s_.values[i].unit)] += bytes_[i];
+    }
+    for (const Unit& unit : s_.units) {
+      for (const ValueId v : unit.reads) ++readers_[static_cast<size_t>(v)];
+    }
+  }
+
+  void find_overwrites() {
+    overwrites_.resize(s_.units.size());
+    for (const InputWrite& write : s_.graph.input_writes()) {
+      const int unit = s_.values[static_cast<size_t>(base_of(write.value))].unit;
+      if (unit < 0) continue;
+      overwrites_[static_cast<size_t>(unit)].push_back(s_.graph.inputs()[static_cast<size_t>(write.input_index)]);
+    }
+  }
+
+  /// What others still read cannot be computed in place of.
+  bool writes_too_early(int u) const {
+    const auto& inputs = overwrites_[static_cast<size_t>(u)];
+    return std::any_of(inputs.begin(), inputs.end(), [&](ValueId v) {
+      return readers_[static_cast<size_t>(v)] > (unit(u).reads.contains(v) ? 1 : 0);
+    });
+  }
+
+  /// Bytes that lie in memory after the unit and did not before.
+  int64_t growth(int u) const {
+    int64_t result = produced_[static_cast<size_t>(u)];
+    for (const ValueId v : unit(u).reads) {
+      if (readers_[static_cast<size_t>(v)] == 1) result -= bytes_[static_cast<size_t>(v)];
+    }
+    return result;
+  }
+
+  State& s_;
+  std::vector<int> readers_;  // per value: units to come that read it
+  std::vector<int64_t> bytes_;
+  std::vector<int> urgency_;
+  std::vector<int64_t> produced_;
+  std::vector<std::vector<ValueId>> overwrites_;  // per unit: inputs that it may be computed into
+};
+
+}  // namespace
+
+void order_units(State& s) {
+  s.order = UnitOrder(s).run();
+  TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
+}
+
+}  // namespace tatara::sched
