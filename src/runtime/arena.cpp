@@ -20,14 +20,13 @@ struct Block {
 
 std::atomic<int64_t> g_total{0};
 
-/// Anonymous pages, huge where the system offers them.
+/// Anonymous pages, huge where the system offers them and all of one is used.
 Block map(size_t bytes) {
   constexpr size_t kHuge = size_t{2} << 20, kPage = 4096;
-  const size_t unit = bytes >= kHuge ? kHuge : kPage;
-  const size_t rounded = (bytes + unit - 1) / unit * unit;
+  const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw Error("out of memory: an arena of " + std::to_string(bytes) + " bytes");
-  if (rounded >= kHuge) madvise(memory, rounded, MADV_HUGEPAGE);
+  if (rounded >= kHuge) madvise(memory, rounded / kHuge * kHuge, MADV_HUGEPAGE);
   g_total += static_cast<int64_t>(rounded);
   return {static_cast<std::byte*>(memory), rounded};
 }

@@ -1,6 +1,7 @@
 // Which values are computed into memory: inputs and results of host kernels, reductions, outputs, and what would be
 // computed several times at a price.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "schedule/nest_builder.h"
@@ -104,16 +105,72 @@ void make_root(State& s, ValueId v, bool stored) {
   info.stored = info.stored || stored;
 }
 
-/// The value in memory that `v` can be seen in.
-void realise(State& s, ValueId v) {
-  const auto view = affine_view(s, v);
-  make_root(s, view ? view->base : v, true);
-}
-
 double elements_of(State& s, ValueId v) {
   double count = 1;
   for (const Expr e : s.graph.type(v).sizes) count *= static_cast<double>(s.hint(e, 64));
   return count;
+}
+
+/// A value that is computed where it is read, but must lie in memory where the host reads views of it: which of its parts
+/// these are views of.
+struct Parts {
+  std::set<ValueId> parts;
+  bool whole = false;
+};
+
+/// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most.
+std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
+  std::vector<ValueId> chain{v};
+  const LoweredNode* node = s.producer(v);
+  while (node != nullptr && node->kind == LoweredNode::Kind::kView) {
+    chain.push_back(node->operands[0]);
+    node = s.producer(chain.back());
+  }
+  const ValueId base = chain.back();
+  while (!chain.empty() && 2 * elements_of(s, chain.back()) > elements_of(s, base)) chain.pop_back();
+  return {base, chain.empty() ? kNoValue : chain.back()};
+}
+
+using PartsOf = std::map<ValueId, Parts>;
+
+/// `v` is going to be realised.
+void note_part(State& s, ValueId v, PartsOf& all) {
+  const auto [base, part] = part_of(s, v);
+  Parts& parts = all[base];
+  if (part == kNoValue) {
+    parts.whole = true;
+  } else {
+    parts.parts.insert(part);
+  }
+}
+
+PartsOf parts_wanted(State& s) {
+  PartsOf all;
+  for (const auto& node : s.nodes) {
+    using Kind = LoweredNode::Kind;
+    if (node == nullptr || (node->kind != Kind::kHost && node->kind != Kind::kSort)) continue;
+    for (const ValueId v : node->operands) note_part(s, v, all);
+  }
+  for (const InputWrite& write : s.graph.input_writes()) note_part(s, write.value, all);
+  for (const GraphOutput& output : s.graph.outputs()) {
+    if (output.value != kNoValue) note_part(s, output.value, all);
+  }
+  return all;
+}
+
+/// Puts `v` into memory, or what it can be seen in: all of that, or where little of it is wanted there, a part.
+void realise(State& s, ValueId v, const PartsOf& wanted) {
+  const auto [base, part] = part_of(s, v);
+  const LoweredNode* node = s.producer(base);
+  if (part != kNoValue && node != nullptr && node->kind == LoweredNode::Kind::kElement &&
+      !s.values[static_cast<size_t>(base)].root) {
+    const Parts& parts = wanted.at(base);
+    double elements = 0;
+    for (const ValueId each : parts.parts) elements += elements_of(s, each);
+    if (!parts.whole && 2 * elements <= elements_of(s, base)) make_root(s, part, false);
+  }
+  const auto view = affine_view(s, v);
+  make_root(s, view ? view->base : v, true);
 }
 
 /// `operand` varies along the innermost dimension and is read again for many outer indices of `v`: computing it anew for each
@@ -275,6 +332,7 @@ void choose_roots(State& s) {
     }
   }
   const std::vector<int> read = s.graph.use_counts();
+  const PartsOf wanted = parts_wanted(s);
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
   for (const auto& node : s.nodes) {
     if (node == nullptr) continue;
@@ -287,18 +345,18 @@ void choose_roots(State& s) {
         break;
       case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
       case Kind::kSort:
-        for (const ValueId v : node->operands) realise(s, v);
+        for (const ValueId v : node->operands) realise(s, v, wanted);
         for (const ValueId v : node->node().outputs) make_root(s, v, read[static_cast<size_t>(v)] > 0);
         break;
       case Kind::kHost:
-        for (const ValueId v : node->operands) realise(s, v);
+        for (const ValueId v : node->operands) realise(s, v, wanted);
         for (const ValueId v : node->node().outputs) make_root(s, v, true);
         break;
     }
   }
-  for (const InputWrite& write : s.graph.input_writes()) realise(s, write.value);
+  for (const InputWrite& write : s.graph.input_writes()) realise(s, write.value, wanted);
   for (const GraphOutput& output : s.graph.outputs()) {
-    if (output.value != kNoValue && output.alias.kind == OutputAlias::Kind::kFresh) realise(s, output.value);
+    if (output.value != kNoValue && output.alias.kind == OutputAlias::Kind::kFresh) realise(s, output.value, wanted);
   }
 }
 

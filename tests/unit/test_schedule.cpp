@@ -151,6 +151,15 @@ TEST(Schedule, ScaledMaskIsNotStored) {
   EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 128 * 4);  // of the product's operand
 }
 
+TEST(Schedule, OnlyThePartThatTheHostReadsIsStored) {
+  Program p;
+  const ValueId sum = p.b.binary("add", p.input({3, 64, 128}), p.input({128}));
+  const auto part = [&](int64_t i) { return p.b.op("select", {TensorArg{sum}, Scalar(int64_t{0}), Scalar(i)}); };
+  const ValueId product = p.b.binary("mm", part(2), p.input({128, 32}));
+  const Schedule s = p.schedule({product, p.b.unary("sin", part(0)), p.b.binary("mul", part(1), part(0))});
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 64 * 128 * 4);
+}
+
 TEST(Schedule, ReshapedResidualJoins) {
   Program p;
   const ValueId x = p.input({2, 8, 64});
