@@ -183,6 +183,12 @@ std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Exp
 
 // ---- unit_order.cpp ----
 void order_units(State& s);
+/// Of a tensor of the value's type, under the hints.
+int64_t bytes_of(State& s, ValueId v);
+
+// ---- delay_units.cpp ----
+/// Moves units of the order to right before their first readers, where that leaves less in memory.
+void delay_units(State& s);
 
 // ---- fusion_cost.cpp ----
 /// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.

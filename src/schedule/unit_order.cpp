@@ -4,18 +4,21 @@
 
 #include "schedule/internal.h"
 #include "support/error.h"
+#include "support/options.h"
 
 namespace tatara::sched {
 
 namespace {
+
+constexpr int64_t kLittle = 1 << 12;  // bytes that may wait in memory
 
 class UnitOrder {
  public:
   explicit UnitOrder(State& s) : s_(s), readers_(s.values.size(), 0), bytes_(s.values.size(), 0) {}
 
   std::vector<int> run() {
-    find_urgency();
     find_bytes();
+    find_urgency();
     find_overwrites();
     std::vector<size_t> waiting;
     for (const Unit& unit : s_.units) waiting.push_back(unit.preds.size());
@@ -51,16 +54,34 @@ class UnitOrder {
     return {std::min<int64_t>(change, 0), urgency_[static_cast<size_t>(u)], u};
   }
 
-  /// Among those that are ready, what the lowest number waits for. A kernel may have late parts (a parameter's update in the kernel
-  /// of its gradient), whose small operands must not hold up its early ones: whatever else is ready would run meanwhile, and lie
-  /// in memory.
+  /// Where the program has what each unit needs: units are numbered by their first members, and later ones may have joined.
+  std::vector<int> places() {
+    std::vector<int> result(s_.units.size());
+    std::iota(result.begin(), result.end(), 0);
+    std::vector<int> order = result;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return unit(a).preds.size() < unit(b).preds.size(); });
+    for (const int u : order) {
+      int& place = result[static_cast<size_t>(u)];
+      for (const ValueId v : unit(u).reads) {
+        const int from = s_.values[static_cast<size_t>(v)].unit;
+        if (from < 0 || from == u || bytes_of(s_, v) <= kLittle) continue;
+        place = std::max(place, result[static_cast<size_t>(from)]);
+      }
+    }
+    return result;
+  }
+
+  /// Among those that are ready, what the earliest place waits for. A kernel with late parts that need little (a parameter's update
+  /// in the kernel of its gradient) has an early place, and what these parts need must not hold it up: whatever else is ready
+  /// would run meanwhile, and lie in memory.
   void find_urgency() {
-    urgency_.resize(s_.units.size());
-    std::iota(urgency_.begin(), urgency_.end(), 0);
+    const std::vector<int> place = places();
+    urgency_ = place;
     for (size_t u = 0; u < s_.units.size(); ++u) {
       for (const int before : s_.units[u].preds) {
         int& urgent = urgency_[static_cast<size_t>(before)];
-        urgent = std::min(urgent, static_cast<int>(u));
+        urgent = std::min(urgent, place[u]);
       }
     }
   }
@@ -76,10 +97,7 @@ class UnitOrder {
     for (size_t i = 0; i < s_.values.size(); ++i) {
       const ValueInfo& info = s_.values[i];
       if (!info.stored || info.unit < 0) continue;
-      const TensorType& type = s_.graph.type(static_cast<ValueId>(i));
-      int64_t count = dtype_size(type.dtype);
-      for (const Expr e : type.sizes) count *= std::max<int64_t>(s_.hint(e, 64), 0);
-      bytes_[i] = count;
+      bytes_[i] = bytes_of(s_, static_cast<ValueId>(i));
     }
     const auto stays = [&](ValueId v) { bytes_[static_cast<size_t>(base_of(v))] = 0; };
     for (const GraphOutput& output : s_.graph.outputs()) {
@@ -130,9 +148,17 @@ class UnitOrder {
 
 }  // namespace
 
+int64_t bytes_of(State& s, ValueId v) {
+  const TensorType& type = s.graph.type(v);
+  int64_t result = dtype_size(type.dtype);
+  for (const Expr e : type.sizes) result *= std::max<int64_t>(s.hint(e, 64), 0);
+  return result;
+}
+
 void order_units(State& s) {
   s.order = UnitOrder(s).run();
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
+  if (!is_disabled("delays")) delay_units(s);
 }
 
 }  // namespace tatara::sched

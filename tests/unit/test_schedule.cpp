@@ -350,5 +350,58 @@ TEST(Schedule, ArenaIsUsedAgain) {
   EXPECT_EQ(s.plan.arena_bytes.const_value(), 2 * 64 * 64 * 4);
 }
 
+TEST(Schedule, WhatIsComputedAgainWaitsForItsReader) {
+  // As a backward graph begins: values of every layer come first, each is read by one layer.
+  Program p;
+  ValueId g = p.input({64, 64});
+  std::vector<ValueId> saved, again, results;
+  for (int i = 0; i < 6; ++i) saved.push_back(p.input({64, 64}));
+  for (const ValueId v : saved) again.push_back(p.b.unary("exp", v));
+  for (size_t i = 0; i < saved.size(); ++i) {
+    results.push_back(p.b.binary("mm", g, again[i]));
+    g = p.b.binary("mm", g, saved[i]);
+  }
+  results.push_back(g);
+  const Schedule s = p.schedule(results);
+  EXPECT_EQ(s.plan.arena_bytes.const_value(), 3 * 64 * 64 * 4);
+}
+
+TEST(Schedule, WhatShrinksDoesNotWaitForItsReader) {
+  Program p;
+  ValueId g = p.input({64, 64});
+  std::vector<ValueId> sums;
+  for (int i = 0; i < 6; ++i) {
+    g = p.b.binary("mm", g, g);
+    sums.push_back(p.b.unary("exp", p.b.reduce("sum", g, {0}, true)));
+  }
+  ValueId total = g;
+  for (const ValueId v : sums) total = p.b.binary("mm", total, p.b.expand(v, p.graph.type(g).sizes));
+  const Schedule s = p.schedule({total});
+  // Two products, and sums of 256 bytes each, which are not expanded before they are read.
+  EXPECT_LE(s.plan.arena_bytes.const_value(), 4 * 64 * 64 * 4);
+}
+
+TEST(Schedule, AKernelWithALateMemberHurriesNobody) {
+  // The first kernel waits for the end of the chain. What comes off the chain on the way is computed as it comes: into the
+  // results, since only sums that start there are still to come.
+  Program p;
+  ValueId g = p.input({64, 64});
+  const ValueId w = p.input({64, 64});
+  const ValueId rows = p.input({1}, DType::kInt64);
+  const ValueId first = p.b.unary("exp", w);
+  std::vector<ValueId> parts;
+  for (int i = 0; i < 6; ++i) {
+    g = p.b.binary("mm", g, w);
+    parts.push_back(p.b.binary("mm", w, g));
+  }
+  std::vector<ValueId> results{p.b.binary("mm", w, first), p.b.binary("mul", first, g)};
+  const ValueId row = p.b.reduce("sum", g, {0}, true);
+  for (const ValueId part : parts) {
+    results.push_back(p.b.op("index_add", {TensorArg{part}, Scalar(int64_t{0}), TensorArg{rows}, TensorArg{row}}));
+  }
+  const Schedule s = p.schedule(results);
+  EXPECT_LE(s.plan.arena_bytes.const_value(), 4 * 64 * 64 * 4);
+}
+
 }  // namespace
 }  // namespace tatara
