@@ -2,6 +2,7 @@
 // no graph break.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -43,6 +44,11 @@ class ConstantTensors {
   bool symbolic(PyObject* arguments) const;
   /// func(*args, **kwargs), with slots as arguments, gave `result`.
   std::shared_ptr<ConstantGuard> guard(const Tape& tape, PyObject* func, Ref args, Ref kwargs, PyObject* result) const;
+  /// The tape has lost the nodes from `first` on.
+  void cut(size_t first) {
+    seen_ = std::min(seen_, first);
+    std::erase_if(nodes_, [first](size_t node) { return node >= first; });
+  }
 
  private:
   void advance(const Tape& tape);

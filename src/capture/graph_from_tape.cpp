@@ -12,6 +12,7 @@
 #include "capture/tape_transforms.h"
 #include "ops/bind.h"
 #include "ops/builder.h"
+#include "ops/custom_gradient.h"
 #include "support/error.h"
 #include "transforms/expand.h"
 
@@ -84,6 +85,7 @@ class Converter {
       wanted.push_back(refs_[static_cast<size_t>(slot)]);
       check_strides(slot);
     }
+    check_renewed(wanted);
     fz_.finish(wanted);
     if (history_) history_->finish(result_);
     return std::move(result_);
@@ -161,7 +163,7 @@ class Converter {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
     }
     const bool training = is_training_tape(tape_);
-    if (history || tape_.has_transforms()) {
+    if (history || tape_.has_transforms() || tape_.has_custom_backwards()) {
       history_ = std::make_unique<TapeHistory>(tape_, builder_, fz_, refs_, history);
       steps_ = std::make_unique<TapeTransforms>(builder_, fz_, refs_, *history_);
     } else if (training) {
@@ -295,6 +297,7 @@ class Converter {
   void convert(const TapeNode& node) {
     if (node.number) return convert_number(node);
     if (node.region != RegionMark::kNone) return convert_region(node);
+    if (node.custom) return convert_custom(node);
     set_outputs(node, results_of(node));
   }
 
@@ -329,6 +332,73 @@ class Converter {
       if (node.op->kind == OpKind::kRandom) {
         throw Unsupported("a checkpoint with preserve_rng_state=False draws random numbers");
       }
+    }
+  }
+
+  // ---- functions with a backward of the user's -----------------------------------------------------------------------
+
+  /// The outputs get the history that the backward, as it was traced, gives them.
+  void convert_custom(const TapeNode& node) {
+    const CustomBackward& custom = *node.custom;
+    std::vector<ValueId> values, operands;
+    for (const int slot : node.outputs) values.push_back(fz_.read(refs_[static_cast<size_t>(slot)]));
+    for (const int slot : custom.operands) operands.push_back(fz_.read(refs_[static_cast<size_t>(slot)]));
+    const std::vector<ValueId> results = add_custom_gradient(builder_, values, operands);
+    for (size_t i = 0; i < results.size(); ++i) {
+      TensorRef& ref = refs_[static_cast<size_t>(node.outputs[i])];
+      const TensorRef made = fz_.fresh(results[i]);
+      renewed_.push_back({ref, fz_.version(ref), made, fz_.version(made)});
+      ref = made;
+    }
+    const std::vector<int64_t> before = versions();
+    const size_t first = result_.graph.num_nodes();
+    std::vector<ValueId> cotangents;
+    for (const int slot : custom.cotangents) {
+      cotangents.push_back(add_cotangent(builder_, slot_type(slot)));
+      refs_[static_cast<size_t>(slot)] = fz_.fresh(cotangents.back());
+    }
+    for (const TapeNode& each : custom.nodes) {
+      builder_.set_no_grad(!each.grad);
+      convert(each);
+    }
+    std::vector<ValueId> gradients;
+    for (const int slot : custom.gradients) {
+      gradients.push_back(slot < 0 ? kNoValue : fz_.read(refs_[static_cast<size_t>(slot)]));
+    }
+    const std::vector<int64_t> now = versions();
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i] >= 0 && now[i] != before[i]) throw Unsupported("a backward that writes to a tensor from before it");
+    }
+    cut_backward(result_.graph, first, results, cotangents, gradients);
+    for (const int slot : custom.cotangents) refs_[static_cast<size_t>(slot)] = -1;
+    for (const TapeNode& each : custom.nodes) {
+      for (const int slot : each.outputs) {
+        if (slot >= 0 && before[static_cast<size_t>(slot)] < 0) refs_[static_cast<size_t>(slot)] = -1;
+      }
+    }
+  }
+
+  /// A result shares memory with another tensor in eager, here it has memory of its own: neither may be written to, nor
+  /// leave the graph together with the other.
+  void check_renewed(const std::vector<TensorRef>& wanted) const {
+    for (const Renewed& each : renewed_) {
+      bool shared = false;
+      for (size_t i = 0; i < refs_.size(); ++i) {
+        shared = shared || (refs_[i] >= 0 && refs_[i] != each.made && fz_.same_storage(refs_[i], each.raw));
+      }
+      if (!shared) continue;
+      if (fz_.version(each.raw) != each.raw_version || fz_.version(each.made) != each.made_version) {
+        throw Unsupported("a write to memory that a result of an autograd.Function shares with other tensors");
+      }
+      const bool leaves = std::any_of(wanted.begin(), wanted.end(),
+                                      [&](TensorRef ref) { return ref >= 0 && fz_.same_storage(ref, each.made); });
+      bool other = std::any_of(wanted.begin(), wanted.end(),
+                               [&](TensorRef ref) { return ref >= 0 && fz_.same_storage(ref, each.raw); });
+      for (const int slot : result_.inputs) {
+        const TensorRef ref = slot >= 0 ? refs_[static_cast<size_t>(slot)] : -1;
+        other = other || (ref >= 0 && fz_.same_storage(ref, each.raw));
+      }
+      if (leaves && other) throw Unsupported("a result of an autograd.Function that is a view of another tensor");
     }
   }
 
@@ -696,6 +766,13 @@ class Converter {
     size_t nodes;
   };
   std::vector<OpenRegion> regions_;
+  struct Renewed {
+    TensorRef raw;
+    int64_t raw_version;
+    TensorRef made;
+    int64_t made_version;
+  };
+  std::vector<Renewed> renewed_;          // results of functions with a backward of the user's, before and with it
   std::unordered_set<int> host_numbers_;  // slots of floats that are made before the graph runs
   std::unique_ptr<TapeTransforms> steps_;
   std::unique_ptr<TapeHistory> history_;  // of tapes with gradients of their own

@@ -34,6 +34,10 @@ void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
 }
 
 Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  if (!node.func && node.custom) {
+    PyErr_SetString(PyExc_RuntimeError, "tatara: an autograd.Function cannot run apart from its program");
+    return {};
+  }
   if (!node.func) return Ref::borrow(Py_None);  // the end of a region
   const auto fill = [&env, symbols](PyObject* object) {
     if (is_size_ref(object)) return size_ref_value(object, symbols);
@@ -198,6 +202,13 @@ void Tape::take_layouts(const Tape& open) {
   }
 }
 
+std::vector<TapeNode> Tape::cut_nodes(size_t first) {
+  const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(first);
+  std::vector<TapeNode> cut(std::make_move_iterator(begin), std::make_move_iterator(nodes_.end()));
+  nodes_.erase(begin, nodes_.end());
+  return cut;
+}
+
 void Tape::set_last_keyword(const char* name, long value) {
   TapeNode& node = nodes_.back();
   node.kwargs = Ref::steal(PyDict_New());
@@ -348,6 +359,12 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
       std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
       std::any_of(copy->nodes_.begin(), copy->nodes_.end(), [](const TapeNode& n) { return n.leaf; });
   for (TapeNode& node : copy->nodes_) {
+    if (node.custom) {
+      // The class and the context of this call; arguments and results are slots.
+      PyObject* args = node.args.get();
+      node.func = Ref();
+      node.args = Ref::steal(PyTuple_Pack(4, Py_None, Py_None, PyTuple_GET_ITEM(args, 2), PyTuple_GET_ITEM(args, 3)));
+    }
     // What the marks refer to holds tensors of this call.
     if (node.region == RegionMark::kNone) continue;
     node.func = Ref();

@@ -54,6 +54,8 @@ enum class FuncStep : uint8_t {
 /// nothing, but for the run of an open trace, which calls torch's own.
 enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
 
+struct CustomBackward;
+
 struct TapeNode {
   Ref func;
   Ref args;    ///< tuple; tensors are SlotRefs
@@ -80,8 +82,18 @@ struct TapeNode {
   RegionMark region = RegionMark::kNone;
   bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
   bool reentrant = false;  ///< of a region's begin: use_reentrant=True
-  Ref errstate;            ///< np.errstate that the call ran under, where it is not that of the trace's start
+  /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
+  std::shared_ptr<const CustomBackward> custom;
+  Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
+};
+
+/// The backward of such a function as it was traced ahead: it runs in graphs alone.
+struct CustomBackward {
+  std::vector<int> operands;    ///< arguments that require grad
+  std::vector<int> gradients;   ///< of each operand; -1: none
+  std::vector<int> cotangents;  ///< of each output of the node
+  std::vector<TapeNode> nodes;
 };
 
 class Tape {
@@ -113,6 +125,8 @@ class Tape {
   /// Of outputs with transforms behind them: how they lie in memory, as the run of `open` has shown. Inference sees one
   /// example of a batch only.
   void take_layouts(const Tape& open);
+  /// Takes the nodes from `first` on off the tape; their slots stay.
+  std::vector<TapeNode> cut_nodes(size_t first);
   /// Gives the last node a keyword argument.
   void set_last_keyword(const char* name, long value);
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
@@ -171,6 +185,9 @@ class Tape {
   }
   bool has_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });
+  }
+  bool has_custom_backwards() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
   }
   /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }

@@ -185,6 +185,10 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
       needs[static_cast<size_t>(node.outputs[k])] = node.histories[k];
     }
     if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = true;
+    if (node.custom) {
+      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = true;
+      continue;
+    }
     if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
     bool any = false;
     const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };

@@ -532,7 +532,8 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
   for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
-    if (name.find("/torch/") != std::string::npos && it + 1 != frames_.rend()) continue;
+    const bool ours = std::string_view(name).ends_with("/tatara/_functions.py");
+    if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);
     line = (*it)->line();
@@ -551,6 +552,12 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   // The torch function mode stays until the next instruction of the root frame: this may run inside its handler, which
   // torch takes off and puts back itself.
   Trace& t = *trace_;
+  if (ahead_ != nullptr) {
+    // Nothing of what is traced ahead happens.
+    if (ahead_->problem.empty()) ahead_->problem = reason;
+    PyErr_SetString(PyExc_RuntimeError, reason.c_str());
+    return false;
+  }
   if (looking_) {
     if (found_.empty()) found_ = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
@@ -775,12 +782,13 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   if (entry->end != Entry::End::kEager) {
     if (!entry->tape->nodes().empty()) ++stats().graphs;
     if (!attach_runner(*entry, owner_, api_)) return false;
-    if (!entry->fallback_reason.empty() && entry->tape->has_regions()) {
-      // The tape would keep what checkpoints let go of.
+    if (!entry->fallback_reason.empty() && (entry->tape->has_regions() || entry->tape->has_custom_backwards())) {
+      // The tape would keep what checkpoints let go of, and lacks the user's backward.
       entry->end = Entry::End::kEager;
       entry->callees = true;
       entry->why = place_of(reinterpret_cast<PyCodeObject*>(entry->code), entry->offset);
-      entry->why.reason = "a graph with checkpoints does not compile: " + entry->fallback_reason;
+      const char* what = entry->tape->has_regions() ? "checkpoints" : "an autograd.Function";
+      entry->why.reason = str_cat("a graph with ", what, " does not compile: ", entry->fallback_reason);
       owner_.breaks.push_back(entry->why);
       ++stats().breaks;
     }

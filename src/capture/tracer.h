@@ -45,6 +45,9 @@ enum class TransformCall : uint8_t {
   kRegion,
   kReentrant,
   kRegionMark,
+  kUnwrapDead,
+  kHang,
+  kStop,
   kAsks,  // for what is not so while the trace is open
 };
 TransformCall transform_call_of(PyObject* callable);
@@ -208,7 +211,8 @@ class Tracer final : public VmObserver {
   bool break_if_state(PyObject* owner, PyObject* name);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   /// Something made in the trace changes.
-  void touch(PyObject* object);
+  /// False with a Python error set: what is traced ahead changes nothing.
+  bool touch(PyObject* object);
   /// The __dict__ of an object made in the trace was made with it.
   void adopt_dict(PyObject* owner);
   /// The guarded object whose __dict__ this is, or null.
@@ -321,6 +325,17 @@ class Tracer final : public VmObserver {
   bool reads_history(size_t first, PyObject* arguments) const;
   std::string region_problem() const;
 
+  // Functions with a backward of the user's (tracer_functions.cpp).
+  struct FunctionCall;
+  static bool is_function_apply(PyObject* callable);
+  PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  PyObject* hang_function(PyObject* callable, PyObject* const* args);
+  std::string read_function_call(PyObject* outputs, FunctionCall& call);
+  Ref make_cotangents(const FunctionCall& call, CustomBackward& made);
+  std::string trace_backward(const FunctionCall& call, CustomBackward& made);
+  std::string read_function_gradients(PyObject* returned, const FunctionCall& call, CustomBackward& made);
+  std::string function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const;
+
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   struct NumpyCall {
     Ref func, args, kwargs;  // args: a tuple; kwargs: a dict or null
@@ -423,6 +438,12 @@ class Tracer final : public VmObserver {
   bool stopped_ = false;  // no more traces in this call
   bool looking_ = false;  // see only_look()
   std::string found_;
+  /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
+  struct Ahead {
+    size_t born = 0;  // what was made before it began
+    std::string problem;
+  };
+  Ahead* ahead_ = nullptr;
   Frame* root_ = nullptr;  // whose instructions the trace records
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;

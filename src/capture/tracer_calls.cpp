@@ -377,6 +377,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     return run_backward(positional.get(), named.get());
   }
+  if (keywords == 0 && is_function_apply(callable)) {
+    PyObject* done = apply_function(callable, args, nargs);
+    if (done != not_handled() || !tracing()) return done;
+  }
   if (const TransformCall kind = transform_call_of(callable); kind != TransformCall::kNone) {
     PyObject* done = transform_call(kind, callable, args, nargs, kwnames);
     if (done != not_handled() || !tracing()) return done;

@@ -162,10 +162,14 @@ void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   t.watches.dict_key(dict.get(), name);
 }
 
-void Tracer::touch(PyObject* object) {
-  // What was made since the snapshot is no part of it.
+bool Tracer::touch(PyObject* object) {
   const auto found = trace_->born.find(object);
+  if (ahead_ != nullptr && found != trace_->born.end() && found->second < ahead_->born) {
+    return graph_break("it changes what was made before it (" + type_name(object) + ")");
+  }
+  // What was made since the snapshot is no part of it.
   if (found != trace_->born.end() && found->second < trace_->snap_born) trace_->mutated = true;
+  return true;
 }
 
 void Tracer::adopt_dict(PyObject* owner) {
@@ -470,7 +474,7 @@ PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
   if (!tracing()) return not_handled();
   if (PyObject* done = numpy_iterate(iterator); done != not_handled()) return done;
   if (!outside_iterator(iterator)) {
-    if (frames_.back() != root_) touch(iterator);
+    if (frames_.back() != root_ && !touch(iterator)) return nullptr;
     return not_handled();
   }
   return break_if_moved(iterator) ? not_handled() : nullptr;

@@ -31,6 +31,7 @@ constexpr Name kNames[] = {
     {nullptr, "_add_batch_dim", TransformCall::kBatchIn},
     {nullptr, "_remove_batch_dim", TransformCall::kBatchOut},
     {nullptr, "is_batchedtensor", TransformCall::kIsBatched},
+    {nullptr, "unwrap_if_dead", TransformCall::kUnwrapDead},
     {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
     {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
     {nullptr, "_exit_dual_level", TransformCall::kExitDual},
@@ -51,6 +52,8 @@ constexpr Name kNames[] = {
     {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
     {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
     {"/tatara/_checkpoint.py", "_mark", TransformCall::kRegionMark},
+    {"/tatara/_functions.py", "hang", TransformCall::kHang},
+    {"/tatara/_functions.py", "_stop", TransformCall::kStop},
 };
 
 /// What tells of levels that the trace has not entered.
@@ -92,6 +95,11 @@ bool is_reentrant_checkpoint(PyObject* callable) {
 /// Operators of one tensor whose tangent is the operand's, the very object.
 bool hands_tangents_on(std::string_view name) {
   return name == "alias_copy" || name == "frac" || name == "fmod" || name == "remainder";
+}
+
+/// Operators that exchange two dimensions.
+bool turns_dims(std::string_view name) {
+  return name == "t" || name == "transpose" || name == "swapaxes" || name == "swapdims";
 }
 
 /// Arguments of a call, by position or name.
@@ -190,7 +198,7 @@ TransformCall transform_call_of(PyObject* callable) {
   if (PyFunction_Check(callable)) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
     const char* name = PyUnicode_AsUTF8(code->co_name);
-    if (name == nullptr || (name[0] != '_' && name[0] != 'l')) return TransformCall::kNone;
+    if (name == nullptr || (name[0] != '_' && name[0] != 'l' && name[0] != 'h')) return TransformCall::kNone;
     for (const Name& each : kNames) {
       if (each.file == nullptr || std::strcmp(name, each.name) != 0) continue;
       const std::string file = text_of(code->co_filename);
@@ -600,8 +608,19 @@ bool Tracer::is_batched(int slot, int level) const {
 }
 
 int Tracer::whole_batch(int slot, int dim) const {
-  for (const TapeNode& node : trace_->tape.nodes()) {
-    if (node.step != FuncStep::kBatchIn || node.outputs[0] != slot) continue;
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const TapeNode& node = nodes[n];
+    if (node.outputs.size() != 1 || node.outputs[0] != slot) continue;
+    if (node.step == FuncStep::kNone && turns_dims(node.name)) {
+      // Turning the dimensions of one number round does nothing at all to the batch.
+      int operand = -1;
+      for_each_slot(node.args.get(), [&](int each) { operand = each; });
+      const bool number = PyTuple_GET_SIZE(trace_->tape.slots()[static_cast<size_t>(slot)].sizes.get()) == 0;
+      if (number && operand >= 0 && operand != slot) slot = operand;
+      continue;
+    }
+    if (node.step != FuncStep::kBatchIn) continue;
     int whole = -1;
     for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int operand) { whole = operand; });
     return PyLong_AsLong(PyTuple_GET_ITEM(node.args.get(), 1)) == dim ? whole : -1;
@@ -916,6 +935,12 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kReentrant: return enter_reentrant(raw, nargs, kwnames);
     case TransformCall::kRegion: return make_region(raw, nargs, kwnames);
     case TransformCall::kRegionMark: return nargs == 2 ? mark_region(raw[0], raw[1]) : not_handled();
+    case TransformCall::kUnwrapDead:
+      // What a trace records is no tensor of a level that has ended.
+      return nargs == 1 && api_.is_plain_tensor(raw[0]) ? Py_NewRef(raw[0]) : not_handled();
+    case TransformCall::kHang: return nargs == 4 ? hang_function(callable, raw) : not_handled();
+    case TransformCall::kStop:
+      return graph_break("autograd.Function: " + text_of(nargs == 1 ? raw[0] : nullptr)) ? not_handled() : nullptr;
     case TransformCall::kAsks:
       return t.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");
   }

@@ -59,6 +59,7 @@ int Tracer::write_break(const std::string& reason) { return graph_break(reason) 
 
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
 bool Tracer::break_if_cached(PyObject* target) {
+  if (ahead_ != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
   if (*trace_->cached_calls == 0) return true;
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
@@ -84,7 +85,7 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value)
   PyTypeObject* type = Py_TYPE(owner);
   if (type->tp_setattro != PyObject_GenericSetAttr) {
     if (born(owner)) {
-      touch(owner);
+      if (!touch(owner)) return -1;
       return kNotHandled;
     }
     if (!PyType_Check(owner) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
@@ -115,7 +116,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }
   if (!tensor && born(owner)) {
-    touch(owner);
+    if (!touch(owner)) return -1;
     return kNotHandled;
   }
   t.watches.type(reinterpret_cast<PyObject*>(type), name);
@@ -173,7 +174,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
 int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (born(cell)) {
-    if (&f != root_) touch(cell);
+    if (&f != root_ && !touch(cell)) return -1;
     return kNotHandled;
   }
   if (!break_if_cached(cell)) return -1;
@@ -199,7 +200,7 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
 
 int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
   if (born(container)) {
-    touch(container);
+    if (!touch(container)) return -1;
     return kNotHandled;
   }
   const char* name = value != nullptr ? "__setitem__" : "__delitem__";
@@ -397,7 +398,7 @@ PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
     watches.written(dict, key);
     note_call(&PyDict_Type, dict, "__setitem__", {key, value});
   } else {
-    touch(dict);
+    static_cast<void>(touch(dict));
   }
   return value;
 }
@@ -407,7 +408,7 @@ PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
                                        "__imul__", "__imod__",     "__ior__",       "__ipow__",    "__irshift__",
                                        "__isub__", "__itruediv__", "__ixor__"};
   if (born(left)) {
-    touch(left);
+    if (!touch(left)) return nullptr;
     return not_handled();
   }
   const char* name = kNames[op - NB_INPLACE_ADD];
@@ -445,7 +446,7 @@ PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& pla
     return as_call(write_attr(f, plan.target, operands[0], operands.size() > 1 ? operands[1] : nullptr));
   }
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
-    touch(plan.target);
+    if (!touch(plan.target)) return nullptr;
     return not_handled();
   }
   // super().__init__() and the like on the object that is being made.

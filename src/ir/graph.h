@@ -87,6 +87,8 @@ struct Region {
   bool reentrant = false;
 };
 
+class Graph;
+
 struct Node {
   const OpDef* op = nullptr;
   std::vector<Arg> args;
@@ -103,12 +105,15 @@ struct Node {
   /// Nodes of a region that are computed again for gradients, each time under a number of its own: they are never merged with
   /// other nodes, whose results would have to be kept for them. 0: all others.
   int again = 0;
+  /// Of a function with a backward of the user's: what that makes of cotangents (ops/custom_gradient.h).
+  std::shared_ptr<const Graph> rule;
   void take_marks(const Node& other) {
     no_grad = other.no_grad;
     closed = other.closed;
     derived = other.derived;
     region = other.region;
     again = other.again;
+    rule = other.rule;
   }
 };
 

@@ -400,6 +400,9 @@ Choice moved(MetaContext& m) {
   const int64_t rank = m.tensor(0).dim();
   const std::vector<int64_t> from = dims_of(m, 1);
   const std::vector<int64_t> to = dims_of(m, 2);
+  for (const int64_t d : from) static_cast<void>(wrap_dim(d, rank));
+  for (const int64_t d : to) static_cast<void>(wrap_dim(d, rank));
+  if (rank == 0) return {"alias", {m.arg(0)}};
   std::vector<int64_t> order(at(rank), -1);
   std::vector<bool> taken(at(rank), false);
   for (size_t i = 0; i < from.size() && i < to.size(); ++i) {

@@ -36,6 +36,7 @@ std::string key_of(const Node& node, const std::vector<Arg>& args) {
   std::string key;
   add_bytes(key, node.op);
   add_bytes(key, node.again);
+  add_bytes(key, node.rule.get());
   for (const Arg& arg : args) {
     key += static_cast<char>('A' + arg.index());
     if (const auto* tensor = std::get_if<TensorArg>(&arg)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ops/custom_gradient.h"
 #include "ops/derivative.h"
 #include "ops/host_transform.h"
 #include "support/error.h"
@@ -95,6 +96,7 @@ class Forward {
     const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
                                     [&](ValueId v) { return changes[static_cast<size_t>(v)]; });
     if (!any || !wanted || node.op->not_differentiable) return;
+    if (is_custom_gradient(*node.op)) throw Unsupported("a tangent through an autograd.Function");
     builder_.set_location(node.location);
     const size_t first_new = graph_.num_nodes();
     std::vector<ValueId> results;

@@ -109,6 +109,7 @@ class Recomputation {
       const NodeId made = place(node, instance.depth, node.region, instance.depth);
       Node& again = to_.node(made);
       again.take_marks(gradient);
+      again.rule = node.rule;
       again.derived = true;
       again.region = nullptr;
       again.again = used_ + static_cast<int>(number->second);
