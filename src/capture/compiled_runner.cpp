@@ -205,8 +205,43 @@ void CompiledRunner::fetch_pinned(size_t n) const {
   if (PyObject* next = tensor(3); next != nullptr) __builtin_prefetch(next);
 }
 
+bool CompiledRunner::pinned_as_marked() const {
+  if (pinned_marks_.empty()) return false;
+  const TorchNative& native = TorchNative::get();
+  const uint64_t* mark = pinned_marks_.data();
+  for (size_t n = 0; n < pinned_inputs_.size(); ++n, mark += native.mark_words()) {
+    fetch_pinned(n);
+    if (!native.is_as_marked(inputs_[pinned_inputs_[n]].pinned, mark)) return false;
+  }
+  return true;
+}
+
+/// After a look at them that found all as compiled for.
+void CompiledRunner::mark_pinned(const TorchApi& api) {
+  constexpr int kMostTimes = 64;  // tensors that change all the time are not worth it
+  if (++marked_times_ > kMostTimes) return;
+  const TorchNative& native = TorchNative::get();
+  const size_t words = native.mark_words();
+  pinned_marks_.assign(words * pinned_inputs_.size(), 0);
+  for (size_t n = 0; n < pinned_inputs_.size() && !pinned_marks_.empty(); ++n) {
+    PyObject* tensor = inputs_[pinned_inputs_[n]].pinned;
+    TensorRef ref;
+    ref.rank = pinned_[n].rank;
+    ref.data = pinned_[n].data;
+    const bool plain = Py_TYPE(tensor) == api.tensor_type || Py_TYPE(tensor) == api.parameter_type;
+    if (!plain || !native.mark(tensor, ref, &pinned_marks_[n * words])) pinned_marks_.clear();
+  }
+  marked_ = pinned_;
+}
+
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {
+  if (pinned_as_marked()) {
+    pinned_ = marked_;
+    pinned_fit_ = true;
+    return true;
+  }
   pinned_.clear();
+  pinned_marks_.clear();
   // The layouts of pinned tensors hold no symbols, so those of any run will do.
   if (pinned_ranks_.empty() && !frames_.empty() && frames_.back()->resolved) {
     for (const size_t i : pinned_inputs_) {
@@ -237,6 +272,7 @@ bool CompiledRunner::pinned_unchanged(TorchApi& api) {
     }
     pinned_.push_back(ref);
   }
+  if (pinned_fit_) mark_pinned(api);
   return true;
 }
 

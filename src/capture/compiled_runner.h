@@ -57,6 +57,8 @@ class CompiledRunner final : public GraphRunner {
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
   void fetch_pinned(size_t n) const;
+  bool pinned_as_marked() const;
+  void mark_pinned(const TorchApi& api);
 
   bool consumes_ = false;
   std::shared_ptr<Executable> executable_;
@@ -69,7 +71,10 @@ class CompiledRunner final : public GraphRunner {
   std::vector<size_t> pinned_inputs_;           // those of inputs_
   std::vector<int64_t> pinned_layouts_;         // of each of them sizes and strides, side by side
   std::vector<int32_t> pinned_ranks_;
-  bool pinned_fit_ = false;       // pinned_unchanged() has compared their layouts
+  bool pinned_fit_ = false;             // pinned_unchanged() has compared their layouts
+  std::vector<uint64_t> pinned_marks_;  // TorchNative's, of all of them; none when they are not known
+  std::vector<InputRef> marked_;        // what was read when they were made
+  int marked_times_ = 0;
   std::vector<InputRef> pinned_;  // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
   size_t first_write_ = 0;  // the first step that may write to an input

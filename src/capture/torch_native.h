@@ -39,6 +39,11 @@ class TorchNative {
   /// What `tensor` (a plain one of torch's) has where, as TorchApi::view; a third of the exchange's time. False for what it does
   /// not know: then the exchange may.
   bool read(PyObject* tensor, TensorRef& out) const;
+  /// What read() tells of a tensor whose sizes lie in its own memory, as words of it and of its storage: equal words tell that
+  /// nothing has changed since, for a third of the time. No words where torch's layout of tensors is not known.
+  size_t mark_words() const { return mark_words_; }
+  bool mark(PyObject* tensor, const TensorRef& read, uint64_t* words) const;
+  bool is_as_marked(PyObject* tensor, const uint64_t* words) const;
   /// Ask for the memory that read() will look at, in two steps: the second looks at what the first asks for.
   static void fetch(PyObject* tensor);
   static void fetch_storage(PyObject* tensor);
@@ -56,6 +61,7 @@ class TorchNative {
   friend const TorchNative& made_once<TorchNative>();
   TorchNative();
   void load_bits(PyObject* torch);
+  void find_mark(PyObject* torch, PyObject* example);
   /// Null with a Python error set.
   torch_abi::TensorHandle new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                                      int32_t scalar_type, int32_t device_type, int32_t device, void** data) const;
@@ -72,6 +78,7 @@ class TorchNative {
   using Bit = bool (*)(const void*);
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
   Ref is_conj_method_, is_neg_method_;
+  size_t mark_words_ = 0;
   PyObject* (*wrap_)(void*) = nullptr;
   Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
 };

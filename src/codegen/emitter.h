@@ -121,6 +121,8 @@ class Emitter {
   void gpu_leave();
   /// Whether several passes of this loop of a thread are to be under way at once, for it waits for what it loads.
   bool gpu_waits(const loops::For& loop) const;
+  /// Which carried values are the same in all lanes, for they come from nothing that differs (how many elements there were).
+  std::vector<bool> same_in_lanes(const loops::For& loop) const;
   void gpu_when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
                 const std::function<void(std::vector<Reg>&)>& body);
   std::string as_word(DType part, const std::string& text);
@@ -242,6 +244,7 @@ class Emitter {
   std::string gpu_members_;        // mask of the threads of the warp that have the same row
   std::string gpu_guard_;          // whether this thread's part of a scan lies inside; "" for yes
   bool gpu_inside_ = false;        // a vector loop
+  std::vector<bool> gpu_same_;     // of what it carries: one register for all lanes
   bool gpu_adds_vectors_ = false;  // of four float32 to memory, by one instruction
   bool gpu_narrow_ = false;        // positions of threads fit in 32 bits
   int gpu_shared_ = 0;             // words of memory shared by the threads of a block

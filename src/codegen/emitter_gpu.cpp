@@ -140,6 +140,37 @@ bool Emitter::gpu_waits(const For& loop) const {
          std::any_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<Load>(s); });
 }
 
+std::vector<bool> Emitter::same_in_lanes(const For& loop) const {
+  std::vector<bool> same;
+  for (const Carried& c : loop.carried) same.push_back(!reg(c.init).vec);
+  // Those that come from one that differs differ, too, until no more are found.
+  for (bool found = true; found;) {
+    found = false;
+    std::unordered_set<ScalarId> differ;
+    for (size_t i = 0; i < loop.carried.size(); ++i) {
+      if (!same[i]) differ.insert(loop.carried[i].arg);
+    }
+    for (const Stmt& stmt : loop.body->stmts) {
+      const auto* let = std::get_if<Let>(&stmt);
+      const auto* load = std::get_if<Load>(&stmt);
+      if (load != nullptr) differ.insert(load->dst);
+      if (let == nullptr && load == nullptr) return std::vector<bool>(same.size());  // loops and branches
+      if (let == nullptr) continue;
+      const std::vector<ScalarId>& from = let->scalar.operands;
+      const bool index = let->scalar.op == ScalarOp::kIndex || let->scalar.op == ScalarOp::kPhilox;
+      if (index || std::any_of(from.begin(), from.end(), [&](ScalarId x) { return differ.contains(x); })) {
+        differ.insert(let->dst);
+      }
+    }
+    for (size_t i = 0; i < loop.carried.size(); ++i) {
+      if (!same[i] || !differ.contains(loop.carried[i].next)) continue;
+      same[i] = false;
+      found = true;
+    }
+  }
+  return same;
+}
+
 void Emitter::gpu_independent(const For& loop) {
   const int lanes = kernel_.gpu.lanes;
   const int site = site_;
@@ -196,9 +227,11 @@ void Emitter::gpu_vector(const For& loop) {
   note_products(loop);
   std::vector<Reg> carried;
   std::vector<DType> dtypes;
+  if (custom) gpu_same_ = same_in_lanes(loop);
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
-    carried.push_back(widened(c.dtype, custom ? inits[i] : identity(c.combine, c.dtype)));
+    const Reg first = custom ? inits[i] : identity(c.combine, c.dtype);
+    carried.push_back(custom && gpu_same_[i] ? first : widened(c.dtype, first));
     dtypes.push_back(c.dtype);
   }
   const int site = site_;
@@ -222,6 +255,8 @@ void Emitter::gpu_vector(const For& loop) {
         [&](const std::string& base, std::vector<Reg>& values) { gpu_pass(loop, base, site, values); },
         gpu_waits(loop));
   }
+  gpu_same_.clear();
+  for (size_t i = 0; i < carried.size(); ++i) carried[i] = widened(dtypes[i], carried[i]);
   reduce_lanes(loop, carried);
   gpu_leave();
   if (!carried.empty()) combine_threads(loop, carried);

@@ -84,7 +84,7 @@ void Emitter::sum_level(const For& loop, const std::string& begin, const std::st
                         std::vector<Reg>& carried, const LoopBody& body) {
   const std::vector<DType> dtypes = carried_types(loop);
   if (level == 1) {
-    counted(begin, end, std::to_string(step), dtypes, carried, body, gpu_waits(loop));
+    counted(begin, end, std::to_string(step), dtypes, carried, body);
     return;
   }
   int64_t size = step;
@@ -363,6 +363,10 @@ void Emitter::vector_pass(const For& loop, const std::string& base, const std::s
   block(*loop.body);
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
+    if (!gpu_same_.empty() && gpu_same_[i]) {
+      carried[i] = reg(c.next);
+      continue;
+    }
     const Reg next = widened(c.dtype, reg(c.next));
     carried[i] = mask.empty() ? next : choose(c.dtype, {mask, true}, next, carried[i], true);
   }

@@ -140,6 +140,13 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kMul: return two("fmul", in == DType::kBool ? "and" : "mul");
     case Op::kDiv: {
       const auto divisor = constants_.find(s.operands[1]);
+      if (!gpu_same_.empty() && gpu_inside_ && !vec && in == DType::kFloat32) {
+        // By a count of elements, which need not be rounded correctly: a call that rounds would keep loads from running ahead.
+        const Reg count[] = {{x[1], false}};
+        const std::string about = per_lane("llvm.nvvm.rcp.approx.ftz.f", in, count, false);
+        const std::string rest = binary("fsub", type, float_bits(2.0, in), binary("fmul", type, x[1], about));
+        return {binary("fmul", type, x[0], binary("fmul", type, about, rest)), false};
+      }
       if (!on_gpu() || in != DType::kFloat32 || divisor == constants_.end()) return two("fdiv", "sdiv");
       // As eager divides by a number there.
       const std::string reciprocal = float_bits(1.0F / static_cast<float>(divisor->second), in);

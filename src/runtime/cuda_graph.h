@@ -52,6 +52,8 @@ class Graph {
   void set_kernel(void* node, Kernel& kernel, int device, int64_t blocks, int threads, std::span<void* const> buffers,
                   std::span<const int64_t> sizes, int64_t iterations);
   size_t size() const;
+  /// Whether it is launched as the body of a condition.
+  bool is_body() const { return around_ != nullptr; }
 
  private:
   void* graph_;

@@ -345,7 +345,8 @@ RecordedRun* Executable::Impl::record(GraphSizes& sizes, RunContext& context, co
   }
   if (has_host_calls) make_workspaces(*host, *g.place);
   record_steps(*run, context);
-  TATARA_LOG(kRuntime, "a CUDA graph of ", run->graph->size(), " nodes for ", plan.steps.size(), " steps");
+  TATARA_LOG(kRuntime, "a CUDA graph of ", run->graph->size(), " nodes for ", plan.steps.size(), " steps",
+             run->graph->is_body() ? ", launched as a body" : "");
   sizes.runs.push_back(std::move(run));
   return sizes.runs.back().get();
 }
