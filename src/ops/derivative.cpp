@@ -30,9 +30,9 @@ ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool z
   return b.op("tied", {TensorArg{value}, TensorList{std::move(others)}, bool_arg(zeros)});
 }
 
-ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others) {
+ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool zeros) {
   std::erase(others, kNoValue);
-  return b.op("gradient_tied", {TensorArg{value}, TensorList{std::move(others)}});
+  return b.op("gradient_tied", {TensorArg{value}, TensorList{std::move(others)}, bool_arg(zeros)});
 }
 
 bool is_tie(const OpDef& op) { return op.name == "tied" || op.name == "gradient_tied"; }

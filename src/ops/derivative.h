@@ -63,7 +63,7 @@ ValueId zeros_of(GraphBuilder& b, const TensorType& type);
 /// does, whether they depend on it or not. The gradient of that is then zero, or missing without `zeros`.
 ValueId tied(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool zeros = true);
 /// The value itself, whose gradient will be tied to `others`.
-ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others);
+ValueId with_tied_gradient(GraphBuilder& b, ValueId value, std::vector<ValueId> others, bool zeros = true);
 /// Whether the operator is one of these two.
 bool is_tie(const OpDef& op);
 

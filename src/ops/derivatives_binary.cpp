@@ -217,7 +217,7 @@ void x_log_rule(VjpContext& v, const char* op, double shift) {
   const Term g = gradient(v);
   if (v.needs(0)) {
     const Term set = term(v, v.builder().cast(operand(v, 0).bin("ne", 0.0).id, operand(v, 0).type().dtype));
-    v.give(0, (g * with(v, op, set, 1)).id);
+    v.give(0, (g * with(v, op, set.fixed(), 1)).id);
   }
   if (v.needs(1)) {
     Term base = operand(v, 1);

@@ -305,7 +305,8 @@ void register_derivatives_views(OpRegistry& r) {
       if (v.needs(1, i)) v.give(1, i, zeros_of(v.builder(), v.builder().type(v.args().tensors(1)[i])));
     }
   });
-  tie("gradient_tied", [](VjpContext& v) { v.give(0, tied(v.builder(), v.grad(), v.args().tensors(1))); });
+  tie("gradient_tied",
+      [](VjpContext& v) { v.give(0, tied(v.builder(), v.grad(), v.args().tensors(1), v.args().flag(2))); });
   const auto rule = [&r](const char* name, VjpFn fn) { r.amend(name).vjp = std::move(fn); };
   for (const char* name : {"view", "reshape_copy", "unsqueeze", "squeeze", "squeeze.dim"}) rule(name, reshape_rule);
   rule("expand", [](VjpContext& v) { v.give(0, v.grad()); });

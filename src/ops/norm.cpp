@@ -56,10 +56,10 @@ ValueId affine(GraphBuilder& b, ValueId y, ValueId weight, ValueId bias) {
   return y;
 }
 
-/// The same where eager has the gradients of input, weight and bias from one node.
-ValueId affine_in_one(GraphBuilder& b, ValueId y, ValueId weight, ValueId bias) {
-  if (bias != kNoValue) bias = with_tied_gradient(b, bias, {y, weight});
-  return affine(b, y, weight, bias);
+/// An operand whose gradient comes in eager from one node with others: it requires grad when one of `deciding` does, be it
+/// that nothing of the gradient depends on that.
+ValueId of_one_node(GraphBuilder& b, ValueId operand, std::vector<ValueId> deciding) {
+  return operand == kNoValue ? operand : with_tied_gradient(b, operand, std::move(deciding), false);
 }
 
 /// A vector over the channels as [1, C, 1, ...].
@@ -148,7 +148,10 @@ DecomposeFn layer_norm_decompose(bool with_stats) {
     const DType out = args.type(0).dtype;
     const auto dims = trailing_dims(b.ctx(), args.type(0), args.exprs(1));
     const Stats s = stats_of(b, b.cast(args.tensor(0), compute_dtype(out)), dims, args.number(4));
-    const ValueId y = affine_in_one(b, b.binary("mul", s.deviation, s.rstd), args.tensor(2), args.tensor(3));
+    const std::vector<ValueId> deciding{args.tensor(0), args.tensor(2), args.tensor(3)};
+    const ValueId weight = of_one_node(b, args.tensor(2), deciding);
+    const ValueId bias = of_one_node(b, args.tensor(3), deciding);
+    const ValueId y = affine(b, b.binary("mul", s.deviation, s.rstd), weight, bias);
     Values results{b.cast(y, out)};
     if (with_stats) {
       bool wide = false;
@@ -205,7 +208,8 @@ Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId 
   joined[1] = channels;
   const auto on_channels = [&](ValueId v) { return b.reshape(b.expand(v, spread), joined); };
   const ValueId centred = b.binary("sub", x, on_channels(s.mean));
-  const ValueId y = affine(b, b.binary("mul", centred, on_channels(s.rstd)), per_channel(b, weight, input.dim()),
+  const ValueId scale = of_one_node(b, weight, {args.tensor(0), weight});
+  const ValueId y = affine(b, b.binary("mul", centred, on_channels(s.rstd)), per_channel(b, scale, input.dim()),
                            per_channel(b, bias, input.dim()));
   return {b.cast(y, input.dtype), s.mean, s.rstd};
 }
@@ -256,7 +260,11 @@ Values decompose_native_group_norm(GraphBuilder& b, std::span<const Arg> argumen
   for (size_t i : {size_t{1}, size_t{2}}) {
     if (!args.none(i) && args.type(i).dtype == DType::kFloat32) stat = DType::kFloat32;
   }
-  return {v[0], b.cast(b.reshape(v[1], sizes), stat), b.cast(b.reshape(v[2], sizes), stat)};
+  // Eager's statistics come with a history from the same node.
+  const auto statistic = [&](ValueId value) {
+    return tied(b, b.cast(b.reshape(value, sizes), stat), {args.tensor(1), args.tensor(2)}, false);
+  };
+  return {v[0], statistic(v[1]), statistic(v[2])};
 }
 
 // ---- batch_norm, instance_norm ---------------------------------------------------------------------------------------
@@ -345,16 +353,19 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
     const Args args(b, arguments);
     const TensorType input = args.type(0);
     const DType wide = compute_dtype(input.dtype);
-    const ValueId x = b.cast(args.tensor(0), wide);
+    const auto operand = [&](size_t i) {
+      return of_one_node(b, args.tensor(i), {args.tensor(0), args.tensor(kWeight)});
+    };
+    const ValueId x = b.cast(operand(0), wide);
     const double eps = args.number(kEps);
-    const ValueId weight = per_channel(b, args.tensor(kWeight), input.dim());
-    const ValueId bias = per_channel(b, args.tensor(kBias), input.dim());
+    const ValueId weight = per_channel(b, operand(kWeight), input.dim());
+    const ValueId bias = per_channel(b, operand(kBias), input.dim());
     if (!args.flag(kTraining)) {
       const ValueId mean = per_channel(b, args.tensor(kRunningMean), input.dim());
       const ValueId var = per_channel(b, args.tensor(kRunningVar), input.dim());
       const ValueId scale = affine(b, inverse_std(b, b.cast(var, wide), eps), weight, kNoValue);
       const ValueId y = b.binary("mul", b.binary("sub", x, b.cast(mean, wide)), scale);
-      Values results{b.cast(affine_in_one(b, y, kNoValue, bias), input.dtype)};
+      Values results{b.cast(affine(b, y, kNoValue, bias), input.dtype)};
       if (form == BatchForm::kNative) {
         DType stat = input.dtype;
         for (size_t i : {kWeight, kRunningMean}) {
@@ -372,7 +383,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
     const std::vector<Expr> flat{input.sizes[1]};
     const ValueId mean = b.reshape(s.mean, flat);
     const ValueId var = b.reshape(s.var, flat);
-    Values results{b.cast(affine_in_one(b, b.binary("mul", s.deviation, s.rstd), weight, bias), input.dtype)};
+    Values results{b.cast(affine(b, b.binary("mul", s.deviation, s.rstd), weight, bias), input.dtype)};
     if (form == BatchForm::kNative) {
       DType stat = input.dtype;
       for (size_t i : {kWeight, kRunningMean}) {
@@ -420,9 +431,10 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   const ValueId x = b.cast(args.tensor(0), compute_dtype(input.dtype));
   const Stats s = stats_of(b, x, dims, args.number(kEps));
-  const ValueId y =
-      affine_in_one(b, b.binary("mul", s.deviation, s.rstd), per_channel(b, args.tensor(kWeight), input.dim()),
-                    per_channel(b, args.tensor(kBias), input.dim()));
+  const std::vector<ValueId> deciding{args.tensor(0), args.tensor(kWeight)};
+  const auto vector = [&](size_t i) { return per_channel(b, of_one_node(b, args.tensor(i), deciding), input.dim()); };
+  const ValueId weight = vector(kWeight), bias = vector(kBias);
+  const ValueId y = affine(b, b.binary("mul", s.deviation, s.rstd), weight, bias);
   Values results{b.cast(y, input.dtype)};
   if (!args.none(kRunningMean)) {
     const std::vector<Expr> flat{input.sizes[0], input.sizes[1]};

@@ -365,8 +365,10 @@ Values decompose_polar(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.type(0).dtype != DType::kFloat32 && args.type(0).dtype != DType::kFloat64) {
     throw Unsupported("polar of this dtype");
   }
-  const ValueId re = b.binary("mul", args.tensor(0), b.unary("cos", args.tensor(1)));
-  const ValueId im = b.binary("mul", args.tensor(0), b.unary("sin", args.tensor(1)));
+  // In eager the gradient comes from the result.
+  const ValueId radius = with_tied_gradient(b, args.tensor(0), {args.tensor(0), args.tensor(1)});
+  const ValueId re = b.binary("mul", radius, b.unary("cos", args.tensor(1)));
+  const ValueId im = b.binary("mul", radius, b.unary("sin", args.tensor(1)));
   return {b.binary("from_parts", re, im)};
 }
 

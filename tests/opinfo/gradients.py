@@ -1,8 +1,9 @@
 """`make opinfo-gradients`: first and second derivatives of every OpInfo entry through compiled code, beside eager's.
 
 For each sample: results, which of them require grad, their gradients by every input (None or values, dtype, shape) under
-random cotangents, and the gradients of those; exceptions by type and text. With `--gradcheck` the compiled function goes
-through the host's finite differences too (first and second order), where eager passes them. A row is native, host, tape,
+random cotangents, and the gradients of those; exceptions by type and text. With `--one` each input in turn is the only one that
+requires grad, beside all of them together. With `--gradcheck` the compiled function goes through the host's finite
+differences too (first and second order), where eager passes them. A row is native, host, tape,
 broke, wrong or crashed as in `make opinfo`.
 """
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -28,6 +30,7 @@ import tatara
 
 DTYPES = ["float64", "complex128"]
 CHECKED = os.environ.get("TATARA_GRADCHECK", "") == "1"
+ONE = False
 _Tree = tuple[Any, ...]
 
 
@@ -162,11 +165,29 @@ def _check(op: Any, sample: Any, number: int, row: dict[str, Any], progress: Cal
     return None
 
 
+def variations(sample: Any) -> Iterator[tuple[str, Any]]:
+    """The sample, and with each of its inputs alone requiring grad."""
+    yield "", sample
+    flat, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
+    wanted = [i for i, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    for only in wanted if len(wanted) > 1 else []:
+        changed = [leaf.detach() if i in wanted and i != only else leaf for i, leaf in enumerate(flat)]
+        value, args, kwargs = torch.utils._pytree.tree_unflatten(changed, spec)
+        process = sample.output_process_fn_grad
+        yield (
+            f"input {wanted.index(only)} alone: ",
+            SimpleNamespace(input=value, args=args, kwargs=kwargs, output_process_fn_grad=process),
+        )
+
+
 def check_entry(op: Any, dtype_name: str, limit: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
     """Runs the samples (at most `limit`) of an entry in a dtype."""
 
     def check(sample: Any, number: int, row: dict[str, Any]) -> str | None:
-        return _check(op, sample, number, row, progress)
+        for only, changed in variations(sample) if ONE else [("", sample)]:
+            if problem := _check(op, changed, number, row, progress):
+                return only + problem
+        return None
 
     torch.manual_seed(0)
     made = op.sample_inputs("cpu", getattr(torch, dtype_name), requires_grad=True)
@@ -179,10 +200,12 @@ def _has(op: Any, dtype: str) -> bool:
 
 def main() -> int:
     parser = sweep.parser_of(__doc__, DTYPES, "build/opinfo-gradients.jsonl")
+    parser.add_argument("--one", action="store_true", help="each input in turn alone requires grad too")
     parser.add_argument("--gradcheck", action="store_true", help="finite differences through the compiled function too")
     arguments = parser.parse_args()
-    global CHECKED
+    global CHECKED, ONE
     CHECKED = CHECKED or arguments.gradcheck
+    ONE = arguments.one
     return sweep.run_having(_has, arguments, check_entry, "gradients.py")
 
 

@@ -36,6 +36,25 @@ def test_derivatives_of_entries(name: str) -> None:
     assert row["samples"] > 0
 
 
+ALONE = [
+    "nn_functional_layer_norm",
+    "native_group_norm",
+    "native_batch_norm",
+    "nn_functional_instance_norm",
+    "polar",
+    "xlogy",
+    "matmul",
+]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_each_input_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(gradients, "ONE", True)
+    row = gradients.check_entry(sweep.entries_by_name()[name], "float64", 3, lambda _: None)
+    assert row["wrong"] == []
+    assert sum(row["counts"].values()) > row["samples"]
+
+
 def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tripled(torch.autograd.Function):
         @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -344,3 +345,43 @@ def test_a_result_beside_a_backward_pass() -> None:
         return out
 
     compiled_in_one_graph(check_later(f, torch.randn(4, 3).double(), later=through_all, model=model))
+
+
+NORMS: dict[str, Callable[..., Any]] = {
+    "layer": lambda x, w, b: nn.functional.layer_norm(x, (4,), w, b),
+    "group": lambda x, w, b: nn.functional.group_norm(x, 2, w, b),
+    "batch": lambda x, w, b: nn.functional.batch_norm(x, None, None, w, b, True),
+    "batch, known statistics": lambda x, w, b: nn.functional.batch_norm(
+        x, torch.zeros(4).double(), torch.ones(4).double(), w, b, False
+    ),
+    "instance": lambda x, w, b: nn.functional.instance_norm(x, None, None, w, b, True),
+    "rms": lambda x, w, b: nn.functional.rms_norm(x, (4,), w) + b,
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_histories_of_normalisations_are_those_of_eagers_nodes(name: str) -> None:
+    """Which gradients have a history, and which of their gradients are None, for each choice of operands."""
+
+    def derive(function: Any, needs: tuple[bool, ...]) -> Any:
+        generator = torch.Generator().manual_seed(5)
+        shapes = ((3, 4, 4), (4,), (4,))
+        tensors = [
+            torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_(n)
+            for s, n in zip(shapes, needs, strict=True)
+        ]
+        wanted = [t for t in tensors if t.requires_grad]
+        out = function(*tensors)
+        first = grad(out.sin().sum(), wanted, create_graph=True)
+        plain = grad(function(*tensors), wanted, torch.ones_like(out), create_graph=True)
+        roots = [g for g in plain if g.requires_grad]
+        second = [grad(r, wanted, torch.ones_like(r), allow_unused=True, retain_graph=True) for r in roots]
+        return [*first, *plain, [list(s) for s in second]]
+
+    for needs in itertools.product((False, True), repeat=3):
+        if not any(needs):
+            continue
+        tatara.reset()
+        compiled = tatara.compile(NORMS[name], fullgraph=True)
+        for _ in range(2):
+            same(derive(compiled, needs), derive(NORMS[name], needs))
