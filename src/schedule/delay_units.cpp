@@ -25,10 +25,10 @@ class Delay {
       if (unit >= 0) results_[static_cast<size_t>(unit)].push_back(static_cast<ValueId>(v));
     }
     for (const GraphOutput& output : s.graph.outputs()) {
-      if (output.value != kNoValue) stays_[static_cast<size_t>(base_of(output.value))] = true;
+      if (output.value != kNoValue) stays_[static_cast<size_t>(base_of(s_, output.value))] = true;
     }
     for (const InputWrite& write : s.graph.input_writes()) {
-      const ValueId base = base_of(write.value);
+      const ValueId base = base_of(s_, write.value);
       stays_[static_cast<size_t>(base)] = true;
       const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
       written_[input] = s.values[static_cast<size_t>(base)].unit;
@@ -44,11 +44,6 @@ class Delay {
   }
 
  private:
-  ValueId base_of(ValueId v) const {
-    const auto view = affine_view(s_, v);
-    return view ? view->base : v;
-  }
-
   /// Where the unit could go at the latest: -1 where it must stay.
   int first_reader(int u) const {
     const Unit& unit = s_.units[static_cast<size_t>(u)];

@@ -416,8 +416,7 @@ class Former {
   void add_operator(Unit::Kind kind, NodeId node) {
     std::set<ValueId> reads;
     for (const ValueId v : s_.nodes[static_cast<size_t>(node)]->operands) {
-      const auto view = affine_view(s_, v);
-      reads.insert(view ? view->base : v);
+      reads.insert(base_of(s_, v));
     }
     Unit unit;
     unit.kind = kind;

@@ -171,6 +171,8 @@ struct ViewOf {
   Expr offset;
 };
 std::optional<ViewOf> affine_view(State& s, ValueId v);
+/// The value in memory behind `v`.
+ValueId base_of(State& s, ValueId v);
 /// Strides a realised value gets: its type's when these are dense, else contiguous ones.
 std::vector<Expr> storage_strides(State& s, ValueId v);
 

@@ -45,12 +45,6 @@ bool is_host_owned(State& s, ValueId v) {
   return node != nullptr && node->kind == LoweredNode::Kind::kHost && node->node().op->host_overload != "out";
 }
 
-/// The value in memory behind an output.
-ValueId base_of(State& s, ValueId v) {
-  const auto view = affine_view(s, v);
-  return view ? view->base : v;
-}
-
 int position(State& s, int unit) {
   const auto found = std::find(s.order.begin(), s.order.end(), unit);
   return found == s.order.end() ? -1 : static_cast<int>(found - s.order.begin());

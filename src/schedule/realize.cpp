@@ -169,8 +169,7 @@ void realise(State& s, ValueId v, const PartsOf& wanted) {
     for (const ValueId each : parts.parts) elements += elements_of(s, each);
     if (!parts.whole && 2 * elements <= elements_of(s, base)) make_root(s, part, false);
   }
-  const auto view = affine_view(s, v);
-  make_root(s, view ? view->base : v, true);
+  make_root(s, base_of(s, v), true);
 }
 
 /// `operand` varies along the innermost dimension and is read again for many outer indices of `v`: computing it anew for each
@@ -300,6 +299,11 @@ std::optional<ViewOf> affine_view(State& s, ValueId v) {
   view.offset = s.simplify(s.ctx.substitute(address, zeros));
   if (!(s.simplify(rebuilt + view.offset) == address)) return std::nullopt;
   return view;
+}
+
+ValueId base_of(State& s, ValueId v) {
+  const auto view = affine_view(s, v);
+  return view ? view->base : v;
 }
 
 void lower_nodes(State& s) {

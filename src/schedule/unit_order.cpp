@@ -86,11 +86,6 @@ class UnitOrder {
     }
   }
 
-  ValueId base_of(ValueId v) {
-    const auto view = affine_view(s_, v);
-    return view ? view->base : v;
-  }
-
   /// Memory that comes and goes: not that of inputs and results.
   void find_bytes() {
     produced_.resize(s_.units.size());
@@ -99,7 +94,7 @@ class UnitOrder {
       if (!info.stored || info.unit < 0) continue;
       bytes_[i] = bytes_of(s_, static_cast<ValueId>(i));
     }
-    const auto stays = [&](ValueId v) { bytes_[static_cast<size_t>(base_of(v))] = 0; };
+    const auto stays = [&](ValueId v) { bytes_[static_cast<size_t>(base_of(s_, v))] = 0; };
     for (const GraphOutput& output : s_.graph.outputs()) {
       if (output.value != kNoValue) stays(output.value);
     }
@@ -115,7 +110,7 @@ class UnitOrder {
   void find_overwrites() {
     overwrites_.resize(s_.units.size());
     for (const InputWrite& write : s_.graph.input_writes()) {
-      const int unit = s_.values[static_cast<size_t>(base_of(write.value))].unit;
+      const int unit = s_.values[static_cast<size_t>(base_of(s_, write.value))].unit;
       if (unit < 0) continue;
       overwrites_[static_cast<size_t>(unit)].push_back(s_.graph.inputs()[static_cast<size_t>(write.input_index)]);
     }
