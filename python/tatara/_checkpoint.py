@@ -69,6 +69,15 @@ def _mark(state: Region, step: str) -> None:
         state.end()
 
 
+def _left_by(state: Region, error: BaseException) -> None:
+    """The program's own error leaves the region."""
+    try:
+        _mark(state, f"{type(error).__name__} inside of it")
+    finally:
+        if state.real is not None:
+            state.abandon()
+
+
 def region(
     fn: Callable[..., Any],
     preserve_rng_state: bool = True,
@@ -96,11 +105,7 @@ def region(
             yield
             _mark(state, "end")
         except BaseException as error:
-            try:
-                _mark(state, f"{type(error).__name__} inside of it")
-            finally:
-                if state.real is not None:
-                    state.abandon()
+            _left_by(state, error)
             raise
         return
     yield from _host_region(*given, **kwargs)
@@ -169,11 +174,7 @@ def reentrant(fn: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> A
         found = fn(*args)
         _mark(state, "end")
     except BaseException as error:
-        try:
-            _mark(state, f"{type(error).__name__} inside of it")
-        finally:
-            if state.real is not None:
-                state.abandon()
+        _left_by(state, error)
         raise
     tensors = [t for t in (found if isinstance(found, tuple) else (found,)) if isinstance(t, torch.Tensor)]
     bare = [t for t in tensors if not t.requires_grad and (t.is_floating_point() or t.is_complex())]

@@ -203,6 +203,20 @@ void for_each_operand(const Node& node, Fn&& fn) {
   }
 }
 
+/// Arguments of a node with their tensors mapped (ValueId -> ValueId); None entries stay so.
+template <typename Fn>
+std::vector<Arg> with_operands(std::vector<Arg> args, Fn&& mapped) {
+  const auto map = [&](ValueId& v) { v = v == kNoValue ? v : mapped(v); };
+  for (Arg& arg : args) {
+    if (auto* tensor = std::get_if<TensorArg>(&arg)) {
+      map(tensor->value);
+    } else if (auto* list = std::get_if<TensorList>(&arg)) {
+      for (ValueId& v : list->values) map(v);
+    }
+  }
+  return args;
+}
+
 /// Readable text, one node a line:
 ///   graph(%0: f32[4, 8] "x", %1: f32[8]) {
 ///     %2: f32[4, 8] = add(%0, %1, alpha=1)   # model.py:3

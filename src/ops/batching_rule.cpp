@@ -39,14 +39,7 @@ ValueId BatchContext::aligned(ValueId example, int64_t rank) const {
 }
 
 std::vector<Arg> BatchContext::mapped_args() const {
-  std::vector<Arg> result = node_.args;
-  for (Arg& arg : result) {
-    if (auto* tensor = std::get_if<TensorArg>(&arg)) tensor->value = of(tensor->value).id;
-    if (auto* list = std::get_if<TensorList>(&arg)) {
-      for (ValueId& v : list->values) v = of(v).id;
-    }
-  }
-  return result;
+  return with_operands(node_.args, [this](ValueId v) { return of(v).id; });
 }
 
 std::vector<ValueId> BatchContext::operands() const {

@@ -13,18 +13,6 @@ const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
   return std::get<TensorList>(node.args[arg]).values;
 }
 
-std::vector<Arg> mapped_args(std::vector<Arg> args, const std::vector<ValueId>& map) {
-  const auto put = [&map](ValueId& v) { v = v == kNoValue ? v : map[static_cast<size_t>(v)]; };
-  for (Arg& arg : args) {
-    if (auto* one = std::get_if<TensorArg>(&arg)) {
-      put(one->value);
-    } else if (auto* list = std::get_if<TensorList>(&arg)) {
-      for (ValueId& v : list->values) put(v);
-    }
-  }
-  return args;
-}
-
 /// The nodes of the rule, once more, with the cotangents of this pass.
 void backward(VjpContext& v) {
   const Node& node = v.node();
@@ -47,10 +35,11 @@ void backward(VjpContext& v) {
       if (b.type(place).strides != strides) place = b.op("relayout", {TensorArg{place}, SymInts{strides}});
     }
   }
+  const auto mapped = [&map](ValueId value) { return map[static_cast<size_t>(value)]; };
   for (const Node& each : rule.nodes()) {
     std::vector<TensorType> types;
     for (const ValueId value : each.outputs) types.push_back(rule.type(value));
-    const std::vector<ValueId> made = b.host_call(*each.op, mapped_args(each.args, map), std::move(types));
+    const std::vector<ValueId> made = b.host_call(*each.op, with_operands(each.args, mapped), std::move(types));
     if (made.empty()) continue;
     Node& copy = b.graph().node(b.graph().value(made[0]).producer);
     copy.location = each.location;
@@ -115,12 +104,13 @@ void cut_backward(Graph& graph, size_t first, const std::vector<ValueId>& result
   for (const std::vector<ValueId>* list : {&std::as_const(captured), &results, &cotangents}) {
     for (const ValueId v : *list) map[static_cast<size_t>(v)] = rule.add_input(graph.type(v));
   }
+  const auto mapped = [&map](ValueId v) { return map[static_cast<size_t>(v)]; };
   for (size_t n = first; n < graph.num_nodes(); ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
     if (node.op == &cotangent_op()) continue;
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(graph.type(v));
-    const NodeId made = rule.add_node(node.op, mapped_args(node.args, map), std::move(types), node.location);
+    const NodeId made = rule.add_node(node.op, with_operands(node.args, mapped), std::move(types), node.location);
     rule.node(made).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       map[static_cast<size_t>(node.outputs[i])] = rule.node(made).outputs[i];

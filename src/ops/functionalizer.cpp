@@ -142,16 +142,7 @@ TensorRef Functionalizer::view(TensorRef base, const OpDef& op, std::vector<Arg>
 }
 
 std::vector<Arg> Functionalizer::read_args(std::vector<Arg> args) {
-  for (Arg& arg : args) {
-    if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-      if (tensor->value != kNoValue) tensor->value = read(tensor->value);
-    } else if (auto* list = std::get_if<TensorList>(&arg)) {
-      for (ValueId& id : list->values) {
-        if (id != kNoValue) id = read(id);
-      }
-    }
-  }
-  return args;
+  return with_operands(std::move(args), [this](TensorRef tensor) { return read(tensor); });
 }
 
 TensorRef Functionalizer::alias_of(TensorRef base, ValueId operand, ValueId value) {

@@ -78,16 +78,7 @@ class Batcher {
   static size_t at(ValueId v) { return static_cast<size_t>(v); }
 
   void copy(const Graph& example, const Node& node, std::vector<BatchValue>& values) {
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = values[at(tensor->value)].id;
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) {
-          if (v != kNoValue) v = values[at(v)].id;
-        }
-      }
-    }
+    std::vector<Arg> args = with_operands(node.args, [&](ValueId v) { return values[at(v)].id; });
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(example.type(v));
     const std::vector<ValueId> outputs = builder_.host_call(*node.op, std::move(args), std::move(types));
@@ -131,7 +122,6 @@ class Batcher {
     std::vector<BatchValue> inside;
     std::vector<std::pair<ValueId, ValueId>> known;
     const auto enter = [&](ValueId v) {
-      if (v == kNoValue) return v;
       for (const auto& [outer, own] : known) {
         if (outer == v) return own;
       }
@@ -139,13 +129,7 @@ class Batcher {
       inside.push_back(values[at(v)]);
       return known.back().second;
     };
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) tensor->value = enter(tensor->value);
-      if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = enter(v);
-      }
-    }
+    const std::vector<Arg> args = with_operands(node.args, enter);
     GraphBuilder builder(inner);
     builder.set_location(node.location);
     builder.set_no_grad(node.no_grad);

@@ -161,17 +161,8 @@ class Relayout {
   }
 
   void copy_back(const Node& node) {
-    std::vector<Arg> args = node.args;
+    std::vector<Arg> args = with_operands(node.args, [this](ValueId v) { return original(v); });
     std::vector<TensorType> types;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = original(tensor->value);
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) {
-          if (v != kNoValue) v = original(v);
-        }
-      }
-    }
     for (const ValueId v : node.outputs) types.push_back(from_.type(v));
     const NodeId id = to().add_node(node.op, std::move(args), std::move(types), node.location);
     for (size_t i = 0; i < node.outputs.size(); ++i) copy_.set(node.outputs[i], to().node(id).outputs[i]);

@@ -189,13 +189,7 @@ class Forward {
     for_each_operand(node, bring);
     for (const ValueId v : node.outputs) bring(v);
     Node within = node;
-    for (Arg& arg : within.args) {
-      if (auto* one = std::get_if<TensorArg>(&arg)) {
-        if (one->value != kNoValue) one->value = inside[one->value];
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = v == kNoValue ? v : inside[v];
-      }
-    }
+    within.args = with_operands(std::move(within.args), [&](ValueId v) { return inside[v]; });
     for (ValueId& v : within.outputs) v = inside[v];
     std::vector<ValueId> cotangents;
     std::vector<int> result_of;  // of each cotangent: the result that it belongs to

@@ -84,21 +84,19 @@ JointGraph without_ties(JointGraph joint) {
   Graph& g = joint.graph;
   std::vector<ValueId> now(g.num_values());
   std::iota(now.begin(), now.end(), 0);
-  const auto replace = [&](ValueId& v) {
-    if (v != kNoValue) v = now[static_cast<size_t>(v)];
-  };
+  const auto present = [&](ValueId v) { return now[static_cast<size_t>(v)]; };
   for (size_t n = 0; n < g.num_nodes(); ++n) {
     Node& node = g.node(static_cast<NodeId>(n));
-    for (Arg& arg : node.args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) replace(tensor->value);
-      if (auto* list = std::get_if<TensorList>(&arg)) std::for_each(list->values.begin(), list->values.end(), replace);
-    }
+    node.args = with_operands(std::move(node.args), present);
     if (!is_tie(*node.op)) continue;
     now[static_cast<size_t>(node.outputs[0])] = std::get<TensorArg>(node.args[0]).value;
     node.op = &OpRegistry::global().get("alias");
     node.args.resize(1);
   }
-  for (size_t i = joint.forward_outputs; i < g.outputs().size(); ++i) replace(g.outputs()[i].value);
+  for (size_t i = joint.forward_outputs; i < g.outputs().size(); ++i) {
+    ValueId& v = g.outputs()[i].value;
+    v = v == kNoValue ? v : present(v);
+  }
   return joint;
 }
 
@@ -186,14 +184,7 @@ ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& 
   }
   for (size_t n = 0; n < joint.forward_nodes; ++n) {
     const Node& node = g.node(static_cast<NodeId>(n));
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = map[static_cast<size_t>(tensor->value)];
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = v == kNoValue ? v : map[static_cast<size_t>(v)];
-      }
-    }
+    std::vector<Arg> args = with_operands(node.args, [&](ValueId v) { return map[static_cast<size_t>(v)]; });
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(g.type(v));
     const NodeId id = result.add_node(node.op, std::move(args), std::move(types), node.location);
@@ -284,14 +275,7 @@ class Extraction {
     if (again && (node.op->nondeterministic || node.op->kind == OpKind::kRandom)) {
       throw Unsupported(str_cat("a gradient would draw the random numbers of ", node.op->name, " again"));
     }
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = (*this)[tensor->value];
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = v == kNoValue ? v : (*this)[v];
-      }
-    }
+    std::vector<Arg> args = with_operands(node.args, [this](ValueId v) { return (*this)[v]; });
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(joint_.graph.type(v));
     const NodeId id = result_.add_node(node.op, std::move(args), std::move(types), node.location);

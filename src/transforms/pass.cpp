@@ -49,18 +49,6 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), to_(from.ctx_ptr()), map_
   for (const ValueId v : from.inputs()) set(v, to_.add_input(from.type(v), from.value(v).name));
 }
 
-std::vector<Arg> with_operands(std::vector<Arg> args, const std::function<ValueId(ValueId)>& mapped) {
-  const auto map = [&](ValueId& v) { v = v == kNoValue ? v : mapped(v); };
-  for (Arg& arg : args) {
-    if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-      map(tensor->value);
-    } else if (auto* list = std::get_if<TensorList>(&arg)) {
-      for (ValueId& v : list->values) map(v);
-    }
-  }
-  return args;
-}
-
 std::vector<Arg> GraphCopy::args(const Node& node) const {
   return with_operands(node.args, [this](ValueId v) { return (*this)[v]; });
 }
@@ -83,7 +71,7 @@ Graph GraphCopy::finish() {
 }
 
 Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
-  const auto mapped = [&](ValueId v) { return v == kNoValue ? v : map[static_cast<size_t>(v)]; };
+  const auto mapped = [&](ValueId v) { return map[static_cast<size_t>(v)]; };
   for (const Node& node : from.nodes()) {
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(from.type(v));
@@ -93,7 +81,8 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
       map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
     }
   }
-  for (const GraphOutput& output : from.outputs()) to.add_output(mapped(output.value), output.alias);
+  for (const GraphOutput& output : from.outputs())
+    to.add_output(output.value == kNoValue ? kNoValue : mapped(output.value), output.alias);
   return to;
 }
 

@@ -13,9 +13,6 @@ namespace tatara {
 /// TATARA_LOG=passes, and checks the result.
 Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass);
 
-/// Arguments of a node with their tensors mapped; missing ones stay so.
-std::vector<Arg> with_operands(std::vector<Arg> args, const std::function<ValueId(ValueId)>& mapped);
-
 /// A copy under construction: values of the old graph mapped to values of the new one.
 class GraphCopy {
  public:

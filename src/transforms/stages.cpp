@@ -118,14 +118,7 @@ class Splitter {
   }
 
   void copy_node(Part& part, const Node& node) {
-    std::vector<Arg> args = node.args;
-    for (Arg& arg : args) {
-      if (auto* tensor = std::get_if<TensorArg>(&arg)) {
-        if (tensor->value != kNoValue) tensor->value = value_in(part, tensor->value);
-      } else if (auto* list = std::get_if<TensorList>(&arg)) {
-        for (ValueId& v : list->values) v = v == kNoValue ? v : value_in(part, v);
-      }
-    }
+    std::vector<Arg> args = with_operands(node.args, [&](ValueId v) { return value_in(part, v); });
     std::vector<TensorType> types;
     for (const ValueId v : node.outputs) types.push_back(graph_.type(v));
     Graph& g = part.stage.graph;

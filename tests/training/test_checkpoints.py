@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from checkpoint_steps import ROWS, WIDTH, agree, batch, check_one_graph, saved_bytes, step  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, noop_context_fn  # noqa: E402
 
 import tatara  # noqa: E402
 
-WIDTH, ROWS = 16, 32
 keep = functools.partial(checkpoint, use_reentrant=False)
 
 
@@ -83,49 +83,9 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _input(seed: int) -> Any:
-    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(seed)).requires_grad_()
-
-
-def _step(run: Callable[[Any], Any], blocks: Any, seed: int) -> list[Any]:
-    blocks.zero_grad()
-    x = _input(seed)
-    torch.manual_seed(seed)
-    result = run(x)
-    result.square().mean().backward()
-    state = torch.get_rng_state()
-    return [
-        result.detach(),
-        x.grad,
-        state,
-        *[p.grad for p in blocks.parameters()],
-        *[b.clone() for b in blocks.buffers()],
-    ]
-
-
-def _agree(ours: list[Any], theirs: list[Any]) -> None:
-    for a, e in zip(ours, theirs, strict=True):
-        assert (a is None) == (e is None)
-        if e is not None:
-            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name: str) -> None:
-    program, blocks = PROGRAMS[name], _blocks()
-    compiled = tatara.compile(lambda x: program(blocks, x))
-    before = tatara.stats()
-    for seed in range(3):
-        _agree(_step(compiled, blocks, seed), _step(lambda x: program(blocks, x), blocks, seed))
-    after = tatara.stats()
-    assert [after[k] - before[k] for k in ("graphs", "breaks", "fallbacks", "recompiles")] == [1, 0, 0, 0]
-
-
-def _saved_bytes(result: Any, leaves: Any) -> int:
-    """Memory that the history of a compiled result holds, beside the leaves'."""
-    own = {t.untyped_storage().data_ptr() for t in leaves}
-    found = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result.grad_fn.saved_tensors}
-    return sum(size for place, size in found.items() if place not in own)
+    check_one_graph(PROGRAMS[name], _blocks())
 
 
 def test_only_what_enters_a_region_is_kept() -> None:
@@ -133,10 +93,10 @@ def test_only_what_enters_a_region_is_kept() -> None:
     results = {}
     for name, program in {"plain": lambda x: nn.Sequential(*blocks)(x), "kept": lambda x: _each(blocks, x)}.items():
         compiled = tatara.compile(program)
-        x = _input(0)
+        x = batch(0)
         for _ in range(2):
             result = compiled(x)
-        results[name] = _saved_bytes(result, [x, *blocks.parameters()])
+        results[name] = saved_bytes(result, [x, *blocks.parameters()])
     row = ROWS * WIDTH * 4
     assert results["kept"] <= 3 * row  # the inputs of three blocks; that of the first is a leaf
     assert results["plain"] > 4 * row * 4
@@ -147,14 +107,14 @@ def test_second_derivatives() -> None:
 
     def penalty(run: Callable[[Any], Any]) -> list[Any]:
         blocks.zero_grad()
-        x = _input(3)
+        x = batch(3)
         (g,) = torch.autograd.grad(run(x).square().sum(), x, create_graph=True)
         g.square().sum().backward()
         return [g.detach(), x.grad, *[p.grad for p in blocks.parameters()]]
 
     compiled = tatara.compile(lambda x: _each(blocks, x))
     for _ in range(2):
-        _agree(penalty(compiled), penalty(lambda x: _each(blocks, x)))
+        agree(penalty(compiled), penalty(lambda x: _each(blocks, x)))
 
 
 class Writes(nn.Module):
@@ -181,7 +141,7 @@ def test_writes_happen_twice_as_in_eager() -> None:
     ours, theirs = made(), made()
     compiled = tatara.compile(lambda x: _each(ours, x.sin()).cos())
     for seed in range(4):
-        _agree(_step(compiled, ours, seed), _step(lambda x: _each(theirs, x.sin()).cos(), theirs, seed))
+        agree(step(compiled, ours, seed), step(lambda x: _each(theirs, x.sin()).cos(), theirs, seed))
         assert [m.calls for m in ours] == [m.calls for m in theirs]
 
 
@@ -199,7 +159,7 @@ def test_a_write_alone(norm: bool) -> None:
     ours, theirs = made(), made()
     compiled = tatara.compile(lambda x: program(ours, x))
     for seed in range(3):
-        _agree(_step(compiled, ours, seed), _step(lambda x: program(theirs, x), theirs, seed))
+        agree(step(compiled, ours, seed), step(lambda x: program(theirs, x), theirs, seed))
 
 
 def test_a_break_inside_of_a_region() -> None:
@@ -216,9 +176,9 @@ def test_a_break_inside_of_a_region() -> None:
 
     compiled = tatara.compile(program)
     for seed in range(3):
-        expected = _step(program, blocks, seed)
+        expected = step(program, blocks, seed)
         logged, seen[:] = list(seen), []
-        _agree(_step(compiled, blocks, seed), expected)
+        agree(step(compiled, blocks, seed), expected)
         assert len(seen) == len(logged)
         seen.clear()
 
@@ -253,8 +213,8 @@ def test_without_gradients() -> None:
     compiled = tatara.compile(lambda x: _each(blocks, x))
     with torch.no_grad():
         for seed in range(2):
-            torch.testing.assert_close(compiled(_input(seed)), _each(blocks, _input(seed)))
-    _agree(_step(compiled, blocks, 5), _step(lambda x: _each(blocks, x), blocks, 5))
+            torch.testing.assert_close(compiled(batch(seed)), _each(blocks, batch(seed)))
+    agree(step(compiled, blocks, 5), step(lambda x: _each(blocks, x), blocks, 5))
 
 
 def test_what_is_not_supported_runs_in_eager() -> None:
@@ -277,12 +237,12 @@ def test_what_is_not_supported_runs_in_eager() -> None:
     compiled = tatara.compile(program)
     for seed in range(3):
         entered.clear()
-        expected = _step(program, blocks, seed)
+        expected = step(program, blocks, seed)
         logged, entered[:] = list(entered), []
-        _agree(_step(compiled, blocks, seed), expected)
+        agree(step(compiled, blocks, seed), expected)
         assert entered == logged == ["forward", "again"]
     with pytest.raises(tatara.Unsupported, match="context_fn"):
-        tatara.compile(program, fullgraph=True)(_input(0))
+        tatara.compile(program, fullgraph=True)(batch(0))
 
 
 class Noisy(nn.Module):
@@ -314,7 +274,7 @@ def test_random_numbers_are_those_of_the_first_computation(nested: bool) -> None
     compiled = tatara.compile(program)
     before = tatara.stats()
     for seed in range(3):
-        _agree(_step(compiled, blocks, seed), _step(program, blocks, seed))
+        agree(step(compiled, blocks, seed), step(program, blocks, seed))
     assert tatara.stats()["breaks"] == before["breaks"]
     assert tatara.stats()["fallbacks"] == before["fallbacks"]
 
@@ -333,7 +293,7 @@ def test_masks_are_not_kept() -> None:
     x = torch.randn(rows, width).requires_grad_()
     for _ in range(2):
         result = compiled(x)
-    kept = _saved_bytes(result, [x, *linear.parameters()])
+    kept = saved_bytes(result, [x, *linear.parameters()])
     assert kept <= 3 * rows * width * 4 + 4 * 5056
 
 
@@ -356,7 +316,7 @@ def test_second_derivatives_draw_the_same_numbers() -> None:
 
     compiled = tatara.compile(program)
     for _ in range(2):
-        _agree(penalty(compiled), penalty(program))
+        agree(penalty(compiled), penalty(program))
 
 
 def test_numbers_that_eager_draws_anew() -> None:
@@ -367,13 +327,13 @@ def test_numbers_that_eager_draws_anew() -> None:
 
     compiled = tatara.compile(program)
     for seed in range(3):
-        _agree(_step(compiled, blocks, seed), _step(program, blocks, seed))
+        agree(step(compiled, blocks, seed), step(program, blocks, seed))
 
 
 def _whole(compiled: bool, noisy: bool, checkpoints: bool = True, steps: int = 4) -> tuple[list[Any], Any]:
     model = _noisy() if noisy else _blocks(6)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    x = _input(1).detach()
+    x = batch(1).detach()
 
     def step(x: Any) -> Any:
         optimizer.zero_grad(set_to_none=True)
@@ -392,7 +352,7 @@ def _whole(compiled: bool, noisy: bool, checkpoints: bool = True, steps: int = 4
 def test_whole_steps(noisy: bool) -> None:
     expected, _ = _whole(False, noisy)
     tatara.reset()
-    _agree(_whole(True, noisy)[0], expected)
+    agree(_whole(True, noisy)[0], expected)
     assert (tatara.stats()["breaks"], tatara.stats()["fallbacks"]) == (0, 0)
 
 
@@ -425,7 +385,7 @@ def test_masks_lie_as_their_tensors(rows: int) -> None:
     assert tatara.stats()["fallbacks"] == before
 
 
-def test_one_region_at_a_time_is_computed_again_in_a_whole_step() -> None:
+def test_one_region_at_a_time_is_computed_again_in_a_wholestep() -> None:
     """Kernels of gradients may hold updates of parameters, which come late: what these wait for must not hold up the gradients
     until all regions are computed again.
     """

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from checkpoint_steps import ROWS, WIDTH, agree, batch, check_one_graph, saved_bytes, step  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
 
 import tatara  # noqa: E402
 
-WIDTH, ROWS = 16, 32
 keep = functools.partial(checkpoint, use_reentrant=True)
 
 
@@ -80,47 +80,19 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _input(seed: int) -> Any:
-    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(seed)).requires_grad_()
-
-
-def _step(run: Callable[[Any], Any], blocks: Any, seed: int) -> list[Any]:
-    blocks.zero_grad()
-    x = _input(seed)
-    torch.manual_seed(seed)
-    result = run(x)
-    result.square().mean().backward()
-    return [result.detach(), x.grad, torch.get_rng_state(), *[p.grad for p in blocks.parameters()]]
-
-
-def _agree(ours: list[Any], theirs: list[Any]) -> None:
-    for a, e in zip(ours, theirs, strict=True):
-        assert (a is None) == (e is None)
-        if e is not None:
-            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name: str, p: float) -> None:
-    program, blocks = PROGRAMS[name], _blocks(p=p)
-    compiled = tatara.compile(lambda x: program(blocks, x))
-    before = tatara.stats()
-    for seed in range(3):
-        _agree(_step(compiled, blocks, seed), _step(lambda x: program(blocks, x), blocks, seed))
-    after = tatara.stats()
-    assert [after[k] - before[k] for k in ("graphs", "breaks", "fallbacks", "recompiles")] == [1, 0, 0, 0]
+    check_one_graph(PROGRAMS[name], _blocks(p=p))
 
 
 def test_only_what_enters_is_kept() -> None:
     blocks = _blocks(4)
     compiled = tatara.compile(lambda x: _each(blocks, x))
-    x = _input(0)
+    x = batch(0)
     for _ in range(2):
         result = compiled(x)
-    own = {t.untyped_storage().data_ptr() for t in [x, *blocks.parameters()]}
-    saved = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result.grad_fn.saved_tensors}
-    assert sum(size for place, size in saved.items() if place not in own) <= 3 * ROWS * WIDTH * 4
+    assert saved_bytes(result, [x, *blocks.parameters()]) <= 3 * ROWS * WIDTH * 4
 
 
 def _error_of(call: Callable[[], Any]) -> str:
@@ -143,11 +115,11 @@ def test_gradients_by_inputs_are_an_error() -> None:
 
     compiled = tatara.compile(program)
     for way in (by_grad, by_inputs):
-        expected = _error_of(lambda way=way: way(program, _input(0)))
+        expected = _error_of(lambda way=way: way(program, batch(0)))
         assert "use_reentrant=True" in expected
         for _ in range(3):
-            assert _error_of(lambda way=way: way(compiled, _input(0))) == expected
-    _agree(_step(compiled, blocks, 1), _step(program, blocks, 1))
+            assert _error_of(lambda way=way: way(compiled, batch(0))) == expected
+    agree(step(compiled, blocks, 1), step(program, blocks, 1))
 
 
 def test_gradients_beside_it_are_none() -> None:
@@ -159,7 +131,7 @@ def test_gradients_beside_it_are_none() -> None:
 
     compiled = tatara.compile(program)
     for seed in range(3):
-        x = _input(seed)
+        x = batch(seed)
         found = [torch.autograd.grad(run(x)[1].sum(), x)[0] for run in (compiled, program)]
         torch.testing.assert_close(found[0], found[1])
 
@@ -167,21 +139,21 @@ def test_gradients_beside_it_are_none() -> None:
 def test_gradients_of_gradients_are_refused() -> None:
     blocks = _blocks()
     compiled = tatara.compile(lambda x: _each(blocks, x))
-    compiled(_input(0))
+    compiled(batch(0))
     with pytest.raises(RuntimeError, match="create_graph=True"):
-        compiled(_input(0)).sum().backward(create_graph=True)
+        compiled(batch(0)).sum().backward(create_graph=True)
 
 
-def test_autograd_grad_inside_of_a_step() -> None:
+def test_autograd_grad_inside_of_astep() -> None:
     blocks = _blocks()
 
     def step(x: Any) -> Any:
         return torch.autograd.grad(_each(blocks, x).sum(), x)
 
     compiled = tatara.compile(step)
-    expected = _error_of(lambda: step(_input(0)))
+    expected = _error_of(lambda: step(batch(0)))
     for _ in range(3):
-        assert _error_of(lambda: compiled(_input(0))) == expected
+        assert _error_of(lambda: compiled(batch(0))) == expected
 
 
 def test_without_an_argument_that_requires_grad() -> None:
@@ -192,7 +164,7 @@ def test_without_an_argument_that_requires_grad() -> None:
 
     compiled = tatara.compile(program)
     for seed in range(3):
-        x = _input(seed).detach()
+        x = batch(seed).detach()
         with warnings.catch_warnings(record=True) as theirs:
             warnings.simplefilter("always")
             expected = program(x)
@@ -209,10 +181,10 @@ def test_without_gradients() -> None:
     compiled = tatara.compile(lambda x: _each(blocks, x))
     with torch.no_grad():
         for seed in range(2):
-            found, expected = compiled(_input(seed)), _each(blocks, _input(seed))
+            found, expected = compiled(batch(seed)), _each(blocks, batch(seed))
             torch.testing.assert_close(found, expected)
             assert not found.requires_grad
-    _agree(_step(compiled, blocks, 5), _step(lambda x: _each(blocks, x), blocks, 5))
+    agree(step(compiled, blocks, 5), step(lambda x: _each(blocks, x), blocks, 5))
 
 
 def _reads_a_history(blocks: Any, x: Any) -> Any:
@@ -253,7 +225,7 @@ def test_what_differs_from_a_region_is_as_in_eager(program: Any) -> None:
     blocks = _blocks()
     compiled = tatara.compile(lambda x: program(blocks, x))
     for seed in range(3):
-        _agree(_step(compiled, blocks, seed), _step(lambda x: program(blocks, x), blocks, seed))
+        agree(step(compiled, blocks, seed), step(lambda x: program(blocks, x), blocks, seed))
 
 
 def test_nothing_with_a_history() -> None:
@@ -261,9 +233,9 @@ def test_nothing_with_a_history() -> None:
         return keep(lambda a: a.detach() * 2, x.sin())
 
     compiled = tatara.compile(program)
-    expected = _error_of(lambda: program(_input(0)).sum().backward())
+    expected = _error_of(lambda: program(batch(0)).sum().backward())
     for _ in range(3):
-        result = compiled(_input(0))
+        result = compiled(batch(0))
         assert result.requires_grad
         assert _error_of(lambda result=result: result.sum().backward()) == expected
 
@@ -273,7 +245,7 @@ def test_whole_steps(p: float) -> None:
     def run(compiled: bool) -> list[Any]:
         blocks = _blocks(p=p)
         optimizer = torch.optim.AdamW(blocks.parameters(), lr=1e-2)
-        x = _input(1)
+        x = batch(1)
 
         def step(x: Any) -> Any:
             optimizer.zero_grad(set_to_none=True)
@@ -289,5 +261,5 @@ def test_whole_steps(p: float) -> None:
 
     expected = run(False)
     tatara.reset()
-    _agree(run(True), expected)
+    agree(run(True), expected)
     assert (tatara.stats()["breaks"], tatara.stats()["fallbacks"]) == (0, 0)
