@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
+from torch.utils import _pytree as pytree
 
 _C = torch._C._functorch
 
@@ -77,3 +82,62 @@ def gradients(
             allow_unused=True,
         )
     return tuple(torch.zeros_like(v) if g is None else g for g, v in zip(found, variables, strict=True))
+
+
+_host: Any = sys.modules[torch.func.jvp.__globals__["__name__"]]  # torch's own module of transforms
+
+
+def _record(function: Callable[..., Any], tensors: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
+    """What the function (tensors -> a list) does with tensors, and what it reads beside them. Without a trace: unknown."""
+    return None
+
+
+def _replay(recording: Any, values: tuple[Any, ...], tensors: tuple[Any, ...]) -> Any:
+    """The tensors among the results of what was recorded, from other tensors."""
+    return recording(values, tensors, _C.maybe_current_level() or 0)
+
+
+def _push(recording: Any, values: tuple[Any, ...], primals: Any, tangents: list[Any]) -> list[Any]:
+    """Tangents of what was recorded; None where there is none."""
+    with _host.jvp_increment_nesting() as level, forward_ad._set_fwd_grad_enabled(True):
+        around = forward_ad.dual_level if _host.JVP_NESTING == 1 else contextlib.nullcontext
+        with around():
+            duals = tuple([forward_ad.make_dual(p, t) for p, t in zip(primals, tangents, strict=True)])
+            found = [forward_ad.unpack_dual(result).tangent for result in _replay(recording, values, duals)]
+            return [None if t is None else _host._undo_create_differentiable(t, level) for t in found]
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> Any:
+    """Stands in for torch's in a trace."""
+    flat, spec = pytree.tree_flatten(primals)
+    found = _record(lambda *given: pytree.tree_leaves(func(*pytree.tree_unflatten(given, spec))), tuple(flat))
+    if found is None:
+        return torch.func.linearize(func, *primals)
+    recording, values = found
+    output = func(*primals)
+    leaves, output_spec = pytree.tree_flatten(output)
+    others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def jvp_fn(*tangents: Any) -> Any:
+        given, given_spec = pytree.tree_flatten(tangents)
+        if given_spec != spec:
+            raise RuntimeError(f"Expected the tangents {given_spec} to have the same argspec as the primals {spec}")
+        for i, (tangent, primal) in enumerate(zip(given, flat, strict=True)):
+            for what in ("shape", "device", "dtype"):
+                ours, theirs = getattr(tangent, what), getattr(primal, what)
+                if ours != theirs:
+                    raise RuntimeError(
+                        f"tangent:{i} with {what} {ours} in flattened pytree doesn't match the {what} {theirs} of the "
+                        "corresponding primal."
+                    )
+        # Torch's graph makes copies where a tensor is no single number.
+        given = [t if t.numel() == 1 else t.clone() for t in given]
+        moved = _push(recording, values, flat, given)
+        results = list(others)
+        for i, tangent in zip(places, moved, strict=True):
+            constant = tangent is None
+            results[i] = torch.nn.Parameter(torch.zeros_like(leaves[i]), False) if constant else tangent
+        return pytree.tree_unflatten(results, output_spec)
+
+    return output, jvp_fn

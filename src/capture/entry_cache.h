@@ -60,7 +60,8 @@ struct Fact {
 struct Entry {
   enum class End : uint8_t { kReturn, kBreak, kEager };
   End end = End::kReturn;
-  PyObject* code = nullptr;  // of the root frame; kept alive by the compiled function
+  PyObject* code = nullptr;  // of the root frame
+  Ref held_code;             // the same: another function's could come to lie in its place
   int offset = 0;
   GlobalState state;
   ValueGuard guard;

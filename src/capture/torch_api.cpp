@@ -299,6 +299,7 @@ bool TorchApi::load() {
   const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
   if (!tatara) return false;
   training_file = folder_of(tatara.get()) + "_training.py";
+  transforms_file = folder_of(tatara.get()) + "_transforms.py";
   const Ref capsule = attr(tensor.get(), "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
@@ -464,7 +465,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
 
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
-  if (file.rfind("<frozen", 0) == 0 || file == api.training_file) return true;
+  if (file.rfind("<frozen", 0) == 0 || file == api.training_file || file == api.transforms_file) return true;
   if (file.rfind(api.torch_folder, 0) == 0) {
     const std::string_view inner = std::string_view(file).substr(api.torch_folder.size());
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";

@@ -532,7 +532,8 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
   for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
-    const bool ours = std::string_view(name).ends_with("/tatara/_functions.py");
+    const std::string_view path = name;
+    const bool ours = path.ends_with("/tatara/_functions.py") || path.ends_with("/tatara/_transforms.py");
     if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);
@@ -763,6 +764,7 @@ void Tracer::take_sources() {
 bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   Trace& t = *trace_;
   entry->code = t.root_code;
+  entry->held_code = Ref::borrow(t.root_code);
   entry->offset = t.start_offset;
   entry->state = t.state;
   entry->state.saves_tensors = entry->tape && is_training_tape(*entry->tape);

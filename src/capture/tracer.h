@@ -47,6 +47,9 @@ enum class TransformCall : uint8_t {
   kRegionMark,
   kUnwrapDead,
   kHang,
+  kLinearize,
+  kRecord,
+  kReplay,
   kStop,
   kAsks,  // for what is not so while the trace is open
 };
@@ -288,7 +291,8 @@ class Tracer final : public VmObserver {
   void record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
                    std::vector<bool> histories = {});
   /// Which gradients are on, and the level.
-  void note_modes(TapeNode& node) const;
+  void note_modes(TapeNode& node) const { note_modes(node, api_.grad_enabled()); }
+  void note_modes(TapeNode& node, bool mode) const;
   struct Level;
   PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
   PyObject* exit_level(Ref callable, Ref args);
@@ -316,6 +320,13 @@ class Tracer final : public VmObserver {
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
 
+  // torch.func.linearize (tracer_linearize.cpp).
+  PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* record_calls(PyObject* function, PyObject* tensors);
+  PyObject* replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments);
+  std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
+                                std::vector<int>& reads) const;
+
   // Checkpoints (tracer_checkpoint.cpp).
   PyObject* enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
@@ -327,6 +338,8 @@ class Tracer final : public VmObserver {
 
   // Functions with a backward of the user's (tracer_functions.cpp).
   struct FunctionCall;
+  struct AheadRun;
+  AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);
   PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   PyObject* hang_function(PyObject* callable, PyObject* const* args);

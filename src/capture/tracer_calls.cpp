@@ -249,7 +249,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
         module = text != nullptr ? text : "";
       }
     } else if (PyType_Check(f->m_self)) {
-      if (needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
+      // Tensors that no torch function makes: the trace would not know where they come from.
+      const bool hidden = name == "_make_subclass" || name == "_make_wrapper_subclass";
+      if (hidden || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, name};
       if (is_torch_name(reinterpret_cast<PyTypeObject*>(f->m_self)->tp_name)) module = "torch";
       if (reads_clock(reinterpret_cast<PyTypeObject*>(f->m_self), name)) return {Kind::kBreak, nullptr, name};
       if (module.empty()) return {Kind::kPure, nullptr, name, nullptr};  // __new__, fromkeys, ...

@@ -58,11 +58,8 @@ PyObject* Tracer::call_for_checkpoint(const char* name, PyObject* const* args, P
   Ref ours;
   {
     const Bypass bypass(bypass_);
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._checkpoint"));
-    if (module) ours = attr_or_null(module.get(), name);
-    if (!ours) PyErr_Clear();
+    ours = package_function("tatara._checkpoint", name);
   }
-  if (!ours) throw InternalError("tatara._checkpoint cannot be imported");
   return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames);
 }
 

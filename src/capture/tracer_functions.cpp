@@ -12,12 +12,7 @@
 namespace tatara::capture {
 namespace {
 
-Ref helper(const char* name) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._functions"));
-  Ref found = module ? attr_or_null(module.get(), name) : Ref();
-  if (!found) throw InternalError("tatara._functions cannot be imported");
-  return found;
-}
+Ref helper(const char* name) { return package_function("tatara._functions", name); }
 
 bool is_in(PyObject* tuple, PyObject* object) {
   for (Py_ssize_t i = 0; tuple != nullptr && PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -227,39 +222,47 @@ std::string Tracer::function_nodes_problem(const FunctionCall& call, const Custo
   return problem;
 }
 
-/// Runs the user's backward on cotangents that nobody has. Why that is no rule; empty: `made` is one.
-std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& made) {
+/// Calls Python code whose steps are not to happen now.
+Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
   Trace& t = *trace_;
-  const size_t first = t.tape.nodes().size(), slots = t.tape.slots().size(), effects = t.effects.size();
+  const size_t first = t.tape.nodes().size(), effects = t.effects.size();
   const bool mutated = t.mutated;
+  AheadRun run;
+  run.slots = t.tape.slots().size();
   Ahead ahead;
   ahead.born = t.born.size();
   ahead_ = &ahead;
-  Ref returned;
-  const Ref cotangents = make_cotangents(call, made);
-  if (cotangents) {
+  run.returned = call();
+  ahead_ = nullptr;
+  run.problem = ahead.problem;
+  const Bypass bypass(bypass_);
+  if (PyErr_Occurred() != nullptr) {
+    const std::string text = take_error_text();
+    if (run.problem.empty()) run.problem = text.substr(0, 120);
+  }
+  if (run.problem.empty() && !run.returned) run.problem = "it failed";
+  if (run.problem.empty() && t.effects.size() != effects) run.problem = "it writes to what existed before";
+  run.nodes = t.tape.cut_nodes(first);
+  t.constants.cut(first);
+  t.mutated = mutated;
+  return run;
+}
+
+/// Runs the user's backward on cotangents that nobody has. Why that is no rule; empty: `made` is one.
+std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& made) {
+  AheadRun run = trace_ahead([&]() -> Ref {
+    const Ref cotangents = make_cotangents(call, made);
+    if (!cotangents) return {};
     mark_born(cotangents.get());
     const Ref ours = helper("backward");
-    returned = Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents.get(), nullptr));
-  }
-  ahead_ = nullptr;
-  std::string problem = ahead.problem;
-  {
-    const Bypass bypass(bypass_);
-    if (PyErr_Occurred() != nullptr) {
-      const std::string text = take_error_text();
-      if (problem.empty()) problem = text.substr(0, 120);
-    }
-    if (problem.empty() && !returned) problem = "it failed";
-    if (problem.empty()) problem = read_function_gradients(returned.get(), call, made);
-    made.nodes = t.tape.cut_nodes(first);
-    t.constants.cut(first);
-    t.mutated = mutated;
-    if (problem.empty()) problem = function_nodes_problem(call, made, slots);
-    if (problem.empty() && t.effects.size() != effects) problem = "it writes to what existed before";
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  }
-  return problem;
+    return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents.get(), nullptr));
+  });
+  const Bypass bypass(bypass_);
+  made.nodes = std::move(run.nodes);
+  if (run.problem.empty()) run.problem = read_function_gradients(run.returned.get(), call, made);
+  if (run.problem.empty()) run.problem = function_nodes_problem(call, made, run.slots);
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return run.problem;
 }
 
 PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {

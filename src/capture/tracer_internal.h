@@ -96,6 +96,17 @@ struct Tracer::Trace {
   }
 };
 
+/// A call of Python code that is traced ahead of its time (Tracer::trace_ahead).
+struct Tracer::AheadRun {
+  size_t slots = 0;  // that there were before
+  Ref returned;
+  std::vector<TapeNode> nodes;  // what it recorded, which is off the tape again
+  std::string problem;          // empty: it came to its end, and nothing of it may be seen
+};
+
+/// A function of the package's own Python code.
+Ref package_function(const char* module, const char* name);
+
 /// What the tracer does with a call.
 struct Tracer::CallPlan {
   enum class Kind : uint8_t {

@@ -10,6 +10,14 @@
 #include "support/str_cat.h"
 
 namespace tatara::capture {
+
+Ref package_function(const char* module, const char* name) {
+  const Ref found = Ref::steal(PyImport_ImportModule(module));
+  Ref function = found ? attr_or_null(found.get(), name) : Ref();
+  if (!function) throw InternalError(str_cat(module, " cannot be imported"));
+  return function;
+}
+
 namespace {
 
 struct Name {
@@ -50,6 +58,9 @@ constexpr Name kNames[] = {
     {"/torch/_functorch/predispatch.py", "_enter_dual_level", TransformCall::kEnterDual},
     {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
     {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
+    {"/torch/_functorch/eager_transforms.py", "linearize", TransformCall::kLinearize},
+    {"/tatara/_transforms.py", "_record", TransformCall::kRecord},
+    {"/tatara/_transforms.py", "_replay", TransformCall::kReplay},
     {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
     {"/tatara/_checkpoint.py", "_mark", TransformCall::kRegionMark},
     {"/tatara/_functions.py", "hang", TransformCall::kHang},
@@ -138,12 +149,7 @@ Ref slots_of(const std::vector<int>& slots) {
   return list;
 }
 
-Ref helper(const char* name) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._transforms"));
-  Ref found = module ? attr_or_null(module.get(), name) : Ref();
-  if (!found) throw InternalError("tatara._transforms cannot be imported");
-  return found;
-}
+Ref helper(const char* name) { return package_function("tatara._transforms", name); }
 
 /// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
 std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
@@ -267,9 +273,9 @@ void Tracer::record_step(FuncStep step, const char* name, Ref func, Ref args, st
   t.tape.add_node(std::move(node));
 }
 
-void Tracer::note_modes(TapeNode& node) const {
+void Tracer::note_modes(TapeNode& node, bool mode) const {
   const Trace& t = *trace_;
-  node.mode = api_.grad_enabled();
+  node.mode = mode;
   node.level = t.level();
   node.grad = node.mode && std::all_of(t.open_levels.begin(), t.open_levels.end(),
                                        [&t](int level) { return t.levels[static_cast<size_t>(level)].outer_grad; });
@@ -938,6 +944,9 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kUnwrapDead:
       // What a trace records is no tensor of a level that has ended.
       return nargs == 1 && api_.is_plain_tensor(raw[0]) ? Py_NewRef(raw[0]) : not_handled();
+    case TransformCall::kLinearize: return linearize(raw, nargs, kwnames);
+    case TransformCall::kRecord: return nargs == 2 ? record_calls(raw[0], raw[1]) : not_handled();
+    case TransformCall::kReplay: return nargs == 3 ? replay_calls(raw[0], raw[1], raw[2]) : not_handled();
     case TransformCall::kHang: return nargs == 4 ? hang_function(callable, raw) : not_handled();
     case TransformCall::kStop:
       return graph_break("autograd.Function: " + text_of(nargs == 1 ? raw[0] : nullptr)) ? not_handled() : nullptr;
