@@ -37,6 +37,8 @@ class Event:
     """launch: iterations of the loops that run in parallel"""
     grain: int
     """launch: iterations that a thread takes at a time"""
+    items: int
+    """launch on a GPU: how many launches of this kernel, each on tensors of its own, it stands for; 0: it is no list"""
     bytes: int
     """memory read and written"""
     start: float
@@ -54,7 +56,8 @@ class Event:
         if self.kind == "compile":
             what += f" ({self.cache})"
         if self.kind == "launch":
-            what += f" over {self.iterations}, {self.bytes} bytes"
+            what += f" for {self.items}" if self.items else f" over {self.iterations}"
+            what += f", {self.bytes} bytes"
         return f"{what}: {self.microseconds:.1f} us"
 
 

@@ -34,6 +34,7 @@ nb::dict event_dict(const HistoryEvent& event) {
   dict["sizes"] = event.sizes;
   dict["iterations"] = event.iterations;
   dict["grain"] = event.grain;
+  dict["items"] = event.items;
   dict["bytes"] = event.bytes;
   dict["start"] = event.start;
   dict["microseconds"] = event.seconds * 1e6;

@@ -150,6 +150,7 @@ Ref step_dict(const Plan& plan, const PlanStep& step, const Graph* graph) {
     dict.put("kind", "launch").put("kernel", int64_t{launch->kernel});
     dict.put("buffers", numbers(launch->buffers));
     dict.put("iterations", hint(plan, launch->parallel_iterations));
+    dict.put("items", static_cast<int64_t>(launch->item_blocks.size()));
     return dict.take();
   }
   const auto& call = std::get<HostCall>(step);

@@ -19,7 +19,8 @@ struct GpuTarget {
 inline constexpr std::string_view kGpuTriple = "nvptx64-nvidia-cuda";
 
 /// The module text of one kernel whose `gpu` is set: a kernel `symbol` with the parameters
-///   one pointer per buffer, one i64 per size, i64 iterations of the parallel space, pointer to a GpuFault.
+///   one pointer per buffer, one i64 per size, i64 iterations of the parallel space, pointer to a GpuFault;
+/// of a kernel for lists: a table of these (loops/list_table.h), pointer to a GpuFault.
 std::string emit_gpu(const loops::Kernel& kernel, const GpuTarget& target, std::string_view symbol);
 
 }  // namespace tatara

@@ -114,6 +114,8 @@ class Emitter {
   /// Which iterations this thread has; threads without any leave.
   std::pair<std::string, std::string> gpu_divided(const std::string& position, const std::string& count);
   void gpu_positions();
+  /// The kernel whose blocks find their item of a list and run the function for one item.
+  std::string list_entry();
   void gpu_vector(const loops::For& loop);
   void gpu_independent(const loops::For& loop);
   void gpu_pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);

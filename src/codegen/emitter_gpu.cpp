@@ -1,10 +1,12 @@
 // Kernels for NVIDIA GPUs: the shares of threads, values combined over threads. Statements are those of the CPU side.
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "codegen/emit_gpu.h"
 #include "codegen/emitter.h"
 #include "support/error.h"
+#include "symbolic/multiples.h"
 
 namespace tatara::codegen {
 
@@ -74,7 +76,7 @@ bool narrow_positions(const Block& block, int64_t more) {
 void Emitter::gpu_positions() {
   const GpuMapping& map = kernel_.gpu;
   const std::string thread = special_register("tid");
-  const std::string block = special_register("ctaid");
+  const std::string block = map.items > 0 ? "%block" : special_register("ctaid");
   const auto stop_unless = [&](const std::string& condition) {
     const std::string go = label();
     line("br i1 " + condition + ", label %" + go + ", label %exit");
@@ -108,9 +110,11 @@ void Emitter::gpu_positions() {
     ExprContext& ctx = *kernel_.ctx;
     count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes * map.passes))));
   }
-  stop_unless(assign("icmp ult i64 " + flat + ", " + binary("mul nuw nsw", "i64", count, "%iterations")));
-  const auto [iteration, part] = gpu_divided(flat, count);
-  gpu_iteration_ = iteration;
+  const bool one = !has_parallel_loops(kernel_);
+  stop_unless(
+      assign("icmp ult i64 " + flat + ", " + (one ? count : binary("mul nuw nsw", "i64", count, "%iterations"))));
+  std::string part = flat;
+  if (!one) std::tie(gpu_iteration_, part) = gpu_divided(flat, count);
   gpu_lane_ = map.lanes > 1 ? binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
 }
 
@@ -175,9 +179,10 @@ void Emitter::gpu_independent(const For& loop) {
   const int lanes = kernel_.gpu.lanes;
   const int site = site_;
   std::vector<Reg> none;
-  const bool even = lanes == 1 || (loop.extent.is_const() && loop.extent.const_value() % lanes == 0);
+  const bool even = multiple_of(loop.extent, lanes);
   const int passes = kernel_.gpu.passes;
-  TATARA_CHECK(passes == 1 || (even && loop.extent.const_value() % (lanes * passes) == 0), "passes of ", kernel_.name);
+  TATARA_CHECK(passes == 1 || (loop.extent.is_const() && loop.extent.const_value() % (lanes * passes) == 0),
+               "passes of ", kernel_.name);
   const auto pass = [&] {
     for (int k = 0; k < passes; ++k) {
       const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / passes * k;
@@ -618,9 +623,12 @@ std::string Emitter::run_gpu(bool adds_vectors) {
   gpu_positions();
   block(kernel_.body);
   line("br label %exit");
-  std::string text = "define ptx_kernel void @" + symbol_ + "(" + parameters +
-                     "i64 %iterations, ptr noalias %fault) #1 {\nentry:\n" + out_ + "exit:\n  ret void\n}\n";
+  const bool list = map.items > 0;
+  std::string text = list ? "define internal void @tatara_item(" : "define ptx_kernel void @" + symbol_ + "(";
+  text += parameters + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
+          out_ + "exit:\n  ret void\n}\n";
   text = tiles + text;
+  if (list) text += list_entry();
   if (gpu_shared_ > 0) {
     text = "@tatara_shared = internal addrspace(3) global [" + std::to_string(gpu_shared_) +
            " x i64] poison, align 8\n" + text;

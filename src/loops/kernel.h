@@ -298,11 +298,14 @@ struct Block {
 /// of the vector loop, the groups as far apart as possible. Else `row` threads share one iteration of the parallel space: they run all of it together, each a share
 /// of every vector loop, `lanes` neighbours at a time, and what vector loops carry is combined over them. `row` is a power of
 /// two, at most 32 or all threads of the block.
+///
+/// With `items` a launch runs the kernel for up to so many lists of arguments, each with blocks of its own.
 struct GpuMapping {
   int threads = 0;  // of a block; 0: a kernel for CPUs
   int row = 0;
   int lanes = 1;
   int passes = 1;
+  int items = 0;
 };
 
 struct Kernel {
@@ -322,6 +325,15 @@ struct Kernel {
     return static_cast<ScalarId>(scalar_types.size()) - 1;
   }
 };
+
+/// Whether the kernel has loops whose iterations are independent: else its parallel space is one iteration.
+inline bool has_parallel_loops(const Kernel& kernel) {
+  for (const Stmt& stmt : kernel.body.stmts) {
+    const auto* loop = std::get_if<For>(&stmt);
+    if (loop != nullptr && loop->kind == LoopKind::kParallel) return true;
+  }
+  return false;
+}
 
 std::string_view scalar_op_name(ScalarOp op);
 /// Readable, deterministic, parses back with parse_kernel (loops/parser.h).

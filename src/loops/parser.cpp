@@ -175,14 +175,18 @@ class Parser {
     const auto threads = take_until(text, " row ");
     const auto row = take_until(text, " lanes ");
     if (!threads || !row) fail("malformed mapping");
+    // What may be missing comes after the lanes.
+    const auto before_items = take_until(text, " items ");
+    const int64_t items = before_items ? integer(text) : 0;
+    if (before_items) text = *before_items;
     const auto passes = take_until(text, " passes ");  // then `text` is their number
     const int64_t numbers[] = {integer(*threads), integer(*row), integer(passes ? *passes : text),
-                               passes ? integer(text) : 1};
+                               passes ? integer(text) : 1, items};
     for (const int64_t n : numbers) {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
     kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
-                   static_cast<int>(numbers[3])};
+                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4])};
   }
 
   void argument(std::string_view text) {

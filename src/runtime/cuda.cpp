@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "loops/list_table.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
@@ -265,13 +266,38 @@ Kernel::Loaded& Kernel::on(int device) {
 
 void Kernel::load(int device) { static_cast<void>(on(device)); }
 
-void Kernel::launch(int device, void* stream, int64_t blocks, int threads, std::span<void* const> buffers,
-                    std::span<const int64_t> sizes, int64_t iterations) {
-  if (blocks <= 0) return;
-  if (blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");
-  with_parameters(device, buffers, sizes, iterations, [&](void* function, void** parameters) {
-    check(driver().cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1, 1,
-                                  0, stream, parameters, nullptr),
+std::vector<uint32_t> list_table(const LaunchArguments& arguments) {
+  const size_t items = arguments.item_blocks.size();
+  const size_t buffers = arguments.buffers.size() / items;
+  const size_t sizes = arguments.sizes.size() / items;
+  const ListTable layout{arguments.list_items, buffers + sizes};
+  std::vector<uint32_t> table(layout.bytes() / sizeof(uint32_t), 0);
+  const int64_t each = arguments.item_blocks.front();
+  const bool even = std::all_of(arguments.item_blocks.begin(), arguments.item_blocks.end(),
+                                [&](int64_t blocks) { return blocks == each; });
+  if (even) table[0] = static_cast<uint32_t>(each);
+  uint32_t* const first = table.data() + ListTable::kFirstBlocks / sizeof(uint32_t);
+  std::fill_n(first, layout.items, UINT32_MAX);
+  auto* row = reinterpret_cast<std::byte*>(table.data()) + layout.items_at();
+  uint32_t so_far = 0;
+  for (size_t i = 0; i < items; ++i) {
+    first[i] = so_far;
+    so_far += static_cast<uint32_t>(arguments.item_blocks[i]);
+    std::memcpy(row, arguments.buffers.data() + i * buffers, buffers * sizeof(void*));
+    row += buffers * sizeof(void*);
+    if (sizes == 0) continue;
+    std::memcpy(row, arguments.sizes.data() + i * sizes, sizes * sizeof(int64_t));
+    row += sizes * sizeof(int64_t);
+  }
+  return table;
+}
+
+void Kernel::launch(int device, void* stream, const LaunchArguments& arguments) {
+  if (arguments.blocks <= 0) return;
+  if (arguments.blocks > INT32_MAX) throw Unsupported("a kernel with more than 2^31 blocks");
+  with_parameters(device, arguments, [&](void* function, void** parameters) {
+    check(driver().cuLaunchKernel(function, static_cast<unsigned>(arguments.blocks), 1, 1,
+                                  static_cast<unsigned>(arguments.threads), 1, 1, 0, stream, parameters, nullptr),
           "launching a kernel on the GPU");
   });
 }

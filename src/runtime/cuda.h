@@ -47,6 +47,20 @@ class Session {
   void* stream_ = nullptr;
 };
 
+/// Parameters of a launch, as emit_gpu has them but for the last one, and its threads.
+struct LaunchArguments {
+  int64_t blocks = 0;
+  int threads = 0;
+  std::span<void* const> buffers;
+  std::span<const int64_t> sizes;
+  int64_t iterations = 1;
+  /// Of a list: buffers and sizes are those of all items in turn.
+  int list_items = 0;
+  std::span<const int64_t> item_blocks = {};
+};
+/// The bytes of the table that a kernel for lists gets (loops/list_table.h).
+std::vector<uint32_t> list_table(const LaunchArguments& arguments);
+
 /// One kernel; loaded on each device when it is first used there. Thread-safe.
 class Kernel {
  public:
@@ -57,20 +71,24 @@ class Kernel {
 
   /// Loads it now, inside of a session of the device. Throws CompilationError.
   void load(int device);
-  /// Parameters as emit_gpu has them, but for the last one. Inside of a session of the device.
-  void launch(int device, void* stream, int64_t blocks, int threads, std::span<void* const> buffers,
-              std::span<const int64_t> sizes, int64_t iterations);
+  /// Inside of a session of the device.
+  void launch(int device, void* stream, const LaunchArguments& arguments);
   /// Calls fn(function, parameters), the parameters as the driver takes them.
   template <typename Fn>
-  void with_parameters(int device, std::span<void* const> buffers, std::span<const int64_t> sizes, int64_t iterations,
-                       Fn&& fn) {
+  void with_parameters(int device, const LaunchArguments& arguments, Fn&& fn) {
     Loaded& loaded = on(device);
     void* fault = loaded.fault;
     std::vector<void*> parameters;
-    parameters.reserve(buffers.size() + sizes.size() + 2);
-    for (void* const& buffer : buffers) parameters.push_back(const_cast<void**>(&buffer));
-    for (const int64_t& size : sizes) parameters.push_back(const_cast<int64_t*>(&size));
-    parameters.push_back(&iterations);
+    std::vector<uint32_t> table;
+    if (arguments.list_items > 0) {
+      table = list_table(arguments);
+      parameters.push_back(table.data());
+    } else {
+      parameters.reserve(arguments.buffers.size() + arguments.sizes.size() + 2);
+      for (void* const& buffer : arguments.buffers) parameters.push_back(const_cast<void**>(&buffer));
+      for (const int64_t& size : arguments.sizes) parameters.push_back(const_cast<int64_t*>(&size));
+      parameters.push_back(const_cast<int64_t*>(&arguments.iterations));
+    }
     parameters.push_back(&fault);
     fn(loaded.function, parameters.data());
   }

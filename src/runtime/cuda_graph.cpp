@@ -242,12 +242,11 @@ void* Graph::launched_node(void* recorded) const {
   return found;
 }
 
-void Graph::set_kernel(void* node, Kernel& kernel, int device, int64_t blocks, int threads,
-                       std::span<void* const> buffers, std::span<const int64_t> sizes, int64_t iterations) {
-  kernel.with_parameters(device, buffers, sizes, iterations, [&](void* function, void** parameters) {
+void Graph::set_kernel(void* node, Kernel& kernel, int device, const LaunchArguments& arguments) {
+  kernel.with_parameters(device, arguments, [&](void* function, void** parameters) {
     const KernelNodeParams params{function,
-                                  {static_cast<unsigned>(blocks), 1, 1},
-                                  {static_cast<unsigned>(threads), 1, 1},
+                                  {static_cast<unsigned>(arguments.blocks), 1, 1},
+                                  {static_cast<unsigned>(arguments.threads), 1, 1},
                                   0,
                                   parameters,
                                   nullptr,

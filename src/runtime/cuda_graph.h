@@ -49,8 +49,7 @@ class Graph {
   /// The node that is launched for one that was recorded.
   void* launched_node(void* recorded) const;
   /// The operands of a kernel in later launches; `node` is a launched one.
-  void set_kernel(void* node, Kernel& kernel, int device, int64_t blocks, int threads, std::span<void* const> buffers,
-                  std::span<const int64_t> sizes, int64_t iterations);
+  void set_kernel(void* node, Kernel& kernel, int device, const LaunchArguments& arguments);
   size_t size() const;
   /// Whether it is launched as the body of a condition.
   bool is_body() const { return around_ != nullptr; }

@@ -68,6 +68,7 @@ void Executable::Impl::prepare_step(const PlanStep& step) {
     prepared.iterations = program(launch->parallel_iterations, 1);
     prepared.work = program(launch->work, 1);
     prepared.blocks = program(launch->gpu_blocks);
+    prepared.item_blocks = programs(launch->item_blocks);
   } else {
     const auto& call = std::get<HostCall>(step);
     has_host_calls = true;
@@ -207,6 +208,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
       const int64_t chunks = std::max<int64_t>(1, work / kWorkPerChunk);
       state.grain = std::max<int64_t>(1, (state.iterations + chunks - 1) / chunks);
       state.blocks = value_of(steps[i].blocks, symbols);
+      values_of(steps[i].item_blocks, symbols, state.item_blocks);
     } else {
       resolve_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], symbols);
     }
@@ -415,6 +417,7 @@ HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context
   event.operators = kernel.fused_ops;
   event.sizes = context.launches[i].sizes;
   event.iterations = context.launches[i].iterations;
+  event.items = static_cast<int64_t>(step->item_blocks.size());
   event.grain = context.launches[i].grain;
   event.bytes = kernel.bytes_read + kernel.bytes_written;
   if (plan.size_symbols.empty()) return event;

@@ -76,8 +76,7 @@ void Executable::Impl::set_pointers(const KernelLaunch& launch, LaunchState& sta
 void Executable::Impl::launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context,
                                   void* stream) const {
   set_pointers(launch, state, context);
-  code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.blocks, launch.gpu_threads, state.pointers,
-                                                       state.sizes, state.iterations);
+  code[static_cast<size_t>(launch.kernel)].gpu->launch(gpu, stream, state.arguments(launch));
 }
 
 /// Bounds checks that failed in earlier runs: a run does not wait for its kernels.

@@ -397,8 +397,7 @@ void Executable::Impl::set_operands(RecordedRun& run, RunContext& context) const
       same = same && state.pointers[b] == node.pointers[b];
     }
     if (same) continue;
-    run.graph->set_kernel(node.node, *code[static_cast<size_t>(launch.kernel)].gpu, gpu, state.blocks,
-                          launch.gpu_threads, state.pointers, state.sizes, state.iterations);
+    run.graph->set_kernel(node.node, *code[static_cast<size_t>(launch.kernel)].gpu, gpu, state.arguments(launch));
     node.pointers = state.pointers;
   }
 }

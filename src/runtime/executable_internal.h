@@ -42,6 +42,11 @@ struct LaunchState {
   int64_t iterations = 1;
   int64_t grain = 1;
   int64_t blocks = 0;  // on a GPU
+  std::vector<int64_t> item_blocks;
+
+  cuda::LaunchArguments arguments(const KernelLaunch& launch) const {
+    return {blocks, launch.gpu_threads, pointers, sizes, iterations, launch.list_items, item_blocks};
+  }
 };
 
 struct HostState {
@@ -148,6 +153,7 @@ struct Executable::Impl {
     ExprProgram iterations;
     ExprProgram work;
     ExprProgram blocks;
+    std::vector<ExprProgram> item_blocks;
     // host calls
     std::vector<Layout> tensors;
     std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar

@@ -31,6 +31,7 @@ struct HistoryEvent {
   std::vector<int64_t> sizes;  // kLaunch: values of the kernel's size symbols
   int64_t iterations = 0;      // kLaunch: of the parallel space
   int64_t grain = 0;           // kLaunch: iterations that one thread takes at a time
+  int64_t items = 0;           // kLaunch: of a list that it takes at once; 0: no list
   int64_t bytes = 0;           // kLaunch: memory read and written
   double start = 0;            // seconds on a clock that all events share
   double seconds = 0;

@@ -224,6 +224,11 @@ void plan_arena(State& s);
 loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& sizes);
 void collect_plan_symbols(State& s);
 
+// ---- kernel_lists.cpp ----
+/// On a GPU, launches that differ in nothing but operands and one extent become one for all of them, where that needs no more
+/// memory. Comes before the arena is planned.
+void form_lists(State& s);
+
 // ---- gpu_mapping.cpp ----
 /// Threads and lanes for a kernel with canonical loops; `rows`: iterations of its parallel space, by the hints.
 loops::GpuMapping gpu_mapping(const loops::Kernel& kernel, const GpuShape& gpu, int64_t rows);

@@ -56,6 +56,10 @@ struct KernelLaunch {
   Expr work;                         // estimated scalar operations, to choose the grain
   int gpu_threads = 0;               // of a block; 0: runs on the CPU
   Expr gpu_blocks;
+  /// Of a launch for a list of items (loops/list_table.h): blocks of each item. Buffers and sizes are then those of the
+  /// first item, of the second one, and so on.
+  std::vector<Expr> item_blocks;
+  int list_items = 0;  // that the kernel's table has room for
 };
 
 /// An operator run by the host. Arguments are the node's, with tensors replaced by BufferRefs.

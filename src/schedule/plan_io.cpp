@@ -226,6 +226,8 @@ void step(Io& io, PlanStep& value) {
     io.expr(launch->work);
     io.raw(launch->gpu_threads);
     io.expr(launch->gpu_blocks);
+    exprs(io, launch->item_blocks);
+    io.raw(launch->list_items);
     return;
   }
   auto& call = std::get<HostCall>(value);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "schedule/schedule.h"
 #include "support/str_cat.h"
 
@@ -44,7 +46,10 @@ std::string print_schedule(const Schedule& schedule) {
   for (const PlanStep& step : plan.steps) {
     if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
       text += str_cat("  launch ", plan.kernels[static_cast<size_t>(launch->kernel)].name, "(");
-      for (size_t i = 0; i < launch->buffers.size(); ++i) text += str_cat(i == 0 ? "" : ", ", launch->buffers[i]);
+      const size_t each = launch->buffers.size() / std::max<size_t>(launch->item_blocks.size(), 1);
+      for (size_t i = 0; i < launch->buffers.size(); ++i) {
+        text += str_cat(i == 0 ? "" : i % each == 0 ? "; " : ", ", launch->buffers[i]);
+      }
       text += str_cat(") sizes ", list(launch->sizes), " over ", launch->parallel_iterations.str(), "\n");
     } else {
       const auto& call = std::get<HostCall>(step);

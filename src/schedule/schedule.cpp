@@ -94,6 +94,7 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
       case Unit::Kind::kCopy: sched::emit_copy(s, unit); break;
     }
   }
+  sched::form_lists(s);
   sched::plan_arena(s);
   sched::describe_outputs(s);
   s.out.plan.input_writes = graph.input_writes();

@@ -176,6 +176,45 @@ const Case kCases[] = {
        const ValueId weight = p.b.unsqueeze(p.b.binary("mul", cube, p.b.unsqueeze(mass, 0)), 2);
        return std::vector{p.b.reduce("sum", p.b.binary("mul", delta, weight), {1}, false)};
      }},
+    {"adamw_list",
+     [](Program& p) {
+       std::vector<ValueId> results;
+       for (const int64_t n : {1 << 20, 768, 3072, 50257}) {
+         const ValueId w = p.input({n}), g = p.input({n}), m = p.input({n}), v = p.input({n});
+         const auto mix = [&](ValueId old, double keep, ValueId now) {
+           return p.b.binary("add", p.b.binary("mul", old, Scalar(keep)), p.b.binary("mul", now, Scalar(1 - keep)));
+         };
+         const ValueId first = mix(m, 0.9, g), second = mix(v, 0.999, p.b.binary("mul", g, g));
+         const ValueId root = p.b.binary("add", p.b.unary("sqrt", second), Scalar(1e-8));
+         results.push_back(first);
+         results.push_back(second);
+         results.push_back(p.b.binary("sub", w, p.b.binary("mul", p.b.binary("div", first, root), Scalar(1e-3))));
+       }
+       return results;
+     }},
+    {"cast_list",
+     [](Program& p) {
+       std::vector<ValueId> results;
+       for (const int64_t n : {768, 3072, 1024}) {
+         for (int i = 0; i < 40; ++i) results.push_back(p.b.cast(p.input({n, 768}), DType::kFloat16));
+       }
+       return results;
+     }},
+    {"softmax_list",
+     [](Program& p) {
+       std::vector<ValueId> results;
+       for (int i = 0; i < 3; ++i) results.push_back(softmax(p, p.input({4096, 1024})));
+       return results;
+     }},
+    {"norm_list",
+     [](Program& p) {
+       std::vector<ValueId> results;
+       for (int i = 0; i < 3; ++i) {
+         const ValueId x = p.input({1 << 20});
+         results.push_back(p.b.unary("sqrt", p.b.reduce("sum", p.b.binary("mul", x, x), {0}, false)));
+       }
+       return results;
+     }},
     {"int_arithmetic",
      [](Program& p) {
        const ValueId x = p.input({4096}, DType::kInt64);
@@ -348,6 +387,24 @@ TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
   }
   EXPECT_NE(all.find("red.relaxed.gpu.global.add.v4.f32"), std::string::npos);
   EXPECT_EQ(older.find("add.v4.f32"), std::string::npos);
+}
+
+TEST(CodegenGpu, ListsReadTheirItemOnceFromTheParameters) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const Case& c : kCases) {
+    if (!std::string_view(c.name).ends_with("_list")) continue;
+    Program p{kGpu};
+    for (const loops::Kernel& kernel : p.schedule(c.build(p)).kernels) {
+      EXPECT_GT(kernel.gpu.items, 1) << c.name;
+      const std::string ptx = ptx_of(*llvm, kernel, "sm_90a");
+      // The table stays where it is, what its pointers show is memory of the device, the function for one item is in place.
+      for (const char* other : {".local", "call", "\tld.b", "\tld.v", "\tst.b", "\tst.v"}) {
+        EXPECT_EQ(ptx.find(other), std::string::npos) << c.name << other << "\n" << ptx;
+      }
+      EXPECT_NE(ptx.find("ld.global"), std::string::npos) << c.name;
+    }
+  }
 }
 
 TEST(CodegenGpu, PositionsAreDividedIn32Bits) {
