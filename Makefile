@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -79,7 +79,8 @@ bench-steps: build
 	$(PY) bench/whole_steps.py
 
 bench-train: build
-	$(PY) bench/train.py
+	$(PY) bench/train.py --whole
+	$(PY) bench/train.py --no-memory
 
 # Peak memory of a model whose layers are checkpoints.
 bench-checkpoint: build
@@ -104,6 +105,14 @@ bench-train-gpu: build
 
 test-gpu: build
 	$(PY) -m pytest -q tests/gpu
+
+bench-calls-gpu: build
+	$(PY) bench/calls_gpu.py
+
+# 1,000 calls with changed inputs under NVIDIA's tools.
+sanitize-gpu: build
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(PY) tests/gpu/many_calls.py
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(PY) tests/gpu/many_calls.py
 
 bench-calls: build
 	$(PY) bench/calls.py
