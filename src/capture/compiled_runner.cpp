@@ -156,6 +156,7 @@ void CompiledRunner::read_plan() {
   const Plan& plan = executable_->plan();
   for (const OutputBuffer& buffer : executable_->output_buffers()) {
     buffer_types_.push_back(torch_abi::scalar_type(buffer.dtype));
+    gpu_outputs_ = gpu_outputs_ || buffer.device.kind == DeviceKind::kCuda;
   }
   mutates_ = !plan.input_writes.empty();
   first_write_ = plan.steps.size();
@@ -362,16 +363,22 @@ void CompiledRunner::resolve(Frame& frame) const {
   frame.resolved = true;
 }
 
+bool CompiledRunner::allocate_on_gpu(Frame& frame, size_t i) const {
+  const TensorLayout& layout = frame.layouts.output_buffers[i];
+  frame.buffers[i] =
+      TorchNative::get().empty_on_gpu(layout.sizes, layout.strides, buffer_types_[i],
+                                      executable_->output_buffers()[i].device.index, &frame.buffer_data[i]);
+  return static_cast<bool>(frame.buffers[i]);
+}
+
 bool CompiledRunner::allocate(Frame& frame) const {
   for (size_t i = 0; i < buffer_types_.size(); ++i) {
-    const TensorLayout& layout = frame.layouts.output_buffers[i];
-    const Device device = executable_->output_buffers()[i].device;
-    if (device.kind == DeviceKind::kCuda) {
-      frame.buffers[i] = TorchNative::get().empty_on_gpu(layout.sizes, layout.strides, buffer_types_[i], device.index,
-                                                         &frame.buffer_data[i]);
-      if (!frame.buffers[i]) return false;
+    if (executable_->output_buffers()[i].device.kind == DeviceKind::kCuda) {
+      frame.buffer_data[i] = nullptr;
+      if (!makes_late() && !allocate_on_gpu(frame, i)) return false;
       continue;
     }
+    const TensorLayout& layout = frame.layouts.output_buffers[i];
     frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], frame.buffer_bytes[i],
                                                 frame.kept[i], &frame.buffer_data[i]);
     if (!frame.buffers[i]) return false;
@@ -466,6 +473,16 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
       const PyGILState_STATE state = PyGILState_Ensure();
       env[static_cast<size_t>(slot)] = Ref();
       PyGILState_Release(state);
+    };
+  }
+  io.lean = lean_;
+  if (makes_late()) {
+    io.make_output = [this, &frame](size_t i) {
+      const PyGILState_STATE state = PyGILState_Ensure();
+      const bool made = allocate_on_gpu(frame, i);
+      PyGILState_Release(state);
+      if (!made) throw Unsupported("an output cannot be allocated");
+      return frame.buffer_data[i];
     };
   }
   struct Progress {

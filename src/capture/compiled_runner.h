@@ -28,6 +28,8 @@ class CompiledRunner final : public GraphRunner {
   Outcome try_run(std::vector<Ref>& env, TorchApi& api);
   /// From now on try_run() lets go of operands in `env` as soon as the plan does not need them.
   void consume_operands() { consumes_ = true; }
+  /// Runs stand between others whose results are in memory: of a forward or a backward pass.
+  void spare_memory() { lean_ = true; }
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
@@ -53,6 +55,9 @@ class CompiledRunner final : public GraphRunner {
   bool import_all(const std::vector<Ref>& env, const TorchApi& api, Frame& frame);
   void resolve(Frame& frame) const;
   bool allocate(Frame& frame) const;
+  /// Gradients come into being while saved values go.
+  bool makes_late() const { return consumes_ && gpu_outputs_; }
+  bool allocate_on_gpu(Frame& frame, size_t i) const;
   bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
@@ -61,6 +66,8 @@ class CompiledRunner final : public GraphRunner {
   void mark_pinned(const TorchApi& api);
 
   bool consumes_ = false;
+  bool lean_ = false;
+  bool gpu_outputs_ = false;
   std::shared_ptr<Executable> executable_;
   std::vector<Input> inputs_;
   std::vector<int> outputs_;

@@ -25,6 +25,7 @@ class PlanCall {
     for (const ValueId v : graph.inputs()) strides_.push_back(constant_strides(graph.type(v)));
     results.push_back(compile_graph(graph, options));
     runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
+    runner_->spare_memory();
   }
 
   CompiledRunner::Outcome call(std::vector<Ref> inputs, std::vector<Ref>& outputs, TorchApi& api) {
@@ -166,7 +167,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
     stage->check_aliases();
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
-    Backward whole{computed_again(joint), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
+    Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
     whole.cut = backward_graph(whole.joint, stage->saved);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
@@ -239,7 +240,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
   Backward& backward(const Mask& given) {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
     const JointGraph joint = joint_graph(graph, needs, output_mask(given));
-    Backward made{computed_again(joint), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
+    Backward made{in_parts(computed_again(joint)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     made.cut = backward_graph(made.joint, saved);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
@@ -253,6 +254,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     if (const auto found = seconds.find(key); found != seconds.end()) return found->second;
     const JointGraph joint = joint_graph(graph, needs, output_mask(given));
     const std::vector<ValueId> random = random_values(joint);
+    const std::vector<ValueId> numbers = random_values(in_parts(joint));  // the same values, as `saved` counts them
     const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random));
     std::vector<int> kept;
     const Graph again = without_unused_inputs(whole, kept);
@@ -264,7 +266,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
         made.sources.push_back({'i', k});
         again_needs.push_back(needs[at]);
       } else if (at < needs.size() + random.size()) {
-        const auto place = std::find(saved.begin(), saved.end(), random[at - needs.size()]);
+        const auto place = std::find(saved.begin(), saved.end(), numbers.at(at - needs.size()));
         if (place == saved.end()) throw InternalError("a random number was not saved");
         made.sources.push_back({'s', static_cast<int>(place - saved.begin())});
         again_needs.push_back(false);

@@ -371,6 +371,52 @@ void lower_scatter(LowerContext& ctx, StoreMode mode) {
   });
 }
 
+/// What a scatter starts from is made for it, so that every element of the result has to be written in any case.
+bool made_here(const Graph& g, ValueId v) {
+  const Node* node = g.producer(v);
+  while (node != nullptr && node->op->kind == OpKind::kView) {
+    const auto* base = std::get_if<TensorArg>(&node->args[0]);
+    node = base == nullptr ? nullptr : g.producer(base->value);
+  }
+  return node != nullptr && node->op->kind == OpKind::kCreation;
+}
+
+/// A scatter with one position for each row along dim, onto what is made here, is a value for each element, which fuses with
+/// its surroundings: no zeros in memory, no atomics. Nothing else is written out.
+Values decompose_scatter(GraphBuilder& b, std::span<const Arg> arguments, const char* one_place) {
+  const Args args(b, arguments);
+  const TensorType self = args.type(0), index = args.type(2);
+  if (self.dim() == 0 || index.dim() != self.dim() || !made_here(b.graph(), args.tensor(0))) return {};
+  std::vector<Expr> rows = self.sizes;
+  rows[static_cast<size_t>(args.dim(1, self.dim()))] = b.ctx().constant(1);
+  if (index.sizes != rows) return {};
+  ValueId source;
+  if (args.is_tensor(3)) {
+    source = args.tensor(3);
+    if (args.type(3).sizes != rows) return {};
+  } else {
+    source = b.expand(b.op("full", {SymInts{{}}, args.scalar(3), self.dtype, NoneArg{}, self.device}), rows);
+  }
+  return {b.op(one_place, {arguments[0], arguments[1], arguments[2], TensorArg{source}})};
+}
+
+/// Each element takes part in its row's write if it stands at the row's position.
+void lower_one_place(LowerContext& ctx, StoreMode mode) {
+  const TensorType self = ctx.operand(0);
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  const DType dtype = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+    std::vector<Expr> row(out.begin(), out.end());
+    row[dim] = b.ctx().constant(0);
+    const Expr place = lookup(b, b.load(1, row), self.sizes[dim], false);
+    const Calc integer{b, DType::kInt64}, calc{b, dtype};
+    const ScalarId here =
+        integer.cmp(ScalarOp::kEq, b.index_value(place, DType::kInt64), b.index_value(out[dim], DType::kInt64));
+    const ScalarId before = b.cast(b.load(0, out), dtype), value = b.cast(b.load(2, row), dtype);
+    return calc.select(here, mode == StoreMode::kAdd ? calc.add(before, value) : value, before);
+  });
+}
+
 StoreMode store_mode(const std::string& reduce) {
   if (reduce == "add" || reduce == "sum" || reduce == "mean") return StoreMode::kAdd;
   if (reduce == "multiply" || reduce == "prod") return StoreMode::kMul;
@@ -661,6 +707,9 @@ void register_scatter(OpRegistry& r) {
   const char* names = "torch.scatter torch.Tensor.scatter";
   const char* inplace = "torch.Tensor.scatter_";
   const auto set = [](LowerContext& c) { lower_scatter(c, StoreMode::kSet); };
+  const auto by_rows = [](const char* one_place) {
+    return [one_place](GraphBuilder& b, std::span<const Arg> args) { return decompose_scatter(b, args, one_place); };
+  };
   const auto by_name = [](LowerContext& c) { lower_scatter(c, store_mode(Args(c).str(4))); };
   r.add(make_op({"scatter.reduce", kind, "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
                  names, inplace},
@@ -669,12 +718,17 @@ void register_scatter(OpRegistry& r) {
                  "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", names, inplace},
                 scatter_meta, nullptr, by_name));
   r.add(make_op({"scatter.src", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", names, inplace},
-                scatter_meta, nullptr, set));
+                scatter_meta, by_rows("set_one_place"), set));
   r.add(make_op({"scatter.value", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", names, inplace},
-                scatter_meta, nullptr, set));
+                scatter_meta, by_rows("set_one_place"), set));
   r.add(make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
                  "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
-                scatter_meta, nullptr, [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
+                scatter_meta, by_rows("add_one_place"), [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
+  const char* rows = "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor";
+  r.add(make_op({"set_one_place", kind, rows, ""}, scatter_meta, nullptr,
+                [](LowerContext& c) { lower_one_place(c, StoreMode::kSet); }));
+  r.add(make_op({"add_one_place", kind, rows, ""}, scatter_meta, nullptr,
+                [](LowerContext& c) { lower_one_place(c, StoreMode::kAdd); }));
   r.add(make_op(
       {"scatter_reduce_to_self", kind, "(Tensor self, int dim, Tensor index, Tensor src, str reduce) -> Tensor", ""},
       scatter_meta, nullptr, by_name));

@@ -296,6 +296,7 @@ void Executable::Impl::run_all(RunContext& context, RunIo& io) const {
       for (const size_t input : last_reads[i]) io.done_with(input);
     }
   }
+  make_all_outputs(context);  // some may belong to no step
   context.gpu_arena = nullptr;
 }
 
@@ -391,6 +392,7 @@ void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step,
 }
 
 void Executable::Impl::run_step(size_t i, RunContext& context) const {
+  if (context.late_outputs != nullptr) make_outputs(first_uses[i], context);
   if (const auto* step = std::get_if<KernelLaunch>(&plan.steps[i])) {
     launch(*step, context.launches[i], context);
   } else {
@@ -521,6 +523,7 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
+  context->late_outputs = io.make_output ? &io : nullptr;
   const bool shared = impl.gpu < 0 && context->arena.is_shared();
   if (shared) impl.place_arena(*context, context->arena.enter());
   impl.run_all(*context, io);

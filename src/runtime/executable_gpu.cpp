@@ -89,13 +89,19 @@ void Executable::Impl::check_faults() const {
 }
 
 /// When each input and each result of the host's operators is needed for the last time: from then on its memory may be the
-/// host's again.
+/// host's again. And when each output is needed first.
 void Executable::Impl::find_releases() {
   constexpr size_t kNever = SIZE_MAX;
   std::vector<size_t> last(plan.buffers.size(), kNever);
+  std::vector<bool> met(plan.buffers.size(), false);
+  first_uses.assign(plan.steps.size(), {});
   const auto use = [&](BufferId id, size_t step) {
     if (id < 0) return;
     const BufferHome home = plan.buffers[static_cast<size_t>(id)].home;
+    if (home == BufferHome::kOutput && !met[static_cast<size_t>(id)]) {
+      met[static_cast<size_t>(id)] = true;
+      first_uses[step].push_back(static_cast<size_t>(plan.buffers[static_cast<size_t>(id)].index));
+    }
     if (home == BufferHome::kHost || home == BufferHome::kInput) last[static_cast<size_t>(id)] = step;
   };
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -118,6 +124,20 @@ void Executable::Impl::find_releases() {
     if (buffer.home == BufferHome::kHost) releases[last[b]].push_back(static_cast<BufferId>(b));
     if (buffer.home == BufferHome::kInput) last_reads[last[b]].push_back(static_cast<size_t>(buffer.index));
   }
+}
+
+void Executable::Impl::make_outputs(const std::vector<size_t>& outputs, RunContext& context) const {
+  for (const size_t output : outputs) {
+    void*& place = context.data[static_cast<size_t>(output_buffers[output].buffer)];
+    if (place == nullptr) place = context.late_outputs->make_output(output);
+  }
+}
+
+/// From here on nothing is made late.
+void Executable::Impl::make_all_outputs(RunContext& context) const {
+  if (context.late_outputs == nullptr) return;
+  for (size_t output = 0; output < output_buffers.size(); ++output) make_outputs({output}, context);
+  context.late_outputs = nullptr;
 }
 
 void Executable::Impl::release(size_t step, RunContext& context) const {

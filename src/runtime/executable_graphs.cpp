@@ -18,7 +18,8 @@ constexpr int64_t kPlainCalls =
     2;                           // with the same sizes, before one is recorded: libraries choose their kernels in these
 constexpr size_t kRunsKept = 4;  // graphs for different addresses under the same sizes
 constexpr int kMoves = 2;        // of an operand, until it is copied
-constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
+constexpr size_t kCopiedBytes = size_t{32} << 20;   // at most, in all copies of a call
+constexpr int64_t kLeanBytes = int64_t{128} << 20;  // of scratch memory, that a graph of a lean run may keep
 constexpr size_t kSizesKnown = 64;
 constexpr int64_t kRecordingsFree = 12;    // for one set of sizes
 constexpr int64_t kCallsARecording = 100;  // that pay for another one
@@ -288,11 +289,13 @@ RecordedRun* Executable::Impl::find_recorded(GraphSizes& sizes, const RunIo& io)
 bool Executable::Impl::run_graph(RunContext& context, RunIo& io, void* stream) const {
   GraphRuns& g = *graphs;
   if (!g.reason.empty() || history_on()) return false;
+  if (io.lean && context.arena_bytes > kLeanBytes) return false;
   const std::unique_lock lock(g.mutex, std::try_to_lock);
   if (!lock || cuda::recording(stream)) return false;
   GraphSizes* sizes = graph_sizes(context.symbols);
   if (sizes == nullptr || !sizes->reason.empty() || ++sizes->calls <= kPlainCalls) return false;
   if (g.last != nullptr && g.last_stream != stream && !g.last->passed()) return false;
+  make_all_outputs(context);
   try {
     RecordedRun* run = find_recorded(*sizes, io);
     if (run == nullptr) {

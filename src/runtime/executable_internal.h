@@ -63,6 +63,7 @@ struct RunContext {
   std::vector<std::pair<size_t, int64_t>> arena_offsets;  // of buffers in the arena, for each run may have another one
   HostTensor gpu_arena;
   void* stream = nullptr;
+  RunIo* late_outputs = nullptr;      // of the run, where output buffers are made when they are needed
   std::vector<void*> data;            // per buffer
   std::vector<HostTensor> owned;      // per buffer: results of host calls
   std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise
@@ -173,6 +174,7 @@ struct Executable::Impl {
   bool has_host_calls = false;
   int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
   std::vector<std::vector<size_t>> last_reads;  // per step: inputs that nothing needs after it
+  std::vector<std::vector<size_t>> first_uses;  // per step: output buffers that nothing needs before it
   std::vector<std::vector<BufferId>> releases;  // per step: results of the host's operators that nothing needs after it
   std::unique_ptr<GraphRuns> graphs;            // on a GPU
   mutable std::once_flag constants_once;
@@ -207,6 +209,8 @@ struct Executable::Impl {
   void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
   void check_faults() const;
   void find_releases();
+  void make_outputs(const std::vector<size_t>& outputs, RunContext& context) const;
+  void make_all_outputs(RunContext& context) const;
   void release(size_t step, RunContext& context) const;
   // CUDA graphs.
   void find_graphs();

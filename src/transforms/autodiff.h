@@ -74,6 +74,10 @@ struct JointGraph {
 /// `outputs` names (empty: all). Unsupported where a rule is missing, and for writes that carry gradients to inputs.
 JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs = {});
 
+/// The same joint graph with operators written out of which a cut may save less than their results (`cut_in_parts.cpp`). Only
+/// for cutting: derivatives of parts are not as exact as rules. Values have numbers of their own.
+JointGraph in_parts(const JointGraph& joint);
+
 /// Which values of the forward graph the backward graph shall be given, by a minimum cut: a saved value costs its bytes
 /// twice (written and read again), a recomputed node its work. Inputs are saved for free; products, host operators and
 /// random numbers are never computed twice.

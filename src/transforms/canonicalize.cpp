@@ -20,6 +20,37 @@ ValueId same_as_operand(const Graph& g, const Node& node) {
   return repeats ? tensor->value : kNoValue;
 }
 
+bool is_zero(const Graph& g, ValueId v) {
+  const Node* node = g.producer(v);
+  while (node != nullptr && (node->op->name == "expand" || node->op->name == "cast")) {
+    node = g.producer(std::get<TensorArg>(node->args[0]).value);
+  }
+  if (node == nullptr || node->op->name != "full") return false;
+  const auto* fill = std::get_if<Scalar>(&node->args[1]);
+  const auto* real = fill == nullptr ? nullptr : std::get_if<double>(fill);
+  const auto* integer = fill == nullptr ? nullptr : std::get_if<int64_t>(fill);
+  return (real != nullptr && *real == 0) || (integer != nullptr && *integer == 0);
+}
+
+/// The sum of rows with one value each, zeros beside it, is that value: what a log-softmax's gradient sums after a look-up.
+ValueId sum_of_one_place(const Graph& g, const Node& node) {
+  if (node.op->name != "sum") return kNoValue;
+  const auto* tensor = std::get_if<TensorArg>(&node.args[0]);
+  const Node* rows = tensor == nullptr ? nullptr : g.producer(tensor->value);
+  if (rows == nullptr || rows->op->name != "add_one_place" || !is_zero(g, std::get<TensorArg>(rows->args[0]).value)) {
+    return kNoValue;
+  }
+  const ValueId value = std::get<TensorArg>(rows->args[3]).value;
+  const TensorType &out = g.type(node.outputs[0]), &in = g.type(value);
+  const auto rank = static_cast<int64_t>(g.type(tensor->value).sizes.size());
+  const int64_t dim = std::get<int64_t>(std::get<Scalar>(rows->args[1]));
+  const auto* dims = std::get_if<SymInts>(&node.args[1]);
+  const bool same_dim =
+      dims != nullptr && dims->values.size() == 1 &&
+      (dims->values[0].is_const(dim) || dims->values[0].is_const(dim - rank) || dims->values[0].is_const(dim + rank));
+  return same_dim && in.dtype == out.dtype && in.sizes == out.sizes && in.strides == out.strides ? value : kNoValue;
+}
+
 }  // namespace
 
 Graph canonicalize(const Graph& graph) {
@@ -27,7 +58,8 @@ Graph canonicalize(const Graph& graph) {
     const std::vector<bool> escapes = escaping_values(g);
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
-      const ValueId operand = same_as_operand(g, node);
+      ValueId operand = same_as_operand(g, node);
+      if (operand == kNoValue) operand = sum_of_one_place(g, node);
       // What escapes keeps an identity of its own.
       if (operand != kNoValue && !escapes[static_cast<size_t>(node.outputs[0])]) {
         copy.set(node.outputs[0], copy[operand]);

@@ -35,6 +35,17 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         lambda x: torch.scatter_reduce(x, 0, index, ~x, "amax", include_self=False),
         lambda: torch.arange(5) % 2 == 0,
     ),
+    "scatter_one_place_of_each_row": (
+        lambda x: (
+            torch.zeros_like(x).scatter(1, x[:, :1].long(), x[:, 1:2]),
+            torch.ones(4, 5).scatter(1, x[:, :1].long(), 7),
+        ),
+        lambda: torch.arange(20.0).reshape(4, 5) % 5,
+    ),
+    "scatter_add_one_place_of_each_column": (
+        lambda x: torch.full_like(x, -0.0).scatter_add(0, x[:1].long() % 4, x[2:3].cos()),
+        lambda: torch.arange(20.0).reshape(4, 5) % 5,
+    ),
     "nothing_to_read": (lambda x: torch.cos(x), lambda: torch.empty(1, 0, 3)[..., :1]),
     "diagonal_scatter_with_gaps": (
         lambda x: torch.diagonal_scatter(x, torch.zeros(3)),

@@ -157,6 +157,28 @@ TEST(Autodiff, TiesAreHistoryAlone) {
   EXPECT_TRUE(values_needing_grad(again, {true, false, false})[static_cast<size_t>(again.outputs().back().value)]);
 }
 
+TEST(Autodiff, OfWideLogitsNarrowOnesAndStatisticsAreSaved) {
+  Trained p;
+  const ValueId x = p.input({64, 32}, true, DType::kFloat16), w = p.input({32, 5000}, true, DType::kFloat16);
+  const ValueId logits = p.b.binary("mm", x, w);
+  const ValueId wide = p.b.op("log_softmax", {TensorArg{p.b.cast(logits, DType::kFloat32)}, Scalar(int64_t{1})});
+  p.graph.add_output(p.b.op("mean", {TensorArg{wide}}));
+  const JointGraph joint = in_parts(p.joint());
+  const std::vector<ValueId> saved = choose_saved(joint);
+  int narrow = 0, statistics = 0;
+  for (const ValueId v : saved) {
+    const TensorType& type = joint.graph.type(v);
+    const bool large = type.sizes.size() == 2 && type.sizes[1].is_const(5000);
+    EXPECT_TRUE(!large || type.dtype == DType::kFloat16);
+    narrow += large && type.sizes[0].is_const(64) ? 1 : 0;
+    statistics += type.sizes.size() == 2 && type.sizes[0].is_const(64) && type.sizes[1].is_const(1) ? 1 : 0;
+  }
+  EXPECT_EQ(narrow, 1);
+  EXPECT_EQ(statistics, 2);
+  const Graph backward = eliminate_dead_code(backward_graph(joint, saved).graph);
+  for (const Node& node : backward.nodes()) EXPECT_TRUE(node.op->name != "amax" && node.op->name != "log_softmax");
+}
+
 TEST(Autodiff, RandomNumbersAreSaved) {
   Trained p;
   const ValueId x = p.input({64});
