@@ -292,6 +292,14 @@ int RecipeBuilder::add_new(PyObject* o) {
   const bool plain = is_plain_instance(o);
   if (plain && !born) return fail("an object of type " + type_name(o) + " whose origin is not known");
   if (plain || PyDict_Check(o)) {
+    if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
+      const Ref factory = attr_or_null(o, "default_factory"), items = Ref::steal(PyDict_New());
+      if (!factory || PyDict_Update(items.get(), o) != 0) PyErr_Clear();
+      const Ref args = Ref::steal(PyTuple_Pack(2, factory ? factory.get() : Py_None, items.get()));
+      alive_.push_back(args);
+      return all({Kind::kReduce, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}},
+                 {args.get()});
+    }
     if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
     Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
     if (PyDict_Check(o)) {

@@ -162,6 +162,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
     return record_leaf(fn, func, args, kwargs);
   }
+  if (func == reinterpret_cast<PyObject*>(api_.device_type)) return PyObject_Call(func, args, kwargs);
   if (fn.name.rfind("_foreach_", 0) == 0) {
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
   }

@@ -533,7 +533,8 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     const std::string_view path = name;
-    const bool ours = path.ends_with("/tatara/_functions.py") || path.ends_with("/tatara/_transforms.py");
+    const bool ours = path.ends_with("/tatara/_functions.py") || path.ends_with("/tatara/_transforms.py") ||
+                      path.ends_with("/tatara/_optimizers.py");
     if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);

@@ -437,6 +437,8 @@ class Tracer final : public VmObserver {
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
   bool note_context(PyObject* variable, const std::string& method);
+  PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
 
   TraceOwner& owner_;

@@ -71,6 +71,17 @@ const Names& mutator_names() {
   return names;
 }
 
+/// Operators on lists of tensors that python/tatara/_optimizers.py has in parts.
+const Names& whole_optimizers() {
+  static const Names names = {"_fused_adam_",
+                              "_fused_adamw_",
+                              "_fused_sgd_",
+                              "_fused_adagrad_",
+                              "_amp_foreach_non_finite_check_and_unscale_",
+                              "_amp_update_scale_"};
+  return names;
+}
+
 bool is_context_variable(const PyTypeObject* type) {
   const std::string_view name = type->tp_name;
   return name == "ContextVar" || name == "_contextvars.ContextVar";
@@ -359,6 +370,43 @@ bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* c
   return true;
 }
 
+/// GradScaler.update(), which ends with a new dict for its optimizers: the old one, emptied, takes its place, so that the
+/// next call finds the object that it found before.
+PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
+  PyObject* self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : nargs > 0 ? args[0] : nullptr;
+  if (self == nullptr || !PyFunction_Check(function)) return not_handled();
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  if (PyUnicode_CompareWithASCIIString(code->co_name, "update") != 0 ||
+      !std::string_view(text_of(code->co_filename)).ends_with("/torch/amp/grad_scaler.py")) {
+    return not_handled();
+  }
+  Ref states, ours;
+  {
+    const Bypass bypass(bypass_);
+    states = attr_or_null(self, "_per_optimizer_states");
+    ours = package_function("tatara._optimizers", "keep_states");
+  }
+  Ref result = Ref::steal(PyObject_Vectorcall(callable, args, static_cast<size_t>(nargs), kwnames));
+  if (!result || !states) return result.release();
+  const Ref kept = Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), self, states.get(), nullptr));
+  return kept ? result.release() : nullptr;
+}
+
+/// Our function in place of the host's. With gradients on the host's optimizers say what they say.
+PyObject* Tracer::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (!PyCFunction_Check(callable)) return not_handled();
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (!whole_optimizers().contains(name)) return not_handled();
+  Ref ours;
+  {
+    const Bypass bypass(bypass_);
+    const bool scaler = name.substr(0, 5) == "_amp_";
+    if (scaler || !api_.grad_enabled()) ours = package_function("tatara._optimizers", std::string(name).c_str());
+  }
+  return ours ? PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames) : not_handled();
+}
+
 PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   if (!tracing()) return not_handled();
   using Kind = CallPlan::Kind;
@@ -387,6 +435,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* done = transform_call(kind, callable, args, nargs, kwnames);
     if (done != not_handled() || !tracing()) return done;
   }
+  if (PyObject* done = update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
+  if (PyObject* done = stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
   if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
@@ -407,7 +457,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   switch (plan.kind) {
     case Kind::kEnter: return not_handled();
     case Kind::kTorch:
-      return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
+      if (plan.name == "_group_tensors_by_device_and_dtype") return group_tensors(args, nargs);
+      return not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute: return call_attribute(plan.target, args, nargs);
     case Kind::kMutator: {
