@@ -4,6 +4,8 @@
 
 #include <array>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,6 +147,10 @@ class Emitter {
   void merge_values(const loops::For& loop, std::vector<Reg>& a, const std::vector<Reg>& b, const std::string& swapped);
   void combine_warp(const loops::For& loop, std::vector<Reg>& carried, int threads, const std::string& lane);
   void combine_threads(const loops::For& loop, std::vector<Reg>& carried);
+  /// Which whole vectors the loop reads in any case: elements of others that lie in these come from there.
+  void gpu_note_vectors(const loops::For& loop);
+  /// A vector that lies across those noted, element by element; nullopt: none of it is there.
+  std::optional<Reg> gpu_across(int buffer, Expr where);
   bool on_gpu() const { return kernel_.gpu.threads > 0; }
   bool vector_add(const loops::Store& store, const Reg& value, const std::string& mask);
   std::string align_of_vector(DType dtype, Expr where) const;
@@ -241,12 +247,14 @@ class Emitter {
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
   std::unordered_set<std::string> declarations_;
-  std::string gpu_iteration_;      // this thread's place in the parallel space
-  std::string gpu_lane_;           // its place in the row, or the first element of its part of the vector loop
-  std::string gpu_members_;        // mask of the threads of the warp that have the same row
-  std::string gpu_guard_;          // whether this thread's part of a scan lies inside; "" for yes
-  bool gpu_inside_ = false;        // a vector loop
-  std::vector<bool> gpu_same_;     // of what it carries: one register for all lanes
+  std::string gpu_iteration_;   // this thread's place in the parallel space
+  std::string gpu_lane_;        // its place in the row, or the first element of its part of the vector loop
+  std::string gpu_members_;     // mask of the threads of the warp that have the same row
+  std::string gpu_guard_;       // whether this thread's part of a scan lies inside; "" for yes
+  bool gpu_inside_ = false;     // a vector loop
+  std::vector<bool> gpu_same_;  // of what it carries: one register for all lanes
+  std::map<std::pair<int, const ExprNode*>, std::string> gpu_vectors_;   // noted, by address; "" until it is read
+  std::map<std::pair<int, const ExprNode*>, std::string> gpu_elements_;  // read beside them
   bool gpu_adds_vectors_ = false;  // of four float32 to memory, by one instruction
   bool gpu_narrow_ = false;        // positions of threads fit in 32 bits
   int gpu_shared_ = 0;             // words of memory shared by the threads of a block

@@ -121,7 +121,10 @@ void Emitter::gpu_positions() {
 /// One pass of the vector loop for this thread.
 void Emitter::gpu_pass(const For& loop, const std::string& base, int site, std::vector<Reg>& carried) {
   site_ = site;  // all copies of the body have the same sites
+  gpu_note_vectors(loop);
   vector_pass(loop, base, "", carried);
+  gpu_vectors_.clear();
+  gpu_elements_.clear();
 }
 
 void Emitter::gpu_enter(const For& loop, int lanes) {

@@ -201,8 +201,68 @@ void Emitter::prefetch_stores(int buffer, int bytes, int lanes, const std::strin
   }
 }
 
+void Emitter::gpu_note_vectors(const For& loop) {
+  const std::vector<Stmt>& body = loop.body->stmts;
+  const bool plain = std::none_of(body.begin(), body.end(), [](const Stmt& s) {
+    return std::holds_alternative<For>(s) || std::holds_alternative<If>(s);
+  });
+  if (lanes_ == 1 || !plain) return;
+  for (const Stmt& stmt : body) {
+    const auto* load = std::get_if<Load>(&stmt);
+    if (load == nullptr || load->mask != kNoScalar || stride_of(load->index) != Stride::kUnit) continue;
+    const BufferArg& buffer = kernel_.buffers[static_cast<size_t>(load->buffer)];
+    if (buffer.kind != ArgKind::kInput || is_complex(buffer.dtype)) continue;
+    if (!multiple_of(kernel_.ctx->sub(load->index, vector_var_), lanes_)) continue;
+    gpu_vectors_[{load->buffer, load->index.node()}];
+  }
+}
+
+std::optional<Reg> Emitter::gpu_across(int buffer, Expr where) {
+  ExprContext& ctx = *kernel_.ctx;
+  const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+  const std::string element = memory_type(dtype);
+  const auto whole = [&](Expr first) -> std::string* {
+    const auto found = gpu_vectors_.find({buffer, first.node()});
+    if (found == gpu_vectors_.end()) return nullptr;
+    if (found->second.empty()) {
+      found->second = assign("load " + vec_type(element) + ", ptr " + address(buffer, index(first)) + ", " +
+                             align_of_vector(dtype, first) + load_flags(buffer));
+    }
+    return &found->second;
+  };
+  if (const std::string* same = whole(where)) return Reg{*same, true};
+  std::vector<std::pair<std::string*, int>> parts;  // vector and lane of each element; null: alone
+  for (int i = 0; i < lanes_; ++i) {
+    parts.emplace_back(nullptr, 0);
+    for (int lane = 0; lane < lanes_ && parts.back().first == nullptr; ++lane) {
+      parts.back() = {whole(ctx.add(where, ctx.constant(i - lane))), lane};
+    }
+  }
+  if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.first == nullptr; }))
+    return std::nullopt;
+  std::string value = "poison";
+  for (int i = 0; i < lanes_; ++i) {
+    const auto [vector, lane] = parts[static_cast<size_t>(i)];
+    std::string one;
+    if (vector != nullptr) {
+      one = assign("extractelement " + vec_type(element) + " " + *vector + ", i64 " + std::to_string(lane));
+    } else {
+      const Expr at = ctx.add(where, ctx.constant(i));
+      std::string& known = gpu_elements_[{buffer, at.node()}];
+      if (known.empty()) known = plain_load(dtype, address(buffer, index(at)), load_flags(buffer)).text;
+      one = known;
+    }
+    value = assign("insertelement " + vec_type(element) + " " + value + ", " + element + " " + one + ", i64 " +
+                   std::to_string(i));
+  }
+  return Reg{value, true};
+}
+
 Reg Emitter::vector_load(int buffer, Expr where, const std::string& mask) {
   loaded_.insert(buffer);
+  if (!gpu_vectors_.empty() && mask.empty() && stride_of(where) == Stride::kUnit) {
+    if (std::optional<Reg> value = gpu_across(buffer, where)) return *value;
+  }
   const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
   const std::string element = memory_type(dtype);
   const bool pair = is_complex(dtype);

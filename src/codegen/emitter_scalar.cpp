@@ -277,7 +277,8 @@ Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
   }
   const char* name = nullptr;
   switch (op) {
-    case Op::kExp: name = "exp"; break;
+    case Op::kExp:
+    case Op::kExpTerm: name = "exp"; break;
     case Op::kExp2: name = "exp2"; break;
     case Op::kExpm1: name = "expm1"; break;
     case Op::kLog: name = "log"; break;

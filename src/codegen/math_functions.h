@@ -28,6 +28,8 @@ Val scale(const Val& x, const Val& k);
 /// x * 2^(k + shift) for floating lanes k that hold whole numbers.
 Val scale_by(const Val& x, const Val& k, int shift = 0);
 Val exp(const Val& x);
+/// For x <= 0 with an error of at most 2^-22 beside 1.
+Val exp_term(const Val& x);
 /// exp(x) * 2^shift for x where exp(x) is not far out of range.
 Val exp_shifted(const Val& x, int shift);
 Val exp2(const Val& x);

@@ -28,6 +28,7 @@ constexpr MathForm kCall = MathForm::kCall;
 // clang-format off
 constexpr Row kRows[] = {
     {ScalarOp::kExp, "exp", kInline, kInline, exp, nullptr},
+    {ScalarOp::kExpTerm, "exp_term", kInline, kInline, exp_term, nullptr},
     {ScalarOp::kExp2, "exp2", kInline, kInline, exp2, nullptr},
     {ScalarOp::kExpm1, "expm1", kInline, kCall, expm1, nullptr},
     {ScalarOp::kLog, "log", kInline, kCall, log, nullptr},

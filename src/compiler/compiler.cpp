@@ -242,6 +242,7 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
     g = align_products(g);
     g = dense_masks(g);
     g = eliminate_common_subexpressions(g);
+    g = softmax_in_one_walk(g);
     return eliminate_dead_code(g);
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered, true);

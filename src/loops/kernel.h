@@ -79,6 +79,7 @@ enum class ScalarOp : uint8_t {
   kRsqrt,
   kReciprocal,
   kExp,
+  kExpTerm,  // exp(x), x <= 0, as a term of sums that are at least 1: it may be wrong by 2^-22 whatever its size
   kExp2,
   kExpm1,
   kLog,

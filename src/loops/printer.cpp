@@ -51,6 +51,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(ScalarOp::kPhilox) + 
                                                                                              "rsqrt",
                                                                                              "reciprocal",
                                                                                              "exp",
+                                                                                             "exp_term",
                                                                                              "exp2",
                                                                                              "expm1",
                                                                                              "log",

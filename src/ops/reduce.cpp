@@ -261,6 +261,42 @@ void lower_welford(LowerContext& ctx) {
   ctx.reduction(std::move(def));
 }
 
+/// The largest element, and the sum of exponentials of what the elements are less: one walk, in which the sum is scaled anew when a
+/// larger element is met (Milakov and Gimelshein 2018).
+void lower_softmax_parts(LowerContext& ctx) {
+  const Args args(ctx);
+  const DType acc = ctx.operand(0).dtype;
+  const bool single = acc == DType::kFloat32;
+  // Finite, so that what is not less than it is a number; -inf adds nothing to a sum.
+  const double least = single ? std::numeric_limits<float>::lowest() : std::numeric_limits<double>::lowest();
+  ReductionDef def;
+  def.dims = arg_dims(args, 1, ctx.operand(0).dim());
+  def.dtypes = {acc, acc};
+  def.combine = {Combine::kCustom, Combine::kCustom};
+  def.init = [=](LoopBuilder& b) { return std::vector{b.constant(least, acc), b.constant(0, acc)}; };
+  def.element = [=](LoopBuilder& b, std::span<const Expr> indices) {
+    return std::vector{b.load(0, indices), b.constant(1, acc)};
+  };
+  def.merge = [=](LoopBuilder& b, std::span<const ScalarId> x, std::span<const ScalarId> y) {
+    const Calc c{b, acc};
+    const ScalarId more = c.sub(y[0], x[0]);
+    const ScalarId scale = c.un(ScalarOp::kExpTerm, c.neg(c.un(ScalarOp::kAbs, more)));
+    const auto scaled = [&](ScalarId sum, ScalarId other) {
+      return b.apply(ScalarOp::kFma, acc, std::vector<ScalarId>{sum, scale, other});
+    };
+    const ScalarId larger = c.cmp(ScalarOp::kGt, more, c.c(0));
+    return std::vector{c.max(x[0], y[0]), c.select(larger, scaled(x[1], y[1]), scaled(y[1], x[1]))};
+  };
+  def.finish = [=](LoopBuilder& b, std::span<const ScalarId> a, std::span<const Expr>) {
+    const Calc c{b, acc};
+    const ScalarId none = b.constant(-std::numeric_limits<double>::infinity(), acc);
+    const ScalarId largest = c.select(c.cmp(ScalarOp::kEq, a[1], c.c(0)), none, a[0]);
+    // An infinity less itself is no number, and neither is the sum then.
+    return std::vector{largest, c.add(a[1], c.sub(largest, largest))};
+  };
+  ctx.reduction(std::move(def));
+}
+
 // ---- Decompositions --------------------------------------------------------------------------------------------------
 
 using Values = std::vector<ValueId>;
@@ -536,6 +572,18 @@ void register_extremes(OpRegistry& r) {
       nullptr, lower_aminmax));
 }
 
+void register_softmax_parts(OpRegistry& r) {
+  r.add(make_op(
+      {"_softmax_parts", OpKind::kReduction, "(Tensor self, int[1] dim, bool keepdim) -> (Tensor largest, Tensor sum)",
+       ""},
+      [](MetaContext& m) {
+        auto types = reduce_meta(Result::kSame, true, true)(m);
+        types.push_back(types[0]);
+        return types;
+      },
+      nullptr, lower_softmax_parts));
+}
+
 void register_moments(OpRegistry& r) {
   struct Family {
     const char* name;
@@ -648,6 +696,7 @@ void register_reduce(OpRegistry& r) {
       decompose_count_nonzero));
   register_extremes(r);
   register_moments(r);
+  register_softmax_parts(r);
   register_norms(r);
 }
 

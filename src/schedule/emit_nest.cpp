@@ -287,16 +287,17 @@ class GroupEmitter {
 
   ScalarId value_of(const Member& m) {
     current_ = m.value;
-    const ScalarId x = nest_.eval(m.value, *index_map(s_, group_, m.sizes, m.full));
+    const ScalarId x = nest_.eval(m.value, index_of(m));
     current_ = kNoValue;
     return x;
   }
 
-  /// The element of a member's space that an iteration works on: of the present copy, where a dim has no loop.
+  /// The element of a member's space that an iteration works on: of the present copy, where a thread has several.
   std::vector<Expr> index_of(const Member& m) const {
-    std::vector<Expr> index = *index_map(s_, group_, m.sizes, true);
+    std::vector<Expr> index = *index_map(s_, group_, m.sizes, m.full || m.kind == Member::Kind::kReduce);
     if (plan_.copies == 1) return index;
-    const ExprMap place{{plan_.copied, s_.ctx.constant(copy_)}};
+    const Expr copy = s_.ctx.constant(copy_);
+    const ExprMap place{{plan_.copied, plan_.copies_follow ? plan_.copied + copy : copy}};
     for (Expr& e : index) e = s_.simplify(s_.ctx.substitute(e, place));
     return index;
   }
@@ -309,7 +310,7 @@ class GroupEmitter {
 
   void store(const Member& m, ScalarId x) {
     const ValueInfo& info = s_.values[static_cast<size_t>(m.value)];
-    nest_.store(m.value, *info.storage, *index_map(s_, group_, m.sizes, m.full), x);
+    nest_.store(m.value, *info.storage, index_of(m), x);
     // What one thread of a row stores, the others do not read back.
     if (m.full || !s_.options.gpu) stored_in_[m.value] = stage_;
   }
@@ -364,8 +365,13 @@ class GroupEmitter {
     });
     // All values before the first store: one of them may go into an input that another one reads.
     std::vector<ScalarId> stored;
-    for (const Member* m : stores) stored.push_back(value_of(*m));
-    for (size_t i = 0; i < stores.size(); ++i) store(*stores[i], stored[i]);
+    for_each_copy([&] {
+      for (const Member* m : stores) stored.push_back(value_of(*m));
+    });
+    size_t next_stored = 0;
+    for_each_copy([&] {
+      for (const Member* m : stores) store(*m, stored[next_stored++]);
+    });
     for (size_t level = plan_.inner.size(); level-- > 0;) {
       std::unique_ptr<loops::CombineFn> fn;
       if (!folds.empty() && is_custom(node_of(*folds[0]).reduction_def)) fn = combine_fn(nest_, node_of(*folds[0]));
@@ -662,6 +668,7 @@ void emit_group(State& s, int unit) {
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
     copy_narrow_dim(s, group, dry.accesses, plan);
+    share_rows(s, group, dry.accesses, dry.num_ops, plan);
     if (!plan.tile && !s.options.gpu) {
       auto& pairs = s.in_place[s.out.plan.steps.size()];
       pairs = replaceable(s, group, dry.accesses);

@@ -22,6 +22,8 @@ constexpr int kFlatThreads = 256;         // of a block whose threads have nothi
 constexpr int64_t kLeastNeighbours = 16;  // threads of a row that make several passes
 constexpr int kTileThreads = 32;          // of a block that copies tiles: one for each element of a row of the tile
 constexpr int kRowThreads = 128;          // of a block that holds several rows
+constexpr int64_t kOnceThreads = 256;     // of a row that is walked once
+constexpr int64_t kManyRows = 32;         // for each multiprocessor
 constexpr int64_t kSortedAtLeast = 4;     // elements of a row for each thread
 constexpr int64_t kThreadsPerProcessor = 1024;
 
@@ -277,6 +279,9 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
   const int64_t most = std::min<int64_t>(up_to_power_of_two(vectors), gpu.max_threads);
   int64_t row = up_to_power_of_two((vectors + kVectorsPerThread - 1) / kVectorsPerThread);
   row = std::max<int64_t>(row, std::min<int64_t>(most, kWarp));
+  // A row that is walked once need not stay in registers: smaller blocks, of which others go on where one combines its values.
+  if (survey.vectors == 1 && !survey.vector->scan && rows >= kManyRows * gpu.multiprocessors)
+    row = std::min(row, kOnceThreads);
   // Few rows: more threads for each, so that the machine is full.
   while (row < most && rows * row < kThreadsPerProcessor * gpu.multiprocessors) row *= 2;
   row = std::clamp<int64_t>(row, 1, most);

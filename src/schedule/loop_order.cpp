@@ -1,6 +1,7 @@
 #include "schedule/loop_order.h"
 
 #include <algorithm>
+#include <set>
 
 #include "support/error.h"
 
@@ -24,6 +25,8 @@ constexpr int64_t kGpuColumnThreads = 1024;  // the same where threads have colu
 constexpr int64_t kGpuLanes = 4;             // elements beside each other that a thread folds
 constexpr int64_t kGpuLeastSplit = 8192;     // elements that are too many for one block
 constexpr int64_t kGpuLeastChunk = 16;       // elements of a chunk
+constexpr int64_t kGpuSharedRow = 512;       // elements of rows that are worth a loop of their own
+constexpr int64_t kGpuEvenRow = 8;           // their length, so that all of them are read in whole vectors
 constexpr int64_t kGpuRowThreads = 256;      // that share a chunk, where the reduced dimension is contiguous
 constexpr int64_t kColumnChunk = 256;        // columns per parallel iteration of a reduction over rows
 
@@ -110,7 +113,25 @@ class Planner {
       if (!ca.valid() || !cb.valid()) return false;
       if (!(ca == s_.simplify(cb * inner_extent))) return false;
     }
-    return true;
+    return !neighbours_meet(inner_extent);
+  }
+
+  /// On a GPU: whether rows of that length read what two rows beside them read. Threads are to compute several of them then
+  /// (share_rows).
+  bool neighbours_meet(Expr row) const {
+    if (!s_.options.gpu || group_.has_reduction || !row.is_const()) return false;
+    const int64_t length = row.const_value();
+    if (length < kGpuSharedRow || length % kGpuEvenRow != 0) return false;
+    for (const Access& a : accesses_) {
+      std::set<int64_t> rows;
+      for (const Access& b : accesses_) {
+        if (a.store || b.store || a.buffer != b.buffer) continue;
+        const Expr apart = s_.simplify(a.address - b.address);
+        if (apart.is_const() && apart.const_value() % length == 0) rows.insert(apart.const_value());
+      }
+      if (rows.size() > 2) return true;
+    }
+    return false;
   }
 
   void merge() {

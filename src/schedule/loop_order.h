@@ -44,12 +44,15 @@ struct NestPlan {
   /// A narrow dim that has no loop: each thread reduces all its elements side by side, since they need the same values.
   Expr copied;
   int64_t copies = 1;
+  bool copies_follow = false;  // the dim has a loop, over groups of so many elements
 };
 
 /// Each dim a serial loop: for finding out what is accessed.
 NestPlan plain_nest(const Group& group);
 NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
+/// On a GPU, where rows read what their neighbours read, too: a thread computes several of them. `ops`: scalar operators of one.
+void share_rows(State& s, const Group& group, const std::vector<Access>& accesses, int ops, NestPlan& plan);
 /// How the loops of such a nest access memory.
 struct NestEstimate {
   NestPlan plan;

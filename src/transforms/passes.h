@@ -16,6 +16,9 @@ Graph channels_last(const Graph& graph);
 Graph align_products(const Graph& graph);
 /// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.
 Graph dense_masks(const Graph& graph);
+/// On GPUs, the maximum of long rows and the sum of exponentials beside it become one reduction. Where these find each other, after
+/// common subexpressions are one.
+Graph softmax_in_one_walk(const Graph& graph);
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph);
 /// Values that nothing uses.

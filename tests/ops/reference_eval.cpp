@@ -159,7 +159,8 @@ double unary(ScalarOp op, double x) {
     case ScalarOp::kSqrt: return std::sqrt(x);
     case ScalarOp::kRsqrt: return 1 / std::sqrt(x);
     case ScalarOp::kReciprocal: return 1 / x;
-    case ScalarOp::kExp: return std::exp(x);
+    case ScalarOp::kExp:
+    case ScalarOp::kExpTerm: return std::exp(x);
     case ScalarOp::kExp2: return std::exp2(x);
     case ScalarOp::kExpm1: return std::expm1(x);
     case ScalarOp::kLog: return std::log(x);

@@ -43,8 +43,8 @@ struct Program {
   /// What the compiler would schedule for these outputs, on the program's device.
   Schedule schedule(const std::vector<ValueId>& outputs, int threads = 2) {
     for (const ValueId v : outputs) graph.add_output(v);
-    const Graph g = canonicalize(
-        eliminate_dead_code(eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))))));
+    const Graph parts = eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))));
+    const Graph g = canonicalize(eliminate_dead_code(softmax_in_one_walk(parts)));
     ScheduleOptions options;
     options.num_threads = threads;
     if (device.kind == DeviceKind::kCuda) {

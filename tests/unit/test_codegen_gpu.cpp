@@ -2,18 +2,26 @@
 // (registers and spills in tests/golden/gpu/resources.txt; TATARA_UPDATE_GOLDEN=1 rewrites).
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <random>
+#include <span>
 #include <sstream>
 
+#include "codegen/abi.h"
+#include "codegen/emit_cpu.h"
 #include "codegen/emit_gpu.h"
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
 #include "programs.h"
 #include "runtime/cuda.h"
+#include "runtime/jit_loader.h"
 #include "runtime/llvm_provider.h"
 #include "testing.h"
 
@@ -30,6 +38,19 @@ struct Case {
 };
 
 ValueId softmax(Program& p, ValueId x) { return p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{-1})}); }
+
+/// Of the four neighbours of each inner element of a matrix, and the element itself.
+ValueId stencil(Program& p, ValueId x) {
+  ExprContext& c = *p.ctx;
+  const auto part = [&](int64_t row, int64_t column) {
+    const ValueId rows = p.b.slice(x, 0, c.constant(row), p.b.type(x).sizes[0] - (2 - row), c.constant(1));
+    return p.b.slice(rows, 1, c.constant(column), p.b.type(x).sizes[1] - (2 - column), c.constant(1));
+  };
+  ValueId sum = part(1, 1);
+  for (const auto& [row, column] : {std::pair{0, 1}, {2, 1}, {1, 0}, {1, 2}})
+    sum = p.b.binary("add", sum, part(row, column));
+  return p.b.binary("mul", sum, Scalar(0.2));
+}
 
 std::vector<ValueId> in_order(Program& p, const char* op, ValueId x, int64_t kept) {
   std::vector<Arg> args{TensorArg{x}};
@@ -82,6 +103,17 @@ const Case kCases[] = {
        const ValueId x = p.input({16384, 32000});
        return std::vector{p.b.op("cross_entropy_loss", {TensorArg{x}, TensorArg{p.input({16384}, DType::kInt64)}})};
      }},
+    {"cross_entropy_f16_odd",
+     [](Program& p) {
+       const ValueId x = p.input({4096, 50257}, DType::kFloat16);
+       return std::vector{p.b.op("cross_entropy_loss", {TensorArg{x}, TensorArg{p.input({4096}, DType::kInt64)}})};
+     }},
+    {"logsumexp_128k",
+     [](Program& p) {
+       const Arg dims = SymInts{{p.ctx->constant(1)}};
+       return std::vector{p.b.op("logsumexp", {TensorArg{p.input({2048, 128256})}, dims})};
+     }},
+    {"stencil", [](Program& p) { return std::vector{stencil(p, p.input({1 << 16, 2048}))}; }},
     {"log_softmax_column",
      [](Program& p) {
        const ValueId y = p.b.op("log_softmax", {TensorArg{p.input({1 << 18, 512})}, Scalar(int64_t{1})});
@@ -350,6 +382,126 @@ TEST(CodegenGpu, LookedUpRowsAreReadSeveralVectorsAtOnce) {
   EXPECT_EQ(s.kernels[0].gpu.passes, 4);
   const std::string text = loops::print_kernel(s.kernels[0]);
   EXPECT_EQ(loops::parse_kernel(text).gpu.passes, 4);
+}
+
+TEST(CodegenGpu, StencilsReadWhatRowsShareOnce) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  Program p{kGpu};
+  const Schedule s = p.schedule(std::vector{stencil(p, p.input({1 << 16, 2048}))});
+  EXPECT_EQ(s.kernels.size(), 1u);
+  const std::string text = loops::print_kernel(s.kernels[0]);
+  EXPECT_EQ(occurrences(text, "= load b0"), 10u + 8u + 8u) << text;  // ten rows for eight, and neighbours to both sides
+  EXPECT_EQ(occurrences(text, "store b1"), 8u) << text;
+  const std::string ptx = ptx_of(*llvm, s.kernels[0], "sm_90a");
+  EXPECT_EQ(occurrences(ptx, "ld.global.nc.v2"), 16u) << ptx;
+  EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), 4u) << ptx;
+}
+
+TEST(CodegenGpu, RowsThatShareNothingHaveThreadsOfTheirOwn) {
+  const auto stores = [](auto&& build) {
+    Program p{kGpu};
+    const Schedule s = p.schedule(std::vector<ValueId>{build(p)});
+    EXPECT_EQ(s.kernels.size(), 1u);
+    return occurrences(loops::print_kernel(s.kernels[0]), "store ");
+  };
+  const auto rows = [](Program& p, ValueId x, int64_t from, int64_t to) {
+    return p.b.slice(x, 0, p.ctx->constant(from), p.ctx->constant(to), p.ctx->constant(1));
+  };
+  // Differences down the columns of long rows share rows; few of them, and those of a parameter for all rows, do not.
+  EXPECT_EQ(stores([&](Program& p) {
+              const ValueId x = p.input({65536, 2048});
+              return p.b.binary("sub", rows(p, x, 2, 65536),
+                                p.b.binary("mul", rows(p, x, 1, 65535), rows(p, x, 0, 65534)));
+            }),
+            8u);
+  EXPECT_EQ(stores([&](Program& p) {
+              const ValueId x = p.input({66, 2048});
+              return p.b.binary("sub", rows(p, x, 2, 66), p.b.binary("mul", rows(p, x, 1, 65), rows(p, x, 0, 64)));
+            }),
+            1u);
+  EXPECT_EQ(stores([&](Program& p) { return p.b.binary("mul", p.input({4096, 512, 64}), p.input({512, 64})); }), 1u);
+}
+
+size_t one_walk_nodes(Program& p, const std::vector<ValueId>& outputs) {
+  for (const ValueId v : outputs) p.graph.add_output(v);
+  const Graph g = eliminate_common_subexpressions(canonicalize(decompose(p.graph)));
+  return count(softmax_in_one_walk(g), "_softmax_parts");
+}
+
+TEST(CodegenGpu, LongRowsAreWalkedOnce) {
+  const auto log_softmax = [](Program& p, int64_t columns) {
+    return p.b.op("log_softmax", {TensorArg{p.input({4096, columns})}, Scalar(int64_t{1})});
+  };
+  const auto column = [](Program& p, ValueId x) {
+    return p.b.op("select", {TensorArg{x}, Scalar(int64_t{1}), Scalar(int64_t{3})});
+  };
+  const auto nodes = [&](int64_t columns, bool whole, Device device = kGpu) {
+    Program p{device};
+    const ValueId all = log_softmax(p, columns);
+    return one_walk_nodes(p, {whole ? all : column(p, all)});
+  };
+  EXPECT_EQ(nodes(32000, false), 1u);
+  EXPECT_EQ(nodes(32000, false, Device{}), 0u);  // a CPU keeps its two walks
+  EXPECT_EQ(nodes(8192, false), 0u);             // a row that stays in registers beside others
+  EXPECT_EQ(nodes(32768, true), 0u);             // one that stays there until it is walked again
+  EXPECT_EQ(nodes(65536, true), 1u);             // one that does not
+  Program p{kGpu};
+  const ValueId all = log_softmax(p, 32000);
+  EXPECT_EQ(one_walk_nodes(p, {p.b.reduce("sum", all, {1}, false), column(p, all)}), 0u);
+  for (const Case& c : kCases) {
+    if (std::string_view(c.name) != "cross_entropy") continue;
+    Program loss{kGpu};
+    const Schedule s = loss.schedule(c.build(loss));
+    EXPECT_EQ(occurrences(loops::print_kernel(s.kernels[0]), "vector i"), 1u);
+    EXPECT_EQ(s.kernels[0].gpu.row, 256);  // several blocks on each multiprocessor
+  }
+}
+
+/// The largest element and the sum of exponentials in one walk: what two walks give, with infinities and NaN. On the CPU.
+TEST(CodegenGpu, SoftmaxPartsInOneWalk) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  const float inf = INFINITY, nan = NAN, least = std::numeric_limits<float>::lowest();
+  for (const int64_t columns : {1, 3, 16, 100, 4000}) {
+    const int64_t rows = 10;
+    std::vector<float> in;
+    std::mt19937 engine(5);
+    for (int64_t i = 0; i < rows * columns; ++i) in.push_back(std::normal_distribution<float>(0, 9)(engine));
+    const auto row = [&](int64_t r) { return std::span(in).subspan(static_cast<size_t>(r * columns), columns); };
+    std::ranges::fill(row(1), -inf);
+    row(2).back() = inf;
+    row(3).front() = nan;
+    std::ranges::fill(row(4), least);
+    std::ranges::fill(row(5), -inf);
+    row(5).back() = -3;
+    std::ranges::sort(row(6));
+    row(7).front() = -inf;
+    std::ranges::fill(row(8), 88.0F);
+    Program p;
+    const std::vector<ValueId> parts = p.b.op_multi(
+        "_softmax_parts", {TensorArg{p.input({rows, columns})}, SymInts{{p.ctx->constant(1)}}, Scalar(true)});
+    const Schedule s = p.schedule(parts);
+    EXPECT_EQ(s.kernels.size(), 1u);
+    const CompiledObject code = llvm->compile(emit_cpu(s.kernels[0], host_cpu_target(), "k"), {});
+    const std::shared_ptr<LoadedObject> object = load_object(code.bytes);
+    std::vector<float> largest(rows), sums(rows);
+    void* buffers[] = {in.data(), largest.data(), sums.data()};
+    KernelFault fault{};
+    EXPECT_EQ(reinterpret_cast<KernelFn>(object->find("k"))(buffers, nullptr, nullptr, 0, rows, &fault), 0);
+    for (int64_t r = 0; r < rows; ++r) {
+      float top = -inf;
+      for (const float x : row(r)) top = std::isnan(x) || std::isnan(top) ? nan : std::max(x, top);
+      double sum = 0;
+      for (const float x : row(r)) sum += std::exp(static_cast<double>(x - top));
+      const auto same = [](double a, double b) {
+        return std::isnan(b) ? std::isnan(a) : a == b || std::abs(a - b) < 1e-6 * b;
+      };
+      EXPECT_TRUE(same(largest[static_cast<size_t>(r)], top)) << r << " of " << columns << ": " << top;
+      EXPECT_TRUE(same(sums[static_cast<size_t>(r)], sum))
+          << r << " of " << columns << ": " << sum << " is " << sums[static_cast<size_t>(r)];
+    }
+  }
 }
 
 TEST(CodegenGpu, PairwiseSumsAreOneKernel) {

@@ -184,6 +184,7 @@ long double bessel_i1(long double x) { return reference::bessel(1, x); }
 long double bessel_i1e(long double x) { return reference::bessel_scaled(1, x); }
 
 TEST(Math, ExpF32) { check_unary(Op::kExp, std::exp, 2); }
+TEST(Math, ExpTermF32) { check_unary(Op::kExpTerm, std::exp, 2); }
 TEST(Math, Exp2F32) { check_unary(Op::kExp2, std::exp2, 2); }
 TEST(Math, Expm1F32) { check_unary(Op::kExpm1, std::expm1, 2); }
 TEST(Math, LogF32) { check_unary(Op::kLog, std::log, 2); }
