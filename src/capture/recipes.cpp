@@ -249,6 +249,9 @@ int RecipeBuilder::add_new(PyObject* o) {
     return all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
                {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
   }
+  // Its methods have cells of this call.
+  PyObject* type = PyType_Check(o) ? o : reinterpret_cast<PyObject*>(Py_TYPE(o));
+  if (world_.is_born(type)) return fail("a class made in the call");
   if (is_pinned_kind(o, api_) || world_.is_outside(o)) return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
   if (PyTuple_Check(o)) {
     Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};

@@ -363,6 +363,13 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
+  const size_t in_frame = roots.size();
+  // Another function of the same code has cells of its own, which are not in the frame before its first instruction.
+  PyObject* function = f.offset() == 0 ? f.function() : nullptr;
+  PyObject* cells = function != nullptr && PyFunction_Check(function) ? PyFunction_GET_CLOSURE(function) : nullptr;
+  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
+    roots.push_back(PyTuple_GET_ITEM(cells, i));
+  }
   PyObject* code = reinterpret_cast<PyObject*>(f.code());
   std::vector<PyObject*> objects;
   if (const std::shared_ptr<Entry> entry =
@@ -372,7 +379,8 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
     return apply(f, *entry, objects);
   }
   std::vector<int> places(roots.size());
-  std::iota(places.begin(), places.end(), 0);
+  std::iota(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(in_frame), 0);
+  std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);
   const int allowed = owner_.may_trace(f.code(), f.offset(), {});
   if (allowed < 0) return FrameAction::kRaise;
   if (allowed > 0 && try_begin(f, std::move(roots), places)) {

@@ -487,7 +487,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
     if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && !keyed) watch_container(self);
     if (std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
-      return not_handled();
+      PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+      if (made != nullptr && tracing() && PyType_Check(made)) mark_born(made);
+      return made;
     }
   }
   // super() and locals() look at the running frame, which is the program's own also here.
@@ -504,6 +506,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     trace_->watches.call(callable, args, static_cast<size_t>(nargs), result);
   } else {
     note_result(result);
+    if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 3) mark_born(result);
   }
   return result;
 }

@@ -162,3 +162,64 @@ def test_garbage_collection_is_no_part_of_a_trace() -> None:
     finally:
         gc.set_threshold(*threshold)
     assert log
+
+
+def _closure_of_a_number(x: Any, k: Any) -> Any:
+    def inner(y: Any) -> Any:
+        return y * k
+
+    print(end="")
+    return inner(x)
+
+
+def _closure_of_a_list(x: Any, k: Any) -> Any:
+    mine: list[Any] = []
+
+    def inner(y: Any) -> Any:
+        mine.append(k)
+        return y.sin()
+
+    print(end="")
+    inner(x)
+    inner(x)
+    return mine
+
+
+def _closure_that_is_written(x: Any, k: Any) -> Any:
+    count = k
+
+    def inner(y: Any) -> Any:
+        nonlocal count
+        count = count + 1
+        return y * count
+
+    print(end="")
+    return inner(x), inner(x), count
+
+
+def _method_of_a_local_class(x: Any, k: Any) -> Any:
+    class Scale:
+        def __init__(self, by: Any) -> None:
+            self.by = by
+
+        def apply(self, y: Any) -> Any:
+            return y * self.by + k
+
+    scale = Scale(k)
+    print(end="")
+    return scale.apply(x)
+
+
+@pytest.mark.parametrize(
+    "program", [_closure_of_a_number, _closure_of_a_list, _closure_that_is_written, _method_of_a_local_class]
+)
+@pytest.mark.parametrize("tensors", [False, True])
+def test_functions_made_anew_below_a_break(program: Any, tensors: bool) -> None:
+    """Each call makes another function of the same code, with cells of its own."""
+    compiled = tatara.compile(program)
+    for k in (2, 3, 4, 5, 2, 3, 6):
+        value = torch.tensor(float(k)) if tensors else k
+        ours, theirs = compiled(X, value), program(X, value)
+        assert len(ours) == len(theirs)
+        for a, e in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, e)
