@@ -274,7 +274,18 @@ struct ValueGuard::Builder {
     }
     if (PyCell_Check(o)) {
       item().kind = Kind::kCell;
-      return add(PyCell_GET(o), depth + 1, {});
+      PyObject* content = PyCell_GET(o);
+      const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
+                          is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
+      if (!object) return add(content, depth + 1, {});
+      guard.items_.emplace_back();
+      Item& inner = guard.items_.back();
+      inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
+      identity(content, inner);
+      index[content] = static_cast<int>(objects.size());
+      guard.in_cells.push_back(objects.size());
+      objects.push_back(content);
+      return;
     }
     if (PyMethod_Check(o)) {
       item().kind = Kind::kMethod;

@@ -31,8 +31,9 @@ struct DynamicDims {
   std::unordered_map<size_t, uint64_t> sizes, strides;
   std::unordered_set<size_t> numbers;  // items that are Python ints or floats
   std::set<NumberPlace> watched;       // numbers read from elsewhere
-  std::vector<int> places;  // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
-  bool share_ints = false;  // an int that equals a size is that size
+  std::vector<int> places;       // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
+  bool share_ints = false;       // an int that equals a size is that size
+  size_t cells_from = SIZE_MAX;  // roots that are cells of a callee, whose objects are guarded by identity
 };
 
 /// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
@@ -70,6 +71,7 @@ class ValueGuard {
   /// What tensor among the roots cannot be read; empty: all can.
   std::string unsupported_tensor;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
+  std::vector<size_t> in_cells;  // among the objects: those that such cells hold
   bool check_grad = false;
   std::vector<std::string> describe() const;
   int traverse(const Visitor& visit) const { return visit(items_); }

@@ -383,7 +383,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);
   const int allowed = owner_.may_trace(f.code(), f.offset(), {});
   if (allowed < 0) return FrameAction::kRaise;
-  if (allowed > 0 && try_begin(f, std::move(roots), places)) {
+  if (allowed > 0 && try_begin(f, std::move(roots), places, in_frame)) {
     made = true;
     snapshot(f);
   }
@@ -443,7 +443,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 
 // ---- Traces ----------------------------------------------------------------------------------------------------------
 
-bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places) {
+bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from) {
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
@@ -466,13 +466,17 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
         std::any_of(roots.begin(), roots.end(), [this](PyObject* o) { return o != nullptr && api_.is_numpy(o); });
     if (api_.present() && !arrays) dims.places = places;
     dims.share_ints = f.offset() != 0;
+    dims.cells_from = cells_from;
     owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_,
                               dims);
     if (!dims.places.empty()) trace->varying = dims.watched;
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
-      if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
+      const std::vector<size_t>& alone = trace->guard.in_cells;
+      if (std::find(alone.begin(), alone.end(), i) != alone.end()) {
+        trace->in_cells.insert(trace->objects[i]);
+      } else if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
     if (!trace->guard.unsupported_tensor.empty()) {

@@ -156,7 +156,8 @@ class Tracer final : public VmObserver {
 
   bool tracing() const { return state_ == State::kTracing && bypass_ == 0; }
   /// `places`: where in the frame's locals and stack each root stands, or -1.
-  bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places);
+  /// From `cells_from` on the roots are cells of the frame's function.
+  bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from = SIZE_MAX);
   FrameAction at_boundary(Frame& f);
   /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
   FrameAction start_here(Frame& f, bool& made);

@@ -45,6 +45,7 @@ struct Tracer::Trace {
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
+  std::set<PyObject*> in_cells;                // held by a callee's cells, and guarded as the objects that they are
   std::unordered_map<PyObject*, size_t> born;  // and when, as a count
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for

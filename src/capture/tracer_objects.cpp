@@ -225,7 +225,8 @@ PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject* va
 }
 
 PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
-  if (tracing() && !born(cell) && trace_->index_of(cell) < 0) {
+  const auto known = [this](PyObject* o) { return trace_->index_of(o) >= 0; };
+  if (tracing() && !born(cell) && !(known(cell) && (!trace_->in_cells.contains(value) || known(value)))) {
     if (PyObject* made = watched_number(cell, nullptr, value)) return made;
     trace_->watches.cell(cell);
   }
