@@ -96,7 +96,17 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+bool Entry::clear_gradients(const std::vector<Ref>& env) const {
+  static const Ref name = Ref::steal(PyUnicode_InternFromString("grad"));
+  for (const int slot : cleared_first) {
+    const Ref& tensor = env[static_cast<size_t>(slot)];
+    if (tensor && PyObject_GenericSetAttr(tensor.get(), name.get(), Py_None) != 0) return false;
+  }
+  return true;
+}
+
 bool Entry::run(std::vector<Ref>& env, TorchApi& api) const {
+  if (!clear_gradients(env)) return false;
   if (!state.autocast.any) return runner->run(*tape, env, api);
   const AutocastOff off(api);
   return runner->run(*tape, env, api);

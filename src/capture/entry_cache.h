@@ -72,6 +72,7 @@ struct Entry {
   std::unique_ptr<GraphRunner> runner;
   Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what the effects need
   EffectReplay effects;
+  std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
   int break_offset = 0;
   int local_count = 0;
   bool set_grad = false;  // grad mode differs at the end
@@ -88,6 +89,7 @@ struct Entry {
              std::vector<int64_t>& symbols, std::string* reason);
   /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
+  bool clear_gradients(const std::vector<Ref>& env) const;
   int traverse(const Visitor& visit) const;
 };
 

@@ -714,6 +714,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   if (t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
+    entry->cleared_first = slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
     entry->set_grad = t.snap_grad != t.state.grad;

@@ -281,6 +281,7 @@ class Tracer final : public VmObserver {
   PyObject* gradient_of(PyObject* tensor);
   void set_gradient(PyObject* tensor, PyObject* value);
   int write_gradient(PyObject* tensor, PyObject* value);
+  std::vector<int> slots_cleared_first() const;
   void perform_later_effects();
 
   // torch.func's transforms (tracer_transforms.cpp).

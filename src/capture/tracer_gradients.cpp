@@ -118,8 +118,27 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
   }
   if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
   const auto known = t.gradients.find(tensor);
-  if (known == t.gradients.end() || known->second.get() != value) set_gradient(tensor, value);
+  if (known != t.gradients.end() && known->second.get() == value) return 0;
+  const bool first = std::none_of(t.cleared.begin(), t.cleared.end(), [&](const auto& c) { return c.first == tensor; });
+  if (value == Py_None && t.tape.nodes().empty() && known != t.gradients.end() && first) {
+    t.cleared.emplace_back(tensor, known->second);
+  }
+  set_gradient(tensor, value);
   return 0;
+}
+
+/// Gradients that the program lets go of before it does anything else: later calls need not keep them until the graph has
+/// run, unless it reads them.
+std::vector<int> Tracer::slots_cleared_first() const {
+  const Trace& t = *trace_;
+  std::vector<int> slots;
+  for (const auto& [tensor, gradient] : t.cleared) {
+    const int slot = t.tape.find(tensor);
+    if (slot >= 0 && t.tape.slots()[static_cast<size_t>(slot)].input && t.tape.find(gradient.get()) < 0) {
+      slots.push_back(slot);
+    }
+  }
+  return slots;
 }
 
 void Tracer::perform_later_effects() {

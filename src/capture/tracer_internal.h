@@ -57,6 +57,8 @@ struct Tracer::Trace {
   std::vector<Placed> placed;  // placeholders in lists and dicts of the caller, which get the values back
   std::vector<Ref> alive;
   std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
+  std::vector<std::pair<PyObject*, Ref>>
+      cleared;  // tensors whose `.grad` was set to None first of all, and what it was
   int start_offset = 0;
   PyObject* root_code = nullptr;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -622,3 +623,28 @@ def test_moving_average_by_lerp() -> None:
         return loss
 
     check(step, make=Averaged)
+
+
+def test_gradients_that_the_step_lets_go_of_are_gone_before_it_computes() -> None:
+    """As in eager, where `zero_grad` frees them: a step holds one set of gradients, not two."""
+    layer = torch.nn.Linear(8, 8)
+    seen: list[int] = []
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        layer.zero_grad(set_to_none=True)
+        loss = layer(x).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    compiled = tatara.compile(step)
+    x = torch.randn(8, 8)
+    for _ in range(4):
+        compiled(x)
+    assert layer.weight.grad is not None
+    weakref.finalize(layer.weight.grad, lambda: seen.append(tatara.stats()["kernels_launched"]))
+    before = tatara.stats()
+    compiled(x)
+    after = tatara.stats()
+    assert after["graphs"] == before["graphs"]
+    assert after["kernels_launched"] > before["kernels_launched"]
+    assert seen == [before["kernels_launched"]]
