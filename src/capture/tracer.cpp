@@ -166,8 +166,9 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 namespace {
 
-/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, and
-/// the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag).
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, the
+/// notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and annotations by name, which
+/// are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an optimizer's first step).
 bool is_opaque(const PyCodeObject* code) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
   if (code->co_name == del) return true;
@@ -175,6 +176,9 @@ bool is_opaque(const PyCodeObject* code) {
   if (file == nullptr) PyErr_Clear();
   if (file == nullptr) return false;
   if (std::strncmp(file, "<frozen importlib.", 18) == 0) return true;
+  if (PyUnicode_CompareWithASCIIString(code->co_qualname, "ForwardRef.__init__") == 0) {
+    return std::string_view(file).ends_with("/typing.py");
+  }
   return std::string_view(file).ends_with("/torch/_dynamo/mutation_guard.py") &&
          PyUnicode_CompareWithASCIIString(code->co_name, "tag") == 0;
 }

@@ -16,9 +16,10 @@ import itertools
 import math
 import operator
 import types
+import typing
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Optional
 
 import pytest
 
@@ -659,3 +660,16 @@ def test_one_graph(f: Any) -> None:
     assert report.breaks == []
     assert len(report.graphs) == 1
     assert tatara.stats()["guard_hits"] == 2
+
+
+def test_annotations_by_name_break_nothing() -> None:
+    """Python compiles them when somebody first asks, as torch's profiler does in an optimizer's first step."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        hint = Optional["torch.Tensor"]
+        return x * 2 if hint is not None else x
+
+    for clean in typing._cleanups:  # caches of such annotations
+        clean()
+    x = torch.randn(3)
+    assert torch.equal(tatara.compile(f, fullgraph=True)(x), x * 2)
