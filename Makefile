@@ -79,8 +79,8 @@ bench-steps: build
 	$(PY) bench/whole_steps.py
 
 bench-train: build
-	$(PY) bench/train.py --whole
-	$(PY) bench/train.py --no-memory
+	$(PY) bench/train.py
+	$(PY) bench/train.py --whole --no-memory
 
 # Peak memory of a model whose layers are checkpoints.
 bench-checkpoint: build
