@@ -97,10 +97,10 @@ size_t EntryCache::count(PyObject* code, int offset) const {
 }
 
 bool Entry::clear_gradients(const std::vector<Ref>& env) const {
-  static const Ref name = Ref::steal(PyUnicode_InternFromString("grad"));
+  static PyObject* const name = PyUnicode_InternFromString("grad");
   for (const int slot : cleared_first) {
     const Ref& tensor = env[static_cast<size_t>(slot)];
-    if (tensor && PyObject_GenericSetAttr(tensor.get(), name.get(), Py_None) != 0) return false;
+    if (tensor && PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
   }
   return true;
 }
