@@ -56,13 +56,17 @@ def _resident(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}")
 
 
-def peak_of(step: Callable[[], object], times: int) -> int:
-    """Peak bytes of calls of `step`, which was called before, over what the process holds between them. Scratch memory that the
-    compiler keeps from call to call counts as the calls'.
+def peak_of(step: Callable[[], object], times: int, between: Callable[[], object] = lambda: None) -> int:
+    """Peak bytes of calls of `step`, which was called before, over what the process holds between them, when `between` has let
+    go of what a call leaves. Scratch memory that the compiler keeps from call to call counts as the calls'.
     """
     import tatara
 
-    ctypes.CDLL(None).malloc_trim(0)  # free memory that the C library keeps is nobody's
+    # Free memory that the C library keeps is nobody's; but the pages that any call's small objects take again belong to both
+    # sides of the difference: how many there are tells how scattered the heap is, not what a call needs.
+    ctypes.CDLL(None).malloc_trim(0)
+    step()
+    between()
     before = _resident("VmRSS") - tatara.stats()["scratch_bytes"]
     with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
         clear.write("5")

@@ -157,7 +157,7 @@ def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         step()
         step()
         model.zero_grad(set_to_none=True)
-    return {"peak": harness.peak_of(step, 3)}
+    return {"peak": harness.peak_of(step, 3, lambda: model.zero_grad(set_to_none=True))}
 
 
 def _child(arguments: argparse.Namespace, *extra: str, **variables: str) -> dict[str, Any]:

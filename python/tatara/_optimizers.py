@@ -41,12 +41,16 @@ def _skips(found_inf: Any) -> Any:
     return None if found_inf is None else found_inf == 1
 
 
-def _gradient(grad: Any, maximize: bool, grad_scale: Any, skip: Any) -> Any:
-    g = _wide(grad)
+def _operands(
+    param: Any, grad: Any, maximize: bool, grad_scale: Any, skip: Any, weight_decay: float
+) -> tuple[Any, Any]:
+    """The parameter, and its gradient with the weight decay that is not decoupled."""
+    p, g = _wide(param), _wide(grad)
     if grad_scale is not None:
         g = g / _like(grad_scale, g)
         _put(grad, g, skip)
-    return -g if maximize else g
+    g = -g if maximize else g
+    return p, g + p * weight_decay if weight_decay != 0 else g
 
 
 def _adam(
@@ -73,12 +77,9 @@ def _adam(
         step = _count(state_steps[i])
         step_size = rate / (1 - beta1**step)
         root = (1 - beta2**step) ** 0.5
-        p, g = _wide(params[i]), _gradient(grads[i], maximize, grad_scale, skip)
-        if weight_decay != 0:
-            if decoupled:
-                p = p * _like(1 - rate * weight_decay, p)
-            else:
-                g = g + p * weight_decay
+        p, g = _operands(params[i], grads[i], maximize, grad_scale, skip, 0 if decoupled else weight_decay)
+        if decoupled and weight_decay != 0:
+            p = p * _like(1 - rate * weight_decay, p)
         mean = torch.lerp(_wide(exp_avgs[i]), g, 1 - beta1)
         square = _wide(exp_avg_sqs[i]) * beta2 + (1 - beta2) * g * g
         largest = torch.maximum(_wide(max_exp_avg_sqs[i]), square) if amsgrad else square
@@ -115,9 +116,7 @@ def _fused_sgd_(
 ) -> None:
     skip, rate = _skips(found_inf), _rate(lr)
     for i in range(len(params)):
-        p, g = _wide(params[i]), _gradient(grads[i], maximize, grad_scale, skip)
-        if weight_decay != 0:
-            g = g + p * weight_decay
+        p, g = _operands(params[i], grads[i], maximize, grad_scale, skip, weight_decay)
         if momentum != 0:
             buffer = g if is_first_step else _wide(momentum_buffer_list[i]) * momentum + g * (1 - dampening)
             _put(momentum_buffer_list[i], buffer, skip)
@@ -142,9 +141,7 @@ def _fused_adagrad_(
     skip, rate = _skips(found_inf), _rate(lr)
     for i in range(len(params)):
         now = rate / (1 + (_count(state_steps[i]) - 1) * lr_decay)
-        p, g = _wide(params[i]), _gradient(grads[i], maximize, grad_scale, skip)
-        if weight_decay != 0:
-            g = g + p * weight_decay
+        p, g = _operands(params[i], grads[i], maximize, grad_scale, skip, weight_decay)
         total = _wide(state_sums[i]) + g * g
         _put(state_sums[i], total, skip)
         _put(params[i], p - _like(now, p) * g / (total.sqrt() + eps), skip)

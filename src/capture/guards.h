@@ -70,8 +70,9 @@ class ValueGuard {
   std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
   /// What tensor among the roots cannot be read; empty: all can.
   std::string unsupported_tensor;
+  /// Among the objects: those that cells from DynamicDims::cells_from on hold.
+  std::vector<size_t> in_cells;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
-  std::vector<size_t> in_cells;  // among the objects: those that such cells hold
   bool check_grad = false;
   std::vector<std::string> describe() const;
   int traverse(const Visitor& visit) const { return visit(items_); }

@@ -457,8 +457,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   switch (plan.kind) {
     case Kind::kEnter: return not_handled();
     case Kind::kTorch:
-      if (plan.name == "_group_tensors_by_device_and_dtype") return group_tensors(args, nargs);
-      return not_handled();
+      return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kAttribute: return call_attribute(plan.target, args, nargs);
     case Kind::kMutator: {

@@ -532,6 +532,13 @@ DecomposeFn rename_binary(const char* name) {
   return [name](GraphBuilder& b, std::span<const Arg> args) -> Values { return {b.op(name, {args[0], args[1]})}; };
 }
 
+/// Two results of the operand's dtype.
+std::vector<TensorType> two_of_a_row(MetaContext& m) {
+  std::vector<TensorType> types = reduce_meta(Result::kSame, true, true)(m);
+  types.push_back(types[0]);
+  return types;
+}
+
 void register_extremes(OpRegistry& r) {
   const auto reduction = OpKind::kReduction;
   const auto composite = OpKind::kComposite;
@@ -561,27 +568,16 @@ void register_extremes(OpRegistry& r) {
   r.add(make_op({"argmin", reduction, arg_schema, "torch.argmin torch.Tensor.argmin"},
                 reduce_meta(Result::kInt64, true, true), nullptr,
                 [](LowerContext& c) { lower_arg_extreme(c, false, false); }));
-  r.add(make_op(
-      {"aminmax", reduction, "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-       "torch.aminmax torch.Tensor.aminmax"},
-      [](MetaContext& m) {
-        auto types = reduce_meta(Result::kSame, true, true)(m);
-        types.push_back(types[0]);
-        return types;
-      },
-      nullptr, lower_aminmax));
+  r.add(
+      make_op({"aminmax", reduction, "(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+               "torch.aminmax torch.Tensor.aminmax"},
+              two_of_a_row, nullptr, lower_aminmax));
 }
 
 void register_softmax_parts(OpRegistry& r) {
-  r.add(make_op(
-      {"_softmax_parts", OpKind::kReduction, "(Tensor self, int[1] dim, bool keepdim) -> (Tensor largest, Tensor sum)",
-       ""},
-      [](MetaContext& m) {
-        auto types = reduce_meta(Result::kSame, true, true)(m);
-        types.push_back(types[0]);
-        return types;
-      },
-      nullptr, lower_softmax_parts));
+  r.add(make_op({"_softmax_parts", OpKind::kReduction,
+                 "(Tensor self, int[1] dim, bool keepdim) -> (Tensor largest, Tensor sum)", ""},
+                two_of_a_row, nullptr, lower_softmax_parts));
 }
 
 void register_moments(OpRegistry& r) {
