@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tatara import _checkpoint
+from tatara import _checkpoint, _meta
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -105,8 +105,8 @@ class UsedNode(torch.autograd.Function):  # type: ignore[misc]
     """A value whose graph of gradients was used up by a backward pass in the same compiled graph."""
 
     @staticmethod
-    def forward(ctx: Any, value: Any, *_leaves: Any) -> Any:
-        return value.view_as(value)
+    def forward(ctx: Any, values: Any, *_leaves: Any) -> Any:
+        return values[0]
 
     @staticmethod
     def backward(ctx: Any, _cotangent: Any) -> Any:
@@ -119,7 +119,32 @@ _anchor = torch.empty(0, requires_grad=True)
 def used_up(value: torch.Tensor, leaves: list[torch.Tensor]) -> Any:
     """The value as eager leaves it after backward(): it requires grad, and can't be differentiated again, by any leaf."""
     with torch.enable_grad():
-        return UsedNode.apply(value, _anchor, *leaves)
+        return UsedNode.apply((value,), _anchor, *leaves)
+
+
+def stand_in(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, needs: bool) -> Any:
+    """A tensor of that kind without contents, with a history if `needs`."""
+    with torch.inference_mode(False), torch.enable_grad():
+        made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+        return made.requires_grad_().clone() if needs and (made.is_floating_point() or made.is_complex()) else made
+
+
+def saves(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the nodes of gradients of `function(*args, **kwargs)` (on stand-ins) keep tensors, which a pass lets go of."""
+    with torch.inference_mode(False), torch.enable_grad():
+        results = _meta.call(function, args, kwargs)
+    pending = [r.grad_fn for r in (results if isinstance(results, (tuple, list)) else (results,))]
+    while pending:
+        node = pending.pop()
+        if node is None:
+            continue
+        kept = [name.removeprefix("_raw") for name in dir(node) if name.startswith("_raw_saved_")]
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        if any(getattr(node, name) not in (None, ()) for name in kept):
+            return True
+        pending += [following for following, _ in node.next_functions]
+    return False
 
 
 def backward_pass(

@@ -74,18 +74,28 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       case Kind::kObject: result = Ref::borrow(objects[static_cast<size_t>(step.index)]); break;
       case Kind::kTensor: result = env[static_cast<size_t>(step.index)]; break;
       case Kind::kTuple: {
-        result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
-        for (size_t i = 0; i < count; ++i) {
+        const size_t items = count - step.keys.size();  // then what its own dict holds
+        result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items)));
+        for (size_t i = 0; i < items; ++i) {
           PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
         }
         if (step.value.get() != reinterpret_cast<PyObject*>(&PyTuple_Type)) {
-          // Named tuples take a sequence through tuple.__new__; struct sequences have a constructor of their own.
+          // Classes written in Python: what their __new__ would do has been done. Others (struct sequences) have a
+          // constructor that takes a sequence.
           auto* type = reinterpret_cast<PyTypeObject*>(step.value.get());
           const Ref args = Ref::steal(PyTuple_Pack(1, result.get()));
-          const bool heap_named = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_base == &PyTuple_Type &&
-                                  PyObject_HasAttrString(step.value.get(), "_fields") != 0;
-          result = Ref::steal(heap_named ? PyTuple_Type.tp_new(type, args.get(), nullptr)
-                                         : PyObject_Call(step.value.get(), args.get(), nullptr));
+          const bool heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+                            PyObject_HasAttrString(step.value.get(), "n_sequence_fields") == 0;
+          result = Ref::steal(heap ? PyTuple_Type.tp_new(type, args.get(), nullptr)
+                                   : PyObject_Call(step.value.get(), args.get(), nullptr));
+          if (!result) return false;
+          if (items < count) {
+            const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
+            if (!dict) return false;
+            for (size_t i = items; i < count; ++i) {
+              if (PyDict_SetItem(dict.get(), step.keys[i - items].get(), part(step, i)) != 0) return false;
+            }
+          }
         }
         break;
       }
@@ -260,6 +270,8 @@ int RecipeBuilder::add_new(PyObject* o) {
       if (part < 0) return -1;
       step.parts.push_back(part);
     }
+    const Ref dict = PyTuple_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
+    if (dict && PyDict_Check(dict.get()) && !parts_of_dict(dict.get(), step)) return -1;
     return emit(std::move(step));
   }
   if (PyList_CheckExact(o)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "capture/used_history.h"
 #include "support/error.h"
 #include "transforms/batching.h"
 #include "transforms/expand.h"
@@ -59,6 +60,13 @@ std::vector<TapeHistory::Operand> TapeHistory::before(const TapeNode& node) {
 
 void TapeHistory::after(const TapeNode& node, const std::vector<Operand>& operands) {
   note_values();
+  slot_needs_.resize(tape_.slots().size(), false);
+  const auto note = [&](int slot) {
+    const TensorRef ref = slot < 0 ? -1 : refs_[static_cast<size_t>(slot)];
+    if (ref >= 0 && needs(fz_.read(ref))) slot_needs_[static_cast<size_t>(slot)] = true;
+  };
+  for (const int slot : node.outputs) note(slot);
+  for_each_slot(node.args.get(), note);
   for (size_t i = 0; i < node.histories.size(); ++i) {
     if (!node.histories[i]) continue;
     const ValueId value = fz_.read(refs_[static_cast<size_t>(node.outputs[i])]);
@@ -199,7 +207,8 @@ void TapeHistory::finish(TapeGraph& result) {
       throw Unsupported("a write that gives a tensor from outside a history");
     }
   }
-  const std::vector<bool> used = used_slots();
+  slot_needs_.resize(tape_.slots().size(), false);
+  UsedHistory histories(tape_, slot_needs_);
   std::vector<size_t> live;
   for (size_t i = 0; i < result.outputs.size(); ++i) {
     const GraphOutput& output = result.graph.outputs()[i];
@@ -207,12 +216,12 @@ void TapeHistory::finish(TapeGraph& result) {
     const int slot = result.outputs[i];
     if (const Leaf* leaf = leaf_of(slot); leaf != nullptr) {
       if (leaf->made) result.leaves.push_back(slot);
-    } else if (used[static_cast<size_t>(slot)] && output.alias.kind == OutputAlias::Kind::kFresh) {
-      result.used_up.push_back(slot);
-    } else if (used[static_cast<size_t>(slot)]) {
-      throw Unsupported("a view of a result whose history a backward pass has used up");
-    } else {
+    } else if (histories.first_used({slot}) < 0) {
       live.push_back(i);
+    } else if (output.alias.kind == OutputAlias::Kind::kFresh) {
+      result.used_up.push_back(slot);
+    } else {
+      throw Unsupported("a view of a result whose history a backward pass has used up");
     }
   }
   result.training = !live.empty();
@@ -253,42 +262,6 @@ void TapeHistory::stop_used_up(TapeGraph& result) {
           builder.op("relayout", {TensorArg{value}, SymInts{result.graph.type(value).strides}});
     }
   }
-}
-
-/// Slots with a history of which some part was used up.
-std::vector<bool> TapeHistory::used_slots() const {
-  std::vector<bool> used(tape_.slots().size(), false);
-  const std::vector<TapeNode>& nodes = tape_.nodes();
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const bool kept = nodes[n].backward && PyTuple_GET_ITEM(nodes[n].args.get(), 3) == Py_True;
-    if (!nodes[n].backward || kept) continue;
-    std::vector<bool> reached(tape_.slots().size(), false);
-    for_each_slot(PyTuple_GET_ITEM(nodes[n].args.get(), 0),
-                  [&](int slot) { used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true; });
-    for (size_t m = n; m-- > 0;) {
-      const bool any = std::any_of(nodes[m].outputs.begin(), nodes[m].outputs.end(),
-                                   [&](int slot) { return slot >= 0 && reached[static_cast<size_t>(slot)]; });
-      if (!any || !nodes[m].grad || (nodes[m].backward && !creates_graph(nodes[m]))) continue;
-      const auto mark = [&](int slot) {
-        if (!tape_.slots()[static_cast<size_t>(slot)].input) {
-          used[static_cast<size_t>(slot)] = reached[static_cast<size_t>(slot)] = true;
-        }
-      };
-      for_each_slot(nodes[m].args.get(), mark);
-      for_each_slot(nodes[m].kwargs.get(), mark);
-    }
-  }
-  // And what was made of them.
-  for (const TapeNode& node : nodes) {
-    bool any = false;
-    const auto look = [&](int slot) { any = any || used[static_cast<size_t>(slot)]; };
-    for_each_slot(node.args.get(), look);
-    for_each_slot(node.kwargs.get(), look);
-    for (const int slot : node.outputs) {
-      if (any && slot >= 0) used[static_cast<size_t>(slot)] = true;
-    }
-  }
-  return used;
 }
 
 }  // namespace tatara::capture

@@ -58,7 +58,6 @@ class TapeHistory {
   void note_write(const TapeNode& node, const Operand& operand);
   bool is_written_leaf(TensorRef ref) const;
   std::vector<ValueId> values_of(PyObject* list);
-  std::vector<bool> used_slots() const;
   void check_live(const TapeGraph& result, const std::vector<size_t>& live) const;
   void stop_used_up(TapeGraph& result);
 
@@ -70,6 +69,7 @@ class TapeHistory {
   std::vector<bool> needs_;                     // per value of the graph: it has a history, or is a leaf's
   std::vector<bool> level_needs_;               // per value: it depends on a variable of a transform
   std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
+  std::vector<bool> slot_needs_;                // per slot: it had a history at some time
   size_t noted_ = 0;                            // nodes that needs_ has seen
   std::unordered_map<TensorRef, Leaf> leaves_;
   std::vector<std::pair<int, ValueId>> histories_;  // level and value of gradients that can be differentiated again

@@ -169,8 +169,11 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   return record(fn, func, args, kwargs);
 }
 
-Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
+Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
+
+std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
   const Tape& tape = trace_->tape;
+  const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
   std::vector<bool> needs;
   bool written = false;
   std::unordered_set<int> made;  // tensors of their own, without a history
@@ -200,10 +203,10 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
     if (node.mutates) {
       // In place: its operand has a history now, and what else lies in that memory may have.
       written = true;
-      if (PyTuple_GET_SIZE(node.args.get()) == 0) return NeedsGrad::kUnknown;
+      if (PyTuple_GET_SIZE(node.args.get()) == 0) return unknown;
       const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
       const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
-      if (target < 0 || out) return NeedsGrad::kUnknown;
+      if (target < 0 || out) return unknown;
       needs[static_cast<size_t>(target)] = true;
     }
     std::vector<int> operands;
@@ -221,8 +224,12 @@ Tracer::NeedsGrad Tracer::needs_grad(int slot) const {
       needs[static_cast<size_t>(output)] = node.grad && number && !constant.contains(node.name);
     }
   }
-  if (needs[static_cast<size_t>(slot)]) return NeedsGrad::kYes;
-  return written && !made.contains(slot) ? NeedsGrad::kUnknown : NeedsGrad::kNo;
+  std::vector<NeedsGrad> answers;
+  for (size_t slot = 0; slot < needs.size(); ++slot) {
+    const bool maybe = written && !made.contains(static_cast<int>(slot));
+    answers.push_back(needs[slot] ? NeedsGrad::kYes : maybe ? NeedsGrad::kUnknown : NeedsGrad::kNo);
+  }
+  return answers;
 }
 
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {

@@ -435,6 +435,7 @@ class Tracer final : public VmObserver {
   enum class NeedsGrad : uint8_t { kNo, kYes, kUnknown };
   /// Whether the tensor will require grad once it is real.
   NeedsGrad needs_grad(int slot) const;
+  std::vector<NeedsGrad> needs_grads() const;  // of all slots
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);

@@ -5,6 +5,7 @@
 
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
+#include "capture/used_history.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -211,40 +212,12 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
 /// What an earlier pass has used up of what the roots were made of: the first operation, or nothing.
 std::string Tracer::uses_freed(const std::vector<int>& roots) const {
   const Tape& tape = trace_->tape;
-  const auto reach = [&tape](std::vector<bool> slots, size_t count) {
-    std::vector<bool> nodes(tape.nodes().size(), false);
-    for (size_t n = count; n-- > 0;) {
-      const TapeNode& node = tape.nodes()[n];
-      if (!node.grad || (node.backward && !creates_graph(node))) continue;
-      const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int slot) {
-        return slot >= 0 && slots[static_cast<size_t>(slot)] && !tape.slots()[static_cast<size_t>(slot)].input;
-      });
-      if (!any) continue;
-      nodes[n] = true;
-      const auto mark = [&](int slot) { slots[static_cast<size_t>(slot)] = true; };
-      for_each_slot(node.args.get(), mark);
-      for_each_slot(node.kwargs.get(), mark);
-    }
-    return nodes;
-  };
-  std::vector<bool> slots(tape.slots().size(), false);
-  for (const int root : roots) slots[static_cast<size_t>(root)] = true;
-  const std::vector<bool> mine = reach(slots, tape.nodes().size());
-  for (size_t n = 0; n < tape.nodes().size(); ++n) {
-    const TapeNode& node = tape.nodes()[n];
-    if (!node.backward || PyTuple_GET_ITEM(node.args.get(), 3) == Py_True) continue;
-    std::vector<bool> theirs(tape.slots().size(), false);
-    for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int slot) { theirs[static_cast<size_t>(slot)] = true; });
-    const std::vector<bool> used = reach(theirs, n);
-    for (size_t i = 0; i < n; ++i) {
-      bool history = false;
-      for (const int slot : tape.nodes()[i].outputs) {
-        history = history || (slot >= 0 && needs_grad(slot) != NeedsGrad::kNo);
-      }
-      if (mine[i] && used[i] && history) return tape.nodes()[i].name;
-    }
-  }
-  return {};
+  const auto pass = [](const TapeNode& node) { return frees_history(node); };
+  if (std::none_of(tape.nodes().begin(), tape.nodes().end(), pass)) return {};
+  std::vector<bool> needs;
+  for (const NeedsGrad answer : needs_grads()) needs.push_back(answer != NeedsGrad::kNo);
+  const int node = UsedHistory(tape, needs).first_used(roots);
+  return node < 0 ? std::string() : tape.nodes()[static_cast<size_t>(node)].name;
 }
 
 namespace {
