@@ -76,13 +76,18 @@ def peak_of(step: Callable[[], object], times: int, between: Callable[[], object
 
 
 def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[dict[str, Any]]:
-    """in_process() of each row's options, one row at a time on each GPU of the machine; results in order."""
+    """in_process() of each row's options, one row at a time on each GPU of the machine, with its share of the cores; results in
+    order.
+    """
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    cores = sorted(os.sched_getaffinity(0))
     for gpu in range(gpus):
         free.put(gpu)
 
     def run(options: Iterable[str]) -> dict[str, Any]:
         gpu = free.get()
+        # Of this thread, from which the process inherits it.
+        os.sched_setaffinity(0, cores[gpu * len(cores) // gpus : (gpu + 1) * len(cores) // gpus])
         try:
             return in_process(script, options, **({} if gpus == 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
         finally:
@@ -100,6 +105,11 @@ def parser_of(description: str | None, name: str, values: Sequence[str], rounds:
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     return parser
+
+
+def add_gpus(parser: argparse.ArgumentParser) -> None:
+    """--gpus, for on_gpus()."""
+    parser.add_argument("--gpus", type=int, default=1, help="so many rows at a time, each on a GPU of its own")
 
 
 def options_of(arguments: Any, *names: str) -> list[str]:

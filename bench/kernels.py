@@ -81,8 +81,11 @@ def run_table(
     scale: int,
     columns: list[str],
     measured: Callable[[str, int, int, bool], dict[str, Any]],
+    on_gpus: bool = False,
 ) -> int:
-    """The command line of a table of functions: `measured` is called in a process of its own for each."""
+    """The command line of a table of functions: `measured` is called in a process of its own for each, on GPUs as many at a time
+    as --gpus says.
+    """
     import functions
 
     parser = argparse.ArgumentParser(description=description)
@@ -91,13 +94,16 @@ def run_table(
     parser.add_argument("--scale", type=int, default=scale)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true")
+    parser.set_defaults(gpus=1)
+    if on_gpus:
+        harness.add_gpus(parser)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(measured(arguments.child, arguments.scale, arguments.rounds, not arguments.no_rival)))
         return 0
     names = arguments.names or [f.name for f in functions.FUNCTIONS]
     options = harness.options_of(arguments, "scale", "rounds")
-    return harness.run_rows(script, "function", names, options, columns, ("eager", "rival"))
+    return harness.run_rows(script, "function", names, options, columns, ("eager", "rival"), arguments.gpus)
 
 
 if __name__ == "__main__":

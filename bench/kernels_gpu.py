@@ -105,4 +105,4 @@ COLUMNS = ["function", *harness.TIMES, "of copy", "breaks", "fallbacks", "kernel
 
 
 if __name__ == "__main__":
-    raise SystemExit(kernels.run_table(__file__, __doc__, 8, COLUMNS, measure))
+    raise SystemExit(kernels.run_table(__file__, __doc__, 8, COLUMNS, measure, on_gpus=True))

@@ -121,7 +121,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser = harness.parser_of(description, "models", list(builders()), rounds=10)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--gpus", type=int, default=1, help="so many models at a time, each on a GPU of its own")
+    harness.add_gpus(parser)
     return parser
 
 
