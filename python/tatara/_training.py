@@ -167,6 +167,40 @@ def backward_pass(
     return tuple(gradients)
 
 
+def backward_pass_without_hooks(roots: Any, cotangents: Any, variables: Any, *how: bool) -> tuple[Any, ...]:
+    """The same while the hooks on the variables, which the trace has called itself, are off."""
+    hooks = [v._backward_hooks for v in variables if v.is_leaf and v._backward_hooks]
+    kept = [dict(each) for each in hooks]
+    try:
+        for each in hooks:
+            each.clear()
+        return backward_pass(roots, cotangents, variables, *how)
+    finally:
+        for each, items in zip(hooks, kept, strict=True):
+            each.update(items)
+
+
+def hooked(hooks: tuple[Any, ...], gradient: Any, variable: Any) -> Any:
+    """What hooks on a leaf make of its gradient; a tensor of its own where it goes to the variable's ``.grad``."""
+    with torch.no_grad():
+        found = gradient
+        for hook in hooks:
+            result = hook(found)
+            if result is not None:
+                found = result
+        if variable is not None and found is not gradient:
+            found = torch.empty_like(gradient).copy_(found)
+    return found
+
+
+def accumulated(hooks: tuple[Any, ...], variable: Any) -> None:
+    """Calls the hooks on a leaf whose ``.grad`` is complete."""
+    with torch.no_grad():
+        for hook in hooks:
+            if hook(variable) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
 def _grad_strides(variable: torch.Tensor) -> tuple[int, ...]:
     return tuple(torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride())
 

@@ -67,7 +67,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
       continue;
     }
     if (entry->runner != nullptr && !entry->runner->given_unchanged(objects)) {
-      if (why != nullptr) *why = "a hook on a tensor";
+      if (why != nullptr) *why = "the hooks on a tensor changed";
       continue;
     }
     ++entry->hits;

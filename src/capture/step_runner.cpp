@@ -1,23 +1,48 @@
 // The runner of graphs that compute gradients themselves: whole training steps.
 #include <algorithm>
+#include <array>
+#include <unordered_map>
 
 #include "capture/training.h"
 #include "support/error.h"
 
 namespace tatara::capture {
 
-bool has_gradient_hooks(PyObject* tensor) {
+Ref gradient_hooks(PyObject* tensor) {
+  std::array<Ref, 2> found;
+  size_t place = 0;
+  bool any = false;
   for (const char* name : {"_backward_hooks", "_post_accumulate_grad_hooks"}) {
+    Ref& here = found[place++];
     const Ref hooks = attr_or_null(tensor, name);
-    if (!hooks || hooks.get() == Py_None) continue;
-    const Py_ssize_t count = PyObject_Size(hooks.get());
-    if (count < 0) PyErr_Clear();
-    if (count != 0) return true;
+    if (!hooks || hooks.get() == Py_None || PyObject_Size(hooks.get()) == 0) continue;
+    const Ref values = Ref::steal(PyMapping_Values(hooks.get()));
+    if (values) here = Ref::steal(PyList_AsTuple(values.get()));
+    any = any || here;
   }
-  return false;
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  if (!any) return {};
+  for (Ref& each : found) {
+    if (!each) each = Ref::steal(PyTuple_New(0));
+  }
+  return Ref::steal(PyTuple_Pack(2, found[0].get(), found[1].get()));
 }
 
 namespace {
+
+/// Whether the tensor's hooks are these, by identity; `expected` may be null.
+bool hooks_are(PyObject* tensor, PyObject* expected) {
+  const Ref now = gradient_hooks(tensor);
+  if (!now || expected == nullptr) return !now && expected == nullptr;
+  for (Py_ssize_t k = 0; k < 2; ++k) {
+    PyObject *a = PyTuple_GET_ITEM(now.get(), k), *b = PyTuple_GET_ITEM(expected, k);
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
+      if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i)) return false;
+    }
+  }
+  return true;
+}
 
 class StepRunner final : public GraphRunner {
  public:
@@ -30,13 +55,24 @@ class StepRunner final : public GraphRunner {
       if (slot >= 0) written_.push_back(slot);
     }
     if (!mark_ || !count_) throw InternalError("tatara._training cannot be imported");
+    std::unordered_map<size_t, PyObject*> hooks;  // by slot; the tape holds them
+    for (const TapeNode& node : tape.nodes()) {
+      PyObject *slot = nullptr, *value = nullptr;
+      for (Py_ssize_t at = 0; node.hooks && PyDict_Next(node.hooks.get(), &at, &slot, &value) != 0;) {
+        hooks[PyLong_AsSize_t(slot)] = value;
+      }
+    }
+    const auto hooks_of = [&hooks](size_t slot) {
+      const auto found = hooks.find(slot);
+      return found == hooks.end() ? nullptr : found->second;
+    };
     for (size_t i = 0; i < tape.slots().size(); ++i) {
       const TapeSlot& slot = tape.slots()[i];
       if (!slot.input || slot.number) continue;
       if (slot.guard_index < 0) {
-        pinned_.push_back({slot.object.get(), slot.requires_grad});
+        pinned_.push_back({slot.object.get(), slot.requires_grad, hooks_of(i)});
       } else if (slot.requires_grad) {
-        given_.push_back(slot.guard_index);
+        given_.emplace_back(slot.guard_index, hooks_of(i));
       }
     }
   }
@@ -49,14 +85,15 @@ class StepRunner final : public GraphRunner {
   bool pinned_unchanged(TorchApi& api) override {
     for (const Pinned& each : pinned_) {
       const Ref needs = attr_or_null(each.tensor, "requires_grad");
-      if ((needs.get() == Py_True) != each.needs || (each.needs && has_gradient_hooks(each.tensor))) return false;
+      if ((needs.get() == Py_True) != each.needs || (each.needs && !hooks_are(each.tensor, each.hooks))) return false;
     }
     return plan_->pinned_unchanged(api);
   }
 
   bool given_unchanged(const std::vector<PyObject*>& objects) override {
-    return std::none_of(given_.begin(), given_.end(),
-                        [&](int index) { return has_gradient_hooks(objects[static_cast<size_t>(index)]); });
+    return std::all_of(given_.begin(), given_.end(), [&](const auto& each) {
+      return hooks_are(objects[static_cast<size_t>(each.first)], each.second);
+    });
   }
 
   bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
@@ -113,11 +150,12 @@ class StepRunner final : public GraphRunner {
   struct Pinned {
     PyObject* tensor;  // the tape holds it
     bool needs;
+    PyObject* hooks;
   };
   std::unique_ptr<GraphRunner> plan_;
   std::vector<int> used_up_, leaves_;
   std::vector<Pinned> pinned_;
-  std::vector<int> given_;  // arguments that require grad
+  std::vector<std::pair<int, PyObject*>> given_;  // arguments that require grad, and their hooks
   std::vector<int> written_;
   Ref mark_, count_;
 };

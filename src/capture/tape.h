@@ -75,7 +75,8 @@ struct TapeNode {
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
   /// results go to `.grad`, and whether they can be differentiated again.
   bool backward = false;
-  bool leaf = false;            ///< requires_grad_() of a tensor that had no history
+  bool leaf = false;  ///< requires_grad_() of a tensor that had no history
+  Ref hooks;          ///< of such a pass: {slot: gradient_hooks()} of leaves whose hooks the trace calls itself
   std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
@@ -85,7 +86,7 @@ struct TapeNode {
   /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
   std::shared_ptr<const CustomBackward> custom;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
-  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate); }
+  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate, hooks); }
 };
 
 /// The backward of such a function as it was traced ahead: it runs in graphs alone.
@@ -185,6 +186,10 @@ class Tape {
   }
   bool has_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });
+  }
+  bool has_hooks() const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const TapeNode& node) { return static_cast<bool>(node.hooks); });
   }
   bool has_custom_backwards() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });

@@ -120,6 +120,18 @@ const Names& value_names() {
   return names;
 }
 
+/// Getters that are None on a placeholder and real on others.
+const Names& grad_names() {
+  static const Names names = {"grad", "grad_fn", "_grad", "_base", "_backward_hooks", "_post_accumulate_grad_hooks"};
+  return names;
+}
+
+/// Getters that give a tensor.
+const Names& view_names() {
+  static const Names names = {"T", "mT", "H", "mH", "real", "imag", "data"};
+  return names;
+}
+
 const Names& metadata_names() {
   static const Names names = {"shape",
                               "dtype",
@@ -443,7 +455,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   const std::string_view name = result.name;
   if (getter && (name == "device" || name == "is_cuda" || name == "is_cpu" || name == "is_meta")) {
     result.kind = TorchKind::kDevice;
-  } else if (getter && (name == "grad" || name == "grad_fn" || name == "_grad" || name == "_base")) {
+  } else if (getter && grad_names().contains(name)) {
     result.kind = TorchKind::kGrad;
   } else if (PyFunction_Check(func)) {
     result.kind = TorchKind::kPython;
@@ -457,6 +469,8 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   } else if (break_names().contains(name)) {
     result.kind = TorchKind::kBreak;
     result.reads_values = value_names().contains(name);
+  } else if (getter && !view_names().contains(name)) {
+    result.kind = TorchKind::kBreak;  // what a placeholder has there says nothing of the tensor
   } else {
     result.factory = factory_names().contains(name);
   }

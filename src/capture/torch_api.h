@@ -15,7 +15,7 @@ enum class TorchKind : uint8_t {
   kRecord,       ///< an operation on tensors: goes to the tape
   kMetadata,     ///< answered from the placeholder: sizes, dtype, ...
   kDevice,       ///< device, is_cuda, is_cpu, is_meta: the placeholder lies
-  kGrad,         ///< .grad, .grad_fn: None on a placeholder, real on others
+  kGrad,         ///< .grad, .grad_fn, hooks: None on a placeholder, real on others
   kPassthrough,  ///< no tensor is read: state queries and switches
   kToCpu,
   kPython,  ///< a Python function: traced through

@@ -802,12 +802,15 @@ bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
   if (entry->end != Entry::End::kEager) {
     if (!entry->tape->nodes().empty()) ++stats().graphs;
     if (!attach_runner(*entry, owner_, api_)) return false;
-    if (!entry->fallback_reason.empty() && (entry->tape->has_regions() || entry->tape->has_custom_backwards())) {
-      // The tape would keep what checkpoints let go of, and lacks the user's backward.
+    const char* what = entry->tape->has_regions()            ? "checkpoints"
+                       : entry->tape->has_custom_backwards() ? "an autograd.Function"
+                       : entry->tape->has_hooks()            ? "hooks on gradients"
+                                                             : nullptr;
+    if (!entry->fallback_reason.empty() && what != nullptr) {
+      // The tape would keep what checkpoints let go of, lacks the user's backward, and does not look whether hooks changed.
       entry->end = Entry::End::kEager;
       entry->callees = true;
       entry->why = place_of(reinterpret_cast<PyCodeObject*>(entry->code), entry->offset);
-      const char* what = entry->tape->has_regions() ? "checkpoints" : "an autograd.Function";
       entry->why.reason = str_cat("a graph with ", what, " does not compile: ", entry->fallback_reason);
       owner_.breaks.push_back(entry->why);
       ++stats().breaks;

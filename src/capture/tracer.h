@@ -258,6 +258,14 @@ class Tracer final : public VmObserver {
   std::string uses_freed(const std::vector<int>& roots) const;
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
+  int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
+  /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
+  bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
+  // Hooks on leaves (tracer_hooks.cpp).
+  std::string hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts);
+  std::vector<size_t> order_of_hooks(const EngineCall& call) const;
+  Ref call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable);
+  bool call_hooks_after(PyObject* hooks, PyObject* variable);
   bool add_in_place(PyObject* sum, PyObject* gradient);
   // Floats that the tape computes (tracer_numbers.cpp).
   /// `function`: null for that of Python's `operator`.

@@ -31,12 +31,12 @@ bool is_once(PyObject* cls) {
          std::string_view(file).ends_with("/torch/autograd/function.py");
 }
 
+}  // namespace
+
 bool same_type(const TapeSlot& a, const TapeSlot& b) {
   return a.dtype.get() == b.dtype.get() && PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) == 1 &&
          a.symbolic_sizes == b.symbolic_sizes;
 }
-
-}  // namespace
 
 bool Tracer::is_function_apply(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;

@@ -148,13 +148,6 @@ void Tracer::perform_later_effects() {
   }
 }
 
-/// What the engine is asked for: tensors by their slots.
-struct Tracer::EngineCall {
-  std::vector<int> roots, cotangents, variables;
-  std::vector<PyObject*> tensors;  // of the variables
-  bool keep = false, accumulate = false, unused = false, create = false;
-};
-
 /// Why the trace cannot do it; empty: it can.
 std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
   static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
@@ -201,9 +194,9 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
       return "a tensor from before the graph has a history";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
     if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
-    if (input && has_gradient_hooks(variable)) return "a hook on a tensor";
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
+    call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
   }
   const std::string freed = uses_freed(call.roots);
   return freed.empty() ? freed : "through a graph that was used up before (" + freed + ")";
@@ -281,8 +274,18 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       call.variables = std::move(reached);
       fill();
     }
+    for (size_t i = 0; i < call.hooks.size() && problem.empty(); ++i) {
+      if (!call.hooks[i]) continue;
+      if (!node.hooks) {
+        node.hooks = Ref::steal(PyDict_New());
+        node.func = attr_or_null(module.get(), "backward_pass_without_hooks");
+      }
+      const Ref slot = Ref::steal(PyLong_FromLong(t.tape.find(call.tensors[i])));
+      PyDict_SetItem(node.hooks.get(), slot.get(), call.hooks[i].get());
+    }
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
   }
+  if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
   std::vector<Ref> sums(layouts.size());
@@ -292,20 +295,51 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     if (present == nullptr) return PyErr_Occurred() != nullptr ? nullptr : not_handled();
     if (present != Py_None) sums[i] = Ref::borrow(present);
   }
+  const std::vector<size_t> order = node.hooks ? order_of_hooks(call) : std::vector<size_t>();
   const Ref results = record_gradients(std::move(node), call, layouts);
   if (!results) return nullptr;
-  if (!call.accumulate) return Ref(results).release();
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    PyObject* gradient = PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i));
-    if (gradient == Py_None) continue;
-    if (!sums[i]) {
-      set_gradient(call.tensors[i], gradient);
-    } else if (!add_in_place(sums[i].get(), gradient)) {
+  const auto result = [&](size_t i) { return PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)); };
+  for (size_t i = 0; call.accumulate && i < layouts.size(); ++i) {
+    if (layouts[i] && !call.hooks[i] && !accumulate(call.tensors[i], sums[i].get(), result(i))) return nullptr;
+  }
+  // A hook may break the graph; the rest then happens for real.
+  for (const size_t i : order) {
+    if (!layouts[i]) continue;
+    PyObject* variable = call.tensors[i];
+    PyObject *before = PyTuple_GET_ITEM(call.hooks[i].get(), 0), *after = PyTuple_GET_ITEM(call.hooks[i].get(), 1);
+    Ref gradient = call_hooks(before, result(i), call.accumulate ? variable : Py_None);
+    if (!gradient) return nullptr;
+    if (!call.accumulate) {
+      PyTuple_SetItem(results.get(), static_cast<Py_ssize_t>(i), gradient.release());
+    } else if (!accumulate(variable, sums[i].get(), gradient.get()) || !call_hooks_after(after, variable)) {
       return nullptr;
     }
   }
+  if (!call.accumulate) return Ref(results).release();
   const Ref none = Ref::steal(PyTuple_New(0));
   return Ref(none).release();
+}
+
+bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
+  if (present != nullptr) return add_in_place(present, gradient);
+  if (!tracing()) return PyObject_SetAttr(tensor, grad_name(), gradient) == 0;
+  set_gradient(tensor, gradient);
+  return true;
+}
+
+/// A placeholder for a gradient; -1: null with a Python error set.
+int Tracer::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made) {
+  Trace& t = *trace_;
+  const int slot = t.tape.find(variable);
+  const Ref like = attr(variable, "dtype");
+  std::vector<int64_t> strides = layout.strides;
+  TensorMeta meta;
+  if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == strides.size()) {
+    strides = gradient_strides(meta.sizes, meta.strides);
+  }
+  const Ref shape = int_tuple(layout.sizes), stride = int_tuple(strides);
+  made = api_.empty_meta(shape.get(), stride.get(), like.get());
+  return made ? t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(slot)].device) : -1;
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.
@@ -317,18 +351,10 @@ Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
   for (size_t i = 0; i < layouts.size(); ++i) {
     Ref made = Ref::borrow(Py_None);
     if (layouts[i]) {
-      const int variable = t.tape.find(call.tensors[i]);
-      const Ref like = attr(call.tensors[i], "dtype");
-      std::vector<int64_t> strides = layouts[i]->strides;
-      TensorMeta meta;
-      if (call.accumulate && api_.read_meta(call.tensors[i], meta) && meta.strides.size() == strides.size()) {
-        strides = gradient_strides(meta.sizes, meta.strides);
-      }
-      const Ref shape = int_tuple(layouts[i]->sizes), stride = int_tuple(strides);
-      made = api_.empty_meta(shape.get(), stride.get(), like.get());
-      if (!made) return {};
+      const int slot = gradient_placeholder(call.tensors[i], *layouts[i], call.accumulate, made);
+      if (slot < 0) return {};
       node.histories.push_back(call.create && layouts[i]->history);
-      node.outputs.push_back(t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(variable)].device));
+      node.outputs.push_back(slot);
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());
   }

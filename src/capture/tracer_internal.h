@@ -99,6 +99,14 @@ struct Tracer::Trace {
   }
 };
 
+/// What the engine is asked for: tensors by their slots.
+struct Tracer::EngineCall {
+  std::vector<int> roots, cotangents, variables;
+  std::vector<PyObject*> tensors;  // of the variables
+  std::vector<Ref> hooks;          // of the variables: gradient_hooks()
+  bool keep = false, accumulate = false, unused = false, create = false;
+};
+
 /// A call of Python code that is traced ahead of its time (Tracer::trace_ahead).
 struct Tracer::AheadRun {
   size_t slots = 0;  // that there were before
@@ -106,6 +114,9 @@ struct Tracer::AheadRun {
   std::vector<TapeNode> nodes;  // what it recorded, which is off the tape again
   std::string problem;          // empty: it came to its end, and nothing of it may be seen
 };
+
+/// Whether tensors have the same dtype and sizes.
+bool same_type(const TapeSlot& a, const TapeSlot& b);
 
 /// A function of the package's own Python code.
 Ref package_function(const char* module, const char* name);

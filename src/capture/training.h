@@ -24,7 +24,8 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
 /// used up, as in eager; those in `leaves` as leaves.
 std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<GraphRunner> plan, const Tape& tape,
                                               std::vector<int> used_up, std::vector<int> leaves);
-/// Whether a hook of the program's looks at the tensor's gradients.
-bool has_gradient_hooks(PyObject* tensor);
+/// The program's hooks on a leaf: a tuple of two tuples, those that get its gradient and those that get the leaf when it has
+/// been added. Null without any.
+Ref gradient_hooks(PyObject* tensor);
 
 }  // namespace tatara::capture
