@@ -180,6 +180,12 @@ def backward_pass_without_hooks(roots: Any, cotangents: Any, variables: Any, *ho
             each.update(items)
 
 
+def register_hook(hook: Any, _context: None, operands: tuple[Any, ...], _results: Any) -> Any:
+    """The tensor with a hook on it."""
+    operands[0].register_hook(hook)
+    return operands[0]
+
+
 def hooked(hooks: tuple[Any, ...], gradient: Any, variable: Any) -> Any:
     """What hooks on a leaf make of its gradient; a tensor of its own where it goes to the variable's ``.grad``."""
     with torch.no_grad():

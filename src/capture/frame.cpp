@@ -1,5 +1,7 @@
 // The frame view given to observers.
-#include "capture/vm_internal.h"
+#include "capture/vm_internal.h"  // first: it decides how Python.h declares things
+
+#include "capture/opcodes.h"
 
 namespace tatara::capture {
 
@@ -28,6 +30,16 @@ void Frame::set_local(int i, PyObject* value) {
 int Frame::line() const {
   const int found = PyCode_Addr2Line(code(), current * 2);
   return found > 0 ? found : 0;
+}
+
+bool Frame::drops_result() const {
+  const uint16_t* words = vm::plain_code(code());
+  if (words == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  const auto opcode = [words](int index) { return static_cast<uint8_t>(words[index] & 0xff); };
+  return opcode(current + 1 + vm::kCacheSizes[opcode(current)]) == POP_TOP;
 }
 
 void Frame::set_state(int offset, int depth) {

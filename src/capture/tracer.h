@@ -252,16 +252,20 @@ class Tracer final : public VmObserver {
 
   // Gradients (tracer_gradients.cpp).
   struct EngineCall;
+  struct FunctionCall;
   bool is_engine_call(PyObject* callable) const;
   PyObject* run_backward(PyObject* args, PyObject* kwargs);
   std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
   std::string uses_freed(const std::vector<int>& roots) const;
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
+  std::vector<int64_t> gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const;
   int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
   /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
   bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
-  // Hooks on leaves (tracer_hooks.cpp).
+  // Hooks (tracer_hooks.cpp).
+  PyObject* register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool read_hook_call(PyObject* tensor, FunctionCall& call);
   std::string hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts);
   std::vector<size_t> order_of_hooks(const EngineCall& call) const;
   Ref call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable);
@@ -347,7 +351,6 @@ class Tracer final : public VmObserver {
   std::string region_problem() const;
 
   // Functions with a backward of the user's (tracer_functions.cpp).
-  struct FunctionCall;
   struct AheadRun;
   AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);
@@ -355,7 +358,11 @@ class Tracer final : public VmObserver {
   PyObject* hang_function(PyObject* callable, PyObject* const* args);
   std::string read_function_call(PyObject* outputs, FunctionCall& call);
   Ref make_cotangents(const FunctionCall& call, CustomBackward& made);
-  std::string trace_backward(const FunctionCall& call, CustomBackward& made);
+  std::string trace_backward(const FunctionCall& call, CustomBackward& made,
+                             const std::function<Ref(PyObject*)>& backward);
+  void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
+                     std::shared_ptr<const CustomBackward> made);
+  bool takes_backwards() const;
   std::string read_function_gradients(PyObject* returned, const FunctionCall& call, CustomBackward& made);
   std::string function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const;
 

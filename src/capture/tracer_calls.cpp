@@ -427,6 +427,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     return run_backward(positional.get(), named.get());
   }
+  if (keywords == 0) {
+    if (PyObject* done = register_hook(f, callable, args, nargs); done != not_handled()) return done;
+  }
   if (keywords == 0 && is_function_apply(callable)) {
     PyObject* done = apply_function(callable, args, nargs);
     if (done != not_handled() || !tracing()) return done;

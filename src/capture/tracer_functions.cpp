@@ -48,16 +48,19 @@ bool Tracer::is_function_apply(PyObject* callable) {
   return false;
 }
 
+/// Whether code that is to run in the backward can be traced here.
+bool Tracer::takes_backwards() const {
+  return !owner_.backend && !owner_.eager_backend && !looking_ && ahead_ == nullptr && trace_->open_levels.empty() &&
+         trace_->duals == 0 && !AutocastState::read(api_).any;
+}
+
 /// Runs our `apply` in place of the host's.
 PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   Trace& t = *trace_;
   Ref arguments, needs;
   {
     const Bypass bypass(bypass_);
-    if (owner_.backend || owner_.eager_backend || looking_ || ahead_ != nullptr || !t.open_levels.empty() ||
-        t.duals > 0 || AutocastState::read(api_).any) {
-      return not_handled();
-    }
+    if (!takes_backwards()) return not_handled();
     arguments = Ref::steal(PyTuple_New(nargs));
     needs = Ref::steal(PyTuple_New(nargs));
     for (Py_ssize_t i = 0; i < nargs; ++i) {
@@ -82,18 +85,6 @@ PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_s
   return PyObject_CallFunctionObjArgs(ours.get(), reinterpret_cast<PyCFunctionObject*>(callable)->m_self, needs.get(),
                                       arguments.get(), nullptr);
 }
-
-/// One call of `hang`: results that get a history, and what decides it.
-struct Tracer::FunctionCall {
-  PyObject* cls = nullptr;
-  PyObject* context = nullptr;
-  PyObject* args = nullptr;
-  std::vector<PyObject*> results;
-  std::vector<int> outputs;   // slots of those that get a history
-  std::vector<bool> follows;  // per result: it is one of these
-  std::vector<int> places;    // arguments that require grad
-  bool materialize = true;
-};
 
 /// Why the trace cannot do it; empty: it can, or there is nothing to do (no outputs).
 std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
@@ -249,13 +240,13 @@ Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
 }
 
 /// Runs the user's backward on cotangents that nobody has. Why that is no rule; empty: `made` is one.
-std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& made) {
+std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& made,
+                                   const std::function<Ref(PyObject*)>& backward) {
   AheadRun run = trace_ahead([&]() -> Ref {
     const Ref cotangents = make_cotangents(call, made);
     if (!cotangents) return {};
     mark_born(cotangents.get());
-    const Ref ours = helper("backward");
-    return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents.get(), nullptr));
+    return backward(cotangents.get());
   });
   const Bypass bypass(bypass_);
   made.nodes = std::move(run.nodes);
@@ -266,7 +257,6 @@ std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& mad
 }
 
 PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
-  Trace& t = *trace_;
   FunctionCall call;
   call.cls = args[0];
   call.context = args[1];
@@ -279,29 +269,40 @@ PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
   }
   if (problem.empty() && call.outputs.empty()) return Py_NewRef(args[3]);
-  if (problem.empty()) problem = trace_backward(call, *made);
+  const auto backward = [&call](PyObject* cotangents) {
+    const Ref ours = helper("backward");
+    return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents, nullptr));
+  };
+  if (problem.empty()) problem = trace_backward(call, *made, backward);
   if (!problem.empty()) {
     const Ref name = attr_or_null(call.cls, "__name__");
     return graph_break(str_cat("autograd.Function ", text_of(name.get()), ": ", problem)) ? not_handled() : nullptr;
   }
   const Bypass bypass(bypass_);
+  record_custom(callable, call, args[3], text_of(attr(call.cls, "__name__").get()), std::move(made));
+  return Py_NewRef(args[3]);
+}
+
+/// Puts the step that gives results a history onto the tape.
+void Tracer::record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
+                           std::shared_ptr<const CustomBackward> made) {
+  Trace& t = *trace_;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     const int slot = api_.is_tensor(o) ? t.tape.find(o) : -1;
     return slot >= 0 ? make_slot_ref(slot) : Ref::borrow(o);
   };
-  const Ref operands = map_structure(call.args, to_slot), results = map_structure(args[3], to_slot);
+  const Ref operands = map_structure(call.args, to_slot), results = map_structure(returned, to_slot);
   TapeNode node;
-  node.func = Ref::borrow(callable);
+  node.func = Ref::borrow(func);
   node.args = Ref::steal(PyTuple_Pack(4, call.cls, call.context, operands.get(), results.get()));
-  node.name = text_of(attr(call.cls, "__name__").get());
+  node.name = std::move(name);
   node.outputs = call.outputs;
   node.sequence = true;
   node.custom = std::move(made);
   note_modes(node);
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
-  return Py_NewRef(args[3]);
 }
 
 }  // namespace tatara::capture

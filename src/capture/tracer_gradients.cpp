@@ -36,6 +36,17 @@ std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const s
 
 }  // namespace
 
+std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
+  ExprContext& ctx = variable.symbolic_sizes.front().context();
+  for (const std::vector<Expr>& strides :
+       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides}) {
+    bool same = strides.size() == now.size();
+    for (size_t i = 0; same && i < now.size(); ++i) same = ctx.evaluate_hint(strides[i]) == now[i];
+    if (same) return strides;
+  }
+  return {};
+}
+
 bool Tracer::is_engine_call(PyObject* callable) const {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
@@ -264,8 +275,13 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     // The engine knows nothing of tensors that no gradient reaches.
     std::vector<int> reached;
     for (size_t i = 0; problem.empty() && i < layouts.size(); ++i) {
+      const TapeSlot& info = t.tape.slots()[static_cast<size_t>(call.variables[i])];
       if (layouts[i]) {
         reached.push_back(call.variables[i]);
+        if (!info.symbolic_sizes.empty() &&
+            gradient_layout(info, gradient_place(call.tensors[i], *layouts[i], call.accumulate)).empty()) {
+          problem = "a gradient whose layout depends on sizes that vary";
+        }
       } else if (!call.accumulate && !call.unused) {
         problem = "a tensor appears not to have been used";
       }
@@ -327,19 +343,28 @@ bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient)
   return true;
 }
 
+/// The strides of a variable's gradient.
+std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const {
+  TensorMeta meta;
+  if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == layout.strides.size()) {
+    return gradient_strides(meta.sizes, meta.strides);
+  }
+  return layout.strides;
+}
+
 /// A placeholder for a gradient; -1: null with a Python error set.
 int Tracer::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made) {
   Trace& t = *trace_;
-  const int slot = t.tape.find(variable);
-  const Ref like = attr(variable, "dtype");
-  std::vector<int64_t> strides = layout.strides;
-  TensorMeta meta;
-  if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == strides.size()) {
-    strides = gradient_strides(meta.sizes, meta.strides);
-  }
-  const Ref shape = int_tuple(layout.sizes), stride = int_tuple(strides);
+  const TapeSlot info = t.tape.slots()[static_cast<size_t>(t.tape.find(variable))];
+  const std::vector<int64_t> strides = gradient_place(variable, layout, accumulate);
+  const Ref shape = int_tuple(layout.sizes), stride = int_tuple(strides), like = attr(variable, "dtype");
   made = api_.empty_meta(shape.get(), stride.get(), like.get());
-  return made ? t.tape.add_placeholder(made.get(), t.tape.slots()[static_cast<size_t>(slot)].device) : -1;
+  if (!made) return -1;
+  const int slot = t.tape.add_placeholder(made.get(), info.device);
+  if (!info.symbolic_sizes.empty()) {
+    t.tape.set_layout(slot, info.symbolic_sizes, gradient_layout(info, strides));
+  }
+  return slot;
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.

@@ -1,5 +1,6 @@
-// Hooks on leaves in passes of the engine while a trace is open: they are traced where the engine would call them. The pass on
-// the tape runs without them.
+// Hooks on gradients while a trace is open. Those on leaves are traced where a pass of the engine would call them, and the pass
+// on the tape runs without them. A hook that is put on a result inside is traced ahead, as the backward of a function that
+// does nothing.
 #include <algorithm>
 
 #include "capture/tracer_internal.h"
@@ -11,7 +12,58 @@ namespace {
 
 PyObject* first_of(const Ref& hooks) { return PyTuple_GET_ITEM(hooks.get(), 0); }
 
+bool is_register_hook(const TorchApi& api, PyObject* callable) {
+  static PyObject* const function = attr(reinterpret_cast<PyObject*>(api.tensor_type), "register_hook").release();
+  return callable == function;
+}
+
 }  // namespace
+
+/// tensor.register_hook(hook) of a result of the trace, where nobody keeps the handle: it could take the hook off again.
+PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs != 2 || !is_register_hook(api_, callable) || !f.drops_result()) return not_handled();
+  const Ref operands = Ref::steal(PyTuple_Pack(1, args[0]));
+  FunctionCall call;
+  call.cls = args[1];
+  call.context = Py_None;
+  call.args = operands.get();
+  auto made = std::make_shared<CustomBackward>();
+  {
+    const Bypass bypass(bypass_);
+    if (!takes_backwards() || !read_hook_call(args[0], call)) return not_handled();
+  }
+  const std::string problem = trace_backward(call, *made, [&](PyObject* cotangents) -> Ref {
+    PyObject* gradient = PyTuple_GET_ITEM(cotangents, 0);
+    Ref result = Ref::steal(PyObject_CallOneArg(args[1], gradient));
+    return result.get() == Py_None ? Ref::borrow(gradient) : result;
+  });
+  if (!problem.empty()) return graph_break("a hook on a tensor: " + problem) ? not_handled() : nullptr;
+  const Bypass bypass(bypass_);
+  const Ref ours = package_function("tatara._training", "register_hook");
+  record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
+  Py_RETURN_NONE;  // dropped
+}
+
+/// Whether the tensor is a result with a history that nothing has used yet.
+bool Tracer::read_hook_call(PyObject* tensor, FunctionCall& call) {
+  const Tape& tape = trace_->tape;
+  const int slot = api_.is_plain_tensor(tensor) ? tape.find(tensor) : -1;
+  if (slot < 0 || tape.slots()[static_cast<size_t>(slot)].input || is_made_leaf(slot)) return false;
+  if (needs_grad(slot) != NeedsGrad::kYes) return false;
+  for (const TapeNode& node : tape.nodes()) {
+    bool used = false;
+    const auto look = [&](int operand) { used = used || operand == slot; };
+    // The results of a function are no use of them.
+    for_each_slot(node.custom ? PyTuple_GET_ITEM(node.args.get(), 2) : node.args.get(), look);
+    if (node.kwargs) for_each_slot(node.kwargs.get(), look);
+    if (used) return false;
+  }
+  call.results = {tensor};
+  call.outputs = {slot};
+  call.follows = {true};
+  call.places = {0};
+  return true;
+}
 
 /// Why hooks cannot be part of the graph; empty: they can. Those that get a gradient are traced ahead for that.
 std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts) {

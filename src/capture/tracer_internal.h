@@ -99,6 +99,18 @@ struct Tracer::Trace {
   }
 };
 
+/// One call of `hang`: results that get a history, and what decides it.
+struct Tracer::FunctionCall {
+  PyObject* cls = nullptr;
+  PyObject* context = nullptr;
+  PyObject* args = nullptr;
+  std::vector<PyObject*> results;
+  std::vector<int> outputs;   // slots of those that get a history
+  std::vector<bool> follows;  // per result: it is one of these
+  std::vector<int> places;    // arguments that require grad
+  bool materialize = true;
+};
+
 /// What the engine is asked for: tensors by their slots.
 struct Tracer::EngineCall {
   std::vector<int> roots, cotangents, variables;
@@ -115,6 +127,8 @@ struct Tracer::AheadRun {
   std::string problem;          // empty: it came to its end, and nothing of it may be seen
 };
 
+/// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
+std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now);
 /// Whether tensors have the same dtype and sizes.
 bool same_type(const TapeSlot& a, const TapeSlot& b);
 

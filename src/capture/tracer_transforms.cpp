@@ -151,18 +151,6 @@ Ref slots_of(const std::vector<int>& slots) {
 
 Ref helper(const char* name) { return package_function("tatara._transforms", name); }
 
-/// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
-std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
-  ExprContext& ctx = variable.symbolic_sizes.front().context();
-  for (const std::vector<Expr>& strides :
-       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides}) {
-    bool same = strides.size() == now.size();
-    for (size_t i = 0; same && i < now.size(); ++i) same = ctx.evaluate_hint(strides[i]) == now[i];
-    if (same) return strides;
-  }
-  return {};
-}
-
 /// The C function behind a function of torch's in Python, which only looks for other modes.
 Ref host_call(PyObject* callable) {
   if (!PyFunction_Check(callable)) return Ref::borrow(callable);

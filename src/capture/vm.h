@@ -62,6 +62,8 @@ class Frame {
   /// Byte offset of the opcode itself (after EXTENDED_ARG), as f_lasti shows it.
   int opcode_offset() const { return current * 2; }
   int line() const;  ///< source line of opcode_offset(), 0 when unknown
+  /// Whether the next instruction drops what the call that is running returns.
+  bool drops_result() const;
 
   /// Puts the frame at `offset` with `depth` stack entries. The caller has filled the entries (owned references) and
   /// disposed of those above; follow with FrameAction::kReload.
