@@ -136,6 +136,20 @@ Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
   return copy_into(graph, std::move(result), std::move(map));
 }
 
+/// A size or stride of an input that the backward may need, and that no saved value has: an empty tensor of that size is kept.
+struct SizeCarrier {
+  Expr symbol;
+  int input, dim;
+  bool stride;
+};
+
+bool binds(const TensorType& type, Expr symbol) {
+  const auto has = [symbol](const std::vector<Expr>& list) {
+    return std::find(list.begin(), list.end(), symbol) != list.end();
+  };
+  return has(type.sizes) || has(type.strides);
+}
+
 struct Stage : std::enable_shared_from_this<Stage> {
   Graph graph;
   Mask needs;  // per input
@@ -143,8 +157,9 @@ struct Stage : std::enable_shared_from_this<Stage> {
   std::vector<ValueId> saved;
   std::vector<ForwardGraph::Saved> saved_places;
   std::vector<bool> outputs_need;
-  std::vector<int> differentiable;  // fresh outputs with gradients
-  std::vector<int> second_inputs;   // inputs that second derivatives read, and that are not saved
+  std::vector<int> differentiable;    // fresh outputs with gradients
+  std::vector<int> second_inputs;     // inputs that second derivatives read, and that are not saved
+  std::vector<SizeCarrier> carriers;  // what they carry follows the saved values
   std::unique_ptr<PlanCall> forward;
   std::map<Mask, Backward> backwards;
   std::map<std::pair<Mask, Mask>, Second> seconds;
@@ -169,7 +184,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
     Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
-    whole.cut = backward_graph(whole.joint, stage->saved);
+    stage->find_carriers(whole.joint.graph);
+    whole.cut = stage->cut_backward(whole.joint);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
     stage->saved_places = std::move(first.saved);
     stage->forward = std::make_unique<PlanCall>(first.graph, compile_options, results);
@@ -209,6 +225,56 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
   }
 
+  void find_carriers(const Graph& joint) {
+    const auto look = [&](const std::vector<Expr>& list, size_t input, bool stride) {
+      for (size_t d = 0; d < list.size(); ++d) {
+        const Expr e = list[d];
+        const bool known = !e.is_symbol() || std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) {
+          return c.symbol == e;
+        }) || std::any_of(saved.begin(), saved.end(), [&](ValueId v) { return binds(joint.type(v), e); });
+        if (!known) carriers.push_back({e, static_cast<int>(input), static_cast<int>(d), stride});
+      }
+    };
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      const TensorType& type = graph.type(graph.inputs()[i]);
+      look(type.sizes, i, false);
+      look(type.strides, i, true);
+    }
+  }
+
+  /// Adds inputs for the sizes that none of a graph's inputs has. The numbers of their carriers.
+  std::vector<int> carry_sizes(Graph& g) const {
+    const auto uses = [&g](Expr symbol) {
+      const auto in = [symbol](const std::vector<Expr>& list) {
+        return std::any_of(list.begin(), list.end(), [symbol](Expr e) { return e.contains(symbol); });
+      };
+      for (size_t v = 0; v < g.num_values(); ++v) {
+        const TensorType& type = g.type(static_cast<ValueId>(v));
+        if (in(type.sizes) || in(type.strides)) return true;
+      }
+      return false;
+    };
+    std::vector<int> added;
+    for (size_t k = 0; k < carriers.size(); ++k) {
+      const Expr symbol = carriers[k].symbol;
+      const auto bound = [&](ValueId v) { return binds(g.type(v), symbol); };
+      if (!uses(symbol) || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
+      TensorType type = graph.type(graph.inputs()[static_cast<size_t>(carriers[k].input)]);
+      const Expr one = g.ctx().constant(1);
+      type.sizes = {symbol, g.ctx().constant(0)};
+      type.strides = {one, one};
+      g.add_input(std::move(type));
+      added.push_back(static_cast<int>(k));
+    }
+    return added;
+  }
+
+  BackwardGraph cut_backward(const JointGraph& joint) const {
+    BackwardGraph cut = backward_graph(joint, saved);
+    for (const int k : carry_sizes(cut.graph)) cut.inputs.push_back(static_cast<int>(saved.size()) + k);
+    return cut;
+  }
+
   static std::vector<int> constant_results(const Graph& g, const Mask& inputs) {
     const std::vector<bool> value_needs = values_needing_grad(g, inputs);
     std::vector<ValueId> leaves;
@@ -241,7 +307,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
     const JointGraph joint = joint_graph(graph, needs, output_mask(given));
     Backward made{in_parts(computed_again(joint)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
-    made.cut = backward_graph(made.joint, saved);
+    made.cut = cut_backward(made.joint);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
     made.plan->consume_operands();
@@ -257,7 +323,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     const std::vector<ValueId> numbers = random_values(in_parts(joint));  // the same values, as `saved` counts them
     const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random));
     std::vector<int> kept;
-    const Graph again = without_unused_inputs(whole, kept);
+    Graph again = without_unused_inputs(whole, kept);
     Second made;
     Mask again_needs;
     for (const int k : kept) {
@@ -277,6 +343,10 @@ struct Stage : std::enable_shared_from_this<Stage> {
         made.sources.push_back({'g', static_cast<int>(number)});
         again_needs.push_back(cotangents_need[number]);
       }
+    }
+    for (const int k : carry_sizes(again)) {
+      made.sources.push_back({'s', static_cast<int>(saved.size()) + k});
+      again_needs.push_back(false);
     }
     made.gradients = joint.gradients;
     made.constant = constant_results(again, again_needs);
@@ -384,6 +454,12 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
       saved.push_back(place.from == ForwardGraph::Saved::From::kInput
                           ? Ref::borrow(PySequence_Fast_GET_ITEM(inputs, at))
                           : outputs[static_cast<size_t>(place.index)]);
+    }
+    for (const SizeCarrier& carrier : stage.carriers) {
+      PyObject* tensor = PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input));
+      const Ref size = Ref::steal(PyObject_CallMethod(tensor, carrier.stride ? "stride" : "size", "i", carrier.dim));
+      saved.push_back(size ? Ref::steal(PyObject_CallMethod(tensor, "new_empty", "((Oi))", size.get(), 0)) : Ref());
+      if (!saved.back()) return nullptr;
     }
     outputs.resize(stage.graph.outputs().size());
     const Ref results = tuple_of(outputs), kept = tuple_of(saved);

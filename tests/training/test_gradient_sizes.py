@@ -104,3 +104,39 @@ def test_sizes(gradient: Callable[[torch.Tensor], torch.Tensor], use: Callable[[
                 torch.testing.assert_close(b, a)
             else:
                 assert a == b
+
+
+OUTSIDE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "sum": lambda x: (x * 2).sum(),
+    "mean": lambda x: x.mean(),
+    "of rows": lambda x: x.sum(0),
+    "of columns": lambda x: x.sum(1),
+    "flat": lambda x: (x.reshape(-1) * 2).sum(),
+    "transposed": lambda x: (x.t() * 3).sum(0),
+    "two of several": lambda x: torch.stack([x.sum(), (x.t() @ torch.ones(x.shape[0])).sum()]),
+    "linear": lambda x: torch.nn.functional.linear(x, torch.ones(2, x.shape[1])).mean(),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("function", OUTSIDE.values(), ids=OUTSIDE)
+def test_a_backward_that_reads_no_tensor_of_that_size(
+    function: Callable[[torch.Tensor], torch.Tensor], again: bool
+) -> None:
+    compiled = tatara.compile(function)
+    before = tatara.stats()
+    for sizes in ((4, 3), (4, 3), (5, 3), (6, 3), (7, 3), (7, 5), (3, 8)):
+        found = []
+        for call in (function, compiled):
+            torch.manual_seed(0)
+            x = torch.randn(*sizes, requires_grad=True)
+            weights = torch.randn(call(x).shape, requires_grad=True)
+            result = call(x)
+            (gradient,) = torch.autograd.grad(result, x, weights, create_graph=again)
+            found.append([result.detach(), gradient.detach()])
+            if again:
+                found[-1] += torch.autograd.grad(gradient.square().sum(), weights)
+        for a, b in zip(*found, strict=True):
+            torch.testing.assert_close(b, a)
+    after = tatara.stats()
+    assert (after["fallbacks"], after["breaks"]) == (before["fallbacks"], before["breaks"])
