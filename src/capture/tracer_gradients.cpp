@@ -38,8 +38,17 @@ std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const s
 
 std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
   ExprContext& ctx = variable.symbolic_sizes.front().context();
+  // Of an expanded tensor: what is not repeated fills its memory.
+  std::vector<Expr> packed = variable.symbolic_sizes, expanded;
+  for (size_t i = 0; i < packed.size() && i < now.size(); ++i) {
+    if (now[i] == 0) packed[i] = ctx.constant(1);
+  }
+  expanded = contiguous_strides(ctx, packed);
+  for (size_t i = 0; i < expanded.size() && i < now.size(); ++i) {
+    if (now[i] == 0) expanded[i] = ctx.constant(0);
+  }
   for (const std::vector<Expr>& strides :
-       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides}) {
+       {contiguous_strides(ctx, variable.symbolic_sizes), variable.symbolic_strides, expanded}) {
     bool same = strides.size() == now.size();
     for (size_t i = 0; same && i < now.size(); ++i) same = ctx.evaluate_hint(strides[i]) == now[i];
     if (same) return strides;
