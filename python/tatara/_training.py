@@ -225,9 +225,10 @@ def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
             results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *inputs)
             for i, result in zip(fresh, results, strict=True):
                 outputs[i] = result
-        for i, of_input, base in views:
+        for i, of_input, base, needs in views:
             view = outputs[i]
             source = inputs[base] if of_input else outputs[base]
+            source = source if needs else source.detach()
             outputs[i] = source.as_strided(view.shape, view.stride(), view.storage_offset())
     return outputs
 

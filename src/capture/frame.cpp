@@ -10,6 +10,10 @@ PyObject* Frame::function() const { return reinterpret_cast<PyObject*>(vm::frame
 PyObject* Frame::globals() const { return raw->f_globals; }
 PyObject* Frame::builtins() const { return raw->f_builtins; }
 PyObject* Frame::locals_dict() const { return raw->f_locals; }
+bool Frame::is_held() const {
+  auto* object = reinterpret_cast<PyObject*>(raw->frame_obj);
+  return object != nullptr && Py_REFCNT(object) > 1;
+}
 bool Frame::is_generator() const { return raw->owner == FRAME_OWNED_BY_GENERATOR; }
 
 PyObject* Frame::generator() const {

@@ -1,6 +1,7 @@
 #include "capture/tape.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "capture/numpy_api.h"
 #include "support/str_cat.h"
@@ -260,17 +261,23 @@ void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strid
 
 namespace {
 
+Ref view_of(TorchApi& api, PyObject* tensor) {
+  return Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), tensor, tensor, nullptr));
+}
+
+/// Makes the placeholder the real tensor.
+bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
+  return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(api.swap_impl.get(), placeholder, value, nullptr)));
+}
+
 /// Another tensor with the result's memory. A view made inside of a level would belong to it, so a tensor that leaves one gets
 /// its view before.
 Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, PyObject* result,
              std::span<const int64_t> symbols) {
-  const auto view = [&](PyObject* tensor) {
-    return Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), tensor, tensor, nullptr));
-  };
-  if (node.step != FuncStep::kUnwrap) return view(result);
+  if (node.step != FuncStep::kUnwrap) return view_of(api, result);
   const auto inside = static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
   std::vector<Ref> changed = env;
-  changed[inside] = view(env[inside].get());
+  changed[inside] = view_of(api, env[inside].get());
   return changed[inside] ? Tape::call_object(node, changed, symbols) : Ref();
 }
 
@@ -312,13 +319,26 @@ bool Tape::materialise(TorchApi& api) {
         value = alias_of(api, node, env, value.get(), symbols);
         if (!value) return failed();
       }
-      const Ref done =
-          Ref::steal(PyObject_CallFunctionObjArgs(api.swap_impl.get(), env[slot].get(), value.get(), nullptr));
-      if (!done) return failed();
+      if (!swap(api, env[slot].get(), value.get())) return failed();
       real[slot] = true;
     }
   }
   levels.keep();
+  return true;
+}
+
+bool Tape::take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const {
+  std::unordered_set<PyObject*> taken;
+  for (const TapeSlot& slot : slots_) {
+    if (slot.input) taken.insert(slot.object.get());
+  }
+  for (const int output : outputs) {
+    const TapeSlot& slot = slots_[static_cast<size_t>(output)];
+    if (slot.input || slot.number) continue;
+    Ref value = env[static_cast<size_t>(output)];
+    if (!taken.insert(value.get()).second) value = view_of(api, value.get());
+    if (!value || !swap(api, slot.object.get(), value.get())) return false;
+  }
   return true;
 }
 

@@ -141,6 +141,9 @@ class Tape {
 
   /// Runs every node and puts the results under the placeholders. False with a Python error set.
   bool materialise(TorchApi& api);
+  /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
+  /// set.
+  bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;
   /// How many nodes the last materialise() did.
   size_t nodes_done() const { return nodes_done_; }
   /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on

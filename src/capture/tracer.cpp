@@ -626,7 +626,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     ok = false;
   }
   if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-  if (ok) ok = install_entry(std::move(entry));
+  if (ok) ok = prepare_entry(*entry);
+  if (ok) owner_.cache.add(std::move(entry));
   --bypass_;
   stopped_ = stopped_ || stay_eager || !ok;
   // Each frame may go on with a graph of its own once the present instruction is done.
@@ -636,10 +637,14 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   return ok;
 }
 
-bool Tracer::run_tape() {
-  const auto start = std::chrono::steady_clock::now();
+void Tracer::settle_symbols() {
   take_back_symbols();
   trace_->symbols.settle();
+}
+
+bool Tracer::run_tape() {
+  const auto start = std::chrono::steady_clock::now();
+  settle_symbols();
   const AutocastOff off(api_);
   const bool ok = trace_->tape.materialise(api_);
   if (ok) perform_later_effects();
@@ -731,12 +736,19 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     ++stats().breaks;
   }
   bool again = false;
-  if (run_tape()) {
+  const bool compiled_first = may_run_compiled(*entry);
+  if (compiled_first) settle_symbols();
+  if (compiled_first && !prepare_entry(*entry)) {
+    --bypass_;
+    end_trace();
+    return false;
+  }
+  if (compiled_first ? run_compiled(f, *entry) : run_tape()) {
     if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
     if (owner_.fullgraph && entry->end == Entry::End::kEager) {
       raise_unsupported(entry->why);
-    } else {
-      install_entry(std::move(entry));
+    } else if (compiled_first || prepare_entry(*entry)) {
+      owner_.cache.add(std::move(entry));
     }
   } else if (rewind(f)) {
     PyErr_Clear();
@@ -779,45 +791,44 @@ void Tracer::take_sources() {
   }
 }
 
-bool Tracer::install_entry(std::unique_ptr<Entry> entry) {
+bool Tracer::prepare_entry(Entry& entry) {
   Trace& t = *trace_;
-  entry->code = t.root_code;
-  entry->held_code = Ref::borrow(t.root_code);
-  entry->offset = t.start_offset;
-  entry->state = t.state;
-  entry->state.saves_tensors = entry->tape && is_training_tape(*entry->tape);
-  entry->guard = std::move(t.guard);
-  entry->watches = std::move(t.watches);
-  entry->watches.leave_writes(t.watches);
-  entry->size_checks = std::move(t.size_checks);
-  if (entry->end == Entry::End::kBreak) entry->size_checks.resize(std::min(t.snap_checks, entry->size_checks.size()));
+  entry.code = t.root_code;
+  entry.held_code = Ref::borrow(t.root_code);
+  entry.offset = t.start_offset;
+  entry.state = t.state;
+  entry.state.saves_tensors = entry.tape && is_training_tape(*entry.tape);
+  entry.guard = std::move(t.guard);
+  entry.watches = std::move(t.watches);
+  entry.watches.leave_writes(t.watches);
+  entry.size_checks = std::move(t.size_checks);
+  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap_checks, entry.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
-  const std::vector<Expr>& facts = entry->tape ? entry->tape->facts() : t.symbols.ctx().guards();
+  const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
   for (size_t i = 0; i < facts.size(); ++i) {
-    entry->facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
+    entry.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
-  entry->capture_seconds =
+  entry.capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
-  if (entry->end != Entry::End::kEager) {
-    if (!entry->tape->nodes().empty()) ++stats().graphs;
-    if (!attach_runner(*entry, owner_, api_)) return false;
-    const char* what = entry->tape->has_regions()            ? "checkpoints"
-                       : entry->tape->has_custom_backwards() ? "an autograd.Function"
-                       : entry->tape->has_hooks()            ? "hooks on gradients"
-                                                             : nullptr;
-    if (!entry->fallback_reason.empty() && what != nullptr) {
+  if (entry.end != Entry::End::kEager) {
+    if (!entry.tape->nodes().empty()) ++stats().graphs;
+    if (!attach_runner(entry, owner_, api_)) return false;
+    const char* what = entry.tape->has_regions()            ? "checkpoints"
+                       : entry.tape->has_custom_backwards() ? "an autograd.Function"
+                       : entry.tape->has_hooks()            ? "hooks on gradients"
+                                                            : nullptr;
+    if (!entry.fallback_reason.empty() && what != nullptr) {
       // The tape would keep what checkpoints let go of, lacks the user's backward, and does not look whether hooks changed.
-      entry->end = Entry::End::kEager;
-      entry->callees = true;
-      entry->why = place_of(reinterpret_cast<PyCodeObject*>(entry->code), entry->offset);
-      entry->why.reason = str_cat("a graph with ", what, " does not compile: ", entry->fallback_reason);
-      owner_.breaks.push_back(entry->why);
+      entry.end = Entry::End::kEager;
+      entry.callees = true;
+      entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
+      entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
+      owner_.breaks.push_back(entry.why);
       ++stats().breaks;
     }
-    if (explaining() == Explaining::kMeasure) measure_entry(*entry, t.objects, api_);
+    if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
-  owner_.cache.add(std::move(entry));
   return true;
 }
 

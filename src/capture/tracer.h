@@ -169,6 +169,8 @@ class Tracer final : public VmObserver {
   void snapshot(Frame& f);
   /// Ends the trace here: the program goes on for real. False with a Python error set.
   bool graph_break(const std::string& reason, bool stay_eager = false);
+  /// The trace is complete: numbers are themselves again.
+  void settle_symbols();
   /// Makes every placeholder real. False with a Python error set.
   bool run_tape();
   /// True: the frame is set back to the trace's start, from where it goes on for real.
@@ -184,7 +186,14 @@ class Tracer final : public VmObserver {
   void undo_switches();
   void end_trace();
   void take_sources();
-  bool install_entry(std::unique_ptr<Entry> entry);
+  /// Compiles what the trace has found. False with a Python error set.
+  bool prepare_entry(Entry& entry);
+  /// Whether the first call may have its results from the plans of `entry`: nothing but the tape has happened in it.
+  bool may_run_compiled(const Entry& entry) const;
+  /// Somebody outside of the trace holds a placeholder that is no result.
+  bool placeholders_seen(const Entry& entry) const;
+  /// In place of run_tape(), once the entry is prepared.
+  bool run_compiled(Frame& f, Entry& entry);
   void set_mode(bool on);
   bool push_mode();
   void pop_mode();

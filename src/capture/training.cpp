@@ -552,15 +552,18 @@ PyObject* stage_saved_inputs(PyObject* self, void*) {
   return dict;
 }
 
-/// (output, whether of an input, base) of each view that needs a gradient.
+/// (output, whether of an input, base, whether it needs a gradient) of each view that needs one, or whose base does though
+/// it does not itself: views of a tensor that gets its history later would get one too.
 PyObject* stage_views(PyObject* self, void*) {
   const Stage& stage = stage_of(self);
   std::vector<Ref> views;
   for (size_t i = 0; i < stage.graph.outputs().size(); ++i) {
     const OutputAlias& alias = stage.graph.outputs()[i].alias;
-    if (!stage.outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
-    PyObject* of_input = alias.kind == OutputAlias::Kind::kInput ? Py_True : Py_False;
-    views.push_back(Ref::steal(Py_BuildValue("(nOi)", static_cast<Py_ssize_t>(i), of_input, alias.index)));
+    const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.outputs_need[i];
+    if (alias.kind == OutputAlias::Kind::kFresh) continue;
+    if (!needs && (of_input || !stage.outputs_need[static_cast<size_t>(alias.index)])) continue;
+    views.push_back(Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input ? Py_True : Py_False,
+                                             alias.index, needs ? Py_True : Py_False)));
   }
   return tuple_of(views).release();
 }
@@ -577,7 +580,7 @@ PyTypeObject* stage_type() {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
         {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
-        {"views", stage_views, nullptr, "outputs that are views and need a gradient", nullptr},
+        {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},
         {nullptr, nullptr, nullptr, nullptr, nullptr}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(stage_dealloc)},
                                   {Py_tp_methods, methods},

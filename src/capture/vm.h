@@ -43,6 +43,7 @@ class Frame {
   PyObject* globals() const;
   PyObject* builtins() const;
   PyObject* locals_dict() const;  ///< mapping of class and module bodies; nullptr in functions
+  bool is_held() const;           ///< somebody holds the frame object
   bool is_generator() const;      ///< generator, coroutine or async generator
   PyObject* generator() const;    ///< its object, or nullptr
 

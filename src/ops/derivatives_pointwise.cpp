@@ -92,7 +92,7 @@ constexpr UnaryRow kUnary[] = {
     {"relu6", [](Term g, Term x, Term) { return ((x > 0.0) && (x < 6.0)).choose(g, 0.0); }},
     {"hardsigmoid", [](Term g, Term x, Term) { return ((x > -3.0) && (x < 3.0)).choose(g / 6.0, 0.0); }},
     {"hardswish",
-     [](Term g, Term x, Term) { return (x <= -3.0).choose(g * 0.0, (x < 3.0).choose(g * (x / 3.0 + 0.5), g)); }},
+     [](Term g, Term x, Term) { return (x <= -3.0).choose(g * 0.0, (x >= 3.0).choose(g, g * (x / 3.0 + 0.5))); }},
     {"log_sigmoid", [](Term g, Term x, Term) { return g * (-x).un("sigmoid"); }},
     {"sinc",
      [](Term g, Term x, Term) {
@@ -117,7 +117,7 @@ constexpr UnaryRow kUnary[] = {
 
 /// Slope of elu: `below` * exp(x * rate) at and below 0, `above` over it.
 Term exponential_slope(Term g, Term x, double below, double rate, double above) {
-  return (x <= 0.0).choose(g * ((x * rate).un("exp") * below), g * above);
+  return (x > 0.0).choose(g * above, g * ((x * rate).un("exp") * below));
 }
 
 Term gelu(Term g, Term x, Term, const Args& args) {

@@ -21,7 +21,7 @@ def clean() -> None:
 
 
 def warm(compiled: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """The first call traces and is eager's; those after it run the plan."""
+    """The first call traces and compiles."""
     compiled(*args)
     assert tatara.stats()["fallbacks"] == 0
     return compiled
