@@ -69,7 +69,7 @@ def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients as results of a stage that was not there before."""
     given = tuple(g is not None for g in cotangents)
     need = tuple(g is not None and g.requires_grad for g in cotangents)
-    second, sources, targets, constant = stage.second(given, need)
+    second, sources, targets, constant = stage.second(given, need, saved)
     places = stage.saved_inputs
     kept = dict(zip(stage.second_inputs, ctx.kept, strict=True))
     operands = []

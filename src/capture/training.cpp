@@ -155,6 +155,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
   Mask needs;  // per input
   CompileOptions options;
   std::vector<ValueId> saved;
+  std::vector<TensorType> saved_types;
   std::vector<ForwardGraph::Saved> saved_places;
   std::vector<bool> outputs_need;
   std::vector<int> differentiable;    // fresh outputs with gradients
@@ -184,7 +185,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
     Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
-    stage->find_carriers(whole.joint.graph);
+    for (const ValueId v : stage->saved) stage->saved_types.push_back(whole.joint.graph.type(v));
+    stage->find_carriers();
     whole.cut = stage->cut_backward(whole.joint);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
     stage->saved_places = std::move(first.saved);
@@ -225,13 +227,14 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
   }
 
-  void find_carriers(const Graph& joint) {
+  void find_carriers() {
     const auto look = [&](const std::vector<Expr>& list, size_t input, bool stride) {
       for (size_t d = 0; d < list.size(); ++d) {
         const Expr e = list[d];
-        const bool known = !e.is_symbol() || std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) {
-          return c.symbol == e;
-        }) || std::any_of(saved.begin(), saved.end(), [&](ValueId v) { return binds(joint.type(v), e); });
+        const bool known =
+            !e.is_symbol() ||
+            std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) { return c.symbol == e; }) ||
+            std::any_of(saved_types.begin(), saved_types.end(), [e](const TensorType& type) { return binds(type, e); });
         if (!known) carriers.push_back({e, static_cast<int>(input), static_cast<int>(d), stride});
       }
     };
@@ -240,6 +243,14 @@ struct Stage : std::enable_shared_from_this<Stage> {
       look(type.sizes, i, false);
       look(type.strides, i, true);
     }
+  }
+
+  TensorType carried_type(const SizeCarrier& carrier) const {
+    TensorType type = graph.type(graph.inputs()[static_cast<size_t>(carrier.input)]);
+    const Expr one = graph.ctx().constant(1);
+    type.sizes = {carrier.symbol, graph.ctx().constant(0)};
+    type.strides = {one, one};
+    return type;
   }
 
   /// Adds inputs for the sizes that none of a graph's inputs has. The numbers of their carriers.
@@ -259,11 +270,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
       const Expr symbol = carriers[k].symbol;
       const auto bound = [&](ValueId v) { return binds(g.type(v), symbol); };
       if (!uses(symbol) || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
-      TensorType type = graph.type(graph.inputs()[static_cast<size_t>(carriers[k].input)]);
-      const Expr one = g.ctx().constant(1);
-      type.sizes = {symbol, g.ctx().constant(0)};
-      type.strides = {one, one};
-      g.add_input(std::move(type));
+      g.add_input(carried_type(carriers[k]));
       added.push_back(static_cast<int>(k));
     }
     return added;
@@ -290,10 +297,29 @@ struct Stage : std::enable_shared_from_this<Stage> {
     return result;
   }
 
-  void check_guards() {
-    // What is compiled later may not rest on facts about sizes that no guard of the entry checks.
-    if (graph.ctx().guards().size() > known_guards) {
-      throw Unsupported("a gradient decides by sizes that vary; compile with dynamic=False");
+  /// What is compiled after the entry was made may rest on facts about sizes that no guard of the entry checks: whether they
+  /// hold for the sizes of this call, which the saved values and the carriers have.
+  void check_facts(PyObject* values) {
+    ExprContext& ctx = graph.ctx();
+    if (ctx.guards().size() == known_guards) return;
+    ExprMap sizes;
+    const auto bind = [&](Py_ssize_t value, const TensorType& type) {
+      TensorMeta meta;
+      if (!TorchApi::get()->read_meta(PyList_GET_ITEM(values, value), meta)) return PyErr_Clear();
+      for (size_t d = 0; d < type.sizes.size() && d < meta.sizes.size(); ++d) {
+        if (type.sizes[d].is_symbol()) sizes.insert_or_assign(type.sizes[d], ctx.constant(meta.sizes[d]));
+        if (type.strides[d].is_symbol()) sizes.insert_or_assign(type.strides[d], ctx.constant(meta.strides[d]));
+      }
+    };
+    const auto count = static_cast<Py_ssize_t>(saved_types.size());
+    for (Py_ssize_t i = 0; i < count; ++i) bind(i, saved_types[static_cast<size_t>(i)]);
+    for (size_t k = 0; k < carriers.size(); ++k) bind(count + static_cast<Py_ssize_t>(k), carried_type(carriers[k]));
+    const std::vector<Expr> facts = ctx.guards();
+    for (size_t i = known_guards; i < facts.size(); ++i) {
+      const Expr fact = ctx.substitute(facts[i], sizes);
+      if (!fact.is_const() || fact.const_value() == 0) {
+        throw Unsupported("a gradient decides by sizes that vary; compile with dynamic=False");
+      }
     }
   }
 
@@ -311,7 +337,6 @@ struct Stage : std::enable_shared_from_this<Stage> {
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
     made.plan->consume_operands();
-    check_guards();
     return backwards.emplace(given, std::move(made)).first->second;
   }
 
@@ -352,7 +377,6 @@ struct Stage : std::enable_shared_from_this<Stage> {
     made.constant = constant_results(again, again_needs);
     std::vector<CompileResult> results;
     made.stage = make(again, std::move(again_needs), options, results);
-    check_guards();
     return seconds.emplace(key, std::move(made)).first->second;
   }
 };
@@ -486,6 +510,7 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
       given.push_back(PyTuple_GET_ITEM(cotangents, i) != Py_None);
     }
     Backward& backward = stage.backward(given);
+    stage.check_facts(saved);
     if (backward.reentrant && !call_helper("check_reentrant")) return nullptr;
     const auto cotangent = [&](int i) {
       const int output = backward.joint.cotangents[static_cast<size_t>(i)];
@@ -517,14 +542,17 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
   });
 }
 
-/// second(given, need): (stage, ((kind, index), ...), inputs of the gradients, constant results).
+/// second(given, need, saved): (stage, ((kind, index), ...), inputs of the gradients, constant results).
 PyObject* stage_second(PyObject* self, PyObject* args) {
-  PyObject *given = nullptr, *need = nullptr;
-  if (PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &given, &PyTuple_Type, &need) == 0) return nullptr;
+  PyObject *given = nullptr, *need = nullptr, *saved = nullptr;
+  if (PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &given, &PyTuple_Type, &need, &PyList_Type, &saved) == 0) {
+    return nullptr;
+  }
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
     if (stage.backward(mask_of(given)).reentrant && !call_helper("refuse_reentrant")) return nullptr;
     Second& second = stage.second(mask_of(given), mask_of(need));
+    stage.check_facts(saved);
     std::vector<Ref> sources;
     for (const Second::Source& source : second.sources) {
       const char kind[] = {source.kind, 0};
@@ -574,7 +602,7 @@ PyTypeObject* stage_type() {
         {"run", stage_run, METH_O, "run(inputs) -> (outputs, saved), or None for operands that do not fit"},
         {"backward", stage_backward, METH_VARARGS, "backward(saved, cotangents) -> gradients"},
         {"second", stage_second, METH_VARARGS,
-         "second(given, need) -> (stage, sources, inputs of the gradients, constant results)"},
+         "second(given, need, saved) -> (stage, sources, inputs of the gradients, constant results)"},
         {nullptr, nullptr, 0, nullptr}};
     static PyGetSetDef getset[] = {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
