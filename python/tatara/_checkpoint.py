@@ -33,7 +33,7 @@ _NO_HISTORY = "none of output has requires_grad=True, this checkpoint() is not n
 class Region:
     """One call of a checkpoint: its arguments, and torch's generator while that is at work."""
 
-    __slots__ = ("arguments", "inputs", "keywords", "real", "redraws")
+    __slots__ = ("arguments", "casts", "inputs", "keywords", "real", "redraws")
 
     def __init__(
         self,
@@ -47,10 +47,15 @@ class Region:
         self.redraws = redraws
         self.inputs = inputs
         self.real: Any = None
+        self.casts: tuple[tuple[str, bool, torch.dtype], ...] = ()
 
     def begin(self) -> None:
         self.real = _host_region(*self.arguments, **self.keywords)
-        next(self.real)
+        with contextlib.ExitStack() as stack:
+            # What a trace has recorded runs with autocast off, its casts being part of it. The second time they are not.
+            for device, enabled, dtype in self.casts:
+                stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
+            next(self.real)
 
     def end(self) -> None:
         real, self.real = self.real, None

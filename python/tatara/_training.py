@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C import _functorch
 
 from tatara import _checkpoint, _meta
 
@@ -48,8 +49,37 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         again = torch.is_grad_enabled()  # under create_graph=True
         if not again:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
-        gradients = _again(ctx, stage, saved, cotangents) if again else stage.backward(saved, cotangents)
-        return (None, None, None, *gradients)
+
+        def gradients(given: Any, kept: bool) -> Any:
+            values = list(saved) if kept else saved  # a plan lets go of what it is given
+            return _again(ctx, stage, values, given) if again else stage.backward(values, given)
+
+        return (None, None, None, *_each_example(gradients, cotangents))
+
+
+def _each_example(gradients: Any, cotangents: Any) -> list[Any]:
+    """`gradients` of cotangents that may be batches (`is_grads_batched=True`): a plan takes plain tensors, one example at a
+    time.
+    """
+    if not any(g is not None and _functorch.is_legacy_batchedtensor(g) for g in cotangents):
+        return list(gradients(cotangents, False))
+    torch._C._vmapmode_increment_nesting()
+    level = torch._C._vmapmode_decrement_nesting()
+    batches = [_examples(g, level) for g in cotangents]
+    size = next((len(b) for b in batches if b is not None), 0)
+    rows = []
+    for i in range(size):
+        given = tuple(g if b is None else b[i].contiguous() for g, b in zip(cotangents, batches, strict=True))
+        rows.append(list(gradients(given, True)))
+    columns = zip(*rows, strict=True)
+    return [None if c[0] is None else torch._add_batch_dim(torch.stack(c), 0, level) for c in columns]
+
+
+def _examples(cotangent: Any, level: int) -> Any:
+    """All examples, in front. Not of a tensor that is the same for all of them."""
+    if cotangent is None or not _functorch.is_legacy_batchedtensor(cotangent):
+        return None
+    return torch._remove_batch_dim(cotangent, level, -1, 0)
 
 
 class ConstantNode(torch.autograd.Function):  # type: ignore[misc]

@@ -78,6 +78,16 @@ void AutocastState::apply(const TorchApi& api) const {
   }
 }
 
+Ref AutocastState::as_tuple() const {
+  const Ref list = Ref::steal(PyList_New(0));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].on) continue;
+    const Ref each = Ref::steal(PyTuple_Pack(3, text(kDevices[i]).get(), Py_True, devices[i].dtype.get()));
+    if (!each || PyList_Append(list.get(), each.get()) != 0) PyErr_Clear();
+  }
+  return Ref::steal(PyList_AsTuple(list.get()));
+}
+
 AutocastOff::AutocastOff(const TorchApi& api) : api_(api), before_(AutocastState::read(api)) {
   for (size_t i = 0; i < before_.devices.size(); ++i) {
     if (before_.devices[i].on) switch_device(api_, AutocastState::kDevices[i], false);

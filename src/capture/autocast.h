@@ -24,6 +24,8 @@ struct AutocastState {
   bool operator==(const AutocastState& other) const;
   /// Makes it the thread's state; dtypes only where it is on.
   void apply(const TorchApi& api) const;
+  /// Of the devices where it is on: (name, True, dtype).
+  Ref as_tuple() const;
 };
 
 /// While it lives, autocast is off in this thread.

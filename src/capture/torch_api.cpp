@@ -218,11 +218,12 @@ const Names& passthrough_names() {
 }
 
 const Names& factory_names() {
-  static const Names names = {"empty",           "zeros",           "ones",         "full",         "arange",
-                              "linspace",        "logspace",        "eye",          "rand",         "randn",
-                              "randint",         "randperm",        "tril_indices", "triu_indices", "empty_strided",
-                              "scalar_tensor",   "empty_permuted",  "range",        "hann_window",  "hamming_window",
-                              "blackman_window", "bartlett_window", "kaiser_window"};
+  static const Names names = {"empty",           "zeros",           "ones",          "full",         "arange",
+                              "linspace",        "logspace",        "eye",           "rand",         "randn",
+                              "randint",         "randperm",        "tril_indices",  "triu_indices", "empty_strided",
+                              "scalar_tensor",   "empty_permuted",  "range",         "hann_window",  "hamming_window",
+                              "blackman_window", "bartlett_window", "kaiser_window", "normal",       "fft_fftfreq",
+                              "fft_rfftfreq"};
   return names;
 }
 

@@ -291,6 +291,20 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
   return PyBool_FromLong(text_of(kind.get()) == fn.name.substr(3));
 }
 
+/// Autocast does not look at what vmap has made a batch of, but at what the batching rule of the operator calls.
+bool Tracer::reads_batch(PyObject* args, PyObject* kwargs) const {
+  bool found = false;
+  const auto look = [&](PyObject* o) -> Ref {
+    const int slot = found || !api_.is_plain_tensor(o) ? -1 : trace_->tape.find(o);
+    for (const int level : trace_->open_levels) found = found || (slot >= 0 && is_batched(slot, level));
+    return Ref::borrow(o);
+  };
+  if (trace_->open_levels.empty()) return false;
+  map_structure(args, look);
+  if (kwargs != nullptr) map_structure(kwargs, look);
+  return found;
+}
+
 Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args,
                                    Ref& cast_kwargs) {
   const AutocastState state = AutocastState::read(api_);
@@ -324,6 +338,7 @@ Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyOb
   if (!on.on) return Cast::kSame;
   const CastPolicy policy = cast_policy(fn.name, device);
   if (policy == CastPolicy::kNone) return Cast::kSame;
+  if (reads_batch(args, kwargs)) return Cast::kUnknown;
   if (policy == CastPolicy::kUnknown) return Cast::kUnknown;
   const bool lower = policy == CastPolicy::kLower || (policy == CastPolicy::kPromote && !wide);
   const Ref target = lower ? on.dtype : attr(api_.torch.get(), "float32");

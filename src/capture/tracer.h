@@ -397,6 +397,7 @@ class Tracer final : public VmObserver {
   bool break_if_cached(PyObject* target);
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
+  bool reads_batch(PyObject* args, PyObject* kwargs) const;
   Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
   bool numpy_value(PyObject* object) const;
   bool numpy_inside(PyObject* object) const;

@@ -206,10 +206,22 @@ void register_derivatives_pointwise(OpRegistry& r) {
       v.give(0, row.rule(gradient(v), operand(v, 0), result(v), v.args()).id);
     };
   }
-  for (const char* name : {"floor", "ceil", "trunc", "round", "round.decimals", "sign", "zero", "bernoulli",
-                           "bernoulli.p", "native_dropout"}) {
+  for (const char* name : {"floor",          "ceil",
+                           "trunc",          "round",
+                           "round.decimals", "sign",
+                           "zero",           "bernoulli",
+                           "bernoulli.p",    "native_dropout",
+                           "bernoulli_fill", "uniform_fill",
+                           "normal_fill",    "exponential_fill",
+                           "cauchy_fill",    "log_normal_fill",
+                           "geometric_fill", "random_fill",
+                           "random_fill.to", "random_fill.from"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give_zeros(0); };
   }
+  r.amend("bernoulli_fill.tensor").vjp = [](VjpContext& v) {
+    v.give_zeros(0);
+    v.give_zeros(1);
+  };
   for (const char* name : {"cast", "cast_format", "clone", "relayout", "alias"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give(0, v.grad()); };
   }

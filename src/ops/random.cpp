@@ -43,6 +43,24 @@ MetaFn like_meta(int dtype_arg) {
   };
 }
 
+/// Numbers that are written into a tensor: they are drawn in the order of memory, which a copy shares where there are no gaps.
+MetaFn filled_meta(bool contiguous) {
+  return [contiguous](MetaContext& m) -> std::vector<TensorType> {
+    TensorType type = m.tensor(0);
+    type.is_wrapped_number = false;
+    const TensorType* operands[] = {&m.tensor(0)};
+    const std::vector<Expr> strides =
+        contiguous ? contiguous_strides(m.ctx(), type.sizes) : m.iterator_strides(type.sizes, operands);
+    for (size_t i = 0; i < strides.size(); ++i) {
+      if (strides[i] != type.strides[i] && !type.sizes[i].is_const(1)) {
+        throw Unsupported("random numbers in place, in a tensor that does not lie in one piece");
+      }
+    }
+    type.strides = strides;
+    return {type};
+  };
+}
+
 std::vector<TensorType> contiguous_like_meta(MetaContext& m) {
   const TensorType& self = m.tensor(0);
   return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
@@ -86,6 +104,33 @@ void register_random(OpRegistry& r) {
       "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
       "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
+  // In-place forms: the host's own functional ones copy the tensor first.
+  struct Filler {
+    const char *name, *overload, *host, *arguments, *method;
+  };
+  static constexpr Filler kFillers[] = {
+      {"bernoulli_fill", "p", "aten::bernoulli", "float p=0.5", "torch.Tensor.bernoulli_"},
+      {"bernoulli_fill.tensor", "Tensor", "aten::bernoulli", "Tensor p", "torch.Tensor.bernoulli_"},
+      {"uniform_fill", "", "aten::uniform", "float from=0., float to=1.", "torch.Tensor.uniform_"},
+      {"normal_fill", "", "aten::normal_functional", "float mean=0., float std=1.", "torch.Tensor.normal_"},
+      {"exponential_fill", "", "aten::exponential", "float lambd=1.", "torch.Tensor.exponential_"},
+      {"cauchy_fill", "", "aten::cauchy", "float median=0., float sigma=1.", "torch.Tensor.cauchy_"},
+      {"log_normal_fill", "", "aten::log_normal", "float mean=1., float std=2.", "torch.Tensor.log_normal_"},
+      {"geometric_fill", "", "aten::geometric", "float p", "torch.Tensor.geometric_"},
+      {"random_fill", "", "aten::random", "", "torch.Tensor.random_"},
+      {"random_fill.to", "to", "aten::random", "int to", "torch.Tensor.random_"},
+      {"random_fill.from", "from", "aten::random", "int from, int? to", "torch.Tensor.random_"},
+  };
+  for (const Filler& row : kFillers) {
+    const std::string arguments = *row.arguments == 0 ? "" : std::string(", ") + row.arguments;
+    const std::string schema = "(Tensor self" + arguments + ", *, Generator? generator=None) -> Tensor";
+    OpDef def = make_op({row.name, OpKind::kRandom, schema.c_str(), "", row.method},
+                        filled_meta(std::string_view(row.host) == "aten::bernoulli"));
+    def.host_name = row.host;
+    def.host_overload = row.overload;
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
   {
     // Masks of a CPU (runtime/random_ops.h).
     OpDef def = make_op({"bernoulli_mask", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> Tensor", ""},
