@@ -49,7 +49,7 @@ bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vect
                   std::vector<int64_t>& symbols, std::string* reason) {
   return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
          watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
-         watches.check(api, objects, reason);
+         (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason);
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,

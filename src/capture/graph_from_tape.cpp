@@ -410,6 +410,7 @@ class Converter {
   }
 
   void convert_number(const TapeNode& node) {
+    if (node.check >= 0) return;  // a guard
     const int slot = node.outputs[0];
     bool host = true;
     for_each_slot(node.args.get(), [&](int operand) { host = host && on_host(operand); });

@@ -451,6 +451,11 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
   if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_float(first)) {
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
   }
+  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
+    const Ref one = Ref::steal(PyLong_FromLong(1));
+    Ref made = derive_number("truediv", first, one.get());
+    if (made || PyErr_Occurred() != nullptr) return made.release();
+  }
   if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && count == 1 && no_keywords && is_symbolic_float(first)) {
     return Py_NewRef(first);
   }

@@ -58,10 +58,16 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   return PyNumber_Power(x.get(), y.get(), modulus);
 }
 
-int truth(PyObject* a) { return PyObject_IsTrue(plain_number(a).get()); }
+int truth(PyObject* a) {
+  const Ref known = cast(a)->owner->derive("truth", a, nullptr);
+  if (!known && PyErr_Occurred() != nullptr) return -1;
+  return PyObject_IsTrue(known ? known.get() : plain_number(a).get());
+}
 Py_hash_t hash(PyObject* a) { return PyObject_Hash(plain_number(a).get()); }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
+  if (Ref known = compare_floats(*cast(a)->owner, a, b, op); known || PyErr_Occurred() != nullptr)
+    return known.release();
   const Ref x = plain_number(a), y = plain_number(b);
   return PyObject_RichCompare(x.get(), y.get(), op);
 }
@@ -125,6 +131,11 @@ PyTypeObject* float_type() {
 }  // namespace
 
 bool is_symbolic_float(PyObject* object) { return object != nullptr && Py_TYPE(object) == float_type(); }
+
+Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op) {
+  static constexpr const char* kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};  // in the order of Py_LT...
+  return op >= Py_LT && op <= Py_GE ? owner.derive(kNames[op], a, b) : Ref();
+}
 
 int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(object)->slot : -1; }
 

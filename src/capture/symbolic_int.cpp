@@ -65,8 +65,9 @@ PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic, con
     } catch (const Error&) {
       // Beyond 64 bits, or a division by zero: Python's own arithmetic says what happens.
     }
-  } else if (name != nullptr) {
-    Ref made = owner.derive(name, a, b);
+  }
+  if (name != nullptr) {
+    Ref made = owner.derive(name, a, b);  // where the result is a float
     if (made || PyErr_Occurred() != nullptr) return made.release();
   }
   return plain_binary(a, b, plain);
@@ -184,7 +185,11 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   const std::optional<Expr> y = operand(b, owner);
   if (!y) {
     if (b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) Py_RETURN_NOTIMPLEMENTED;
-    const Ref x = plain_int(a), other = plain_int(b);
+    if (PyFloat_CheckExact(b) || is_symbolic_float(b)) {
+      Ref known = compare_floats(owner, a, b, op);
+      if (known || PyErr_Occurred() != nullptr) return known.release();
+    }
+    const Ref x = plain_int(a), other = plain_number(b);
     return PyObject_RichCompare(x.get(), other.get(), op);
   }
   ExprContext& c = owner.ctx();

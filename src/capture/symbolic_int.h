@@ -114,6 +114,8 @@ inline bool is_symbolic_number(PyObject* object) { return is_symbolic_int(object
 int float_slot(PyObject* object);
 /// As plain_int(), for both kinds.
 Ref plain_number(PyObject* object);
+/// What a comparison of numbers of which one is a float gives, with that as a guard; null: by value.
+Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op);
 /// The value of a placeholder float in this call; no guard is made.
 double float_value(PyObject* object);
 /// A placeholder float becomes a plain one; no guard is made.

@@ -1,6 +1,7 @@
 #include "capture/tape.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "capture/numpy_api.h"
@@ -408,7 +409,51 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
     copy->facts_.assign(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(std::min(facts, guards.size())));
     for (const Expr symbol : copy->symbols_) copy->places_.push_back(copy->place_of(symbol));
   }
+  copy->collect_checks();
   return copy;
+}
+
+void Tape::collect_checks() {
+  std::vector<bool> wanted(slots_.size(), false);
+  for (size_t n = nodes_.size(); n-- > 0;) {
+    const TapeNode& node = nodes_[n];
+    if (!node.number || (node.check < 0 && !wanted[static_cast<size_t>(node.outputs[0])])) continue;
+    check_nodes_.push_back(n);
+    for_each_slot(node.args.get(), [&](int slot) { wanted[static_cast<size_t>(slot)] = true; });
+  }
+  std::reverse(check_nodes_.begin(), check_nodes_.end());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const TapeSlot& slot = slots_[i];
+    if (!wanted[i] || slot.bits.empty()) continue;
+    check_floats_.push_back(
+        {static_cast<int>(i), ExprProgram(slot.bits[0], symbols_), ExprProgram(slot.bits[1], symbols_)});
+  }
+}
+
+bool Tape::checks_hold(std::span<const int64_t> symbols, std::string* why) const {
+  if (check_nodes_.empty()) return true;
+  std::vector<Ref> env(slots_.size());
+  for (const FloatPlace& place : check_floats_) {
+    const std::optional<int64_t> high = place.high.try_evaluate(symbols), low = place.low.try_evaluate(symbols);
+    if (!high || !low) return false;
+    const uint64_t bits = static_cast<uint64_t>(*high) << 32 | static_cast<uint64_t>(*low);
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof(value));
+    env[static_cast<size_t>(place.slot)] = Ref::steal(PyFloat_FromDouble(value));
+  }
+  for (const size_t n : check_nodes_) {
+    const TapeNode& node = nodes_[n];
+    Ref value = call_node(node, env, symbols);
+    if (!value) PyErr_Clear();
+    const bool other = node.check >= 0 && value.get() != (node.check != 0 ? Py_True : Py_False);
+    if (value && !other) {
+      env[static_cast<size_t>(node.outputs[0])] = std::move(value);
+      continue;
+    }
+    if (why != nullptr) *why = str_cat("a comparison of floats came out otherwise (", node.file, ":", node.line, ")");
+    return false;
+  }
+  return true;
 }
 
 void Tape::set_outputs(std::vector<int> outputs) {

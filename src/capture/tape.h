@@ -80,6 +80,7 @@ struct TapeNode {
   std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
   /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
   bool number = false;
+  int8_t check = -1;  ///< of a comparison of such floats: what it gave (0 or 1), which is a guard; -1: none
   RegionMark region = RegionMark::kNone;
   bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
   bool reentrant = false;  ///< of a region's begin: use_reentrant=True
@@ -198,6 +199,8 @@ class Tape {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
   }
   /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
+  /// Comparisons of floats that vary give what they gave when the tape was recorded.
+  bool checks_hold(std::span<const int64_t> symbols, std::string* why) const;
   bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
   int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }
@@ -216,6 +219,13 @@ class Tape {
   };
   std::vector<Fill> fills_;
   std::vector<std::vector<int>> dead_after_;
+  struct FloatPlace {
+    int slot;
+    ExprProgram high, low;  // the halves of its bits
+  };
+  void collect_checks();
+  std::vector<FloatPlace> check_floats_;
+  std::vector<size_t> check_nodes_;  // what comparisons are made of, and they
   const TraceSymbols* open_symbols_ = nullptr;
   std::shared_ptr<ExprContext> ctx_;
   std::vector<Expr> symbols_, facts_;

@@ -282,6 +282,7 @@ class Tracer final : public VmObserver {
   bool add_in_place(PyObject* sum, PyObject* gradient);
   // Floats that the tape computes (tracer_numbers.cpp).
   /// `function`: null for that of Python's `operator`.
+  bool from_numbers(int slot) const;  // a float that no tensor decides
   Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
   void need_number(int slot);
   /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.

@@ -38,6 +38,18 @@ Ref Tracer::record_number(TapeNode node, double value) {
   return t.symbols.make_derived(value, slot);
 }
 
+bool Tracer::from_numbers(int slot) const {
+  std::vector<int> wanted{slot};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    for (const TapeNode& node : trace_->tape.nodes()) {
+      if (!node.number || node.outputs[0] != wanted[i]) continue;
+      if (node.name == "number.item") return false;
+      for_each_slot(node.args.get(), [&](int operand) { wanted.push_back(operand); });
+    }
+  }
+  return true;
+}
+
 Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
@@ -64,13 +76,18 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
       return {};
     }
   }
+  static const std::unordered_set<std::string> comparisons = {"lt", "le", "eq", "ne", "gt", "ge", "truth"};
+  const bool check = function == nullptr && comparisons.contains(name);
+  for (PyObject* operand : {a, b}) {
+    if (check && operand != nullptr && is_symbolic_float(operand) && !from_numbers(float_slot(operand))) return {};
+  }
   if (function == nullptr) function = operator_function(name);
   if (function == nullptr) return {};
   const Bypass bypass(bypass_);
   const Ref result =
       Ref::steal(b == nullptr ? PyObject_CallOneArg(function, values[0].get())
                               : PyObject_CallFunctionObjArgs(function, values[0].get(), values[1].get(), nullptr));
-  if (!result || !PyFloat_CheckExact(result.get())) {
+  if (!result || !(check ? PyBool_Check(result.get()) : PyFloat_CheckExact(result.get()))) {
     PyErr_Clear();  // an error, or a complex number: by value
     return {};
   }
@@ -79,6 +96,11 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   node.name = std::string("number.") + name;
   node.args = b == nullptr ? Ref::steal(PyTuple_Pack(1, operands[0].get()))
                            : Ref::steal(PyTuple_Pack(2, operands[0].get(), operands[1].get()));
+  if (check) {
+    node.check = result.get() == Py_True ? 1 : 0;
+    const Ref made = record_number(std::move(node), 0);
+    return made ? result : Ref();
+  }
   return record_number(std::move(node), PyFloat_AS_DOUBLE(result.get()));
 }
 
