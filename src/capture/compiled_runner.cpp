@@ -469,10 +469,13 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   if (consumes_) {
     io.done_with = [this, &env](size_t input) {
       const int slot = inputs_[input].slot;
-      if (slot < 0) return;
+      if (slot < 0) return false;
       const PyGILState_STATE state = PyGILState_Ensure();
-      env[static_cast<size_t>(slot)] = Ref();
+      Ref& held = env[static_cast<size_t>(slot)];
+      const bool last = held && Py_REFCNT(held.get()) == 1;
+      held = Ref();
       PyGILState_Release(state);
+      return last;
     };
   }
   io.lean = lean_;

@@ -283,8 +283,7 @@ void Executable::Impl::run_all(RunContext& context, RunIo& io) const {
     check_faults();
     session.emplace(gpu);
     if (run_graph(context, io, session->stream())) return;
-    prepare_gpu(context, *session);
-    context.stream = session->stream();
+    prepare_gpu(context, session->stream());
   }
   if (history_on()) {
     run_recorded(context, io.begun);
@@ -393,12 +392,16 @@ void Executable::Impl::call_host(const HostCall& call, const StepPrograms& step,
 
 void Executable::Impl::run_step(size_t i, RunContext& context) const {
   if (context.late_outputs != nullptr) make_outputs(first_uses[i], context);
+  do_step(i, context);
+  release(i, context);
+}
+
+void Executable::Impl::do_step(size_t i, RunContext& context) const {
   if (const auto* step = std::get_if<KernelLaunch>(&plan.steps[i])) {
     launch(*step, context.launches[i], context);
   } else {
     call_host(std::get<HostCall>(plan.steps[i]), steps[i], context.hosts[i], context);
   }
-  release(i, context);
 }
 
 HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context) const {

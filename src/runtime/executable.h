@@ -77,12 +77,13 @@ struct RunIo {
   std::vector<HostTensor> host_outputs;
   /// Set by run(): the layout of that tensor is eager's own, other than the plan's: it is the result as it is.
   std::vector<bool> host_layout;
-  /// Told when the plan needs an input no more, by its position: the caller may let go of its memory. Not for all inputs.
-  std::function<void(size_t input)> done_with = nullptr;
+  /// Told when the plan needs an input no more, by its position: the caller may let go of its memory, and says whether it was
+  /// the last to hold it. Not for all inputs.
+  std::function<bool(size_t input)> done_with = nullptr;
   /// Gives the memory of an output buffer, which is then among output_buffers, right before the plan first needs it. Only on a
   /// GPU; null: all are there already.
   std::function<void*(size_t output_buffer)> make_output = nullptr;
-  /// Memory matters more than the time of launches: no CUDA graph that holds much of it from call to call.
+  /// Memory matters: CUDA graphs hold little of it from call to call.
   bool lean = false;
   /// Set by run(), also when it throws: how many steps of the plan were begun.
   size_t begun = 0;

@@ -22,12 +22,13 @@ void Executable::Impl::find_device() {
 }
 
 /// Memory of this run in the order of its stream: the host's allocator gives it to nobody else before the run is over there.
-void Executable::Impl::prepare_gpu(RunContext& context, const cuda::Session& session) const {
+void Executable::Impl::prepare_gpu(RunContext& context, void* stream) const {
   if (context.arena_bytes > 0) {
     context.gpu_arena = host->allocate(context.arena_bytes, {DeviceKind::kCuda, static_cast<int16_t>(gpu)});
     place_arena(context, static_cast<std::byte*>(host->view(context.gpu_arena).data));
   }
-  place_constants(context, session.stream());
+  place_constants(context, stream);
+  context.stream = stream;
 }
 
 void Executable::Impl::place_arena(RunContext& context, std::byte* base) const {

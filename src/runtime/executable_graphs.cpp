@@ -13,26 +13,10 @@ namespace tatara {
 
 namespace {
 
-constexpr size_t kFewSteps = 4;  // below, launches cost no more than a graph's
-constexpr int64_t kPlainCalls =
-    2;                           // with the same sizes, before one is recorded: libraries choose their kernels in these
-constexpr size_t kRunsKept = 4;  // graphs for different addresses under the same sizes
-constexpr int kMoves = 2;        // of an operand, until it is copied
-constexpr size_t kCopiedBytes = size_t{32} << 20;   // at most, in all copies of a call
-constexpr int64_t kLeanBytes = int64_t{128} << 20;  // of scratch memory, that a graph of a lean run may keep
+constexpr int kMoves = 2;                          // of an operand, until it is copied
+constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
+constexpr int64_t kLeanBytes = int64_t{32} << 20;  // of scratch memory, that a graph of a lean run may keep
 constexpr size_t kSizesKnown = 64;
-constexpr int64_t kRecordingsFree = 12;    // for one set of sizes
-constexpr int64_t kCallsARecording = 100;  // that pay for another one
-
-/// Bytes from the first element to the end of the last.
-size_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, DType dtype) {
-  int64_t last = 0;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 0) return 0;
-    last += (sizes[d] - 1) * strides[d];
-  }
-  return static_cast<size_t>((last + 1) * dtype_size(dtype));
-}
 
 /// Names of the host's operators that draw random numbers: their generator moves with each call.
 const std::set<std::string>& random_operators() {
@@ -50,98 +34,20 @@ const std::set<std::string>& random_operators() {
 
 }  // namespace
 
-/// A stream to record on, and the pool from which the host's libraries have their workspaces for it. They keep these for as long
-/// as the process lives, so places do as well, and serve one executable after another.
-struct GraphRuns::Place {
-  int device = 0;
-  void* stream = nullptr;
-  std::unique_ptr<MemoryPool> workspaces;
-};
-
-namespace {
-
-struct PlacePool {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<GraphRuns::Place>> free;
-};
-
-PlacePool& places() {
-  static auto* pool = new PlacePool;  // never destroyed: executables may be dropped while the process ends
-  return *pool;
-}
-
-std::unique_ptr<GraphRuns::Place> take_place(HostOps& host, int device) {
-  {
-    PlacePool& pool = places();
-    const std::lock_guard lock(pool.mutex);
-    for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
-      if ((*it)->device != device) continue;
-      std::unique_ptr<GraphRuns::Place> place = std::move(*it);
-      pool.free.erase(it);
-      return place;
-    }
-  }
-  auto place = std::make_unique<GraphRuns::Place>();
-  place->device = device;
-  place->stream = cuda::new_stream();
-  place->workspaces = host.make_pool(device);
-  return place;
-}
-
-/// While it lives, this thread allocates from the pool.
-class PoolScope {
- public:
-  explicit PoolScope(MemoryPool& pool) : pool_(pool) { pool_.begin(); }
-  ~PoolScope() {
-    try {
-      pool_.end();
-    } catch (const Error& error) {
-      TATARA_LOG(kRuntime, "a memory pool stays open: ", error.what());
-    }
-  }
-  PoolScope(const PoolScope&) = delete;
-  PoolScope& operator=(const PoolScope&) = delete;
-
- private:
-  MemoryPool& pool_;
-};
-
-HostValue value_of_tensor(HostTensor tensor) {
-  HostValue value;
-  value.kind = HostValue::Kind::kTensor;
-  value.tensor = std::move(tensor);
-  return value;
-}
-
-/// Two small products, so that the library for them has this thread's workspaces for the stream.
-void make_workspaces(HostOps& host, GraphRuns::Place& place) {
-  const HostOp* mm = host.find("aten::mm", "out");
-  const HostOp* addmm = host.find("aten::addmm", "out");
-  if (mm == nullptr || addmm == nullptr) throw Unsupported("the host has no matrix products");
-  const PoolScope scope(*place.workspaces);
-  const std::shared_ptr<void> guard = host.on_stream(place.stream, place.device);
-  TensorView square;
-  square.dtype = DType::kFloat16;
-  square.device = {DeviceKind::kCuda, static_cast<int16_t>(place.device)};
-  square.sizes = {32, 32};
-  square.strides = {32, 1};
-  TensorView row = square;
-  row.sizes = {32};
-  row.strides = {1};
-  const HostValue a = value_of_tensor(host.empty_like(square));
-  const HostValue b = value_of_tensor(host.empty_like(square));
-  const HostValue out = value_of_tensor(host.empty_like(square));
-  HostValue one;
-  one.kind = HostValue::Kind::kInt;
-  one.integer = 1;
-  mm->call(std::vector<HostValue>{a, b, out});
-  addmm->call(std::vector<HostValue>{value_of_tensor(host.empty_like(row)), a, b, one, one, out});
-}
-
-}  // namespace
-
 int64_t GraphRuns::recorded_sizes() const {
-  return std::count_if(sizes.begin(), sizes.end(), [](const auto& s) { return !s->runs.empty(); });
+  return std::count_if(sizes.begin(), sizes.end(), [](const auto& s) { return s->graphs() > 0; });
+}
+
+size_t GraphSizes::graphs() const {
+  size_t count = runs.size();
+  for (const Section& section : sections) count += section.graphs.size();
+  return count;
+}
+
+bool GraphSizes::may_record(int64_t made) const {
+  constexpr int64_t kFree = 12;
+  constexpr int64_t kCallsForOne = 100;
+  return made < kFree + calls / kCallsForOne;
 }
 
 GraphRuns::~GraphRuns() {
@@ -150,9 +56,7 @@ GraphRuns::~GraphRuns() {
   last = nullptr;
   pool = nullptr;
   if (place == nullptr) return;
-  PlacePool& all = places();
-  const std::lock_guard lock(all.mutex);
-  all.free.push_back(std::move(place));
+  give_back_place(std::move(place));
 }
 
 // ---- What can be a graph ---------------------------------------------------------------------------------------------
@@ -218,17 +122,19 @@ std::string Executable::Impl::launches() const {
   const std::unique_lock lock(graphs->mutex, std::try_to_lock);
   if (!lock) return "a CUDA graph is being recorded";
   if (!graphs->reason.empty()) return "one by one: " + graphs->reason;
-  size_t recorded = 0;
+  size_t recorded = 0, parts = 0;
   std::string text;
   for (const std::unique_ptr<GraphSizes>& sizes : graphs->sizes) {
     if (!sizes->reason.empty()) text = "; one by one: " + sizes->reason;
-    recorded += sizes->runs.size();
+    recorded += sizes->graphs();
+    parts = std::max(parts, sizes->sections.size());
   }
   if (static_cast<int64_t>(graphs->sizes.size()) > graphs->limit && graphs->recorded_sizes() >= graphs->limit) {
     text += "; one by one for further sizes";
   }
   if (recorded == 0 && !text.empty()) return text.substr(2);
   if (recorded == 0) return "as a CUDA graph after some calls with the same sizes";
+  if (parts > 1) return str_cat("as CUDA graphs of up to ", parts, " stretches (", recorded, " recorded)", text);
   return str_cat("as a CUDA graph (", recorded, " recorded)", text);
 }
 
@@ -238,7 +144,7 @@ GraphSizes* Executable::Impl::graph_sizes(std::span<const int64_t> symbols) cons
   GraphRuns& g = *graphs;
   for (const std::unique_ptr<GraphSizes>& known : g.sizes) {
     const bool same = std::equal(symbols.begin(), symbols.end(), known->symbols.begin(), known->symbols.end());
-    if (same && (!known->runs.empty() || g.recorded_sizes() < g.limit)) return known.get();
+    if (same && (known->graphs() > 0 || g.recorded_sizes() < g.limit)) return known.get();
     if (same) return nullptr;
   }
   if (g.sizes.size() >= kSizesKnown) return nullptr;
@@ -289,17 +195,22 @@ RecordedRun* Executable::Impl::find_recorded(GraphSizes& sizes, const RunIo& io)
 bool Executable::Impl::run_graph(RunContext& context, RunIo& io, void* stream) const {
   GraphRuns& g = *graphs;
   if (!g.reason.empty() || history_on()) return false;
-  if (io.lean && context.arena_bytes > kLeanBytes) return false;
   const std::unique_lock lock(g.mutex, std::try_to_lock);
   if (!lock || cuda::recording(stream)) return false;
   GraphSizes* sizes = graph_sizes(context.symbols);
-  if (sizes == nullptr || !sizes->reason.empty() || ++sizes->calls <= kPlainCalls) return false;
+  if (sizes == nullptr || !sizes->reason.empty()) return false;
   if (g.last != nullptr && g.last_stream != stream && !g.last->passed()) return false;
+  ++sizes->calls;
+  if (io.lean && context.arena_bytes > kLeanBytes) {
+    run_in_sections(*sizes, context, io, stream);
+    return true;
+  }
+  if (sizes->calls <= kPlainCalls) return false;
   make_all_outputs(context);
   try {
     RecordedRun* run = find_recorded(*sizes, io);
     if (run == nullptr) {
-      if (sizes->recordings >= kRecordingsFree + sizes->calls / kCallsARecording) return false;
+      if (!sizes->may_record(sizes->recordings)) return false;
       place_constants(context, stream);
       run = record(*sizes, context, io);
       io.recorded = true;
@@ -325,15 +236,8 @@ bool Executable::Impl::run_graph(RunContext& context, RunIo& io, void* stream) c
 RecordedRun* Executable::Impl::record(GraphSizes& sizes, RunContext& context, const RunIo& io) const {
   GraphRuns& g = *graphs;
   ++sizes.recordings;
-  if (g.last == nullptr) g.last = std::make_unique<cuda::Event>();
-  if (g.place == nullptr) g.place = take_place(*host, gpu);
-  if (g.pool == nullptr) g.pool = host->make_pool(gpu);
-  while (sizes.runs.size() >= kRunsKept) {
-    const auto oldest = std::min_element(sizes.runs.begin(), sizes.runs.end(),
-                                         [](const auto& a, const auto& b) { return a->used < b->used; });
-    g.last->wait();  // for its memory
-    sizes.runs.erase(oldest);
-  }
+  prepare_recording();
+  g.keep_latest(sizes.runs);
   auto run = std::make_unique<RecordedRun>();
   const Device device{DeviceKind::kCuda, static_cast<int16_t>(gpu)};
   if (context.arena_bytes > 0) {
@@ -346,12 +250,21 @@ RecordedRun* Executable::Impl::record(GraphSizes& sizes, RunContext& context, co
     void*& address = context.data[static_cast<size_t>(g.fixed[i].buffer)];
     address = run->staged[i] != nullptr ? host->view(run->staged[i]).data : run->fixed[i];
   }
-  if (has_host_calls) make_workspaces(*host, *g.place);
   record_steps(*run, context);
   TATARA_LOG(kRuntime, "a CUDA graph of ", run->graph->size(), " nodes for ", plan.steps.size(), " steps",
              run->graph->is_body() ? ", launched as a body" : "");
   sizes.runs.push_back(std::move(run));
   return sizes.runs.back().get();
+}
+
+/// Everything to record with, while nothing launched before uses it.
+void Executable::Impl::prepare_recording() const {
+  GraphRuns& g = *graphs;
+  if (g.last == nullptr) g.last = std::make_unique<cuda::Event>();
+  if (g.place == nullptr) g.place = take_place(*host, gpu);
+  if (g.pool == nullptr) g.pool = host->make_pool(gpu);
+  g.last->wait();
+  if (has_host_calls) make_workspaces(*host, *g.place);
 }
 
 void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const {
@@ -367,7 +280,7 @@ void Executable::Impl::record_steps(RecordedRun& run, RunContext& context) const
       run.nodes.push_back({recording.last_node(), i, context.launches[i].pointers});
     }
     run.graph = recording.finish();
-    for (RecordedRun::Node& node : run.nodes) node.node = run.graph->launched_node(node.node);
+    for (KernelNode& node : run.nodes) node.node = run.graph->launched_node(node.node);
   }
   // What leaves the plan is copied from where the graph computes it.
   for (size_t b = 0; b < context.owned.size(); ++b) {
@@ -389,18 +302,23 @@ void Executable::Impl::set_operands(RecordedRun& run, RunContext& context) const
     unmoved = unmoved && run.at[i] == now;
     run.at[i] = now;
   }
-  if (unmoved) return;
-  for (RecordedRun::Node& node : run.nodes) {
+  if (!unmoved) move_kernels(*run.graph, run.nodes, g.varying, context);
+}
+
+/// Gives kernels the present addresses of the buffers marked in `varying`.
+void Executable::Impl::move_kernels(cuda::Graph& graph, std::vector<KernelNode>& nodes,
+                                    const std::vector<uint8_t>& varying, RunContext& context) const {
+  for (KernelNode& node : nodes) {
     const auto& launch = std::get<KernelLaunch>(plan.steps[node.step]);
     LaunchState& state = context.launches[node.step];
     set_pointers(launch, state, context);
     bool same = true;
     for (size_t b = 0; b < state.pointers.size(); ++b) {
-      if (g.varying[static_cast<size_t>(launch.buffers[b])] == 0) state.pointers[b] = node.pointers[b];
+      if (varying[static_cast<size_t>(launch.buffers[b])] == 0) state.pointers[b] = node.pointers[b];
       same = same && state.pointers[b] == node.pointers[b];
     }
     if (same) continue;
-    run.graph->set_kernel(node.node, *code[static_cast<size_t>(launch.kernel)].gpu, gpu, state.arguments(launch));
+    graph.set_kernel(node.node, *code[static_cast<size_t>(launch.kernel)].gpu, gpu, state.arguments(launch));
     node.pointers = state.pointers;
   }
 }

@@ -15,6 +15,7 @@
 #include "runtime/cuda_graph.h"
 #include "runtime/executable.h"
 #include "runtime/history.h"
+#include "runtime/recording_place.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -71,6 +72,13 @@ struct RunContext {
   std::vector<HostState> hosts;       // per step
 };
 
+/// A kernel of ours in a recorded graph, and the operands that it has there.
+struct KernelNode {
+  void* node;
+  size_t step;
+  std::vector<void*> pointers;
+};
+
 /// One CUDA graph: the plan's steps under one set of sizes and addresses.
 struct RecordedRun {
   ~RecordedRun() = default;
@@ -78,13 +86,8 @@ struct RecordedRun {
   HostTensor arena;
   std::vector<void*> fixed;        // per GraphRuns::fixed: the address it was recorded with
   std::vector<HostTensor> staged;  // per GraphRuns::fixed: memory of the graph's own in its place, or null
-  struct Node {
-    void* node;
-    size_t step;
-    std::vector<void*> pointers;
-  };
-  std::vector<Node> nodes;  // kernels whose operands come with the call
-  std::vector<void*> at;    // per GraphRuns::moving: the address or the number that the nodes have
+  std::vector<KernelNode> nodes;   // kernels whose operands come with the call
+  std::vector<void*> at;           // per GraphRuns::moving: the address or the number that the nodes have
   /// Results that leave the plan, as in RunContext.
   struct Result {
     size_t buffer;
@@ -92,6 +95,32 @@ struct RecordedRun {
   };
   std::vector<Result> results;
   int64_t used = 0;  // the call that used it last
+};
+
+/// A stretch of steps that is a CUDA graph of its own (executable_sections.cpp). All that it touches is the call's.
+struct Section {
+  size_t begin = 0, end = 0;
+  std::string reason;           // why its steps are launched one by one; empty: they need not
+  std::vector<size_t> outputs;  // that nothing needs before it
+  struct Leaving {
+    size_t buffer;
+    TensorView like;
+  };
+  std::vector<Leaving> leaving;  // results of its host calls that others need: copied out of the graph's memory
+  std::vector<uint8_t> outer;    // per buffer: no result that nothing else needs
+  struct Use {
+    size_t buffer;
+    bool of_host;  // must lie where it was recorded
+  };
+  std::vector<Use> uses;  // of those buffers
+  struct Recorded {
+    std::unique_ptr<cuda::Graph> graph;
+    std::vector<void*> at;  // per `uses`: the address or the number that the nodes have
+    std::vector<KernelNode> nodes;
+    int64_t used = 0;
+  };
+  std::vector<std::unique_ptr<Recorded>> graphs;
+  int64_t recordings = 0;
 };
 
 /// The graphs under one set of sizes.
@@ -103,7 +132,19 @@ struct GraphSizes {
   std::vector<uint8_t> apart;  // it moves: copied to or from memory of the graph's own
   std::vector<std::unique_ptr<RecordedRun>> runs;
   std::string reason;  // why launches go one by one; empty: they need not
+  // Of lean runs. What the first ones showed: inputs whose memory goes when the plan is done with them, and steps whose result
+  // the host lays out otherwise than the plan.
+  std::vector<uint8_t> let_go, relaid;
+  std::vector<Section> sections;
+
+  size_t graphs() const;
+  /// Whether another graph may be recorded where so many were. Calls pay for it.
+  bool may_record(int64_t made) const;
 };
+
+constexpr size_t kFewSteps = 4;  // below, launches cost no more than a graph's
+constexpr int64_t kPlainCalls =
+    2;  // with the same sizes, before one is recorded: libraries choose their kernels in these
 
 /// The CUDA graphs of an executable (executable_graphs.cpp).
 ///
@@ -127,14 +168,23 @@ struct GraphRuns {
   std::vector<uint8_t> varying;  // per buffer: comes with the call, and only our kernels use it
   std::vector<size_t> moving;    // the buffers of `varying`
   std::vector<uint8_t> patched;  // per step: a launch with such an operand
-  struct Place;                  // where recordings are made
-  std::unique_ptr<Place> place;
+  std::unique_ptr<RecordingPlace> place;
   std::unique_ptr<MemoryPool> pool;   // of what the host's operators allocate
   std::unique_ptr<cuda::Event> last;  // the end of the latest launch
   void* last_stream = nullptr;
   std::vector<std::unique_ptr<GraphSizes>> sizes;
   /// How many of them have a graph.
   int64_t recorded_sizes() const;
+  /// Makes room for another graph among those for different addresses.
+  template <typename Graph>
+  void keep_latest(std::vector<std::unique_ptr<Graph>>& recorded) const {
+    constexpr size_t kKept = 4;
+    while (recorded.size() >= kKept) {
+      last->wait();  // for its memory
+      recorded.erase(std::min_element(recorded.begin(), recorded.end(),
+                                      [](const auto& a, const auto& b) { return a->used < b->used; }));
+    }
+  }
 };
 
 struct Executable::Impl {
@@ -203,7 +253,7 @@ struct Executable::Impl {
   void prepare();
   void prepare_step(const PlanStep& step);
   void find_device();
-  void prepare_gpu(RunContext& context, const cuda::Session& session) const;
+  void prepare_gpu(RunContext& context, void* stream) const;
   void place_arena(RunContext& context, std::byte* base) const;
   void place_constants(RunContext& context, void* stream) const;
   void launch_gpu(const KernelLaunch& launch, LaunchState& state, RunContext& context, void* stream) const;
@@ -221,7 +271,17 @@ struct Executable::Impl {
   void* fixed_address(const GraphRuns::Fixed& fixed, const RunIo& io) const;
   RecordedRun* find_recorded(GraphSizes& sizes, const RunIo& io) const;
   RecordedRun* record(GraphSizes& sizes, RunContext& context, const RunIo& io) const;
+  void prepare_recording() const;
   void record_steps(RecordedRun& run, RunContext& context) const;
+  void move_kernels(cuda::Graph& graph, std::vector<KernelNode>& nodes, const std::vector<uint8_t>& varying,
+                    RunContext& context) const;
+  void run_in_sections(GraphSizes& sizes, RunContext& context, RunIo& io, void* stream) const;
+  void watch_steps(GraphSizes& sizes, RunContext& context, RunIo& io) const;
+  std::vector<Section> cut_in_sections(const GraphSizes& sizes, const RunContext& context, bool late) const;
+  void read_section(Section& section, const RunContext& context) const;
+  bool launch_section(Section& section, const GraphSizes& sizes, RunContext& context, RunIo& io, void* stream) const;
+  void record_section(Section& section, RunContext& context) const;
+  void record_section_steps(const Section& section, Section::Recorded& made, RunContext& context) const;
   void launch_recorded(GraphSizes& sizes, RecordedRun& run, RunContext& context, RunIo& io, void* stream) const;
   void set_operands(RecordedRun& run, RunContext& context) const;
   void place_results(const RecordedRun& run, RunContext& context) const;
@@ -241,12 +301,23 @@ struct Executable::Impl {
   std::unique_ptr<RunContext> take_context(std::span<const int64_t> symbols) const;
   void give_back(std::unique_ptr<RunContext> context) const;
   void run_step(size_t i, RunContext& context) const;
+  void do_step(size_t i, RunContext& context) const;
   void run_recorded(RunContext& context, size_t& begun) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };
 
 inline int64_t value_of(const ExprProgram& program, std::span<const int64_t> symbols) {
   return program.evaluate(symbols);
+}
+
+/// Bytes from the first element to the end of the last.
+inline size_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, DType dtype) {
+  int64_t last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  return static_cast<size_t>((last + 1) * dtype_size(dtype));
 }
 
 inline void values_of(const std::vector<ExprProgram>& programs, std::span<const int64_t> symbols,
