@@ -50,7 +50,11 @@ DlpackType dlpack_type(DType dtype) {
 
 /// Sets the Python exception that stands for `error`.
 void set_python_error(const Error& error) {
-  PyErr_SetString(error.kind() == "IndexError" ? PyExc_IndexError : PyExc_RuntimeError, error.what());
+  if (error.kind() == "IndexError") {
+    PyErr_SetString(PyExc_IndexError, error.what());
+  } else {
+    set_host_error(error.what());
+  }
 }
 
 /// Bytes from the first element to the end of the last.
@@ -435,7 +439,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
       return Outcome::kRefused;
     }
     steps_begun_ = 0;
-    late_ = false;
+    late_ = let_go_ = false;
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (done) frames_.push_back(std::move(frame));
@@ -447,7 +451,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
   } catch (const Error& error) {
     // Eager's own error, or its result: nothing outside was touched.
     problem_ = error.what();
-    if (!mutates_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
+    if (!mutates_ && !let_go_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
     if (PyErr_Occurred() == nullptr) set_python_error(error);
     return Outcome::kFailed;
   }
@@ -471,6 +475,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
       const int slot = inputs_[input].slot;
       if (slot < 0) return false;
       const PyGILState_STATE state = PyGILState_Ensure();
+      let_go_ = true;
       Ref& held = env[static_cast<size_t>(slot)];
       const bool last = held && Py_REFCNT(held.get()) == 1;
       held = Ref();

@@ -87,6 +87,7 @@ class CompiledRunner final : public GraphRunner {
   size_t first_write_ = 0;  // the first step that may write to an input
   size_t steps_begun_ = 0;  // of the last run
   bool late_ = false;       // it told of an earlier run's fault
+  bool let_go_ = false;     // it let go of operands
   int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls
   std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;

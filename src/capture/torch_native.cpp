@@ -262,6 +262,16 @@ Ref TorchNative::wrap(torch_abi::TensorHandle handle) const {
   return capsule ? Ref::steal(PyObject_CallOneArg(steal_.get(), capsule.get())) : Ref();
 }
 
+void set_host_error(std::string_view message) {
+  Ref kind;
+  if (message.find("out of memory") != std::string_view::npos) {
+    const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+    if (torch) kind = attr_or_null(torch.get(), "OutOfMemoryError");
+    PyErr_Clear();
+  }
+  PyErr_SetString(kind ? kind.get() : PyExc_RuntimeError, std::string(message).c_str());
+}
+
 torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                                                 int32_t scalar_type, int32_t device_type, int32_t device,
                                                 void** data) const {
@@ -271,7 +281,7 @@ torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, 
     const char* what = abi_->torch_exception_get_what_without_backtrace != nullptr
                            ? abi_->torch_exception_get_what_without_backtrace()
                            : nullptr;
-    PyErr_SetString(PyExc_RuntimeError, what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
+    set_host_error(what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
     return nullptr;
   }
   abi_->aoti_torch_get_data_ptr(handle, data);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "capture/kept_outputs.h"
 #include "capture/py.h"
@@ -23,6 +24,9 @@ struct TorchThreadState {
   int8_t default_dtype = 0;
   bool operator==(const TorchThreadState&) const = default;
 };
+
+/// Sets the Python error for a message of the host's: torch.OutOfMemoryError where it tells of that.
+void set_host_error(std::string_view message);
 
 class TorchNative {
  public:

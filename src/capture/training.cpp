@@ -527,8 +527,7 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
     switch (backward.plan->call(std::move(inputs), outputs, api)) {
       case CompiledRunner::Outcome::kDone: break;
       case CompiledRunner::Outcome::kRefused:
-        PyErr_Format(PyExc_RuntimeError, "tatara: a compiled gradient refused its operands: %s",
-                     backward.plan->problem().c_str());
+        set_host_error("tatara: a compiled gradient refused its operands: " + backward.plan->problem());
         return nullptr;
       case CompiledRunner::Outcome::kFailed: return nullptr;
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMoves = 2;                          // of an operand, until it is copied
 constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of a call
-constexpr int64_t kLeanBytes = int64_t{32} << 20;  // of scratch memory, that a graph of a lean run may keep
+constexpr int64_t kLeanBytes = int64_t{8} << 20;   // of scratch memory, that a graph of a lean run may keep
 constexpr size_t kSizesKnown = 64;
 
 /// Names of the host's operators that draw random numbers: their generator moves with each call.

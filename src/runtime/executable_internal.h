@@ -132,9 +132,11 @@ struct GraphSizes {
   std::vector<uint8_t> apart;  // it moves: copied to or from memory of the graph's own
   std::vector<std::unique_ptr<RecordedRun>> runs;
   std::string reason;  // why launches go one by one; empty: they need not
-  // Of lean runs. What the first ones showed: inputs whose memory goes when the plan is done with them, and steps whose result
-  // the host lays out otherwise than the plan.
-  std::vector<uint8_t> let_go, relaid;
+  // Of lean runs: inputs whose memory goes when the plan is done with them; steps that are no part of a graph, for the host lays
+  // their result out otherwise than the plan, or they use what lies elsewhere in each call.
+  std::vector<uint8_t> let_go, alone;
+  bool cut_again = false;
+  int cuts = 0;
   std::vector<Section> sections;
 
   size_t graphs() const;
@@ -142,6 +144,7 @@ struct GraphSizes {
   bool may_record(int64_t made) const;
 };
 
+constexpr size_t kRunsKept = 4;  // graphs for different addresses under the same sizes
 constexpr size_t kFewSteps = 4;  // below, launches cost no more than a graph's
 constexpr int64_t kPlainCalls =
     2;  // with the same sizes, before one is recorded: libraries choose their kernels in these
@@ -178,8 +181,7 @@ struct GraphRuns {
   /// Makes room for another graph among those for different addresses.
   template <typename Graph>
   void keep_latest(std::vector<std::unique_ptr<Graph>>& recorded) const {
-    constexpr size_t kKept = 4;
-    while (recorded.size() >= kKept) {
+    while (recorded.size() >= kRunsKept) {
       last->wait();  // for its memory
       recorded.erase(std::min_element(recorded.begin(), recorded.end(),
                                       [](const auto& a, const auto& b) { return a->used < b->used; }));
@@ -279,7 +281,8 @@ struct Executable::Impl {
   void watch_steps(GraphSizes& sizes, RunContext& context, RunIo& io) const;
   std::vector<Section> cut_in_sections(const GraphSizes& sizes, const RunContext& context, bool late) const;
   void read_section(Section& section, const RunContext& context) const;
-  bool launch_section(Section& section, const GraphSizes& sizes, RunContext& context, RunIo& io, void* stream) const;
+  bool launch_section(Section& section, GraphSizes& sizes, RunContext& context, RunIo& io, void* stream) const;
+  void set_apart(const Section& section, const std::vector<void*>& now, GraphSizes& sizes) const;
   void record_section(Section& section, RunContext& context) const;
   void record_section_steps(const Section& section, Section::Recorded& made, RunContext& context) const;
   void launch_recorded(GraphSizes& sizes, RecordedRun& run, RunContext& context, RunIo& io, void* stream) const;

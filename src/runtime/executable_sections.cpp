@@ -11,6 +11,7 @@ namespace tatara {
 namespace {
 
 constexpr int64_t kSlack = int64_t{4} << 20;  // bytes that a run may hold more than step by step
+constexpr int kCuts = 4;                      // of one plan for one set of sizes
 
 /// The end of a run, for those that come from other streams; also when the run ends by an error.
 class EndOfRun {
@@ -44,10 +45,15 @@ class EndOfRun {
 void Executable::Impl::run_in_sections(GraphSizes& sizes, RunContext& context, RunIo& io, void* stream) const {
   const EndOfRun end(*graphs, io, stream);
   prepare_gpu(context, stream);
-  if (sizes.calls <= kPlainCalls || sizes.relaid.empty()) {
+  if (sizes.calls <= kPlainCalls || sizes.alone.empty()) {
     watch_steps(sizes, context, io);
   } else {
-    if (sizes.sections.empty()) sizes.sections = cut_in_sections(sizes, context, context.late_outputs != nullptr);
+    if (sizes.sections.empty() || sizes.cut_again) {
+      if (graphs->last != nullptr) graphs->last->wait();  // for graphs that go
+      sizes.sections = cut_in_sections(sizes, context, context.late_outputs != nullptr);
+      sizes.cut_again = false;
+      ++sizes.cuts;
+    }
     for (Section& section : sizes.sections) {
       if (context.late_outputs != nullptr) make_outputs(section.outputs, context);
       const bool launched = launch_section(section, sizes, context, io, stream);
@@ -69,13 +75,13 @@ void Executable::Impl::run_in_sections(GraphSizes& sizes, RunContext& context, R
 /// A run step by step that notes what cuts depend on.
 void Executable::Impl::watch_steps(GraphSizes& sizes, RunContext& context, RunIo& io) const {
   sizes.let_go.assign(plan.inputs.size(), 0);
-  sizes.relaid.resize(plan.steps.size(), 0);
+  sizes.alone.resize(plan.steps.size(), 0);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (context.late_outputs != nullptr) make_outputs(first_uses[i], context);
     do_step(i, context);
     if (const auto* call = std::get_if<HostCall>(&plan.steps[i])) {
       for (const BufferId id : call->results) {
-        if (id >= 0 && context.original[static_cast<size_t>(id)] != nullptr) sizes.relaid[i] = 1;
+        if (id >= 0 && context.original[static_cast<size_t>(id)] != nullptr) sizes.alone[i] = 1;
       }
     }
     release(i, context);
@@ -103,7 +109,7 @@ std::vector<Section> Executable::Impl::cut_in_sections(const GraphSizes& sizes, 
       if (late) memory[i].made += bytes[static_cast<size_t>(output_buffers[output].buffer)];
     }
     for (const size_t input : last_reads[i]) memory[i].freed += sizes.let_go[input] != 0 ? input_bytes[input] : 0;
-    memory[i].alone = sizes.relaid[i] != 0;
+    memory[i].alone = sizes.alone[i] != 0;
     const auto* call = std::get_if<HostCall>(&plan.steps[i]);
     if (call == nullptr) continue;
     for (const BufferId id : call->results) {
@@ -171,7 +177,7 @@ void Executable::Impl::read_section(Section& section, const RunContext& context)
 // ---- Launching ---------------------------------------------------------------------------------------------------------
 
 /// False: its steps are to be launched one by one.
-bool Executable::Impl::launch_section(Section& section, const GraphSizes& sizes, RunContext& context, RunIo& io,
+bool Executable::Impl::launch_section(Section& section, GraphSizes& sizes, RunContext& context, RunIo& io,
                                       void* stream) const {
   if (!section.reason.empty()) return false;
   for (const Section::Leaving& leaving : section.leaving) {
@@ -191,7 +197,8 @@ bool Executable::Impl::launch_section(Section& section, const GraphSizes& sizes,
     if (fits && (same || found == nullptr)) found = recorded.get();
     if (fits && same) break;
   }
-  if (found == nullptr && sizes.may_record(section.recordings)) {
+  if (found == nullptr && section.graphs.size() == kRunsKept) set_apart(section, now, sizes);
+  if (found == nullptr && !sizes.cut_again && sizes.may_record(section.recordings)) {
     try {
       if (io.as_graph) graphs->last->record(stream);
       record_section(section, context);
@@ -216,6 +223,33 @@ bool Executable::Impl::launch_section(Section& section, const GraphSizes& sizes,
   found->used = sizes.calls;
   io.as_graph = true;
   return true;
+}
+
+/// Where a few of the host's operators use what was never here before, they are left out of graphs from the next call on.
+void Executable::Impl::set_apart(const Section& section, const std::vector<void*>& now, GraphSizes& sizes) const {
+  std::vector<uint8_t> moved(plan.buffers.size(), 0);
+  for (size_t i = 0; i < now.size(); ++i) {
+    const bool known = !section.uses[i].of_host ||
+                       std::any_of(section.graphs.begin(), section.graphs.end(),
+                                   [&](const std::unique_ptr<Section::Recorded>& r) { return r->at[i] == now[i]; });
+    if (!known) moved[section.uses[i].buffer] = 1;
+  }
+  std::vector<size_t> steps_moved;
+  for (size_t i = section.begin; i < section.end; ++i) {
+    const auto* call = std::get_if<HostCall>(&plan.steps[i]);
+    if (call == nullptr) continue;
+    const bool any = std::any_of(call->tensors.begin(), call->tensors.end(),
+                                 [&](const BufferRef& ref) {
+                                   return ref.buffer >= 0 && moved[static_cast<size_t>(ref.buffer)] != 0;
+                                 }) ||
+                     std::any_of(call->results.begin(), call->results.end(),
+                                 [&](BufferId id) { return id >= 0 && moved[static_cast<size_t>(id)] != 0; });
+    if (any) steps_moved.push_back(i);
+  }
+  constexpr size_t kPart = 4;  // at most one in so many steps
+  if (steps_moved.empty() || steps_moved.size() * kPart > section.end - section.begin || sizes.cuts >= kCuts) return;
+  for (const size_t i : steps_moved) sizes.alone[i] = 1;
+  sizes.cut_again = true;
 }
 
 void Executable::Impl::record_section(Section& section, RunContext& context) const {

