@@ -5,11 +5,9 @@
 
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "capture/torch_api.h"
 #include "support/error.h"
-#include "support/log.h"
 
 namespace tatara::capture {
 namespace {
@@ -280,67 +278,24 @@ torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, 
   torch_abi::TensorHandle handle = nullptr;
   if (abi_->aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), scalar_type,
                                      device_type, device, &handle) != 0) {
-    const char* what = abi_->torch_exception_get_what_without_backtrace != nullptr
-                           ? abi_->torch_exception_get_what_without_backtrace()
-                           : nullptr;
-    set_host_error(what != nullptr && *what != '\0' ? what : "an output cannot be allocated");
+    const std::string what = torch_abi::last_error(*abi_);
+    set_host_error(what.empty() ? "an output cannot be allocated" : what);
     return nullptr;
   }
   abi_->aoti_torch_get_data_ptr(handle, data);
   return handle;
 }
 
-namespace {
-
-/// at::detail::empty_strided_cuda, past torch's dispatcher. Its mangled name holds the types of its arguments; these have the
-/// same layout.
-struct MadeTensor {  // at::Tensor: not trivial, so that it is returned in memory
-  MadeTensor(const MadeTensor&) = delete;
-  MadeTensor& operator=(const MadeTensor&) = delete;
-  ~MadeTensor() {}  // NOLINT(modernize-use-equals-default): that would be trivial
-  void* impl;
-};
-struct IntList {  // c10::ArrayRef<int64_t>
-  const int64_t* data;
-  size_t size;
-};
-struct DeviceNumber {  // c10::Device
-  int8_t type, index;
-};
-using EmptyStridedCuda = MadeTensor (*)(IntList, IntList, int8_t, std::optional<DeviceNumber>);
-
-EmptyStridedCuda empty_strided_cuda() {
-  static const EmptyStridedCuda found = [] {
-    void* library = torch_abi::open_library("libtorch_cuda.so");
-    EmptyStridedCuda fn = nullptr;
-    if (library != nullptr) {
-      load(library, fn,
-           "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE");
-    }
-    return fn;
-  }();
-  return found;
-}
-
-}  // namespace
-
 Ref TorchNative::empty_on_gpu(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
                               int32_t device, void** data) const {
-  static const int32_t cuda = abi_->aoti_torch_device_type_cuda();
-  torch_abi::TensorHandle handle = nullptr;
-  if (const EmptyStridedCuda make = empty_strided_cuda(); make != nullptr) {
-    const DeviceNumber place{static_cast<int8_t>(cuda), static_cast<int8_t>(device)};
-    try {
-      auto* made = new MadeTensor(make({sizes.data(), sizes.size()}, {strides.data(), strides.size()},
-                                       static_cast<int8_t>(scalar_type), place));
-      handle = reinterpret_cast<torch_abi::TensorHandle>(made);
-      abi_->aoti_torch_get_data_ptr(handle, data);
-    } catch (const std::exception& error) {
-      TATARA_LOG(kRuntime, error.what());  // the host's interface tries again, and tells why not
-    }
+  std::string why_not;
+  torch_abi::TensorHandle handle = torch_abi::empty_on_gpu(*abi_, sizes, strides, scalar_type, device, why_not);
+  if (handle == nullptr) {
+    set_host_error(why_not);
+    return {};
   }
-  if (handle == nullptr) handle = new_tensor(sizes, strides, scalar_type, cuda, device, data);
-  return handle == nullptr ? Ref() : wrap(handle);
+  abi_->aoti_torch_get_data_ptr(handle, data);
+  return wrap(handle);
 }
 
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,

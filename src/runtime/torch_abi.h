@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "ir/dtype.h"
@@ -63,6 +64,13 @@ struct Api {
 
 /// The interface of the torch loaded in this process; null with the reason when there is none.
 const Api* api(std::string* why_not = nullptr);
+
+/// Torch's message for the call that just failed, where it tells it.
+std::string last_error(const Api& api);
+
+/// A new, uninitialised tensor on a GPU, past torch's dispatcher where torch has such an entry. Null with torch's reason.
+TensorHandle empty_on_gpu(const Api& api, std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                          int32_t scalar_type, int32_t device, std::string& why_not);
 
 /// Handle (dlopen) of a library that torch has loaded, by its file name; null when there is none.
 void* open_library(const char* file_name);

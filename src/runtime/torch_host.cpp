@@ -149,10 +149,7 @@ void check(const Api& api, torch_abi::ErrorCode code, std::string_view what) {
   if (code == 0) return;
   std::string message(what);
   message += " failed in the host";
-  if (api.torch_exception_get_what_without_backtrace != nullptr) {
-    const char* text = api.torch_exception_get_what_without_backtrace();
-    if (text != nullptr && *text != '\0') message += std::string(": ") + text;
-  }
+  if (const std::string text = torch_abi::last_error(api); !text.empty()) message += ": " + text;
   throw CompilationError(message);
 }
 
@@ -553,27 +550,27 @@ class TorchHostOps final : public HostOps {
   }
 
   HostTensor allocate(int64_t bytes, Device device) override {
-    const int64_t size = bytes;
-    const int64_t stride = 1;
-    TensorHandle handle = nullptr;
-    const bool cuda = device.kind == DeviceKind::kCuda;
-    const int32_t type = cuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
-    check(api_,
-          api_.aoti_torch_empty_strided(1, &size, &stride, torch_abi::scalar_type(DType::kUInt8), type,
-                                        cuda ? device.index : 0, &handle),
-          "allocating memory");
-    return adopt(api_, handle);
+    TensorView bytes_of_it;
+    bytes_of_it.dtype = DType::kUInt8;
+    bytes_of_it.device = device;
+    bytes_of_it.sizes = {bytes};
+    bytes_of_it.strides = {1};
+    return empty_like(bytes_of_it);
   }
 
   HostTensor empty_like(const TensorView& like) override {
     TensorHandle handle = nullptr;
-    const bool cuda = like.device.kind == DeviceKind::kCuda;
-    const int32_t type = cuda ? api_.aoti_torch_device_type_cuda() : api_.aoti_torch_device_type_cpu();
-    check(
-        api_,
-        api_.aoti_torch_empty_strided(static_cast<int64_t>(like.sizes.size()), like.sizes.data(), like.strides.data(),
-                                      torch_abi::scalar_type(like.dtype), type, cuda ? like.device.index : 0, &handle),
-        "allocating memory");
+    const int32_t type = torch_abi::scalar_type(like.dtype);
+    if (like.device.kind == DeviceKind::kCuda) {
+      std::string why_not;
+      handle = torch_abi::empty_on_gpu(api_, like.sizes, like.strides, type, like.device.index, why_not);
+      if (handle == nullptr) throw CompilationError(why_not);
+      return adopt(api_, handle);
+    }
+    check(api_,
+          api_.aoti_torch_empty_strided(static_cast<int64_t>(like.sizes.size()), like.sizes.data(), like.strides.data(),
+                                        type, api_.aoti_torch_device_type_cpu(), 0, &handle),
+          "allocating memory");
     return adopt(api_, handle);
   }
 

@@ -55,7 +55,7 @@ class Trained:
         self.compiled = tatara.compile(self.loss, **options)
 
     def loss(self, x: torch.Tensor) -> torch.Tensor:
-        return (self.model(x).float() * x).square().mean()
+        return (self.model(x).float() * x).square().sum() * 1e-2  # gradients that float16 holds
 
     def batch(self, rows: int = 16) -> torch.Tensor:
         return torch.randn(rows, 512, self.width, device="cuda")
