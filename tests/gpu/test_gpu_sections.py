@@ -271,7 +271,7 @@ def test_held_results_stay() -> None:
 
 def test_parameters_change() -> None:
     trained = Trained()
-    optimizer = torch.optim.SGD(trained.model.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(trained.model.parameters(), lr=1e-7)
     for i in range(12):
         x = trained.batch()
         trained.step(x)
