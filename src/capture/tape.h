@@ -198,9 +198,9 @@ class Tape {
   bool has_custom_backwards() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
   }
-  /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
   /// Comparisons of floats that vary give what they gave when the tape was recorded.
   bool checks_hold(std::span<const int64_t> symbols, std::string* why) const;
+  /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
   bool needs_grad_modes() const { return needs_grad_modes_; }
   std::string str() const;
   int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }

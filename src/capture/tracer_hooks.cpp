@@ -13,6 +13,7 @@ namespace {
 PyObject* first_of(const Ref& hooks) { return PyTuple_GET_ITEM(hooks.get(), 0); }
 
 bool is_register_hook(const TorchApi& api, PyObject* callable) {
+  if (api.tensor_type == nullptr || !PyFunction_Check(callable)) return false;
   static PyObject* const function = attr(reinterpret_cast<PyObject*>(api.tensor_type), "register_hook").release();
   return callable == function;
 }
