@@ -269,6 +269,8 @@ class Tracer final : public VmObserver {
   Ref record_gradients(TapeNode node, const EngineCall& call,
                        const std::vector<std::optional<GradientLayout>>& layouts);
   std::vector<int64_t> gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const;
+  /// A placeholder for a gradient by a tensor. -1, and no object, with a Python error set.
+  int add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made);
   int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
   /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
   bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
@@ -374,6 +376,7 @@ class Tracer final : public VmObserver {
                      std::shared_ptr<const CustomBackward> made);
   bool takes_backwards() const;
   std::string read_function_gradients(PyObject* returned, const FunctionCall& call, CustomBackward& made);
+  std::string foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const;
   std::string function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.

@@ -203,14 +203,20 @@ std::string Tracer::function_nodes_problem(const FunctionCall& call, const Custo
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
-    if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
-    const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-    const bool own = target >= 0 && static_cast<size_t>(target) >= slots &&
-                     !tape.slots()[static_cast<size_t>(target)].input &&
-                     std::find(made.cotangents.begin(), made.cotangents.end(), target) == made.cotangents.end();
-    if (!own) return node.name + " on a tensor that it has not made";
+    if (std::string write = foreign_write(node, slots, made.cotangents); !write.empty()) return write;
   }
   return problem;
+}
+
+/// That a step of code that was traced ahead writes to what the code has not made: tensors before `slots`, and those it was
+/// given. Empty: it does not.
+std::string Tracer::foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const {
+  if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return {};
+  const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  const bool own = target >= 0 && static_cast<size_t>(target) >= slots &&
+                   !trace_->tape.slots()[static_cast<size_t>(target)].input &&
+                   std::find(given.begin(), given.end(), target) == given.end();
+  return own ? std::string() : node.name + " on a tensor that it has not made";
 }
 
 /// Calls Python code whose steps are not to happen now.

@@ -36,6 +36,9 @@ std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const s
 
 }  // namespace
 
+namespace {
+
+/// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
 std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
   ExprContext& ctx = variable.symbolic_sizes.front().context();
   // Of an expanded tensor: what is not repeated fills its memory.
@@ -54,6 +57,24 @@ std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<in
     if (same) return strides;
   }
   return {};
+}
+
+}  // namespace
+
+bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides) {
+  return variable.symbolic_sizes.empty() || !gradient_layout(variable, strides).empty();
+}
+
+int Tracer::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
+  Tape& tape = trace_->tape;
+  const Ref stride = int_tuple(strides);
+  made = api_.empty_meta(variable.sizes.get(), stride.get(), variable.dtype.get());
+  if (!made) return -1;
+  const int slot = tape.add_placeholder(made.get(), variable.device);
+  if (!variable.symbolic_sizes.empty()) {
+    tape.set_layout(slot, variable.symbolic_sizes, gradient_layout(variable, strides));
+  }
+  return slot;
 }
 
 bool Tracer::is_engine_call(PyObject* callable) const {
@@ -287,8 +308,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(call.variables[i])];
       if (layouts[i]) {
         reached.push_back(call.variables[i]);
-        if (!info.symbolic_sizes.empty() &&
-            gradient_layout(info, gradient_place(call.tensors[i], *layouts[i], call.accumulate)).empty()) {
+        if (!knows_layout(info, gradient_place(call.tensors[i], *layouts[i], call.accumulate))) {
           problem = "a gradient whose layout depends on sizes that vary";
         }
       } else if (!call.accumulate && !call.unused) {
@@ -361,19 +381,9 @@ std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLa
   return layout.strides;
 }
 
-/// A placeholder for a gradient; -1: null with a Python error set.
 int Tracer::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made) {
-  Trace& t = *trace_;
-  const TapeSlot info = t.tape.slots()[static_cast<size_t>(t.tape.find(variable))];
-  const std::vector<int64_t> strides = gradient_place(variable, layout, accumulate);
-  const Ref shape = int_tuple(layout.sizes), stride = int_tuple(strides), like = attr(variable, "dtype");
-  made = api_.empty_meta(shape.get(), stride.get(), like.get());
-  if (!made) return -1;
-  const int slot = t.tape.add_placeholder(made.get(), info.device);
-  if (!info.symbolic_sizes.empty()) {
-    t.tape.set_layout(slot, info.symbolic_sizes, gradient_layout(info, strides));
-  }
-  return slot;
+  const TapeSlot info = trace_->tape.slots()[static_cast<size_t>(trace_->tape.find(variable))];
+  return add_gradient(info, gradient_place(variable, layout, accumulate), made);
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.

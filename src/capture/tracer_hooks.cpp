@@ -94,12 +94,7 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
       return problem("a gradient of another type than its tensor");
     }
     for (const TapeNode& node : run.nodes) {
-      if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
-      const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-      if (target == given || target < 0 || static_cast<size_t>(target) < run.slots ||
-          t.tape.slots()[static_cast<size_t>(target)].input) {
-        return problem(node.name + " on a tensor that it has not made");
-      }
+      if (const std::string write = foreign_write(node, run.slots, {given}); !write.empty()) return problem(write);
     }
   }
   return {};

@@ -127,8 +127,8 @@ struct Tracer::AheadRun {
   std::string problem;          // empty: it came to its end, and nothing of it may be seen
 };
 
-/// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
-std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now);
+/// Whether it is known what strides a gradient by a tensor, which has these in this call, has where its sizes vary.
+bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides);
 /// Whether tensors have the same dtype and sizes.
 bool same_type(const TapeSlot& a, const TapeSlot& b);
 

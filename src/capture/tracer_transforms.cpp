@@ -532,8 +532,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
     }
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-    if (problem.empty() && layouts[0] && !info.symbolic_sizes.empty() &&
-        gradient_layout(info, layouts[0]->strides).empty()) {
+    if (problem.empty() && layouts[0] && !knows_layout(info, layouts[0]->strides)) {
       problem = "a tangent whose layout depends on sizes that vary";
     }
   }
@@ -549,13 +548,8 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
   if (layouts[0]) {
     const Bypass bypass(bypass_);
     const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-    const Ref strides = int_tuple(layouts[0]->strides);
-    tangent = api_.empty_meta(info.sizes.get(), strides.get(), info.dtype.get());
+    outputs.push_back(add_gradient(info, layouts[0]->strides, tangent));
     if (!tangent) return nullptr;
-    outputs.push_back(t.tape.add_placeholder(tangent.get(), info.device));
-    if (!info.symbolic_sizes.empty()) {
-      t.tape.set_layout(outputs[1], info.symbolic_sizes, gradient_layout(info, layouts[0]->strides));
-    }
     t.tape.set_level(outputs[1], t.level());
   }
   const bool history = layouts[0] && layouts[0]->history;
@@ -781,7 +775,7 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
   }
   for (size_t i = 0; problem.empty() && i < variables.size(); ++i) {
     const TapeSlot info = type_of(variables[i]);
-    if (layouts[i] && !info.symbolic_sizes.empty() && gradient_layout(info, layouts[i]->strides).empty()) {
+    if (layouts[i] && !knows_layout(info, layouts[i]->strides)) {
       problem = "a gradient whose layout depends on sizes that vary";
     }
   }
@@ -793,14 +787,9 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!layouts[i]) continue;
     const Bypass bypass(bypass_);
-    const TapeSlot info = type_of(variables[i]);
-    const Ref strides = int_tuple(layouts[i]->strides);
-    const Ref placeholder = api_.empty_meta(info.sizes.get(), strides.get(), info.dtype.get());
+    Ref placeholder;
+    const int slot = add_gradient(type_of(variables[i]), layouts[i]->strides, placeholder);
     if (!placeholder) return nullptr;
-    const int slot = t.tape.add_placeholder(placeholder.get(), info.device);
-    if (!info.symbolic_sizes.empty()) {
-      t.tape.set_layout(slot, info.symbolic_sizes, gradient_layout(info, layouts[i]->strides));
-    }
     t.tape.set_level(slot, t.level());
     reached.push_back(variables[i]);
     histories.push_back(create && layouts[i]->history);

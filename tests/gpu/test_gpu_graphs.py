@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
+from graph_counts import counted
 
 import tatara
 
@@ -44,19 +44,6 @@ def randn(*sizes: int) -> torch.Tensor:
 
 def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
-
-
-@contextmanager
-def counted(launched: int | None = None, recorded: int | None = None) -> Iterator[None]:
-    """The block launches and records so many CUDA graphs."""
-    before = tatara.stats()
-    yield
-    after = tatara.stats()
-    assert after["fallbacks"] == before["fallbacks"]
-    if launched is not None:
-        assert after["cuda_graphs_launched"] - before["cuda_graphs_launched"] == launched
-    if recorded is not None:
-        assert after["cuda_graphs_recorded"] - before["cuda_graphs_recorded"] == recorded
 
 
 def warm(compiled: Function, *inputs: torch.Tensor) -> None:

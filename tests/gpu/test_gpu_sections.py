@@ -4,11 +4,9 @@ else happens to that memory, and a step takes no more of it than one launched st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
+from graph_counts import counted
 
 import tatara
 
@@ -88,19 +86,6 @@ class Trained:
     def check_step(self, rows: int = 16) -> None:
         x = self.batch(rows)
         self.check(x, self.step(x))
-
-
-@contextmanager
-def counted(launched: int | None = None, recorded: int | None = None) -> Iterator[None]:
-    """The block's passes go as CUDA graphs so often, and record new ones so often."""
-    before = tatara.stats()
-    yield
-    after = tatara.stats()
-    assert after["fallbacks"] == before["fallbacks"]
-    if launched is not None:
-        assert after["cuda_graphs_launched"] - before["cuda_graphs_launched"] == launched
-    if recorded is not None:
-        assert after["cuda_graphs_recorded"] - before["cuda_graphs_recorded"] == recorded
 
 
 def peak(step: Trained, x: torch.Tensor) -> int:

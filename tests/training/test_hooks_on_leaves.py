@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from hook_results import same
 from torch import nn
 
 import tatara
@@ -42,20 +43,6 @@ def train(setup: Setup, compiled: bool, optimized: bool = True, sizes: tuple[int
     losses = [run(torch.randn(size, 4)) for size in sizes]
     gradients = [p.grad for p in model.parameters()]
     return losses, list(model.parameters()), gradients, log, torch.get_rng_state()
-
-
-def same(expected: Any, actual: Any) -> None:
-    assert type(expected) is type(actual)
-    if isinstance(expected, torch.Tensor):
-        assert expected.stride() == actual.stride()
-        assert expected.requires_grad == actual.requires_grad
-        torch.testing.assert_close(actual, expected)
-    elif isinstance(expected, list | tuple):
-        assert len(expected) == len(actual)
-        for x, y in zip(expected, actual, strict=True):
-            same(x, y)
-    else:
-        assert expected == actual
 
 
 def check(setup: Setup, breaks: int | None = 0, **how: Any) -> None:

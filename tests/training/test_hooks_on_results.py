@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from hook_results import same
 from torch import nn
 
 import tatara
@@ -14,20 +15,6 @@ import tatara
 pytestmark = pytest.mark.usefixtures("fresh")
 
 Function = Callable[[torch.Tensor], Any]
-
-
-def same(expected: Any, actual: Any) -> None:
-    assert type(expected) is type(actual)
-    if isinstance(expected, torch.Tensor):
-        assert expected.stride() == actual.stride()
-        assert expected.requires_grad == actual.requires_grad
-        torch.testing.assert_close(actual, expected)
-    elif isinstance(expected, list | tuple):
-        assert len(expected) == len(actual)
-        for x, y in zip(expected, actual, strict=True):
-            same(x, y)
-    else:
-        assert expected == actual
 
 
 def inputs(size: int = 4) -> torch.Tensor:
