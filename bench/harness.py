@@ -29,15 +29,15 @@ COUNTED_MEMORY = {
 }
 
 
-def in_process(script: str, options: Iterable[str], **variables: str) -> dict[str, Any]:
-    """Runs a script with empty compile caches and these variables of the environment. The JSON of its last line;
-    {"failed": reason} when it fails.
+def in_process(script: str, options: Iterable[str], caches: str | None = None, **variables: str) -> dict[str, Any]:
+    """Runs a script with compile caches in the directory `caches`, or with empty ones, and these variables of the environment.
+    The JSON of its last line; {"failed": reason} when it fails.
     """
-    with tempfile.TemporaryDirectory() as caches:
+    with tempfile.TemporaryDirectory() as empty:
         environment = dict(
             os.environ,
-            TATARA_CACHE_DIR=f"{caches}/tatara",
-            TORCHINDUCTOR_CACHE_DIR=f"{caches}/rival",
+            TATARA_CACHE_DIR=f"{caches or empty}/tatara",
+            TORCHINDUCTOR_CACHE_DIR=f"{caches or empty}/rival",
             HF_HUB_OFFLINE="1",
             **variables,
         )
@@ -150,9 +150,15 @@ def geomean(rows: Iterable[dict[str, Any]], column: str) -> float | None:
     return math.exp(statistics.fmean(map(math.log, values))) if values else None
 
 
-def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str], others: Sequence[str]) -> int:
+def print_rows(
+    rows: Iterable[dict[str, Any]],
+    name: str,
+    columns: Sequence[str],
+    others: Sequence[str],
+    scientific: Iterable[str] = (),
+) -> int:
     """Prints each row as it comes, then the geometric means. The number that failed."""
-    print(line({column: column for column in columns}, columns))
+    print(line({column: column for column in columns}, columns), flush=True)
     done = []
     for row in rows:
         done.append(row)
@@ -160,7 +166,7 @@ def print_rows(rows: Iterable[dict[str, Any]], name: str, columns: Sequence[str]
             print(f"{row[name]} | failed: {row['failed']}", flush=True)
             continue
         add_ratios(row, others)
-        print(line(row, columns), flush=True)
+        print(line(row, columns, scientific), flush=True)
     for other in others:
         mean = geomean(done, f"vs {other}")
         if mean is not None:

@@ -5,6 +5,11 @@ model runs in a process of its own with empty caches, so that compile times are 
 weights, batches and seed are compared with eager's; with --noise eager also starts from weights one unit in the last place
 apart, which tells what float32 itself does to these losses. Times are medians of rounds in which the three take turns; peak
 memory is that of three steps in a process of its own, over what it held before.
+
+"Cold" is what the first two steps took more than two usual ones, in a process of its own with empty caches: the median of
+--colds processes, in which eager and Tatara take turns (one process for torch.compile). It is told for eager too, whose first
+step touches the pages of the optimizer's state, makes the matrix products' kernels and so on: compiling is what a
+compiler's first steps take beyond these, and "of rival" is that time over torch.compile's.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import argparse
 import copy
 import json
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import harness
@@ -100,14 +106,14 @@ def _furthest(losses: list[float], others: list[float]) -> float:
 
 
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Losses, compile times and step times of one model, in this process."""
+    """Losses and step times of one model, in this process."""
     import torch
 
     import tatara
 
     model, inputs = _made(name, arguments.batch, arguments.length)
     steps = arguments.steps
-    result: dict[str, Any] = {"model": name}
+    result: dict[str, Any] = {}
     ways = WAYS[:2] if arguments.no_rival else WAYS
     losses: dict[str, list[float]] = {}
     runs = {}
@@ -115,14 +121,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         step = _stepper(way, name, copy.deepcopy(model), inputs, arguments.whole)
         torch.manual_seed(SEED)
         before = tatara.stats()
-        start = time.perf_counter()
-        losses[way] = [step().item()]
-        result[f"{way}_first_s"] = time.perf_counter() - start
-        # The second step is still a first one: the backward of the first traced call is eager's.
-        start = time.perf_counter()
-        losses[way] += [step().item()]
-        result[f"{way}_second_s"] = time.perf_counter() - start
-        losses[way] += [step().item() for _ in range(steps - 2)]
+        losses[way] = [step().item() for _ in range(steps)]
         if way == "tatara":
             after = tatara.stats()
             for key in ("graphs", "breaks", "fallbacks", "recompiles", "host_calls", "kernels_compiled"):
@@ -143,10 +142,21 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         samples[way].append(time.perf_counter() - start)
     for way in ways:
         result[f"{way}_ms"] = statistics.median(samples[way]) * 1e3
-    for way in ways[1:]:
-        usual = result[f"{way}_ms"] / 1e3
-        result[f"{way}_cold_s"] = result[f"{way}_first_s"] + result[f"{way}_second_s"] - 2 * usual
     return result
+
+
+def measure_cold(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the first two steps of this process take more than two usual ones. The second is still a first one: a compiler may
+    leave the backward to eager in the first.
+    """
+    model, inputs = _made(name, arguments.batch, arguments.length)
+    step = _stepper(arguments.cold, name, model, inputs, arguments.whole)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        step().item()
+        times.append(time.perf_counter() - start)
+    return {"cold": times[0] + times[1] - 2 * statistics.median(times[2:])}
 
 
 def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -160,28 +170,49 @@ def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {"peak": harness.peak_of(step, 3, lambda: model.zero_grad(set_to_none=True))}
 
 
-def _child(arguments: argparse.Namespace, *extra: str, **variables: str) -> dict[str, Any]:
+def _child(arguments: argparse.Namespace, *extra: str, caches: str | None = None, **variables: str) -> dict[str, Any]:
     options = harness.options_of(arguments, "batch", "length", "steps", "rounds")
     options += [f"--{flag}" for flag in ("whole", "noise") if getattr(arguments, flag)]
-    return harness.in_process(__file__, [*extra, *options], **variables)
+    return harness.in_process(__file__, [*extra, *options], caches, **variables)
 
 
 def _in_processes(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    row = {"model": name, **_child(arguments, "--child", name)}
-    if "failed" in row or arguments.no_memory:
-        return row
-    for way in WAYS[:2] if arguments.no_rival else WAYS:
-        memory = _child(arguments, "--child", name, "--memory", way, **harness.COUNTED_MEMORY)
-        if "failed" in memory:
-            return {"model": name, **memory}
-        row[f"{way}_mb"] = memory["peak"] / 1e6
+    ways = WAYS[:2] if arguments.no_rival else WAYS
+    row: dict[str, Any] = {"model": name}
+    colds: dict[str, list[float]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as caches:
+        for turn in range(arguments.colds):
+            for way in ways if turn == 0 else WAYS[:2]:
+                # What torch.compile left in its caches serves the processes that do not measure how long it takes.
+                cold = _child(arguments, "--child", name, "--cold", way, caches=caches if way == "rival" else None)
+                if "failed" in cold:
+                    return {"model": name, **cold}
+                colds[way].append(cold["cold"])
+        row.update({f"{way}_cold_s": statistics.median(colds[way]) for way in ways if colds[way]})
+        row.update(_child(arguments, "--child", name, caches=caches))
+        if "failed" in row or arguments.no_memory:
+            return row
+        for way in ways:
+            memory = _child(arguments, "--child", name, "--memory", way, caches=caches, **harness.COUNTED_MEMORY)
+            if "failed" in memory:
+                return {"model": name, **memory}
+            row[f"{way}_mb"] = memory["peak"] / 1e6
     return row
+
+
+def _add_compiling(row: dict[str, Any]) -> None:
+    """`of rival`: seconds of compiling over torch.compile's, both beyond eager's own first steps."""
+    if "rival_cold_s" in row:
+        own = row["eager_cold_s"]
+        row["of rival"] = (row["tatara_cold_s"] - own) / (row["rival_cold_s"] - own)
 
 
 LOSSES = ("tatara_loss_error", "rival_loss_error", "noise")
 COLUMNS = [
     "model",
+    "eager_cold_s",
     *harness.TIMES,
+    "of rival",
     *LOSSES,
     "eager_mb",
     "rival_mb",
@@ -195,25 +226,15 @@ COLUMNS = [
 ]
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    print(" | ".join(COLUMNS))
-    for row in rows:
-        if "failed" in row:
-            print(f"{row['model']} | failed: {row['failed']}")
-            continue
-        harness.add_ratios(row, ("eager", "rival"))
-        print(harness.line(row, COLUMNS, scientific=LOSSES))
-    for column in ("vs eager", "vs rival"):
-        mean = harness.geomean(rows, column)
-        if mean is not None:
-            print(f"geomean {column}: {mean:.3f}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=None, help=f"of {', '.join(MODELS)} (default: all)")
     parser.add_argument("--child")
     parser.add_argument("--memory", choices=WAYS)
+    parser.add_argument("--cold", choices=WAYS)
+    parser.add_argument(
+        "--colds", type=int, default=3, help="processes whose first steps are timed, each of eager and Tatara"
+    )
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--steps", type=int, default=20, help="whose losses are compared with eager's")
@@ -224,14 +245,22 @@ def main() -> int:
     parser.add_argument("--no-memory", action="store_true", help="leave the memory out")
     arguments = parser.parse_args()
     if arguments.child:
-        measured = measure_memory if arguments.memory else measure
+        measured = measure_memory if arguments.memory else measure_cold if arguments.cold else measure
         print(json.dumps(measured(arguments.child, arguments)))
         return 0
     unknown = [name for name in arguments.models or [] if name not in MODELS]
     if unknown:
         parser.error(f"no such models here: {', '.join(unknown)}")
-    rows = [_in_processes(name, arguments) for name in arguments.models or MODELS]
-    _print_table(rows)
+    rows = []
+
+    def measured_rows() -> Iterator[dict[str, Any]]:
+        for name in arguments.models or MODELS:
+            row = _in_processes(name, arguments)
+            _add_compiling(row)
+            rows.append(row)
+            yield row
+
+    harness.print_rows(measured_rows(), "model", COLUMNS, ("eager", "rival"), scientific=LOSSES)
     bad = [row for row in rows if "failed" in row or row["tatara_loss_error"] > 3 * row.get("noise", TOLERANCE / 3)]
     return 1 if bad else 0
 
