@@ -77,6 +77,7 @@ class Converter {
     if (!regions_.empty()) throw InternalError("a checkpoint that does not end");
     std::vector<TensorRef> wanted;
     for (const int slot : computed_outputs(tape_)) {
+      if (host_numbers_.contains(slot)) continue;  // it is there before the graph runs
       result_.outputs.push_back(slot);
       if (tape_.slots()[static_cast<size_t>(slot)].level != 0) {
         throw Unsupported("a tensor of a function transform leaves it");
@@ -410,14 +411,14 @@ class Converter {
   }
 
   void convert_number(const TapeNode& node) {
-    if (node.check >= 0) return;  // a guard
+    if (node.check) return;  // a guard
     const int slot = node.outputs[0];
     bool host = true;
     for_each_slot(node.args.get(), [&](int operand) { host = host && on_host(operand); });
     if (host) {
       host_numbers_.insert(slot);
       result_.host_nodes.push_back(static_cast<size_t>(&node - tape_.nodes().data()));
-      add_number(slot);
+      if (!tape_.slots()[static_cast<size_t>(slot)].whole) add_number(slot);  // tensors get floats alone
       return;
     }
     std::vector<ValueId> operands;

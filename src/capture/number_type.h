@@ -1,6 +1,9 @@
 // What the placeholders for numbers of a program have in common (symbolic_int.cpp, symbolic_float.cpp).
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+
 #include "capture/py.h"
 
 namespace tatara::capture {
@@ -24,6 +27,18 @@ PyTypeObject* number_type(Fill&& fill) {
   type.tp_getset = getset;
   fill(type, number);
   return PyType_Ready(&type) == 0 ? &type : nullptr;
+}
+
+/// Gives `object`, which begins as an int does and has room for any 64-bit integer, the sign, length and digits of `value`.
+template <typename Object>
+void copy_digits(Object* object, PyObject* value) {
+  constexpr size_t kHead = sizeof(PyObject), kBits = 30;
+  const size_t digits = std::max<size_t>((_PyLong_NumBits(value) + kBits - 1) / kBits, 1);
+  const size_t bytes = static_cast<size_t>(PyLong_Type.tp_basicsize) + digits * sizeof(uint32_t);
+  const size_t whole = sizeof(PyLongObject) + sizeof(object->more_digits);
+  std::memset(reinterpret_cast<char*>(object) + kHead, 0, whole - kHead);
+  std::memcpy(reinterpret_cast<char*>(object) + kHead, reinterpret_cast<const char*>(value) + kHead,
+              std::min(bytes, whole) - kHead);
 }
 
 /// For METH_NOARGS and METH_O: a number is its own copy.

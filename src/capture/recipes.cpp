@@ -159,8 +159,9 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       case Kind::kInstanceDict: result = Ref::steal(PyObject_GenericGetDict(part(step, 0), nullptr)); break;
       case Kind::kNumber: {
         const Ref& value = env[static_cast<size_t>(step.index)];
-        result =
-            PyFloat_CheckExact(value.get()) ? value : Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr));
+        result = PyFloat_CheckExact(value.get()) || PyLong_CheckExact(value.get())
+                     ? value
+                     : Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr));
         break;
       }
       case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;

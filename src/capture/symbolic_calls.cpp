@@ -14,8 +14,9 @@ using Names = std::unordered_set<std::string_view>;
 
 /// C functions that handle their arguments through slots only, or not at all: a symbolic integer may pass through them.
 bool passes_objects(PyObject* callable) {
-  static const Names modules = {"builtins",     "_operator",   "operator", "_functools", "functools", "itertools",
-                                "_collections", "collections", "math",     "typing",     "_abc",      "_weakref"};
+  static const Names modules = {"builtins",  "_operator",    "operator",    "_functools", "functools",
+                                "itertools", "_collections", "collections", "math",       "typing",
+                                "_abc",      "_weakref",     "_bisect"};
   static const Names owners = {"tuple",
                                "list",
                                "dict",
@@ -40,8 +41,8 @@ bool passes_objects(PyObject* callable) {
   if (PyCFunction_Check(callable)) {
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
     if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) {
-      return is_symbolic_int(self) || owners.contains(Py_TYPE(self)->tp_name) || PyTuple_Check(self) ||
-             PyDict_Check(self) || PyList_Check(self);
+      return is_symbolic_int(self) || is_derived_int(self) || owners.contains(Py_TYPE(self)->tp_name) ||
+             PyTuple_Check(self) || PyDict_Check(self) || PyList_Check(self);
     }
     const Ref module = attr_or_null(callable, "__module__");
     return PyType_Check(self != nullptr ? self : Py_None) || modules.contains(text_of(module.get()));
@@ -56,13 +57,6 @@ bool passes_objects(PyObject* callable) {
 
 bool is_torch_size(PyObject* type) {
   return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
-}
-
-/// A function of the module `math` that gives a float.
-bool is_math_function(PyObject* callable) {
-  if (!PyCFunction_Check(callable)) return false;
-  const Ref module = attr_or_null(callable, "__module__");
-  return text_of(module.get()) == "math";
 }
 
 /// Puts `now` where `before` is the item of a list or dict.
@@ -445,26 +439,10 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
       std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0) {
     return symbolic_length(first);
   }
-  if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_int(first)) {
-    return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
-  }
-  if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && count == 1 && is_symbolic_float(first)) {
-    return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
-  }
-  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
-    const Ref one = Ref::steal(PyLong_FromLong(1));
-    Ref made = derive_number("truediv", first, one.get());
+  if (no_keywords) {
+    Ref made = number_call(callable, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
-  }
-  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) && count == 1 && no_keywords && is_symbolic_float(first)) {
-    return Py_NewRef(first);
-  }
-  if (callable == reinterpret_cast<PyObject*>(&PyLong_Type) && count == 1 && no_keywords && is_symbolic_int(first)) {
-    return Py_NewRef(first);
-  }
-  if (count == 1 && no_keywords && is_symbolic_float(first) && is_math_function(callable)) {
-    const std::string name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-    Ref made = derive_number(name.c_str(), first, nullptr, callable);
+    made = dict_get(callable, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
   }
   if (PyType_Check(callable) && is_torch_size(callable) && count == 1) {

@@ -42,11 +42,25 @@ constexpr const char* kAdd = "add";
 constexpr const char* kSubtract = "sub";
 constexpr const char* kMultiply = "mul";
 constexpr const char* kDivide = "truediv";
+constexpr const char* kFloorDivide = "floordiv";
+constexpr const char* kRemainder = "mod";
 
 PyObject* negative(PyObject* a) {
   Ref made = cast(a)->owner->derive("neg", a, nullptr);
   if (made || PyErr_Occurred() != nullptr) return made.release();
   return unary<PyNumber_Negative>(a);
+}
+
+PyObject* absolute(PyObject* a) {
+  Ref made = cast(a)->owner->derive("abs", a, nullptr);
+  if (made || PyErr_Occurred() != nullptr) return made.release();
+  return unary<PyNumber_Absolute>(a);
+}
+
+PyObject* divmod(PyObject* a, PyObject* b) {
+  const Ref quotient = Ref::steal(PyNumber_FloorDivide(a, b));
+  const Ref rest = quotient ? Ref::steal(PyNumber_Remainder(a, b)) : Ref();
+  return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
 }
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
@@ -99,14 +113,14 @@ PyTypeObject* float_type() {
         number.nb_add = recorded<PyNumber_Add, kAdd>;
         number.nb_subtract = recorded<PyNumber_Subtract, kSubtract>;
         number.nb_multiply = recorded<PyNumber_Multiply, kMultiply>;
-        number.nb_floor_divide = binary<PyNumber_FloorDivide>;
-        number.nb_remainder = binary<PyNumber_Remainder>;
-        number.nb_divmod = binary<PyNumber_Divmod>;
+        number.nb_floor_divide = recorded<PyNumber_FloorDivide, kFloorDivide>;
+        number.nb_remainder = recorded<PyNumber_Remainder, kRemainder>;
+        number.nb_divmod = divmod;
         number.nb_true_divide = recorded<PyNumber_TrueDivide, kDivide>;
         number.nb_power = power;
         number.nb_negative = negative;
         number.nb_positive = unary<PyNumber_Positive>;
-        number.nb_absolute = unary<PyNumber_Absolute>;
+        number.nb_absolute = absolute;
         number.nb_bool = truth;
         number.nb_int = unary<PyNumber_Long>;
         number.nb_float = unary<PyNumber_Float>;
@@ -140,6 +154,7 @@ Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op) 
 int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(object)->slot : -1; }
 
 Ref plain_number(PyObject* object) {
+  if (is_derived_int(object)) return derived_int_value(object, true);
   if (!is_symbolic_float(object)) return plain_int(object);
   SymFloat* self = cast(object);
   if (self->high == nullptr) {
@@ -204,6 +219,7 @@ Ref TraceSymbols::make_derived(double value, int slot) {
 }
 
 int TraceSymbols::derived_slot(PyObject* object) const {
+  if (const auto found = made_derived_.find(object); found != made_derived_.end()) return found->second.second;
   return made_floats_.contains(object) && cast(object)->high == nullptr ? cast(object)->slot : -1;
 }
 

@@ -39,14 +39,14 @@ std::optional<Expr> operand(PyObject* object, const TraceSymbols& owner) {
 }
 
 bool is_number(PyObject* object) {
-  return is_symbolic_int(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
+  return is_symbolic_number(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
 }
 
 using PlainBinary = PyObject* (*)(PyObject*, PyObject*);
 
 /// Computes with values: the operands are guarded.
 PyObject* plain_binary(PyObject* a, PyObject* b, PlainBinary op) {
-  const Ref x = plain_int(a), y = plain_int(b);
+  const Ref x = plain_number(a), y = plain_number(b);
   if (!x || !y) return nullptr;
   return op(x.get(), y.get());
 }
@@ -91,12 +91,14 @@ bool decide(TraceSymbols& s, Expr condition) {
 }
 bool divides(TraceSymbols& s, Expr y) { return decide(s, s.ctx().ne(y, s.ctx().constant(0))); }
 PyObject* int_floor_divide(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_FloorDivide,
-                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
+  return binary(
+      a, b, PyNumber_FloorDivide,
+      [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); }, "floordiv");
 }
 PyObject* int_remainder(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Remainder,
-                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); });
+  return binary(
+      a, b, PyNumber_Remainder,
+      [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); }, "mod");
 }
 PyObject* int_divmod(PyObject* a, PyObject* b) {
   if (!is_number(a) || !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -111,7 +113,7 @@ PyObject* int_true_divide(PyObject* a, PyObject* b) {
 }
 PyObject* int_power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) {
-    const Ref x = plain_int(a), y = plain_int(b), m = plain_int(modulus);
+    const Ref x = plain_number(a), y = plain_number(b), m = plain_number(modulus);
     return PyNumber_Power(x.get(), y.get(), m.get());
   }
   return binary(
@@ -130,20 +132,32 @@ Expr two_to(TraceSymbols& s, Expr y) {
   return s.ctx().constant(int64_t{1} << y.const_value());
 }
 PyObject* int_lshift(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Lshift, [](TraceSymbols& s, Expr x, Expr y) {
-    const Expr factor = two_to(s, y);
-    return factor.valid() ? s.ctx().mul(x, factor) : Expr();
-  });
+  return binary(
+      a, b, PyNumber_Lshift,
+      [](TraceSymbols& s, Expr x, Expr y) {
+        const Expr factor = two_to(s, y);
+        return factor.valid() ? s.ctx().mul(x, factor) : Expr();
+      },
+      "lshift");
 }
 PyObject* int_rshift(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Rshift, [](TraceSymbols& s, Expr x, Expr y) {
-    const Expr divisor = two_to(s, y);
-    return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
-  });
+  return binary(
+      a, b, PyNumber_Rshift,
+      [](TraceSymbols& s, Expr x, Expr y) {
+        const Expr divisor = two_to(s, y);
+        return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
+      },
+      "rshift");
 }
-PyObject* int_and(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_And); }
-PyObject* int_or(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_Or); }
-PyObject* int_xor(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_Xor); }
+PyObject* int_and(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_And, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "and_");
+}
+PyObject* int_or(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Or, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "or_");
+}
+PyObject* int_xor(PyObject* a, PyObject* b) {
+  return binary(a, b, PyNumber_Xor, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "xor");
+}
 PyObject* int_matmul(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_MatrixMultiply); }
 
 template <typename Fn>
@@ -185,7 +199,7 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   const std::optional<Expr> y = operand(b, owner);
   if (!y) {
     if (b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) Py_RETURN_NOTIMPLEMENTED;
-    if (PyFloat_CheckExact(b) || is_symbolic_float(b)) {
+    if (PyFloat_CheckExact(b) || is_symbolic_number(b)) {
       Ref known = compare_floats(owner, a, b, op);
       if (known || PyErr_Occurred() != nullptr) return known.release();
     }
@@ -204,7 +218,7 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
       default: return PyBool_FromLong(decide(owner, c.le(*y, x)));
     }
   } catch (const Error&) {
-    const Ref plain = plain_int(a), other = plain_int(b);
+    const Ref plain = plain_number(a), other = plain_number(b);
     return PyObject_RichCompare(plain.get(), other.get(), op);
   }
 }
@@ -266,18 +280,6 @@ PyTypeObject* int_type() {
     type.tp_methods = methods;
   });
   return made;
-}
-
-/// Copies sign, length and digits of an int.
-void set_number(SymInt* object, PyObject* value) {
-  const auto* from = reinterpret_cast<const PyLongObject*>(value);
-  constexpr size_t kHead = sizeof(PyObject);
-  const size_t digits = std::max<size_t>((_PyLong_NumBits(value) + 29) / 30, 1);
-  const size_t bytes = static_cast<size_t>(PyLong_Type.tp_basicsize) + digits * sizeof(uint32_t);
-  const size_t whole = sizeof(PyLongObject) + sizeof(object->more_digits);
-  std::memset(reinterpret_cast<char*>(object) + kHead, 0, whole - kHead);
-  std::memcpy(reinterpret_cast<char*>(object) + kHead, reinterpret_cast<const char*>(from) + kHead,
-              std::min(bytes, whole) - kHead);
 }
 
 struct SizeRef {
@@ -349,6 +351,9 @@ void settle_in(PyObject* object, int depth) {
   } else if (is_symbolic_float(object)) {
     plain_number(object);
     settle_float(object);
+  } else if (is_derived_int(object)) {
+    plain_number(object);
+    settle_derived_int(object);
   } else if (PyTuple_Check(object) || PyList_Check(object)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
       settle_in(PySequence_Fast_GET_ITEM(object, i), depth - 1);
@@ -407,7 +412,7 @@ Ref TraceSymbols::make(Expr e) {
   auto* object = static_cast<SymInt*>(PyObject_Malloc(sizeof(SymInt)));
   if (object == nullptr || !value) return {};
   PyObject_Init(reinterpret_cast<PyObject*>(object), int_type());
-  set_number(object, value.get());
+  copy_digits(object, value.get());
   object->node = e.node();
   object->owner = this;
   Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
@@ -422,6 +427,8 @@ void TraceSymbols::settle() {
   made_.clear();
   for (const auto& [object, held] : made_floats_) settle_float(object);
   made_floats_.clear();
+  for (const auto& [object, held] : made_derived_) settle_derived_int(object);
+  made_derived_.clear();
 }
 
 Expr TraceSymbols::made_of(PyObject* object) const {

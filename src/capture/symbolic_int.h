@@ -40,7 +40,7 @@ class TraceSymbols {
   ExprContext& ctx() const { return *ctx_; }
   const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
   Expr add(int64_t hint, SymbolSource source, IntRange range);
-  bool empty() const { return symbols_.empty() && made_floats_.empty(); }
+  bool empty() const { return symbols_.empty() && made_floats_.empty() && made_derived_.empty(); }
   const std::vector<Expr>& symbols() const { return symbols_; }
   const std::vector<int64_t>& hints() const { return hints_; }
   /// As given to add(): what later facts say is not in them.
@@ -56,7 +56,9 @@ class TraceSymbols {
   Ref make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot);
   /// A float that the tape computes in `slot`; `value` is that of this call.
   Ref make_derived(double value, int slot);
-  /// The slot of a float of make_derived(), or -1.
+  /// The same for an int of at most 64 bits.
+  Ref make_derived_int(PyObject* value, int slot);
+  /// The slot of a number of these two, or -1.
   int derived_slot(PyObject* object) const;
   /// Records arithmetic on floats that vary: a function of Python's `operator` with its operands (the second may be null). Null
   /// without an error set: not recorded.
@@ -95,6 +97,7 @@ class TraceSymbols {
   std::vector<IntRange> ranges_;
   std::vector<SymbolSource> sources_;
   std::unordered_map<PyObject*, Ref> made_, made_floats_;
+  std::unordered_map<PyObject*, std::pair<Ref, int>> made_derived_;  // ints, with their slots
   std::function<std::string()> place_;
   Derive derive_;
   Need need_;
@@ -109,10 +112,18 @@ TraceSymbols* symbols_of(PyObject* object);
 Ref plain_int(PyObject* object);
 
 bool is_symbolic_float(PyObject* object);
-inline bool is_symbolic_number(PyObject* object) { return is_symbolic_int(object) || is_symbolic_float(object); }
+/// An int that the tape computes: it has no expression.
+bool is_derived_int(PyObject* object);
+inline bool is_symbolic_number(PyObject* object) {
+  return is_symbolic_int(object) || is_symbolic_float(object) || is_derived_int(object);
+}
+int derived_int_slot(PyObject* object);
+/// Its value in this call, `guarded` or for a look alone.
+Ref derived_int_value(PyObject* object, bool guarded);
+void settle_derived_int(PyObject* object);
 /// The slot of a placeholder float on the tape, or -1.
 int float_slot(PyObject* object);
-/// As plain_int(), for both kinds.
+/// As plain_int(), for all kinds.
 Ref plain_number(PyObject* object);
 /// What a comparison of numbers of which one is a float gives, with that as a guard; null: by value.
 Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op);

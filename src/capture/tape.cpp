@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/guards.h"
 #include "capture/numpy_api.h"
 #include "support/str_cat.h"
 
@@ -247,6 +248,7 @@ int Tape::add_derived(PyObject* value) {
   TapeSlot slot;
   slot.object = slot.meta = Ref::borrow(value);
   slot.number = slot.derived = true;
+  slot.whole = !PyFloat_CheckExact(value);
   slots_.push_back(std::move(slot));
   return static_cast<int>(slots_.size()) - 1;
 }
@@ -417,7 +419,7 @@ void Tape::collect_checks() {
   std::vector<bool> wanted(slots_.size(), false);
   for (size_t n = nodes_.size(); n-- > 0;) {
     const TapeNode& node = nodes_[n];
-    if (!node.number || (node.check < 0 && !wanted[static_cast<size_t>(node.outputs[0])])) continue;
+    if (!node.number || (!node.check && !wanted[static_cast<size_t>(node.outputs[0])])) continue;
     check_nodes_.push_back(n);
     for_each_slot(node.args.get(), [&](int slot) { wanted[static_cast<size_t>(slot)] = true; });
   }
@@ -445,12 +447,12 @@ bool Tape::checks_hold(std::span<const int64_t> symbols, std::string* why) const
     const TapeNode& node = nodes_[n];
     Ref value = call_node(node, env, symbols);
     if (!value) PyErr_Clear();
-    const bool other = node.check >= 0 && value.get() != (node.check != 0 ? Py_True : Py_False);
-    if (value && !other) {
+    if (value && (!node.check || same_value(value.get(), node.check.get()))) {
       env[static_cast<size_t>(node.outputs[0])] = std::move(value);
       continue;
     }
-    if (why != nullptr) *why = str_cat("a comparison of floats came out otherwise (", node.file, ":", node.line, ")");
+    if (why != nullptr)
+      *why = str_cat("a number that the program decides by came out otherwise (", node.file, ":", node.line, ")");
     return false;
   }
   return true;

@@ -28,7 +28,8 @@ struct TapeSlot {
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
   bool requires_grad = false;                          ///< inputs: when they were seen
   bool number = false;   ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
-  bool derived = false;  ///< a float that a node computes; `number` too
+  bool derived = false;  ///< a number that a node computes; `number` too
+  bool whole = false;    ///< such a number is an int
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
@@ -78,16 +79,16 @@ struct TapeNode {
   bool leaf = false;  ///< requires_grad_() of a tensor that had no history
   Ref hooks;          ///< of such a pass: {slot: gradient_hooks()} of leaves whose hooks the trace calls itself
   std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
-  /// Arithmetic on Python floats, or a tensor's value as one: the result is a float.
+  /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
   bool number = false;
-  int8_t check = -1;  ///< of a comparison of such floats: what it gave (0 or 1), which is a guard; -1: none
+  Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
   RegionMark region = RegionMark::kNone;
   bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
   bool reentrant = false;  ///< of a region's begin: use_reentrant=True
   /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
   std::shared_ptr<const CustomBackward> custom;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
-  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate, hooks); }
+  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate, hooks, check); }
 };
 
 /// The backward of such a function as it was traced ahead: it runs in graphs alone.

@@ -389,6 +389,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
         if (const int slot = float_slot(o); slot >= 0) {
           return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
         }
+        if (is_derived_int(o)) return plain_number(o);
         if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
         if (Py_TYPE(o) == api_.device_type && !device) device = Ref::borrow(o);
         if (api_.is_numpy(o)) problem = "a NumPy array in a torch call";

@@ -284,13 +284,25 @@ class Tracer final : public VmObserver {
   bool add_in_place(PyObject* sum, PyObject* gradient);
   // Floats that the tape computes (tracer_numbers.cpp).
   /// `function`: null for that of Python's `operator`.
-  bool from_numbers(int slot) const;  // a float that no tensor decides
+  bool from_numbers(int slot) const;  // a number that no tensor decides
   Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
   void need_number(int slot);
+  /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
+  /// it is none of these.
+  Ref number_call(PyObject* callable, PyObject* args);
+  /// `item in container` and `container[key]` by numbers that vary, where the container holds plain data: what comes of it is
+  /// guarded, or computed by the tape. Null without an error set: by value. `absent`: what a missing key gives; null: by value.
+  Ref number_in(PyObject* container, PyObject* item);
+  Ref number_item(PyObject* container, PyObject* key, PyObject* absent = nullptr);
+  Ref dict_get(PyObject* callable, PyObject* args);
+  Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
   /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.
   PyObject* item_number(PyObject* func, PyObject* tensor);
   Ref value_of(int slot);
-  Ref record_number(TapeNode node, double value);
+  Ref record_number(TapeNode node, PyObject* value);
+  int record_number_node(TapeNode node, PyObject* value);
+  /// An operand of such arithmetic: its value now, and how it stands on the tape. False for what is no number.
+  bool number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor);
 
   /// Whether requires_grad_() leaves the tensor as it is.
   bool changes_nothing(PyObject* args, PyObject* kwargs);

@@ -51,6 +51,8 @@ struct Tracer::Trace {
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::set<NumberPlace> varying;                            // numbers read from outside that had other values before
   std::map<NumberPlace, Ref> numbers;
+  std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
+  std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
   struct Placed {
     Ref holder, key, number, value;
   };

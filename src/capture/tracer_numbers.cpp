@@ -1,7 +1,8 @@
 // Floats that the tape computes: arithmetic on floats that vary, and counters that are kept in tensors (the steps of an
-// optimizer). The trace knows their values in the present call; what decides by one takes the value, with a guard on the floats
-// that it comes from, or breaks the graph.
+// optimizer). The trace knows their values in the present call; what decides by one takes the value, which is guarded, or breaks
+// the graph where a tensor decides it.
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "capture/tracer_internal.h"
@@ -10,12 +11,19 @@ namespace tatara::capture {
 namespace {
 
 constexpr size_t kLongestHistory = 16;  // nodes behind a counter
+constexpr const char* kItem = "number.item";
 
 /// A function of the module `operator`; they stay alive.
 PyObject* operator_function(const char* name) {
   static PyObject* const module = PyImport_ImportModule("operator");
   const Ref function = module != nullptr ? attr_or_null(module, name) : Ref();
   return function.get();
+}
+
+bool fits_word(PyObject* number) {
+  int overflow = 0;
+  static_cast<void>(PyLong_AsLongLongAndOverflow(number, &overflow));
+  return overflow == 0;
 }
 
 bool is_counting(const std::string& name) {
@@ -27,67 +35,73 @@ bool is_counting(const std::string& name) {
 
 }  // namespace
 
-Ref Tracer::record_number(TapeNode node, double value) {
+int Tracer::record_number_node(TapeNode node, PyObject* value) {
   Trace& t = *trace_;
-  const Ref plain = Ref::steal(PyFloat_FromDouble(value));
-  const int slot = t.tape.add_derived(plain.get());
+  const int slot = t.tape.add_derived(value);
+  for_each_slot(node.args.get(), [&](int operand) {
+    if (!from_numbers(operand)) t.of_tensors.insert(slot);
+  });
+  if (node.name == kItem) t.of_tensors.insert(slot);
   node.number = true;
   node.outputs = {slot};
   user_location(node.file, node.function, node.line);
   t.tape.add_node(std::move(node));
-  return t.symbols.make_derived(value, slot);
+  return slot;
 }
 
-bool Tracer::from_numbers(int slot) const {
-  std::vector<int> wanted{slot};
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    for (const TapeNode& node : trace_->tape.nodes()) {
-      if (!node.number || node.outputs[0] != wanted[i]) continue;
-      if (node.name == "number.item") return false;
-      for_each_slot(node.args.get(), [&](int operand) { wanted.push_back(operand); });
+Ref Tracer::record_number(TapeNode node, PyObject* value) {
+  const int slot = record_number_node(std::move(node), value);
+  TraceSymbols& symbols = trace_->symbols;
+  return PyFloat_CheckExact(value) ? symbols.make_derived(PyFloat_AS_DOUBLE(value), slot)
+                                   : symbols.make_derived_int(value, slot);
+}
+
+bool Tracer::from_numbers(int slot) const { return !trace_->of_tensors.contains(slot); }
+
+bool Tracer::number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor) {
+  Trace& t = *trace_;
+  if (is_symbolic_float(operand) || is_derived_int(operand)) {
+    const bool real = is_symbolic_float(operand);
+    const int slot = real ? float_slot(operand) : derived_int_slot(operand);
+    value = real ? Ref::steal(PyFloat_FromDouble(float_value(operand))) : derived_int_value(operand, false);
+    on_tape = make_slot_ref(slot);
+    of_tensor = of_tensor || !from_numbers(slot);
+  } else if (is_symbolic_int(operand)) {
+    const Expr e = symbolic_expr(operand);
+    value = Ref::steal(PyLong_FromLongLong(e.context().evaluate_hint(e).value()));
+    on_tape = make_size_ref(e, t.symbols);
+  } else if (PyFloat_CheckExact(operand) || PyLong_CheckExact(operand)) {
+    if (PyFloat_AsDouble(operand) == -1 && PyErr_Occurred() != nullptr) {
+      PyErr_Clear();  // beyond all floats
+      return false;
     }
+    value = on_tape = Ref::borrow(operand);
+  } else {
+    return false;
   }
-  return true;
+  return static_cast<bool>(value);
 }
 
 Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) return {};  // NumPy's
-  std::vector<Ref> values, operands;
-  for (PyObject* operand : {a, b}) {
-    if (operand == nullptr) continue;
-    if (is_symbolic_float(operand)) {
-      values.push_back(Ref::steal(PyFloat_FromDouble(float_value(operand))));
-      operands.push_back(make_slot_ref(float_slot(operand)));
-    } else if (is_symbolic_int(operand)) {
-      const Expr e = symbolic_expr(operand);
-      values.push_back(Ref::steal(PyLong_FromLongLong(e.context().evaluate_hint(e).value())));
-      operands.push_back(make_size_ref(e, t.symbols));
-    } else if (PyFloat_CheckExact(operand) || PyLong_CheckExact(operand)) {
-      const double value = PyFloat_AsDouble(operand);
-      if (value == -1 && PyErr_Occurred() != nullptr) {
-        PyErr_Clear();
-        return {};
-      }
-      values.push_back(Ref::borrow(operand));
-      operands.push_back(Ref::borrow(operand));
-    } else {
-      return {};
-    }
-  }
-  static const std::unordered_set<std::string> comparisons = {"lt", "le", "eq", "ne", "gt", "ge", "truth"};
-  const bool check = function == nullptr && comparisons.contains(name);
-  for (PyObject* operand : {a, b}) {
-    if (check && operand != nullptr && is_symbolic_float(operand) && !from_numbers(float_slot(operand))) return {};
-  }
+  Ref values[2], operands[2];
+  bool of_tensor = false;
+  if (!number_operand(a, values[0], operands[0], of_tensor)) return {};
+  if (b != nullptr && !number_operand(b, values[1], operands[1], of_tensor)) return {};
+  // What the graph computes itself.
+  static const std::unordered_set<std::string> in_graph = {"add", "sub", "mul", "truediv", "pow", "neg"};
+  if (of_tensor && function == nullptr && !in_graph.contains(name)) return {};
   if (function == nullptr) function = operator_function(name);
   if (function == nullptr) return {};
   const Bypass bypass(bypass_);
   const Ref result =
       Ref::steal(b == nullptr ? PyObject_CallOneArg(function, values[0].get())
                               : PyObject_CallFunctionObjArgs(function, values[0].get(), values[1].get(), nullptr));
-  if (!result || !(check ? PyBool_Check(result.get()) : PyFloat_CheckExact(result.get()))) {
+  const bool check = result && PyBool_Check(result.get());
+  const bool whole = result && PyLong_CheckExact(result.get()) && fits_word(result.get());
+  if (!result || !(check || whole || PyFloat_CheckExact(result.get())) || (of_tensor && (check || whole))) {
     PyErr_Clear();  // an error, or a complex number: by value
     return {};
   }
@@ -96,39 +110,182 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   node.name = std::string("number.") + name;
   node.args = b == nullptr ? Ref::steal(PyTuple_Pack(1, operands[0].get()))
                            : Ref::steal(PyTuple_Pack(2, operands[0].get(), operands[1].get()));
-  if (check) {
-    node.check = result.get() == Py_True ? 1 : 0;
-    const Ref made = record_number(std::move(node), 0);
-    return made ? result : Ref();
-  }
-  return record_number(std::move(node), PyFloat_AS_DOUBLE(result.get()));
+  if (!check) return record_number(std::move(node), result.get());
+  node.check = result;
+  record_number_node(std::move(node), result.get());
+  return result;
 }
 
 void Tracer::need_number(int slot) {
   if (state_ != State::kTracing) return;
   Trace& t = *trace_;
-  std::vector<int> wanted{slot}, sources;
-  std::vector<Expr> sizes;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (t.tape.slots()[static_cast<size_t>(wanted[i])].input) {
-      sources.push_back(wanted[i]);
-      continue;
-    }
-    for (const TapeNode& node : t.tape.nodes()) {
-      if (!node.number || node.outputs[0] != wanted[i]) continue;
-      if (node.name == "number.item") {
-        if (!graph_break("the value of a float that the graph computes")) PyErr_Clear();
-        return;
-      }
-      for_each_slot(node.args.get(), [&](int operand) { wanted.push_back(operand); });
-      for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(node.args.get()); ++k) {
-        PyObject* operand = PyTuple_GET_ITEM(node.args.get(), k);
-        if (is_size_ref(operand)) sizes.push_back(size_ref_expr(operand));
-      }
-    }
+  if (!from_numbers(slot)) {
+    if (!graph_break("the value of a float that the graph computes")) PyErr_Clear();
+    return;
   }
-  for (const int source : sources) specialize_slot(source);
-  for (const Expr size : sizes) t.symbols.specialize(size);
+  // Not what it comes from: other numbers may give the same.
+  if (!t.needed.insert(slot).second) return;
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(operator_function("pos"));
+  node.name = "number.value";
+  node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
+  node.check = t.tape.slots()[static_cast<size_t>(slot)].object;
+  PyObject* value = node.check.get();
+  record_number_node(std::move(node), value);
+}
+
+Ref Tracer::number_call(PyObject* callable, PyObject* args) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  if (count == 0 || count > 2) return {};
+  PyObject* first = PyTuple_GET_ITEM(args, 0);
+  PyObject* second = count == 2 ? PyTuple_GET_ITEM(args, 1) : nullptr;
+  if (!is_symbolic_number(first) && !is_symbolic_number(second)) return {};
+  auto* const float_type = reinterpret_cast<PyObject*>(&PyFloat_Type);
+  auto* const int_type = reinterpret_cast<PyObject*>(&PyLong_Type);
+  const bool real = is_symbolic_float(first);
+  if (callable == reinterpret_cast<PyObject*>(&PyType_Type)) {
+    return count == 1 ? Ref::borrow(real ? float_type : int_type) : Ref();
+  }
+  if (callable == float_type && count == 1)
+    return real ? Ref::borrow(first) : derive_number("float", first, nullptr, callable);
+  if (callable == int_type && count == 1)
+    return real ? derive_number("int", first, nullptr, callable) : Ref::borrow(first);
+  if (!PyCFunction_Check(callable)) return {};
+  const std::string module = text_of(attr_or_null(callable, "__module__").get());
+  const std::string name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (module == "builtins" && name == "round") {
+    return real || second != nullptr ? derive_number("round", first, second, callable) : Ref::borrow(first);
+  }
+  if (module != "math") return {};
+  static const std::unordered_set<std::string> of_whole = {"floor", "ceil", "trunc"};
+  if (!real && second == nullptr && of_whole.contains(name)) return Ref::borrow(first);
+  return derive_number(name.c_str(), first, second, callable);
+}
+
+namespace {
+
+/// A copy of a container of the language's own that nobody changes, where all that decides a search in it is plain data; null for
+/// others.
+Ref table_of(PyObject* container, const TorchApi& api) {
+  constexpr Py_ssize_t kLargest = 4096;
+  PyTypeObject* type = Py_TYPE(container);
+  if (PyRange_Check(container)) return Ref::borrow(container);
+  const auto atoms = [&api](PyObject* items) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) {
+      if (!is_atom(PyList_GET_ITEM(items, i), api) || api.is_numpy(PyList_GET_ITEM(items, i))) return false;
+    }
+    return true;
+  };
+  if (PyDict_Check(container)) {
+    static PyObject* const methods[] = {PyUnicode_InternFromString("__getitem__"),
+                                        PyUnicode_InternFromString("__contains__"), PyUnicode_InternFromString("get")};
+    for (PyObject* method : methods) {
+      if (_PyType_Lookup(type, method) != _PyType_Lookup(&PyDict_Type, method)) return {};
+    }
+    if (PyDict_GET_SIZE(container) > kLargest) return {};
+    Ref copy = Ref::steal(PyDict_New());
+    if (PyDict_Update(copy.get(), container) != 0) return {};
+    const Ref keys = Ref::steal(PyDict_Keys(copy.get()));
+    return keys && atoms(keys.get()) ? copy : Ref();
+  }
+  if (PyAnySet_CheckExact(container) || PyList_CheckExact(container) || PyTuple_CheckExact(container)) {
+    if (PyObject_Size(container) > kLargest) return {};
+    const Ref items = Ref::steal(PySequence_List(container));
+    if (!items || !atoms(items.get())) return {};
+    return Ref::steal(PyAnySet_Check(container) ? PyFrozenSet_New(items.get()) : PySequence_Tuple(items.get()));
+  }
+  return {};
+}
+
+/// Whether every value of a table is a float, or every one an int.
+bool has_one_kind(PyObject* table) {
+  const Ref values = Ref::steal(PyDict_Check(table) ? PyDict_Values(table) : PySequence_List(table));
+  if (!values) return false;
+  bool real = true, whole = true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i) {
+    PyObject* value = PyList_GET_ITEM(values.get(), i);
+    real = real && PyFloat_CheckExact(value);
+    whole = whole && PyLong_CheckExact(value) && fits_word(value);
+  }
+  return real || whole;
+}
+
+}  // namespace
+
+Ref Tracer::ask_table(PyObject* table, const char* method, PyObject* key, bool decides) {
+  Ref value, on_tape;
+  bool of_tensor = false;
+  if (!number_operand(key, value, on_tape, of_tensor) || of_tensor) return {};
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = attr_or_null(table, method);
+  Ref result = node.func ? Ref::steal(PyObject_CallOneArg(node.func.get(), value.get())) : Ref();
+  if (!result) {
+    PyErr_Clear();  // the program's own look-up says what happens
+    return {};
+  }
+  node.name = "number.table";
+  node.args = Ref::steal(PyTuple_Pack(1, on_tape.get()));
+  if (!decides) return record_number(std::move(node), result.get());
+  node.check = result;
+  record_number_node(std::move(node), result.get());
+  return result;
+}
+
+Ref Tracer::number_in(PyObject* container, PyObject* item) {
+  constexpr Py_ssize_t kFew = 8;  // which are compared one by one
+  const bool sequence = PyList_Check(container) || PyTuple_Check(container);
+  if (!is_symbolic_number(item) || (sequence && PySequence_Fast_GET_SIZE(container) <= kFew)) return {};
+  const Ref table = table_of(container, api_);
+  if (!table) {
+    PyErr_Clear();
+    return {};
+  }
+  return ask_table(table.get(), "__contains__", item, true);
+}
+
+Ref Tracer::number_item(PyObject* container, PyObject* key, PyObject* absent) {
+  if (!is_symbolic_number(key) || PyRange_Check(container) || PyAnySet_Check(container)) return {};
+  const Ref table = table_of(container, api_);
+  if (!table) {
+    PyErr_Clear();
+    return {};
+  }
+  Ref places = table;
+  if (!PyDict_Check(table.get())) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(table.get());
+    if (is_symbolic_float(key)) return {};  // an error
+    places = Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "nn", -size, size));
+  }
+  const Ref there = ask_table(places.get(), "__contains__", key, true);
+  if (!there) return {};
+  if (there.get() == Py_False) {
+    static PyObject* const missing = PyUnicode_InternFromString("__missing__");
+    PyObject* function = absent == nullptr ? _PyType_Lookup(Py_TYPE(container), missing) : nullptr;
+    if (function == nullptr || !PyFunction_Check(function)) return Ref::borrow(absent);
+    return Ref::steal(PyObject_CallFunctionObjArgs(function, container, key, nullptr));
+  }
+  return ask_table(table.get(), "__getitem__", key, !has_one_kind(table.get()));
+}
+
+Ref Tracer::dict_get(PyObject* callable, PyObject* args) {
+  // Bound, or a method and the dict among its arguments.
+  PyObject* dict = nullptr;
+  const char* name = "";
+  Py_ssize_t at = 0;
+  if (PyCFunction_Check(callable)) {
+    dict = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
+    name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  } else if (Py_TYPE(callable) == &PyMethodDescr_Type && PyTuple_GET_SIZE(args) > 0) {
+    dict = PyTuple_GET_ITEM(args, at++);
+    name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  }
+  const Py_ssize_t given = PyTuple_GET_SIZE(args) - at;
+  if (dict == nullptr || !PyDict_Check(dict) || std::strcmp(name, "get") != 0 || given < 1 || given > 2) return {};
+  if (!is_symbolic_number(PyTuple_GET_ITEM(args, at))) return {};
+  watch_container(dict);
+  return number_item(dict, PyTuple_GET_ITEM(args, at), given == 2 ? PyTuple_GET_ITEM(args, at + 1) : Py_None);
 }
 
 Ref Tracer::value_of(int slot) {
@@ -188,9 +345,9 @@ PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
   if (!value || !PyFloat_CheckExact(value.get())) return nullptr;
   TapeNode node;
   node.func = Ref::borrow(func);
-  node.name = "number.item";
+  node.name = kItem;
   node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
-  return record_number(std::move(node), PyFloat_AS_DOUBLE(value.get())).release();
+  return record_number(std::move(node), value.get()).release();
 }
 
 }  // namespace tatara::capture

@@ -246,6 +246,10 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
     if (PyObject* done = numpy_get_item(container, key); done != not_handled()) return done;
   }
+  if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
+    watch_container(container);
+    if (Ref found = number_item(container, key)) return found.release();
+  }
   if (tracing() && !trace_->symbols.empty() && PyTuple_Check(container) && PySlice_Check(key)) {
     PyObject* part = symbolic_slice(container, key);
     if (part != not_handled()) return part;
@@ -342,7 +346,7 @@ int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject**
   return break_if_moved(sequence) ? kNotHandled : -1;
 }
 
-PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
+PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!break_if_moved(container)) return nullptr;
   if (tracing() &&
       (numpy_value(container) || numpy_inside(item) || (!PyDict_Check(container) && numpy_inside(container)))) {
@@ -353,6 +357,8 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool) {
       trace_->watches.dict_key(container, item);
     } else {
       watch_container(container);
+      const Ref found = number_in(container, item);
+      if (found) return PyBool_FromLong((found.get() == Py_True) != invert);
     }
   }
   return not_handled();
