@@ -515,6 +515,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   stats().host_calls += host_calls_;
   stats().cuda_graphs_recorded += io.recorded ? 1 : 0;
   stats().cuda_graphs_launched += io.as_graph ? 1 : 0;
+  if (mutates_ && !count_writes(env_in)) return false;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Ref result =
         frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, api, frame);
@@ -522,6 +523,16 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
     env[static_cast<size_t>(outputs_[i])] = std::move(result);
   }
   for (HostTensor& tensor : frame.host_outputs) tensor = nullptr;
+  return true;
+}
+
+/// Those that the plan has let go of are nobody's.
+bool CompiledRunner::count_writes(const std::vector<Ref>& env) const {
+  const TorchNative& native = TorchNative::get();
+  for (const InputWrite& write : executable_->plan().input_writes) {
+    PyObject* tensor = input(env, static_cast<size_t>(write.input_index));
+    if (tensor != nullptr && !native.count_write(tensor)) return false;
+  }
   return true;
 }
 

@@ -59,6 +59,7 @@ class CompiledRunner final : public GraphRunner {
   bool makes_late() const { return consumes_ && gpu_outputs_; }
   bool allocate_on_gpu(Frame& frame, size_t i) const;
   bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
+  bool count_writes(const std::vector<Ref>& env) const;
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
   void fetch_pinned(size_t n) const;

@@ -164,11 +164,9 @@ class Converter {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
     }
     const bool training = is_training_tape(tape_);
-    if (history || tape_.has_transforms() || tape_.has_custom_backwards()) {
+    if (history || tape_.has_transforms() || tape_.has_custom_backwards() || (training && has_unclear_writes())) {
       history_ = std::make_unique<TapeHistory>(tape_, builder_, fz_, refs_, history);
       steps_ = std::make_unique<TapeTransforms>(builder_, fz_, refs_, *history_);
-    } else if (training) {
-      check_writes();
     }
     for (const TapeNode& node : tape_.nodes()) {
       const bool inside = node.level != 0;
@@ -257,18 +255,17 @@ class Converter {
 
   /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
   /// does not.
-  void check_writes() const {
+  bool has_unclear_writes() const {
     const auto stops = [](const TapeNode& node) { return !node.grad || node.name == "detach"; };
-    if (std::none_of(tape_.nodes().begin(), tape_.nodes().end(), stops)) return;
-    for (const TapeNode& node : tape_.nodes()) {
-      if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
+    const auto writes = [this](const TapeNode& node) {
+      if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
       const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-      if (slot < 0) throw Unsupported("an in-place operation in a graph where gradients are switched off in part");
+      if (slot < 0) return true;
       const DType dtype = dtype_of(tape_.slots()[static_cast<size_t>(slot)].dtype.get());
-      if (is_floating(dtype) || is_complex(dtype)) {
-        throw Unsupported(node.name + " in a graph where gradients are switched off in part");
-      }
-    }
+      return is_floating(dtype) || is_complex(dtype);
+    };
+    return std::any_of(tape_.nodes().begin(), tape_.nodes().end(), stops) &&
+           std::any_of(tape_.nodes().begin(), tape_.nodes().end(), writes);
   }
 
   void add_input(int slot) {

@@ -50,11 +50,7 @@ class StepRunner final : public GraphRunner {
       : plan_(std::move(plan)), used_up_(std::move(used_up)), leaves_(std::move(leaves)) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) mark_ = Ref::steal(PyObject_GetAttrString(module.get(), "used_up"));
-    count_ = attr_or_null(TorchApi::get()->core.get(), "_increment_version");
-    for (const int slot : plan_->written_slots()) {
-      if (slot >= 0) written_.push_back(slot);
-    }
-    if (!mark_ || !count_) throw InternalError("tatara._training cannot be imported");
+    if (!mark_) throw InternalError("tatara._training cannot be imported");
     std::unordered_map<size_t, PyObject*> hooks;  // by slot; the tape holds them
     for (const TapeNode& node : tape.nodes()) {
       PyObject *slot = nullptr, *value = nullptr;
@@ -78,7 +74,7 @@ class StepRunner final : public GraphRunner {
   }
 
   int traverse(const Visitor& visit) const override {
-    const int result = visit(mark_, count_);
+    const int result = visit(mark_);
     return result != 0 ? result : plan_->traverse(visit);
   }
 
@@ -113,7 +109,7 @@ class StepRunner final : public GraphRunner {
       const Ref done = Ref::steal(PyObject_CallMethod(env[static_cast<size_t>(slot)].get(), "requires_grad_", nullptr));
       if (!done) return false;
     }
-    return count_writes(env);
+    return true;
   }
 
   std::string problem() const override { return plan_->problem(); }
@@ -134,19 +130,6 @@ class StepRunner final : public GraphRunner {
     return leaves;
   }
 
-  /// Eager counts the writes to each tensor.
-  bool count_writes(const std::vector<Ref>& env) const {
-    // What the tape itself has run is counted, and dropped where it is not wanted.
-    const auto gone = [&](int slot) { return !env[static_cast<size_t>(slot)]; };
-    if (written_.empty() || std::any_of(written_.begin(), written_.end(), gone)) return true;
-    const Ref tensors = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(written_.size())));
-    for (size_t i = 0; i < written_.size(); ++i) {
-      PyTuple_SET_ITEM(tensors.get(), static_cast<Py_ssize_t>(i),
-                       Py_NewRef(env[static_cast<size_t>(written_[i])].get()));
-    }
-    return static_cast<bool>(Ref::steal(PyObject_CallOneArg(count_.get(), tensors.get())));
-  }
-
   struct Pinned {
     PyObject* tensor;  // the tape holds it
     bool needs;
@@ -156,8 +139,7 @@ class StepRunner final : public GraphRunner {
   std::vector<int> used_up_, leaves_;
   std::vector<Pinned> pinned_;
   std::vector<std::pair<int, PyObject*>> given_;  // arguments that require grad, and their hooks
-  std::vector<int> written_;
-  Ref mark_, count_;
+  Ref mark_;
 };
 
 }  // namespace

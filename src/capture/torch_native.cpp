@@ -66,6 +66,7 @@ TorchNative::TorchNative() : abi_(torch_abi::api()) {
   load_bits(torch.get());
   const Ref core = torch ? attr_or_null(torch.get(), "_C") : Ref();
   const Ref aoti = core ? attr_or_null(core.get(), "_aoti") : Ref();
+  if (core) increment_version_ = attr_or_null(core.get(), "_increment_version");
   if (aoti) steal_ = attr_or_null(aoti.get(), "alloc_tensor_by_stealing_from_void_ptr");
   PyErr_Clear();
 }
@@ -85,6 +86,7 @@ void TorchNative::load_bits(PyObject* torch) {
   const Ref address = example ? attr_or_null(example.get(), "_cdata") : Ref();
   const bool as_known = address && PyLong_AsVoidPtr(address.get()) == *impl_place(example.get());
   if (!as_known || is_neg_ == nullptr || is_zero_ == nullptr) is_conj_ = nullptr;
+  if (as_known) load(library, bump_version_, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
   if (as_known) find_mark(torch, example.get());
 }
 
@@ -159,6 +161,21 @@ bool TorchNative::holds_values(PyObject* tensor) const {
     const Ref answer = *method ? Ref::steal(PyObject_CallOneArg(method->get(), tensor)) : Ref();
     if (!answer) PyErr_Clear();
     if (answer.get() != Py_False) return false;
+  }
+  return true;
+}
+
+bool TorchNative::count_write(PyObject* tensor) const {
+  if (bump_version_ == nullptr) {
+    const Ref one = Ref::steal(PyTuple_Pack(1, tensor));
+    return static_cast<bool>(Ref::steal(PyObject_CallOneArg(increment_version_.get(), one.get())));
+  }
+  try {
+    bump_version_(impl_place(tensor));
+  } catch (const std::exception& error) {  // of an inference tensor
+    const std::string_view text = error.what();
+    set_host_error(text.substr(0, text.find('\n')));
+    return false;
   }
   return true;
 }

@@ -48,6 +48,9 @@ class TorchNative {
   size_t mark_words() const { return mark_words_; }
   bool mark(PyObject* tensor, const TensorRef& read, uint64_t* words) const;
   bool is_as_marked(PyObject* tensor, const uint64_t* words) const;
+  /// Counts a write to a torch tensor, as eager does: a backward pass that needs its old contents raises. False with a Python
+  /// error set.
+  bool count_write(PyObject* tensor) const;
   /// Ask for the memory that read() will look at, in two steps: the second looks at what the first asks for.
   static void fetch(PyObject* tensor);
   static void fetch_storage(PyObject* tensor);
@@ -82,6 +85,8 @@ class TorchNative {
   using Bit = bool (*)(const void*);
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
   Ref is_conj_method_, is_neg_method_;
+  void (*bump_version_)(const void*) = nullptr;  // takes a const Tensor&
+  Ref increment_version_;                        // torch._C._increment_version, for where there is none
   size_t mark_words_ = 0;
   PyObject* (*wrap_)(void*) = nullptr;
   Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
