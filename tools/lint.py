@@ -35,6 +35,9 @@ MAX_LINES = 1000
 # The rival's compiler has no place in the product. Benchmarks compare with torch.compile through its public name only.
 FORBIDDEN = re.compile(r"\b(torch\._dynamo|torch\._functorch|torch\._inductor|torch\.fx|import triton|from triton)\b")
 LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
+# Locks that a forked child would find taken: a mutex outside of ForkSection, and that of a static variable made at run time.
+PLAIN_LOCK = re.compile(r"\bstd::(recursive_|shared_)?mutex \w+;(?! +//)")
+STATIC_LOCK = re.compile(r"^\s+static (?!constexpr|constinit)[^()]*= (\[.*\] \{|new )")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(?:src/)?([a-z_]+)/', re.MULTILINE)
 
 
@@ -124,6 +127,10 @@ def layout_problems() -> Iterator[str]:
         for number, line in enumerate(lines, 1):
             if LEFT_OVER.search(line):
                 yield f"{name}:{number}: left over: {line.strip()}"
+            if name.parts[0] == "src" and PLAIN_LOCK.search(line):
+                yield f"{name}:{number}: a lock that a fork may leave taken: ForkSafeMutex, or a comment why not"
+            if name.parts[0] == "src" and name.parts[1] != "capture" and STATIC_LOCK.search(line):
+                yield f"{name}:{number}: a static variable that a fork may leave half-made: support/made_once.h"
             if name.parts[0] in ("src", "include", "python") and FORBIDDEN.search(line):
                 yield f"{name}:{number}: uses the rival's compiler: {line.strip()}"
 

@@ -10,6 +10,7 @@ and errors. Where it would differ otherwise the graph breaks, and eager's own ru
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,8 +20,17 @@ import torch.utils.checkpoint as host
 from torch.utils._pytree import tree_map
 
 _host_region = host._checkpoint_without_reentrant_generator
-_whole_passes = 0  # at work
-_lock = threading.Lock()
+# Those at work, each with its thread. No lock: a thread of Python may fork while another holds it.
+_whole_passes: set[tuple[int, object]] = set()
+
+
+def _keep_own_passes() -> None:
+    # The other threads do not live on in a forked child, so that nobody would end theirs.
+    own = threading.get_ident()
+    _whole_passes.intersection_update({entry for entry in _whole_passes if entry[0] == own})
+
+
+os.register_at_fork(after_in_child=_keep_own_passes)
 
 _BY_INPUTS = (
     "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
@@ -119,19 +129,18 @@ def region(
 @contextlib.contextmanager
 def whole_pass(accumulates: bool) -> Iterator[None]:
     """A pass of the engine that stands for backward() without inputs, in the way it is called."""
-    global _whole_passes
-    with _lock:
-        _whole_passes += accumulates
+    entry = (threading.get_ident(), object())
+    if accumulates:
+        _whole_passes.add(entry)
     try:
         yield
     finally:
-        with _lock:
-            _whole_passes -= accumulates
+        _whole_passes.discard(entry)
 
 
 def check_reentrant() -> None:
     """Raises eager's error where gradients cannot go through a reentrant checkpoint."""
-    if not torch.autograd._is_checkpoint_valid() and _whole_passes == 0:
+    if not torch.autograd._is_checkpoint_valid() and not _whole_passes:
         raise RuntimeError(_BY_INPUTS)
 
 

@@ -14,19 +14,24 @@
 #include "runtime/host.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
+#include "support/fork.h"
 
 namespace tatara {
 namespace {
 
 class GilGuard {
  public:
-  GilGuard() : state_(PyGILState_Ensure()) {}
+  GilGuard() {
+    // A thread that forks keeps the GIL and waits for the ends of all sections.
+    if (ForkSection::inside()) throw InternalError("Python is asked under a lock");
+    state_ = PyGILState_Ensure();
+  }
   ~GilGuard() { PyGILState_Release(state_); }
   GilGuard(const GilGuard&) = delete;
   GilGuard& operator=(const GilGuard&) = delete;
 
  private:
-  PyGILState_STATE state_;
+  PyGILState_STATE state_ = PyGILState_UNLOCKED;
 };
 
 struct DecRef {

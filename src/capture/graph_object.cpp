@@ -1,6 +1,7 @@
 #include "capture/graph_object.h"
 
 #include "capture/torch_api.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {
@@ -73,7 +74,7 @@ PyObject* graph_nodes(PyObject* self, void*) {
 }
 
 PyTypeObject* graph_type() {
-  static PyTypeObject* type = [] {
+  return made_once([] {
     static PyGetSetDef getset[] = {
         {"nodes", graph_nodes, nullptr, "(name, args, kwargs, outputs, file, line) of each node", nullptr},
         {"inputs", graph_inputs, nullptr, "names of the inputs", nullptr},
@@ -86,8 +87,7 @@ PyTypeObject* graph_type() {
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.Graph", sizeof(GraphObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  }();
-  return type;
+  });
 }
 
 }  // namespace

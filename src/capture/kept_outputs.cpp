@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "support/made_once.h"
+
 namespace tatara::capture {
 namespace {
 

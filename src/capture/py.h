@@ -3,7 +3,6 @@
 
 #include <Python.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -71,20 +70,6 @@ class Visitor {
   visitproc visit_;
   void* arg_;
 };
-
-/// The process's one T, made at the first use and never destroyed, for a T whose making runs Python code. That may release the
-/// GIL, so it must not happen under the lock of a static variable: a thread that waits for such a lock keeps the GIL. Of
-/// several made at once the first stays.
-template <typename T>
-const T& made_once() {
-  static std::atomic<const T*> only{nullptr};
-  if (const T* made = only.load(std::memory_order_acquire); made != nullptr) return *made;
-  auto* mine = new T;
-  const T* first = nullptr;
-  if (only.compare_exchange_strong(first, mine, std::memory_order_acq_rel)) return *mine;
-  delete mine;
-  return *first;
-}
 
 inline Ref attr(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }
 

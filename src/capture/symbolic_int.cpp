@@ -7,6 +7,7 @@
 
 #include "capture/number_type.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {
@@ -300,14 +301,13 @@ void size_ref_dealloc(PyObject* self) {
 PyObject* size_ref_repr(PyObject* self) { return PyUnicode_FromString(size_ref_expr(self).str().c_str()); }
 
 PyTypeObject* size_ref_type() {
-  static PyTypeObject* type = [] {
+  return made_once([] {
     static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(size_ref_repr)},
                                   {Py_tp_dealloc, reinterpret_cast<void*>(size_ref_dealloc)},
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.Size", sizeof(SizeRef), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  }();
-  return type;
+  });
 }
 
 }  // namespace

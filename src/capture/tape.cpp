@@ -6,6 +6,7 @@
 
 #include "capture/guards.h"
 #include "capture/numpy_api.h"
+#include "support/made_once.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -18,12 +19,11 @@ struct SlotObject {
 PyObject* slot_repr(PyObject* self) { return PyUnicode_FromFormat("%%%d", reinterpret_cast<SlotObject*>(self)->slot); }
 
 PyTypeObject* slot_type() {
-  static PyTypeObject* type = [] {
+  return made_once([] {
     static PyType_Slot slots[] = {{Py_tp_repr, reinterpret_cast<void*>(slot_repr)}, {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.Slot", sizeof(SlotObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  }();
-  return type;
+  });
 }
 
 /// The tensors of a call's result, in order.

@@ -4,6 +4,7 @@
 #include "capture/tracer_internal.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "capture/torch_api.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {
@@ -43,7 +44,9 @@ void advise_huge_pages(void* data, size_t bytes) {
 
 }  // namespace
 
-const TorchNative& TorchNative::get() { return made_once<TorchNative>(); }
+const TorchNative& TorchNative::get() {
+  return made_once([] { return TorchNative(); });
+}
 
 TorchNative::TorchNative() : abi_(torch_abi::api()) {
   library_ = torch_abi::open_library("libtorch_python.so");

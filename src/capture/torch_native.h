@@ -65,7 +65,6 @@ class TorchNative {
   Ref wrap(torch_abi::TensorHandle handle) const;
 
  private:
-  friend const TorchNative& made_once<TorchNative>();
   TorchNative();
   void load_bits(PyObject* torch);
   void find_mark(PyObject* torch, PyObject* example);

@@ -9,6 +9,7 @@
 #include "capture/compiled_function.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -34,7 +35,7 @@ PyObject* mode_torch_function(PyObject*, PyObject* const* args, Py_ssize_t nargs
 }
 
 PyObject* mode_object() {
-  static PyObject* object = [] {
+  return made_once([] {
     static PyMethodDef methods[] = {
         {"__torch_function__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(mode_torch_function)),
          METH_FASTCALL, "Records torch calls while a compiled function is traced."},
@@ -43,8 +44,7 @@ PyObject* mode_object() {
     static PyType_Spec spec = {"tatara._core.TorchMode", sizeof(ModeObject), 0, Py_TPFLAGS_DEFAULT, slots};
     PyObject* type = PyType_FromSpec(&spec);
     return PyObject_CallNoArgs(type);
-  }();
-  return object;
+  });
 }
 
 bool is_return(int opcode) {

@@ -8,6 +8,7 @@
 #include "capture/tracer_internal.h"
 #include "ops/op_def.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 namespace {
@@ -29,7 +30,7 @@ struct RecordingObject {
 PyObject* run_recording(PyObject* self, PyObject* args);
 
 PyTypeObject* recording_type() {
-  static PyTypeObject* type = [] {
+  return made_once([] {
     const auto dealloc = [](PyObject* self) {
       delete reinterpret_cast<RecordingObject*>(self)->recording;
       PyTypeObject* of = Py_TYPE(self);
@@ -42,8 +43,7 @@ PyTypeObject* recording_type() {
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.Recording", sizeof(RecordingObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  }();
-  return type;
+  });
 }
 
 /// The Python object that stands for it: one that results may hold, where nothing in it belongs to the one call.

@@ -7,6 +7,7 @@
 #include "capture/tracer.h"
 #include "ops/op_def.h"
 #include "support/error.h"
+#include "support/made_once.h"
 #include "transforms/autodiff.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
@@ -596,7 +597,7 @@ PyObject* stage_views(PyObject* self, void*) {
 }
 
 PyTypeObject* stage_type() {
-  static PyTypeObject* type = [] {
+  return made_once([] {
     static PyMethodDef methods[] = {
         {"run", stage_run, METH_O, "run(inputs) -> (outputs, saved), or None for operands that do not fit"},
         {"backward", stage_backward, METH_VARARGS, "backward(saved, cotangents) -> gradients"},
@@ -615,8 +616,7 @@ PyTypeObject* stage_type() {
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.TrainingStage", sizeof(StageObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  }();
-  return type;
+  });
 }
 
 Ref wrap_stage(std::shared_ptr<Stage> stage) {

@@ -12,10 +12,11 @@ using namespace loops;
 namespace {
 
 std::string mangled(int lanes, const std::string& type) {
-  static const std::unordered_map<std::string, std::string> kShort = {
+  constexpr std::pair<std::string_view, std::string_view> kShort[] = {
       {"half", "f16"}, {"float", "f32"}, {"double", "f64"}};
-  const auto found = kShort.find(type);
-  return "v" + std::to_string(lanes) + (found == kShort.end() ? type : found->second);
+  const auto* found =
+      std::find_if(std::begin(kShort), std::end(kShort), [&](const auto& p) { return p.first == type; });
+  return str_cat("v", lanes, found == std::end(kShort) ? type : found->second);
 }
 
 std::string align_of(DType dtype) { return "align " + std::to_string(dtype_size(real_dtype(dtype))); }

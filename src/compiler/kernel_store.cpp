@@ -11,7 +11,9 @@
 #include "runtime/jit_loader.h"
 #include "runtime/llvm_provider.h"
 #include "support/error.h"
+#include "support/fork.h"
 #include "support/hash.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -29,7 +31,7 @@ constexpr int kGpuLevel = 2;
 /// when the table has doubled, those that no plan uses any more go.
 struct Store {
   static constexpr size_t kFewest = 256;
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::unordered_map<std::string, KernelCode> code;
   size_t sweep_at = kFewest;
 
@@ -43,10 +45,7 @@ struct Store {
   }
 };
 
-Store& store() {
-  static Store instance;
-  return instance;
-}
+Store& store() { return made_once<Store>(); }
 
 KernelCode load(std::string_view object, const std::string& symbol, bool on_gpu) {
   if (on_gpu) {

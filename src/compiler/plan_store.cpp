@@ -14,6 +14,7 @@
 #include "schedule/plan_io.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/made_once.h"
 #include "support/options.h"
 
 namespace tatara {
@@ -23,7 +24,7 @@ constexpr uint64_t kFormat = 3;
 
 /// Tells builds of Tatara apart: plans hold the choices of the passes that made them.
 std::string build_stamp() {
-  static const std::string stamp = [] {
+  return made_once([] {
     Dl_info info{};
     struct stat status{};
     if (dladdr(reinterpret_cast<const void*>(&plan_key), &info) == 0 || info.dli_fname == nullptr ||
@@ -32,8 +33,7 @@ std::string build_stamp() {
     }
     return str_cat(info.dli_fname, " ", static_cast<int64_t>(status.st_size), " ",
                    static_cast<int64_t>(status.st_mtim.tv_sec), ".", static_cast<int64_t>(status.st_mtim.tv_nsec));
-  }();
-  return stamp;
+  });
 }
 
 bool all_const(const std::vector<Expr>& list) {

@@ -5,6 +5,7 @@
 
 #include "ops/derivative.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -54,16 +55,15 @@ void backward(VjpContext& v) {
 }
 
 const OpDef& cotangent_op() {
-  static const OpDef op = [] {
+  return made_once([] {
     OpDef made;
     made.name = "cotangent";
     return made;
-  }();
-  return op;
+  });
 }
 
 const OpDef& custom_gradient_op() {
-  static const OpDef op = [] {
+  return made_once([] {
     OpDef made;
     made.name = "custom_gradient";
     made.kind = OpKind::kPointwise;
@@ -71,8 +71,7 @@ const OpDef& custom_gradient_op() {
     made.decompose = [](GraphBuilder&, std::span<const Arg> args) { return std::get<TensorList>(args[0]).values; };
     made.vjp = backward;
     return made;
-  }();
-  return op;
+  });
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "ops/derivative.h"
 #include "ops/fused_attention.h"
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -136,10 +138,16 @@ TensorType heads_inside(ExprContext& ctx, const TensorType& like) {
 
 // ---- GPUs --------------------------------------------------------------------------------------------------------------
 
-std::mutex chooser_mutex;
-ChooseFusedAttention& chooser() {
-  static ChooseFusedAttention function;
-  return function;
+struct Chooser {
+  ForkSafeMutex mutex;
+  ChooseFusedAttention function;
+};
+
+Chooser& chooser() { return made_once<Chooser>(); }
+
+ChooseFusedAttention present_chooser() {
+  const std::lock_guard lock(chooser().mutex);
+  return chooser().function;
 }
 
 bool constant_layout(const TensorType& type) {
@@ -169,8 +177,8 @@ std::optional<FusedAttention> fused_kernel(GraphBuilder& b, const Args& args) {
   call.causal = args.flag(5);
   if (!args.none(6)) call.scale = args.number(6);
   call.grouped = args.flag(7);
-  const std::lock_guard lock(chooser_mutex);
-  return chooser() ? chooser()(b.ctx(), call) : std::nullopt;
+  const ChooseFusedAttention choose = present_chooser();
+  return choose ? choose(b.ctx(), call) : std::nullopt;
 }
 
 constexpr const char* kFused = "fused_attention";
@@ -378,8 +386,8 @@ Values fused_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
 }  // namespace
 
 void set_fused_attention_chooser(ChooseFusedAttention function) {
-  const std::lock_guard lock(chooser_mutex);
-  chooser() = std::move(function);
+  const std::lock_guard lock(chooser().mutex);
+  chooser().function = std::move(function);
 }
 
 void register_derivatives_attention(OpRegistry& r) {

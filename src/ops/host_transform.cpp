@@ -8,6 +8,8 @@
 
 #include "ops/derivative.h"
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -79,10 +81,13 @@ std::unique_ptr<OpDef> make(const OpDef& op, HostTransform transform) {
 bool is_host_transform(const OpDef& op) { return op.host_name.starts_with(kTransformed); }
 
 const OpDef& host_transform(const OpDef& op, HostTransform transform) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, HostTransform>, std::unique_ptr<OpDef>> made;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<OpDef>& place = made[{op.name, transform}];
+  struct Made {
+    ForkSafeMutex mutex;
+    std::map<std::pair<std::string, HostTransform>, std::unique_ptr<OpDef>> definitions;
+  };
+  Made& made = made_once<Made>();
+  const std::lock_guard lock(made.mutex);
+  std::unique_ptr<OpDef>& place = made.definitions[{op.name, transform}];
   if (place == nullptr) place = make(op, transform);
   return *place;
 }

@@ -6,6 +6,7 @@
 
 #include "ops/op_def.h"
 #include "support/error.h"
+#include "support/made_once.h"
 
 namespace tatara {
 
@@ -20,15 +21,14 @@ struct OpRegistry::Tables {
 #undef TATARA_OPS
 
 const OpRegistry& OpRegistry::global() {
-  static const OpRegistry registry = [] {
+  return made_once([] {
     OpRegistry r;
     r.tables_ = std::make_shared<Tables>();
 #define TATARA_OPS(family) register_##family(r);
 #include "ops/ops.def"
 #undef TATARA_OPS
     return r;
-  }();
-  return registry;
+  });
 }
 
 void OpRegistry::add(OpDef def) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
@@ -42,13 +44,10 @@ void unmap(const Block& block) {
 
 /// Blocks that no run is using: as many as runs went on at once.
 struct Idle {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::vector<Block> blocks;
 
-  static Idle& get() {
-    static auto* idle = new Idle;  // runs may go on while the process ends
-    return *idle;
-  }
+  static Idle& get() { return made_once<Idle>(); }
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "support/hash.h"
 #include "support/log.h"
+#include "support/made_once.h"
 #include "support/options.h"
 
 namespace tatara {
@@ -278,17 +279,16 @@ std::string default_cache_dir() {
 
 DiskCache& disk_cache() {
   struct Known {
-    std::mutex mutex;
+    ForkSafeMutex mutex;
     std::map<std::pair<std::string, int64_t>, std::unique_ptr<DiskCache>> caches;
   };
-  // Never destroyed: threads may use it while the process ends.
-  static Known* known = new Known;
+  Known& known = made_once<Known>();
   std::string directory = option_text(Option::kCacheDir);
   if (directory.empty()) directory = default_cache_dir();
   if (!option_bool(Option::kCache)) directory.clear();
   const int64_t megabytes = std::max<int64_t>(option_int(Option::kCacheSizeMb), 0);
-  const std::lock_guard lock(known->mutex);
-  std::unique_ptr<DiskCache>& cache = known->caches[{directory, megabytes}];
+  const std::lock_guard lock(known.mutex);
+  std::unique_ptr<DiskCache>& cache = known.caches[{directory, megabytes}];
   if (!cache) cache = std::make_unique<DiskCache>(directory, static_cast<uint64_t>(megabytes) << 20);
   return *cache;
 }

@@ -3,10 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "support/fork.h"
 
 namespace tatara {
 
@@ -53,7 +54,7 @@ class DiskCache {
 
   const std::string directory_;  // "": there is none, everything misses
   const uint64_t limit_bytes_;
-  std::mutex trim_mutex_;
+  ForkSafeMutex trim_mutex_;
   uint64_t written_since_trim_ = 0;
   bool looked_at_stamp_ = false;
   // After a failure that will repeat (read-only, disk full) the directory is left alone for a while.

@@ -12,6 +12,7 @@
 #include "runtime/torch_abi.h"
 #include "support/error.h"
 #include "support/log.h"
+#include "support/made_once.h"
 
 namespace tatara::cuda {
 namespace {
@@ -44,12 +45,11 @@ void find_driver(Driver& driver) {
 }  // namespace
 
 Driver& driver() {
-  static Driver* instance = [] {
-    auto* made = new Driver;  // never destroyed: kernels may outlive everything else
+  return *made_once([] {
+    auto made = std::make_unique<Driver>();
     find_driver(*made);
     return made;
-  }();
-  return *instance;
+  });
 }
 
 std::string error_text(Result code) {
@@ -152,8 +152,7 @@ std::optional<Linker> find_linker() {
 }
 
 const std::optional<Linker>& linker() {
-  static const std::optional<Linker> found = find_linker();
-  return found;
+  return made_once([] { return find_linker(); });
 }
 
 }  // namespace
@@ -180,10 +179,10 @@ GpuTarget target_of(int device) {
 
 void* current_stream(int device) {
   using Fn = int32_t (*)(int32_t, void**);
-  static const Fn fn = [] {
+  const Fn fn = made_once([] {
     void* library = torch_abi::open_library("libtorch_cuda.so");
     return library == nullptr ? nullptr : reinterpret_cast<Fn>(dlsym(library, "aoti_torch_get_current_cuda_stream"));
-  }();
+  });
   void* stream = nullptr;
   if (fn == nullptr || fn(device, &stream) != 0) throw Unsupported("the host does not tell its current stream");
   return stream;

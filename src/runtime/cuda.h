@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "codegen/abi.h"
 #include "codegen/emit_gpu.h"
+#include "support/fork.h"
 
 namespace tatara::cuda {
 
@@ -105,7 +105,7 @@ class Kernel {
 
   std::string image_;
   std::string symbol_;
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<Loaded>> devices_;
 };
 

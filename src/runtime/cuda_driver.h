@@ -1,7 +1,6 @@
 // NVIDIA's driver library: what the files runtime/cuda*.cpp share.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include "runtime/cuda.h"
 #include "support/error.h"
+#include "support/fork.h"
 #include "support/str_cat.h"
 
 namespace tatara::cuda {
@@ -54,7 +54,7 @@ struct Driver {
   Handle library = nullptr;
   std::string why_not;
   int devices = 0;
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::vector<std::optional<Device>> opened;
 };
 

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda_driver.h"
 #include "support/error.h"
+#include "support/made_once.h"
 #include "support/str_cat.h"
 
 namespace tatara::cuda {
@@ -107,8 +108,8 @@ struct GraphApi {
 };
 
 const GraphApi& api() {
-  static const GraphApi* found = [] {
-    auto* made = new GraphApi;  // never destroyed: graphs may outlive everything else
+  return *made_once([] {
+    auto made = std::make_unique<GraphApi>();
     made->why_not = driver().why_not;
     if (!made->why_not.empty()) return made;
 #define TATARA_FIND(name, symbol, ...)                                                  \
@@ -122,8 +123,7 @@ const GraphApi& api() {
     TATARA_BODY_FUNCTIONS(TATARA_FIND)
 #undef TATARA_FIND
     return made;
-  }();
-  return *found;
+  });
 }
 
 std::vector<Handle> nodes_of(Handle graph) {

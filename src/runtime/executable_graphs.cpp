@@ -6,6 +6,7 @@
 #include "ops/op_def.h"
 #include "runtime/executable_internal.h"
 #include "support/log.h"
+#include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -20,7 +21,7 @@ constexpr size_t kSizesKnown = 64;
 
 /// Names of the host's operators that draw random numbers: their generator moves with each call.
 const std::set<std::string>& random_operators() {
-  static const std::set<std::string> names = [] {
+  return made_once([] {
     std::set<std::string> found;
     for (const OpDef* op : OpRegistry::global().all()) {
       if (!op->nondeterministic && op->kind != OpKind::kRandom) continue;
@@ -28,8 +29,7 @@ const std::set<std::string>& random_operators() {
       found.insert(base.find("::") == std::string::npos ? "aten::" + base : base);
     }
     return found;
-  }();
-  return names;
+  });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "runtime/history.h"
 #include "runtime/recording_place.h"
 #include "support/error.h"
+#include "support/fork.h"
 
 namespace tatara {
 
@@ -157,7 +158,7 @@ constexpr int64_t kPlainCalls =
 /// of them is on its way at a time: a call that finds another stream's still running launches its steps one by one.
 struct GraphRuns {
   ~GraphRuns();
-  std::mutex mutex;  // tried, never waited for: its holder may want the GIL
+  std::mutex mutex;  // tried, never waited for: its holder may want the GIL, and a forked child has no GPU
   int device = 0;
   int64_t limit = 0;
   std::string reason;  // why no graph is recorded, whatever the sizes; empty: they are
@@ -234,7 +235,7 @@ struct Executable::Impl {
 
   // Contexts that no run is using: one without a lock, the rest behind it.
   mutable std::atomic<RunContext*> spare{nullptr};
-  mutable std::mutex pool_mutex;
+  mutable ForkSafeMutex pool_mutex;
   mutable std::vector<std::unique_ptr<RunContext>> pool;
 
   Impl() = default;

@@ -1,7 +1,13 @@
 #include "runtime/history.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <mutex>
+#include <thread>
+
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 
@@ -11,20 +17,25 @@ std::atomic<int> listeners{0};
 
 /// Events of one listener.
 struct Log {
-  std::mutex mutex;
+  std::thread::id thread;  // that began to listen
+  ForkSafeMutex mutex;
   std::vector<HistoryEvent> events;
 };
 
 struct Registry {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::vector<std::shared_ptr<Log>> logs;
 };
 
-// Never destroyed: kernels may still run in other threads while the process ends.
-Registry& registry() {
-  static auto* instance = new Registry;
-  return *instance;
+Registry& registry() { return made_once<Registry>(); }
+
+/// Those that other threads began nobody would end in a forked child.
+void keep_own_listeners() {
+  std::erase_if(registry().logs, [](const auto& log) { return log->thread != std::this_thread::get_id(); });
+  listeners.store(static_cast<int>(registry().logs.size()), std::memory_order_relaxed);
 }
+
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, keep_own_listeners);
 
 }  // namespace history_detail
 
@@ -33,7 +44,7 @@ struct HistoryRecorder::Impl {
 };
 
 double history_seconds(HistoryClock::time_point at) {
-  static const HistoryClock::time_point zero = HistoryClock::now();
+  const HistoryClock::time_point& zero = made_once([] { return HistoryClock::now(); });
   return std::chrono::duration<double>(at - zero).count();
 }
 
@@ -59,6 +70,7 @@ void HistoryRecorder::start() {
   history_detail::Registry& registry = history_detail::registry();
   const std::lock_guard lock(registry.mutex);
   if (std::find(registry.logs.begin(), registry.logs.end(), impl_->log) != registry.logs.end()) return;
+  impl_->log->thread = std::this_thread::get_id();
   registry.logs.push_back(impl_->log);
   history_detail::listeners.store(static_cast<int>(registry.logs.size()), std::memory_order_relaxed);
 }

@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "support/error.h"
+#include "support/fork.h"
 #include "support/hash.h"
 #include "support/log.h"
+#include "support/made_once.h"
 #include "support/options.h"
 
 namespace tatara {
@@ -212,6 +214,8 @@ class LlvmliteProvider final : public LlvmProvider {
   /// Parses, verifies and optimises, then calls fn(module, machine).
   template <typename Fn>
   void with_module(std::string_view llvm_ir, const TargetOptions& options, CompiledObject& times, Fn&& fn) {
+    // LLVM's own locks (of its registries) are not made for forks.
+    const ForkSection section;
     const auto start = Clock::now();
     Machine* machine = acquire(options);
     const Finally give_back([&] { release(options, machine); });
@@ -326,23 +330,19 @@ class LlvmliteProvider final : public LlvmProvider {
   std::string host_triple_;
   std::string host_cpu_;
   std::string host_features_;
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::map<std::string, std::vector<Machine*>> idle_;  // by TargetOptions::key()
 };
 
 struct Process {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::string path;
   std::string fingerprint;  // of the library at fingerprint_path
   std::string fingerprint_path;
   std::atomic<LlvmProvider*> provider{nullptr};
 };
 
-// Never destroyed: a thread may compile while the process ends.
-Process& process() {
-  static Process* process = new Process;
-  return *process;
-}
+Process& process() { return made_once<Process>(); }
 
 std::string present_path(const std::string& from_python) {
   std::string path = option_text(Option::kLlvm);
@@ -415,7 +415,7 @@ void set_llvm_path(std::string path) {
 }
 
 std::string llvm_fingerprint() {
-  static const std::string cpu = cpu_fingerprint();
+  const std::string& cpu = made_once([] { return cpu_fingerprint(); });
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   const std::string path = present_path(p.path);

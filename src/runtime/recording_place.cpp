@@ -6,20 +6,19 @@
 
 #include "runtime/cuda_graph.h"
 #include "support/error.h"
+#include "support/fork.h"
 #include "support/log.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
 
 struct PlacePool {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::vector<std::unique_ptr<RecordingPlace>> free;
 };
 
-PlacePool& places() {
-  static auto* pool = new PlacePool;  // never destroyed: executables may be dropped while the process ends
-  return *pool;
-}
+PlacePool& places() { return made_once<PlacePool>(); }
 
 HostValue value_of_tensor(HostTensor tensor) {
   HostValue value;

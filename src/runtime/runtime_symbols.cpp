@@ -1,18 +1,21 @@
 // What generated code may call besides itself: see runtime_symbol.
 #include <dlfcn.h>
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "runtime/jit_loader.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
 
 struct Table {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::map<std::string, void*, std::less<>> symbols;
 };
 
@@ -22,23 +25,24 @@ void* address(Fn* function) {
 }
 
 Table& table() {
-  static Table* table = [] {
-    auto* made = new Table;
-    made->symbols = {
-        {"memcpy", address<void*(void*, const void*, size_t)>(std::memcpy)},
-        {"memmove", address<void*(void*, const void*, size_t)>(std::memmove)},
-        {"memset", address<void*(void*, int, size_t)>(std::memset)},
-        {"memcmp", address<int(const void*, const void*, size_t)>(std::memcmp)},
+  return made_once([] {
+    return Table{
+        {},
+        {
+            {"memcpy", address<void*(void*, const void*, size_t)>(std::memcpy)},
+            {"memmove", address<void*(void*, const void*, size_t)>(std::memmove)},
+            {"memset", address<void*(void*, int, size_t)>(std::memset)},
+            {"memcmp", address<int(const void*, const void*, size_t)>(std::memcmp)},
+        },
     };
-    return made;
-  }();
-  return *table;
+  });
 }
 
 /// libm and the compiler's support library: the only libraries that generated code reaches by name.
 void* library_symbol(const char* name) {
-  static void* const libraries[] = {dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL),
-                                    dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL)};
+  const auto& libraries = made_once([] {
+    return std::array{dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL), dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL)};
+  });
   for (void* library : libraries) {
     if (library == nullptr) continue;
     if (void* found = dlsym(library, name)) return found;
@@ -50,12 +54,16 @@ void* library_symbol(const char* name) {
 
 void* runtime_symbol(std::string_view name) {
   Table& t = table();
-  const std::lock_guard lock(t.mutex);
-  const auto found = t.symbols.find(name);
-  if (found != t.symbols.end()) return found->second;
+  {
+    const std::lock_guard lock(t.mutex);
+    const auto found = t.symbols.find(name);
+    if (found != t.symbols.end()) return found->second;
+  }
+  // Outside of the lock: the dynamic linker has locks of its own.
   void* symbol = library_symbol(std::string(name).c_str());
-  if (symbol != nullptr) t.symbols.emplace(name, symbol);
-  return symbol;
+  if (symbol == nullptr) return nullptr;
+  const std::lock_guard lock(t.mutex);
+  return t.symbols.emplace(name, symbol).first->second;
 }
 
 void register_runtime_symbol(std::string name, void* symbol) {

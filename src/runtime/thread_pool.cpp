@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -16,6 +15,8 @@
 #include <vector>
 
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 #include "support/options.h"
 
 namespace tatara {
@@ -51,7 +52,7 @@ class Loop {
   const int64_t piece_;
   const RangeFn fn_;
   void* const context_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of this loop's threads: a fork leaves them behind with it
   std::exception_ptr error_;
 };
 
@@ -106,14 +107,11 @@ Gomp find_gomp() {
 }
 
 std::atomic<bool> g_use_own{false};
-// Set in a forked child: libgomp still believes in the parent's threads there and would wait for them for ever.
-std::atomic<bool> g_forked{false};
 
 /// Found once and never dropped. While none is found it is looked for again each time: the host may be loaded later.
 const Gomp* gomp() {
-  static std::atomic<const Gomp*> found{nullptr};
-  static std::mutex mutex;
-  static size_t libraries_seen = 0;
+  static constinit std::atomic<const Gomp*> found{nullptr};
+  static constinit std::atomic<size_t> libraries_seen{0};
   if (const Gomp* known = found.load(std::memory_order_acquire)) return known;
   // dlpi_adds counts the libraries loaded so far: nothing new, nothing to search.
   size_t loaded = 0;
@@ -123,20 +121,18 @@ const Gomp* gomp() {
         return 1;
       },
       &loaded);
-  const std::lock_guard lock(mutex);
-  if (loaded == libraries_seen) return found.load(std::memory_order_acquire);
-  libraries_seen = loaded;
+  if (loaded == libraries_seen.load(std::memory_order_acquire)) return found.load(std::memory_order_acquire);
   const Gomp candidate = find_gomp();
-  if (candidate.parallel != nullptr) {
-    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
-    found.store(new Gomp(candidate), std::memory_order_release);
-  }
-  return found.load(std::memory_order_acquire);
+  const Gomp* first = candidate.parallel != nullptr ? &made_once([&] { return candidate; }) : nullptr;
+  if (first != nullptr) found.store(first, std::memory_order_release);
+  libraries_seen.store(loaded, std::memory_order_release);
+  return first;
 }
 
 /// libgomp when its threads may be used.
 const Gomp* usable_gomp() {
-  if (g_use_own.load(std::memory_order_relaxed) || g_forked.load(std::memory_order_relaxed)) return nullptr;
+  // A forked child's libgomp may still believe in the parent's threads and would wait for them for ever.
+  if (g_use_own.load(std::memory_order_relaxed) || fork_generation() > 0) return nullptr;
   return gomp();
 }
 
@@ -145,16 +141,12 @@ class OwnPool {
  public:
   static OwnPool& get() {
     // Never destroyed: its threads sleep until the process ends.
-    static OwnPool* pool = [] {
-      pthread_atfork(nullptr, nullptr, [] { instance().store(nullptr, std::memory_order_release); });
-      return nullptr;
-    }();
-    static_cast<void>(pool);
-    OwnPool* present = instance().load(std::memory_order_acquire);
-    if (present != nullptr) return *present;
+    static constinit std::atomic<OwnPool*> instance{nullptr};
+    OwnPool* present = instance.load(std::memory_order_acquire);
+    if (present != nullptr && present->generation_ == fork_generation()) return *present;
     // After a fork the child has none of the parent's threads, so it makes a new pool and forgets the old one.
     auto* fresh = new OwnPool;
-    if (instance().compare_exchange_strong(present, fresh, std::memory_order_acq_rel)) return *fresh;
+    if (instance.compare_exchange_strong(present, fresh, std::memory_order_acq_rel)) return *fresh;
     delete fresh;
     return *present;
   }
@@ -181,11 +173,6 @@ class OwnPool {
   }
 
  private:
-  static std::atomic<OwnPool*>& instance() {
-    static std::atomic<OwnPool*> pool{nullptr};
-    return pool;
-  }
-
   void start_threads(size_t count) {
     for (; threads_ < count; ++threads_) std::thread([this] { serve(); }).detach();
   }
@@ -206,8 +193,8 @@ class OwnPool {
     }
   }
 
-  std::mutex busy_;
-  std::mutex mutex_;
+  std::mutex busy_;   // a forked child makes a pool of its own
+  std::mutex mutex_;  // likewise
   std::condition_variable wake_;
   std::condition_variable done_;
   Loop* loop_ = nullptr;
@@ -215,6 +202,7 @@ class OwnPool {
   size_t wanted_ = 0;
   size_t working_ = 0;
   uint64_t round_ = 0;
+  const uint64_t generation_ = fork_generation();
 };
 
 }  // namespace
@@ -237,8 +225,7 @@ int num_threads() {
   }
   if (const int threads = fixed.load(std::memory_order_relaxed); threads > 0) return threads;
   if (const Gomp* pool = gomp()) return std::max(1, pool->max_threads());
-  static const int cores = available_cores();
-  return cores;
+  return made_once([] { return available_cores(); });
 }
 
 std::string thread_pool_kind() { return usable_gomp() != nullptr ? "libgomp" : "own"; }
@@ -271,7 +258,7 @@ void compile_in_parallel(size_t count, const std::function<void(size_t)>& task) 
   const int64_t option = option_int(Option::kCompileThreads);
   const size_t threads = std::min(count, static_cast<size_t>(option > 0 ? option : available_cores()));
   std::atomic<size_t> next{0};
-  std::mutex mutex;
+  std::mutex mutex;  // of this call's threads: a fork leaves them behind with it
   std::exception_ptr error;
   const auto work = [&] {
     for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/torch_abi.h"
+#include "support/made_once.h"
 
 namespace tatara::torch_abi {
 
@@ -29,13 +30,12 @@ struct DeviceNumber {  // c10::Device
 using EmptyStridedCuda = MadeTensor (*)(IntList, IntList, int8_t, std::optional<DeviceNumber>);
 
 EmptyStridedCuda empty_strided_cuda() {
-  static const EmptyStridedCuda found = [] {
+  return made_once([] {
     void* library = open_library("libtorch_cuda.so");
     constexpr const char* kName =
         "_ZN2at6detail18empty_strided_cudaEN3c108ArrayRefIlEES3_NS1_10ScalarTypeESt8optionalINS1_6DeviceEE";
     return library == nullptr ? nullptr : reinterpret_cast<EmptyStridedCuda>(dlsym(library, kName));
-  }();
-  return found;
+  });
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::string last_error(const Api& api) {
 
 TensorHandle empty_on_gpu(const Api& api, std::span<const int64_t> sizes, std::span<const int64_t> strides,
                           int32_t scalar_type, int32_t device, std::string& why_not) {
-  static const int32_t cuda = api.aoti_torch_device_type_cuda();
+  const int32_t cuda = made_once([&] { return api.aoti_torch_device_type_cuda(); });
   if (const EmptyStridedCuda make = empty_strided_cuda(); make != nullptr) {
     const DeviceNumber place{static_cast<int8_t>(cuda), static_cast<int8_t>(device)};
     try {

@@ -11,7 +11,9 @@
 #include "runtime/random_ops.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
+#include "support/fork.h"
 #include "support/log.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace torch_abi {
@@ -70,18 +72,16 @@ void* open_library(const char* file_name) {
 
 const Api* api(std::string* why_not) {
   // A failed look-up is not remembered: torch may be imported later.
-  static std::mutex mutex;
-  static std::unique_ptr<Loaded> good;
-  const std::lock_guard lock(mutex);
-  if (good == nullptr) {
-    auto attempt = std::make_unique<Loaded>(load_api());
-    if (!attempt->ok) {
-      if (why_not != nullptr) *why_not = attempt->why_not;
-      return nullptr;
-    }
-    good = std::move(attempt);
+  static constinit std::atomic<const Loaded*> good{nullptr};
+  if (const Loaded* known = good.load(std::memory_order_acquire)) return &known->api;
+  const Loaded attempt = load_api();
+  if (!attempt.ok) {
+    if (why_not != nullptr) *why_not = attempt.why_not;
+    return nullptr;
   }
-  return &good->api;
+  const Loaded& first = made_once([&] { return attempt; });
+  good.store(&first, std::memory_order_release);
+  return &first.api;
 }
 
 namespace {
@@ -140,10 +140,7 @@ using torch_abi::Api;
 using torch_abi::StableIValue;
 using torch_abi::TensorHandle;
 
-TorchPythonHooks& python_hooks() {
-  static TorchPythonHooks hooks;
-  return hooks;
-}
+TorchPythonHooks& python_hooks() { return made_once<TorchPythonHooks>(); }
 
 void check(const Api& api, torch_abi::ErrorCode code, std::string_view what) {
   if (code == 0) return;
@@ -174,7 +171,7 @@ class DirectShim {
   DirectShim(const Api& api, Shim cpu, const char* cuda_name) : api_(api), cpu_(cpu), cuda_name_(cuda_name) {}
   /// The one for the tensor's device; null when there is none.
   Shim for_tensor(const HostTensor& tensor) const {
-    static const int32_t cpu = api_.aoti_torch_device_type_cpu();
+    const int32_t cpu = made_once([this] { return api_.aoti_torch_device_type_cpu(); });
     int32_t type = 0;
     check(api_, api_.aoti_torch_get_device_type(handle_of(tensor), &type), "reading a tensor");
     if (type == cpu) return cpu_;
@@ -197,8 +194,8 @@ class DirectShim {
 class ProductOut final : public HostOp {
  public:
   using Shim = torch_abi::ErrorCode (*)(TensorHandle, TensorHandle, TensorHandle);
-  ProductOut(const Api& api, Shim cpu, const char* cuda, const HostOp* general)
-      : api_(api), shim_(api, cpu, cuda), general_(general) {}
+  ProductOut(const Api& api, Shim cpu, const char* cuda, std::unique_ptr<HostOp> general)
+      : api_(api), shim_(api, cpu, cuda), general_(std::move(general)) {}
   std::vector<HostTensor> call(std::span<const HostValue> a) const override {
     const Shim shim = shim_.for_tensor(a[2].tensor);
     if (shim == nullptr) return general_->call(a);
@@ -209,7 +206,7 @@ class ProductOut final : public HostOp {
  private:
   const Api& api_;
   DirectShim<Shim> shim_;
-  const HostOp* general_;
+  const std::unique_ptr<HostOp> general_;
 };
 
 double number_of(const HostValue& value) {
@@ -220,8 +217,8 @@ double number_of(const HostValue& value) {
 class AddmmOut final : public HostOp {
  public:
   using Shim = torch_abi::ErrorCode (*)(TensorHandle, TensorHandle, TensorHandle, TensorHandle, double, double);
-  AddmmOut(const Api& api, Shim cpu, const char* cuda, const HostOp* general)
-      : api_(api), shim_(api, cpu, cuda), general_(general) {}
+  AddmmOut(const Api& api, Shim cpu, const char* cuda, std::unique_ptr<HostOp> general)
+      : api_(api), shim_(api, cpu, cuda), general_(std::move(general)) {}
   std::vector<HostTensor> call(std::span<const HostValue> a) const override {
     // The shim takes doubles: complex factors go the general way.
     if (a[3].kind == HostValue::Kind::kComplex || a[4].kind == HostValue::Kind::kComplex) return general_->call(a);
@@ -237,7 +234,7 @@ class AddmmOut final : public HostOp {
  private:
   const Api& api_;
   DirectShim<Shim> shim_;
-  const HostOp* general_;
+  const std::unique_ptr<HostOp> general_;
 };
 
 // ---- The dispatcher ----------------------------------------------------------------------------------------------------
@@ -527,14 +524,16 @@ class TorchHostOps final : public HostOps {
   explicit TorchHostOps(const Api& api) : api_(api) {}
 
   const HostOp* find(std::string_view op, std::string_view overload) override {
-    const std::lock_guard lock(mutex_);
     const std::pair<std::string, std::string> key(op, overload);
-    const auto found = ops_.find(key);
-    if (found != ops_.end()) return found->second.get();
-    auto made = make(key.first, key.second);
-    const HostOp* result = made.get();
-    ops_.emplace(key, std::move(made));
-    return result;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = ops_.find(key);
+      if (found != ops_.end()) return found->second.get();
+    }
+    // Outside of the lock, since Python is asked for schemas. Of several made at once the first stays.
+    std::unique_ptr<HostOp> made = make(key.first, key.second);
+    const std::lock_guard lock(mutex_);
+    return ops_.emplace(key, std::move(made)).first->second.get();
   }
 
   HostTensor wrap(const TensorView& view) override {
@@ -579,18 +578,18 @@ class TorchHostOps final : public HostOps {
       torch_abi::ErrorCode (*make)(void*, int32_t, void**) = nullptr;
       torch_abi::ErrorCode (*drop)(void*) = nullptr;
     };
-    static const Shims shims = [] {
+    const Shims& shims = made_once([] {
       void* library = torch_abi::open_library("libtorch_cuda.so");
       Shims found;
       if (library == nullptr) return found;
       found.make = reinterpret_cast<decltype(found.make)>(dlsym(library, "aoti_torch_create_cuda_stream_guard"));
       found.drop = reinterpret_cast<decltype(found.drop)>(dlsym(library, "aoti_torch_delete_cuda_stream_guard"));
       return found;
-    }();
+    });
     void* guard = nullptr;
     if (shims.make == nullptr || shims.drop == nullptr) throw Unsupported("this torch lacks guards of streams");
     check(api_, shims.make(stream, device, &guard), "changing the stream");
-    return {guard, [](void* made) { shims.drop(made); }};
+    return {guard, [drop = shims.drop](void* made) { drop(made); }};
   }
 
   std::unique_ptr<MemoryPool> make_pool(int device) override { return std::make_unique<TorchPool>(device); }
@@ -633,28 +632,29 @@ class TorchHostOps final : public HostOps {
       if (op == "tatara::bernoulli_kept") return make_bernoulli_kept(*this);
       if (op == "tatara::bernoulli_again") return make_bernoulli_again(*this);
       if (op == "aten::mm" || op == "aten::bmm" || op == "aten::addmm" || op == "aten::baddbmm") {
-        general_.push_back(make_dispatched(op, overload));
-        const HostOp* general = general_.back().get();
+        std::unique_ptr<HostOp> general = make_dispatched(op, overload);
         if (op == "aten::mm") {
-          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_mm_out, "aoti_torch_cuda_mm_out", general);
+          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_mm_out, "aoti_torch_cuda_mm_out",
+                                              std::move(general));
         }
         if (op == "aten::bmm") {
-          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_bmm_out, "aoti_torch_cuda_bmm_out", general);
+          return std::make_unique<ProductOut>(api_, api_.aoti_torch_cpu_bmm_out, "aoti_torch_cuda_bmm_out",
+                                              std::move(general));
         }
         if (op == "aten::addmm") {
-          return std::make_unique<AddmmOut>(api_, api_.aoti_torch_cpu_addmm_out, "aoti_torch_cuda_addmm_out", general);
+          return std::make_unique<AddmmOut>(api_, api_.aoti_torch_cpu_addmm_out, "aoti_torch_cuda_addmm_out",
+                                            std::move(general));
         }
         return std::make_unique<AddmmOut>(api_, api_.aoti_torch_cpu_baddbmm_out, "aoti_torch_cuda_baddbmm_out",
-                                          general);
+                                          std::move(general));
       }
     }
     return make_dispatched(op, overload);
   }
 
   const Api& api_;
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<HostOp>> ops_;
-  std::vector<std::unique_ptr<HostOp>> general_;
 };
 
 }  // namespace
@@ -669,8 +669,7 @@ void set_torch_python_hooks(TorchPythonHooks hooks) { python_hooks() = std::move
 HostOps* torch_host_ops(std::string* why_not) {
   const Api* api = torch_abi::api(why_not);
   if (api == nullptr) return nullptr;
-  static TorchHostOps ops(*api);
-  return &ops;
+  return &made_once([&] { return TorchHostOps(*api); });
 }
 
 }  // namespace tatara

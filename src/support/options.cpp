@@ -7,21 +7,19 @@
 #include <optional>
 
 #include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
 
 namespace tatara {
 namespace {
 
 struct State {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::array<std::optional<OptionValue>, kNumOptions> values;
   std::atomic<uint64_t> generation{0};
 };
 
-// Never destroyed: threads may read options while the process ends.
-State& state() {
-  static State* state = new State;
-  return *state;
-}
+State& state() { return made_once<State>(); }
 
 OptionValue parse(const OptionInfo& info, std::string_view text) {
   const auto fail = [&](std::string_view wanted) -> InvalidArgument {
@@ -50,53 +48,56 @@ const OptionInfo& info_of(Option option) { return option_table()[static_cast<siz
 }  // namespace
 
 const std::vector<OptionInfo>& option_table() {
-  static const std::vector<OptionInfo>* table = new std::vector<OptionInfo>{
-      {Option::kLog, "log", "TATARA_LOG", std::string(),
-       "Comma-separated channels that log to stderr: capture, guards, graph, fusion, loops, llvm, runtime, cache, "
-       "passes, or all."},
-      {Option::kDump, "dump", "TATARA_DUMP", std::string(),
-       "A directory that receives the text of every stage of every compilation: graph, lowered graph, schedule, and "
-       "loops "
-       "and LLVM of each kernel."},
-      {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
-       "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness.", true},
-      {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache.", true},
-      {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(),
-       "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara."},
-      {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024},
-       "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
-      {Option::kNumThreads, "num_threads", "TATARA_NUM_THREADS", int64_t{0},
-       "Threads of a kernel; 0: as many as the host (torch.get_num_threads()) uses."},
-      {Option::kCompileThreads, "compile_threads", "TATARA_COMPILE_THREADS", int64_t{0},
-       "Threads that compile kernels; 0: one per core."},
-      {Option::kVerify, "verify", "TATARA_VERIFY", false,
-       "Verify the program after every pass, and the loops of every kernel.", true},
-      {Option::kLlvm, "llvm", "TATARA_LLVM", std::string(),
-       "Path of libllvmlite.so; empty: the one in the installed llvmlite wheel."},
-      {Option::kOptLevel, "opt_level", "TATARA_OPT_LEVEL", int64_t{1},
-       "LLVM's passes for kernels: 0 none, 1 a short list made for them, 2 and 3 LLVM's own pipelines.", true},
-      {Option::kCpu, "cpu", "TATARA_CPU", std::string(),
-       "LLVM's name of the CPU to compile for; empty: this machine's.", true},
-      {Option::kCpuFeatures, "cpu_features", "TATARA_CPU_FEATURES", std::string(),
-       "LLVM's feature string (+avx2,-avx512f,...); empty: this machine's.", true},
-      {Option::kVectorWidth, "vector_width", "TATARA_VECTOR_WIDTH", int64_t{0},
-       "Vector width in bits that kernels use on the CPU: 512, 256 or 128; 0, or more than there is: the widest.",
-       true},
-      {Option::kFallback, "fallback", "TATARA_FALLBACK", true,
-       "Run what Tatara fails to compile in eager; off: raise the error.", true},
-      {Option::kKeepOutputsMb, "keep_outputs_mb", "TATARA_KEEP_OUTPUTS_MB", int64_t{1024},
-       "Memory in MB of big outputs that the caller has dropped and that stay allocated for the next call; 0: none.",
-       true},
-      {Option::kRecompileLimit, "recompile_limit", "TATARA_RECOMPILE_LIMIT", int64_t{16},
-       "How many entries (compiled forms) a function may have, or a place behind a graph break; what fits none of them "
-       "runs in eager, with a warning.",
-       true},
-      {Option::kCudaGraphs, "cuda_graphs", "TATARA_CUDA_GRAPHS", int64_t{8},
-       "For how many sets of sizes a compiled graph on a GPU becomes a CUDA graph, launched as a whole; further sets "
-       "launch its steps one by one. 0: all do.",
-       true},
-  };
-  return *table;
+  using Table = std::vector<OptionInfo>;
+  return made_once([] {
+    return Table{
+        {Option::kLog, "log", "TATARA_LOG", std::string(),
+         "Comma-separated channels that log to stderr: capture, guards, graph, fusion, loops, llvm, runtime, cache, "
+         "passes, or all."},
+        {Option::kDump, "dump", "TATARA_DUMP", std::string(),
+         "A directory that receives the text of every stage of every compilation: graph, lowered graph, schedule, and "
+         "loops "
+         "and LLVM of each kernel."},
+        {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
+         "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness.", true},
+        {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache.", true},
+        {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(),
+         "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara."},
+        {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024},
+         "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
+        {Option::kNumThreads, "num_threads", "TATARA_NUM_THREADS", int64_t{0},
+         "Threads of a kernel; 0: as many as the host (torch.get_num_threads()) uses."},
+        {Option::kCompileThreads, "compile_threads", "TATARA_COMPILE_THREADS", int64_t{0},
+         "Threads that compile kernels; 0: one per core."},
+        {Option::kVerify, "verify", "TATARA_VERIFY", false,
+         "Verify the program after every pass, and the loops of every kernel.", true},
+        {Option::kLlvm, "llvm", "TATARA_LLVM", std::string(),
+         "Path of libllvmlite.so; empty: the one in the installed llvmlite wheel."},
+        {Option::kOptLevel, "opt_level", "TATARA_OPT_LEVEL", int64_t{1},
+         "LLVM's passes for kernels: 0 none, 1 a short list made for them, 2 and 3 LLVM's own pipelines.", true},
+        {Option::kCpu, "cpu", "TATARA_CPU", std::string(),
+         "LLVM's name of the CPU to compile for; empty: this machine's.", true},
+        {Option::kCpuFeatures, "cpu_features", "TATARA_CPU_FEATURES", std::string(),
+         "LLVM's feature string (+avx2,-avx512f,...); empty: this machine's.", true},
+        {Option::kVectorWidth, "vector_width", "TATARA_VECTOR_WIDTH", int64_t{0},
+         "Vector width in bits that kernels use on the CPU: 512, 256 or 128; 0, or more than there is: the widest.",
+         true},
+        {Option::kFallback, "fallback", "TATARA_FALLBACK", true,
+         "Run what Tatara fails to compile in eager; off: raise the error.", true},
+        {Option::kKeepOutputsMb, "keep_outputs_mb", "TATARA_KEEP_OUTPUTS_MB", int64_t{1024},
+         "Memory in MB of big outputs that the caller has dropped and that stay allocated for the next call; 0: none.",
+         true},
+        {Option::kRecompileLimit, "recompile_limit", "TATARA_RECOMPILE_LIMIT", int64_t{16},
+         "How many entries (compiled forms) a function may have, or a place behind a graph break; what fits none of "
+         "them "
+         "runs in eager, with a warning.",
+         true},
+        {Option::kCudaGraphs, "cuda_graphs", "TATARA_CUDA_GRAPHS", int64_t{8},
+         "For how many sets of sizes a compiled graph on a GPU becomes a CUDA graph, launched as a whole; further sets "
+         "launch its steps one by one. 0: all do.",
+         true},
+    };
+  });
 }
 
 const OptionInfo* find_option(std::string_view name) {

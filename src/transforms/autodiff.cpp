@@ -5,6 +5,7 @@
 #include "ops/builder.h"
 #include "ops/derivative.h"
 #include "support/error.h"
+#include "support/made_once.h"
 #include "transforms/batching.h"
 #include "transforms/pass.h"
 #include "transforms/recompute.h"
@@ -119,13 +120,12 @@ class Reverse {
 // ---- Gradients inside a graph ----------------------------------------------------------------------------------------
 
 const OpDef& gradients_op() {
-  static const OpDef op = [] {
+  return made_once([] {
     OpDef made;
     made.name = "gradients";
     made.not_differentiable = true;
     return made;
-  }();
-  return op;
+  });
 }
 
 const std::vector<ValueId>& list_of(const Node& node, size_t arg) {

@@ -5,6 +5,7 @@
 
 #include "ops/batching_rule.h"
 #include "support/error.h"
+#include "support/made_once.h"
 #include "transforms/pass.h"
 
 namespace tatara {
@@ -20,13 +21,11 @@ OpDef marker(const char* name) {
 }
 
 const OpDef& batch_in_op() {
-  static const OpDef op = marker("batch_in");  // (operand, dim, level, randomness)
-  return op;
+  return made_once([] { return marker("batch_in"); });  // (operand, dim, level, randomness)
 }
 
 const OpDef& batch_out_op() {
-  static const OpDef op = marker("batch_out");  // (operand, dim, level, size)
-  return op;
+  return made_once([] { return marker("batch_out"); });  // (operand, dim, level, size)
 }
 
 int64_t integer(const Node& node, size_t arg) { return std::get<int64_t>(std::get<Scalar>(node.args[arg])); }

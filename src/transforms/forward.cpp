@@ -7,6 +7,7 @@
 #include "ops/derivative.h"
 #include "ops/host_transform.h"
 #include "support/error.h"
+#include "support/made_once.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 
@@ -14,13 +15,12 @@ namespace tatara {
 namespace {
 
 const OpDef& tangents_op() {
-  static const OpDef op = [] {
+  return made_once([] {
     OpDef made;
     made.name = "tangents";
     made.not_differentiable = true;
     return made;
-  }();
-  return op;
+  });
 }
 
 const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
@@ -55,10 +55,13 @@ std::vector<bool> changed_by(const Graph& graph, size_t node) {
 /// Operators that are linear in these tensor operands, but whose reverse rule is not their adjoint: where places of a result
 /// are written more than once, or gradients left out (padding).
 const std::vector<size_t>* linear_operands(const std::string& name) {
-  static const std::unordered_map<std::string, std::vector<size_t>> table = {
-      {"embedding", {0}},         {"scatter.src", {0, 3}}, {"index_put", {0, 2}}, {"index_copy", {0, 3}},
-      {"masked_scatter", {0, 2}}, {"max_unpool2d", {0}},   {"max_unpool3d", {0}},
-  };
+  using Table = std::unordered_map<std::string, std::vector<size_t>>;
+  const Table& table = made_once([] {
+    return Table{
+        {"embedding", {0}},         {"scatter.src", {0, 3}}, {"index_put", {0, 2}}, {"index_copy", {0, 3}},
+        {"masked_scatter", {0, 2}}, {"max_unpool2d", {0}},   {"max_unpool3d", {0}},
+    };
+  });
   const auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;
 }
