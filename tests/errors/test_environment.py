@@ -277,22 +277,39 @@ def test_eight_threads_compile_the_same_function(tmp_path: Path, library: str) -
 
 
 _FORK = """
-import os, signal
-def in_child(work):
+import faulthandler, os, shutil, signal, subprocess, sys, time, traceback
+faulthandler.register(signal.SIGUSR1)
+
+def start(work):
     child = os.fork()
     if child == 0:
         try:
-            signal.alarm(60)  # a hang ends the child
             work()
-            os._exit(0)
+            os._exit(7)
         except BaseException:
-            import traceback
             traceback.print_exc()
         os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    return child
 
-big = torch.randn(1 << 20)
+def end(child, wanted=7, seconds=100):
+    # A child that hangs says where.
+    limit = time.monotonic() + seconds
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > limit:
+            os.kill(child, signal.SIGUSR1)
+            if shutil.which("gdb"):
+                subprocess.run(["gdb", "-p", str(child), "-batch", "-ex", "bt 30"], stdout=sys.stderr)
+            time.sleep(1)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise AssertionError("a forked child hangs")
+        time.sleep(0.002)
+    assert os.waitstatus_to_exitcode(status) == wanted, status
+
+big = torch.linspace(-1, 1, 1 << 20)
 compiled = tatara.compile(program)
 def work():
     check(compiled)
@@ -304,43 +321,138 @@ def work():
 
 def test_fork_after_compile(tmp_path: Path) -> None:
     """The threads of the host's pool do not live on in the child: it computes with one."""
-    script = _FORK + "work()\nin_child(lambda: (torch.set_num_threads(1), work()))\nwork()\n"
+    script = _FORK + "work()\nend(start(lambda: (torch.set_num_threads(1), work())))\nwork()\n"
     assert _run(script, tmp_path, _TORCH)["kernels_launched"] >= 4
 
 
-def test_fork_while_other_threads_compile_and_run(tmp_path: Path) -> None:
+# Nothing here draws random numbers while another thread may fork: torch's generators have a lock that a child may find taken,
+# in eager as well.
+_FORK_THREADS = """
+import threading
+torch.set_num_threads(1)
+tatara.config.num_threads = 2
+line = torch.linspace(-1, 1, 1 << 16)
+def old(x):
+    return torch.tanh(x * 2) + torch.softmax(x, 0), torch.sort(x * x).values
+def make(k):
+    return lambda y: torch.sin(y) * k + torch.cumsum(y, 0)
+expected = old(line)
+run_old = tatara.compile(old)
+def check_old():
+    torch.testing.assert_close(run_old(line), expected)
+def check_new(k):
+    y = torch.linspace(0, 1, 50 + k % 7)
+    torch.testing.assert_close(tatara.compile(make(k))(y), make(k)(y))
+count = {}
+def compiles():
+    check_new(count["compiles"])
+def reads():
+    with tatara.kernel_history() as own:
+        check_old()
+    assert len(own.events) > 0 and len(everything.events) > 0
+def sets():
+    tatara.config.keep_outputs_mb = 1000 + count["sets"] % 2
+    time.sleep(0.0005)
+stop, problems = False, []
+def again(f):
+    try:
+        while not stop:
+            f()
+            count[f.__name__] += 1
+    except BaseException as error:
+        problems.append(repr(error))
+listening = tatara.kernel_history()
+everything = listening.__enter__()
+check_old()
+check_new(1)
+works = (check_old, check_old, compiles, reads, sets)
+count.update({f.__name__: 0 for f in works})
+threads = [threading.Thread(target=again, args=(f,), daemon=True) for f in works]
+for thread in threads: thread.start()
+"""
+
+
+def test_fork_while_other_threads_are_at_work(tmp_path: Path) -> None:
+    """Whatever they do at that moment (run, compile, write the cache, read the history, set options), the child can do, too."""
+    script = (
+        _FORK
+        + _FORK_THREADS
+        + """
+def child(k):
+    check_old()
+    check_new(k)
+    seen = len(everything.events)
+    reads()
+    sets()
+    assert len(everything.events) > seen  # this thread began to listen, and goes on
+limit = time.monotonic() + 4
+forks, children = 0, []
+while forks < 10 or (forks < 200 and time.monotonic() < limit):
+    forks += 1
+    children.append(start(lambda: child(100000 + forks)))
+    if len(children) == 3:
+        end(children.pop(0))
+for left in children: end(left)
+stop = True
+for thread in threads: thread.join(60)
+assert not any(thread.is_alive() for thread in threads) and not problems, problems
+assert all(count.values()), count
+"""
+    )
+    assert _run(script, tmp_path, _TORCH)["host_calls"] > 0
+    assert not _left_over(tmp_path)
+
+
+def test_forked_child_ends_as_a_process_of_its_own(tmp_path: Path) -> None:
+    """With the interpreter's end rather than os._exit, after work of its own, while the parent's threads are at work."""
+    script = (
+        _FORK
+        + _FORK_THREADS
+        + """
+for wanted in (5, 6):
+    child = os.fork()
+    if child == 0:
+        check_old()
+        check_new(1000)
+        sys.exit(wanted)
+    end(child, wanted)
+child = os.fork()
+if child == 0:  # a child's child
+    end(start(check_old))
+    sys.exit(8)
+end(child, 8)
+stop = True
+for thread in threads: thread.join(60)
+assert not problems, problems
+"""
+    )
+    _run(script, tmp_path, _TORCH)
+
+
+def test_forked_workers(tmp_path: Path) -> None:
+    """Pools of processes and DataLoader's workers run what the parent compiled, and compile."""
     script = (
         _FORK
         + """
-import threading, time
-stop = False
-count = [0, 0]
-def runs():
-    while not stop:
-        check(compiled)
-        count[0] += 1
-def compiles():
-    while not stop:
-        k = count[1]
-        other = tatara.compile(lambda y: torch.sin(y) * k + torch.cumsum(y, 0))
-        other(torch.randn(50 + k % 7))
-        count[1] += 1
-check(compiled)
-threads = [threading.Thread(target=f, daemon=True) for f in (runs, compiles)]
-for thread in threads: thread.start()
-def child():
+import multiprocessing
+work()
+def of_worker(k):
     torch.set_num_threads(1)
     check(compiled)
-    check()
-    tatara.compile(lambda y: torch.cos(y) * 5 + 1)(torch.randn(77))
-for _ in range(8):
-    seen = list(count)
-    while count[0] == seen[0] or count[1] == seen[1]: time.sleep(0.002)
-    in_child(child)
-stop = True
-for thread in threads: thread.join(60)
-assert not any(thread.is_alive() for thread in threads)
+    return float(tatara.compile(lambda y: torch.cos(y) * k + 1)(torch.linspace(0, 1, 77)).sum())
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 12
+    def __getitem__(self, k):
+        return compiled(torch.linspace(-1, 1, 100) + k)
+expected = [float((torch.cos(torch.linspace(0, 1, 77)) * k + 1).sum()) for k in range(6)]
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    results = pool.map_async(of_worker, range(6)).get(100)
+torch.testing.assert_close(torch.tensor(results), torch.tensor(expected))
+loader = torch.utils.data.DataLoader(Rows(), batch_size=3, num_workers=2, multiprocessing_context="fork", timeout=100)
+rows = torch.cat(list(loader))
+torch.testing.assert_close(rows, torch.stack([program(torch.linspace(-1, 1, 100) + k) for k in range(12)]))
+work()
 """
     )
-    assert _run(script, tmp_path, _TORCH)["kernels_launched"] > 8
-    assert not _left_over(tmp_path)
+    _run(script, tmp_path, _TORCH)
