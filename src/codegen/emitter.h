@@ -143,7 +143,9 @@ class Emitter {
   std::pair<Reg, Reg> totals_of_warps(const loops::Carried& c, const Reg& total, const Reg& nothing);
   std::string shared_slot(size_t word, const std::string& at);
   void barrier();
+  int64_t gpu_tile_vector(const loops::Transpose& tile, int64_t most) const;
   void gpu_tile(const loops::Transpose& tile);
+  void gpu_tile_rows(const loops::For& loop);
   void merge_values(const loops::For& loop, std::vector<Reg>& a, const std::vector<Reg>& b, const std::string& swapped);
   void combine_warp(const loops::For& loop, std::vector<Reg>& carried, int threads, const std::string& lane);
   void combine_threads(const loops::For& loop, std::vector<Reg>& carried);
@@ -252,6 +254,9 @@ class Emitter {
   std::string gpu_members_;     // mask of the threads of the warp that have the same row
   std::string gpu_guard_;       // whether this thread's part of a scan lies inside; "" for yes
   bool gpu_inside_ = false;     // a vector loop
+  bool gpu_tiles_ = false;      // tiles are being copied: the loop over their rows comes next
+  std::string gpu_thread_;      // this thread's place in the block, where it copies tiles
+  std::string gpu_group_;       // and its group of threads that have the same row
   std::vector<bool> gpu_same_;  // of what it carries: one register for all lanes
   std::map<std::pair<int, const ExprNode*>, std::string> gpu_vectors_;   // noted, by address; "" until it is read
   std::map<std::pair<int, const ExprNode*>, std::string> gpu_elements_;  // read beside them

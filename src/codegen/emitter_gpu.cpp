@@ -15,8 +15,8 @@ using namespace loops;
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int64_t kTileBatch = 8;  // elements of a tile that a thread has under way at once
-constexpr size_t kShortBody = 48;  // statements of a loop of which four passes are written out
+constexpr int64_t kTileBatch = 16;  // loads of a tile that a thread has under way at once
+constexpr size_t kShortBody = 48;   // statements of a loop of which four passes are written out
 constexpr int64_t kUnrolled =
     8;  // passes of a thread over a row that are written out, so that the row stays in registers
 
@@ -82,6 +82,14 @@ void Emitter::gpu_positions() {
     line("br i1 " + condition + ", label %" + go + ", label %exit");
     start_block(go);
   };
+  if (map.tiles) {
+    gpu_narrow_ = narrow_positions(kernel_.body, 1);
+    gpu_iteration_ = block;
+    gpu_thread_ = binary("and", "i64", thread, std::to_string(map.threads - 1));
+    gpu_lane_ = binary("and", "i64", thread, std::to_string(map.row - 1));
+    gpu_group_ = binary("udiv", "i64", gpu_thread_, std::to_string(map.row));
+    return;
+  }
   if (map.row > 0) {
     const int rows = map.threads / map.row;
     gpu_narrow_ = narrow_positions(kernel_.body, 1);
@@ -246,11 +254,12 @@ void Emitter::gpu_vector(const For& loop) {
   const std::string start =
       map.lanes > 1 ? binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
   const int64_t step = int64_t{map.row} * map.lanes;
-  const int64_t passes = loop.extent.is_const() ? (loop.extent.const_value() + step - 1) / step : kUnrolled + 1;
+  const bool bounded = loop.extent.is_const() || map.tiles;
+  const int64_t passes = bounded ? (kernel_.ctx->range(loop.extent).hi + step - 1) / step : kUnrolled + 1;
   if (passes <= kUnrolled) {
     for (int64_t k = 0; k < passes; ++k) {
       const std::string base = k == 0 ? start : binary("add nuw nsw", "i64", start, std::to_string(k * step));
-      if ((k + 1) * step <= loop.extent.const_value()) {
+      if (loop.extent.is_const() && (k + 1) * step <= loop.extent.const_value()) {
         gpu_pass(loop, base, site, carried);
       } else {
         const std::string inside = assign("icmp ult i64 " + base + ", " + extent);
@@ -535,61 +544,97 @@ std::pair<Reg, Reg> Emitter::totals_of_warps(const Carried& c, const Reg& total,
 
 // ---- Tiles -------------------------------------------------------------------------------------------------------------
 
-/// A tile into shared memory by all threads of the block; neighbours read neighbours.
+/// Elements that a thread reads of a tile with one instruction: rows begin and end at multiples of them.
+int64_t Emitter::gpu_tile_vector(const Transpose& tile, int64_t most) const {
+  const int size = dtype_size(kernel_.buffers[static_cast<size_t>(tile.from)].dtype);
+  int64_t n = std::min<int64_t>(most, 16 / size);
+  while (n > 1 &&
+         !(multiple_of(tile.from_index, n) && multiple_of(tile.from_stride, n) && multiple_of(tile.columns, n))) {
+    n /= 2;
+  }
+  return n;
+}
+
+/// A tile into shared memory by all threads of the block; neighbours read neighbours. What lies past its ends is not read: in
+/// its place the first element is, once more, and nobody looks there.
 void Emitter::gpu_tile(const Transpose& tile) {
   const DType dtype = kernel_.buffers[static_cast<size_t>(tile.from)].dtype;
-  const std::string columns = index(tile.columns);
-  const std::string count = binary("mul nuw nsw", "i64", index(tile.rows), columns);
-  barrier();
-  std::vector<Reg> none;
+  TATARA_CHECK(tile.to_stride.is_const() && !is_complex(dtype), "a tile in ", kernel_.name);
+  const int64_t pitch = tile.to_stride.const_value();
+  const int64_t columns = kernel_.buffers[static_cast<size_t>(tile.to)].numel.const_value() / pitch;
+  const auto rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(kernel_.ctx->range(tile.rows).hi)));
+  const int64_t threads = kernel_.gpu.threads;
+  TATARA_CHECK(rows <= pitch && std::has_single_bit(static_cast<uint64_t>(columns)), "a tile in ", kernel_.name);
+  const int64_t vector = gpu_tile_vector(tile, std::max<int64_t>(rows * columns / threads, 1));
+  const int64_t passes = (rows * columns + threads * vector - 1) / (threads * vector);
+  const int64_t batch = std::min(passes, kTileBatch);
+  const std::string element = memory_type(dtype);
+  const std::string type = vector > 1 ? "<" + std::to_string(vector) + " x " + element + ">" : element;
+  const std::string align = ", align " + std::to_string(dtype_size(dtype) * vector);
+  const std::string size = std::to_string(dtype_size(dtype));
   const std::string from = index(tile.from_index);
   const std::string to = index(tile.to_index);
-  const std::string from_stride = index(tile.from_stride);
-  const std::string to_stride = index(tile.to_stride);
-  // Several loads before the first store: a thread waits for all of them at once.
-  const bool known = tile.rows.is_const() && tile.columns.is_const();
-  const int64_t each = known ? tile.rows.const_value() * tile.columns.const_value() / kernel_.gpu.threads : kTileBatch;
-  const int64_t batch =
-      std::clamp<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(each, 1))), 1, kTileBatch);
-  const int64_t step = batch * kernel_.gpu.threads;
-  const bool even = known && tile.rows.const_value() * tile.columns.const_value() % step == 0;
-  const std::string element = memory_type(dtype);
-  const std::string align = ", align " + std::to_string(dtype_size(dtype));
-  counted(gpu_lane_, count, std::to_string(step), {}, none, [&](const std::string& base, std::vector<Reg>&) {
-    struct Part {
-      std::string inside, value, to;
-    };
-    std::vector<Part> parts;
+  const std::string stride = index(tile.from_stride);
+  const std::string first = binary("mul nuw nsw", "i64", gpu_thread_, std::to_string(vector));
+  const auto within = [&](const std::string& at, Expr extent, int64_t most) {
+    return extent.is_const(most) ? std::string() : assign("icmp slt i64 " + at + ", " + index(extent));
+  };
+  // All loads before the first store: a thread waits for all of them at once.
+  const auto copy = [&](const std::string& base) {
+    std::vector<std::pair<std::string, std::string>> parts;  // value and place
     for (int64_t k = 0; k < batch; ++k) {
-      std::string at = k == 0 ? base : binary("add nuw nsw", "i64", base, std::to_string(k * kernel_.gpu.threads));
-      Part part;
-      if (!even && k > 0) {
-        part.inside = assign("icmp ult i64 " + at + ", " + count);
-        at = select(part.inside, "i64", at, base, false);
+      std::string at = first;
+      if (!base.empty()) at = binary("add nuw nsw", "i64", base, at);
+      if (k > 0) at = binary("add nuw nsw", "i64", at, std::to_string(k * threads * vector));
+      const std::string r = binary("udiv", "i64", at, std::to_string(columns));
+      const std::string c = binary("urem", "i64", at, std::to_string(columns));
+      std::string source = binary("add nsw", "i64", binary("mul nsw", "i64", r, stride), c);
+      for (const std::string& inside : {within(r, tile.rows, rows), within(c, tile.columns, columns)}) {
+        if (!inside.empty()) source = select(inside, "i64", source, "0", false);
       }
-      const std::string r = binary("udiv", "i64", at, columns);
-      const std::string c = binary("urem", "i64", at, columns);
-      const auto place = [&](const std::string& first, const std::string& by, const std::string& stride,
-                             const std::string& rest) {
-        return binary("add nsw", "i64", first, binary("add nsw", "i64", binary("mul nsw", "i64", by, stride), rest));
-      };
-      const std::string source = address(tile.from, place(from, r, from_stride, c));
-      part.value = assign("load " + element + ", ptr " + source + align + load_flags(tile.from));
-      part.to = place(to, c, to_stride, r);
-      parts.push_back(std::move(part));
+      source = address(tile.from, binary("add nsw", "i64", from, source));
+      const std::string value = assign("load " + type + ", ptr " + source + align + load_flags(tile.from));
+      const std::string place = binary("add nsw", "i64", binary("mul nuw nsw", "i64", c, std::to_string(pitch)), r);
+      parts.emplace_back(value, binary("add nsw", "i64", to, place));
     }
-    for (const Part& part : parts) {
-      const auto put = [&] {
-        line("store " + element + " " + part.value + ", ptr " + address(tile.to, part.to) + align);
-      };
-      if (part.inside.empty()) {
-        put();
-      } else {
-        when(part.inside, put);
+    for (const auto& [value, place] : parts) {
+      for (int64_t j = 0; j < vector; ++j) {
+        std::string one = value;
+        if (vector > 1) one = assign("extractelement " + type + " " + value + ", i64 " + std::to_string(j));
+        const std::string at = j == 0 ? place : binary("add nuw nsw", "i64", place, std::to_string(j * pitch));
+        line("store " + element + " " + one + ", ptr " + address(tile.to, at) + ", align " + size);
       }
+    }
+  };
+  if (batch == passes) {
+    copy("");
+  } else {
+    std::vector<Reg> none;
+    counted("0", std::to_string(rows * columns), std::to_string(batch * threads * vector), {}, none,
+            [&](const std::string& base, std::vector<Reg>&) { copy(base); });
+  }
+  gpu_tiles_ = true;
+}
+
+/// The loop over rows of tiles: groups of threads take turns.
+void Emitter::gpu_tile_rows(const For& loop) {
+  gpu_tiles_ = false;
+  TATARA_CHECK(loop.carried.empty(), "values carried from row to row of a tile in ", kernel_.name);
+  barrier();
+  const int64_t groups = kernel_.gpu.threads / kernel_.gpu.row;
+  const int64_t most = kernel_.ctx->range(loop.extent).hi;
+  const bool even = loop.extent.is_const() && most % groups == 0;
+  const std::string extent = index(loop.extent);
+  std::vector<Reg> none;
+  counted("0", std::to_string(most), std::to_string(groups), {}, none, [&](const std::string& base, std::vector<Reg>&) {
+    const std::string row = binary("add nuw nsw", "i64", base, gpu_group_);
+    symbols_[loop.var] = {row, false};
+    if (even) {
+      block(*loop.body);
+    } else {
+      when(assign("icmp slt i64 " + row + ", " + extent), [&] { block(*loop.body); });
     }
   });
-  barrier();
 }
 
 // ---- The module --------------------------------------------------------------------------------------------------------

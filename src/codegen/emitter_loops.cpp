@@ -119,7 +119,13 @@ void Emitter::statement(const For& loop) {
       }
       return;
     case LoopKind::kSerial:
-    case LoopKind::kUnroll: serial(loop, "0", index(loop.extent)); return;
+    case LoopKind::kUnroll:
+      if (gpu_tiles_) {
+        gpu_tile_rows(loop);
+      } else {
+        serial(loop, "0", index(loop.extent));
+      }
+      return;
   }
 }
 

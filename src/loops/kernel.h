@@ -300,6 +300,9 @@ struct Block {
 /// of every vector loop, `lanes` neighbours at a time, and what vector loops carry is combined over them. `row` is a power of
 /// two, at most 32 or all threads of the block.
 ///
+/// With `tiles` a block has one iteration: all its threads copy the tiles (Transpose), then each `row` of them run other iterations
+/// of the serial loop that follows. Nothing is combined over threads.
+///
 /// With `items` a launch runs the kernel for up to so many lists of arguments, each with blocks of its own.
 struct GpuMapping {
   int threads = 0;  // of a block; 0: a kernel for CPUs
@@ -307,6 +310,7 @@ struct GpuMapping {
   int lanes = 1;
   int passes = 1;
   int items = 0;
+  bool tiles = false;
 };
 
 struct Kernel {

@@ -179,6 +179,8 @@ class Parser {
     const auto before_items = take_until(text, " items ");
     const int64_t items = before_items ? integer(text) : 0;
     if (before_items) text = *before_items;
+    const auto before_tiles = take_until(text, " tiles");
+    if (before_tiles) text = *before_tiles;
     const auto passes = take_until(text, " passes ");  // then `text` is their number
     const int64_t numbers[] = {integer(*threads), integer(*row), integer(passes ? *passes : text),
                                passes ? integer(text) : 1, items};
@@ -186,7 +188,7 @@ class Parser {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
     kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
-                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4])};
+                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4]), before_tiles.has_value()};
   }
 
   void argument(std::string_view text) {

@@ -68,10 +68,8 @@ void load_tiles(State& s, NestBuilder& nest, const NestPlan::Tile& tile) {
   ExprContext& ctx = s.ctx;
   const ExprMap corner{{tile.row, ctx.constant(0)}, {tile.lane, ctx.constant(0)}};
   for (const Access& access : tile.accesses) {
-    // Shared memory has 32 banks: rows of odd length keep the elements of a column in different ones.
-    const int64_t length = tile.most_lanes + (s.options.gpu ? 1 : 0);
-    const BufferId local =
-        nest.add_local(access.dtype, (s.options.gpu ? NestPlan::kGpuTileRows : NestPlan::kTileRows) * length);
+    const int64_t length = s.options.gpu ? gpu_tile_pitch(tile.most_lanes, access.dtype) : tile.most_lanes;
+    const BufferId local = nest.add_local(access.dtype, tile.most_rows * length);
     loops::Transpose copy;
     copy.from = nest.buffer_arg(access.buffer, false);
     copy.from_index = s.simplify(ctx.substitute(nest.finalize(access.address), corner));

@@ -20,7 +20,8 @@ constexpr int kLanesApart = 4;            // that are read one by one
 constexpr int64_t kVectorsPerThread = 8;  // of a row: loads in flight at once, and registers that hold the row
 constexpr int kFlatThreads = 256;         // of a block whose threads have nothing to do with each other
 constexpr int64_t kLeastNeighbours = 16;  // threads of a row that make several passes
-constexpr int kTileThreads = 32;          // of a block that copies tiles: one for each element of a row of the tile
+constexpr int64_t kTileThreads = 256;     // of a block that copies tiles, at most
+constexpr int64_t kTileShare = 64;        // bytes of tiles for each of them: four vectors under way
 constexpr int kRowThreads = 128;          // of a block that holds several rows
 constexpr int64_t kOnceThreads = 256;     // of a row that is walked once
 constexpr int64_t kManyRows = 32;         // for each multiprocessor
@@ -170,8 +171,7 @@ class Survey {
       lanes = alone ? 1 : std::min(lanes, kLanesApart);
       return;
     }
-    const bool tile = kernel_.buffers[static_cast<size_t>(buffer)].kind == ArgKind::kScratch;
-    if (written || tile || kernel_stores_ == 0) {
+    if (written || kernel_stores_ == 0) {
       while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
     }
   }
@@ -205,10 +205,6 @@ class Survey {
   std::vector<Expr> lookups_;  // index values that differ from lane to lane
   std::vector<Expr> extents_;
 };
-
-int64_t up_to_power_of_two(int64_t n) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
-}
 
 }  // namespace
 
@@ -272,7 +268,15 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
   }
   while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;
   if (survey.tiles) {
-    mapping.row = mapping.threads = kTileThreads;
+    const int64_t row = up_to_power_of_two(kernel.ctx->range(survey.vector->extent).hi) / mapping.lanes;
+    int64_t bytes = 0;
+    for (const BufferArg& buffer : kernel.buffers) {
+      if (buffer.kind == ArgKind::kScratch) bytes += buffer.numel.const_value() * dtype_size(buffer.dtype);
+    }
+    const auto threads = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes / kTileShare)));
+    mapping.threads = static_cast<int>(std::clamp<int64_t>(threads, kWarp, kTileThreads));
+    mapping.row = static_cast<int>(std::clamp<int64_t>(row, 1, mapping.threads));
+    mapping.tiles = true;
     return mapping;
   }
   const int64_t vectors = (length + mapping.lanes - 1) / mapping.lanes;
@@ -292,6 +296,7 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
 
 Expr gpu_blocks(State& s, const GpuMapping& mapping, Expr parallel_iterations, Expr vector_extent) {
   ExprContext& ctx = s.ctx;
+  if (mapping.tiles) return parallel_iterations;
   if (mapping.row > 0) {
     return s.simplify(ctx.ceildiv(parallel_iterations, ctx.constant(mapping.threads / mapping.row)));
   }

@@ -1,6 +1,8 @@
 // Shared state of the scheduler: lowered nodes, groups of values that become one kernel, units in order of execution.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +17,10 @@
 #include "schedule/schedule.h"
 
 namespace tatara::sched {
+
+inline int64_t up_to_power_of_two(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+}
 
 /// What OpDef::lower said about a node. Element functions keep references to it, so it lives as long as the schedule.
 class LoweredNode final : public LowerContext {

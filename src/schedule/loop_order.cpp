@@ -11,11 +11,16 @@ using loops::LoopKind;
 
 namespace {
 
-constexpr int64_t kPointwiseChunk = 4096;   // elements per parallel iteration of a one-dimensional kernel
-constexpr int64_t kGpuTileLanes = 32;       // of a warp
-constexpr int64_t kTileLanes = 64;          // elements of a tile along the vector loop
-constexpr int64_t kTileBytes = 1 << 17;     // of all tiles of a kernel: they stay in the cache
-constexpr int64_t kGpuTileBytes = 1 << 15;  // of memory that a block's threads share
+constexpr int64_t kPointwiseChunk = 4096;  // elements per parallel iteration of a one-dimensional kernel
+constexpr int64_t kTileLanes = 64;         // elements of a tile along the vector loop
+constexpr int64_t kTileRows = 16;          // and across it
+constexpr int64_t kTileBytes = 1 << 17;    // of all tiles of a kernel: they stay in the cache
+constexpr int64_t kGpuSegment = 256;  // bytes beside each other of a tile, read and written: fewer take longer each
+constexpr int64_t kGpuTileSide = 32;  // elements of the smallest tile
+constexpr int64_t kGpuMostTileSide = 128;    // of the largest one
+constexpr int64_t kGpuMostTileRow = 512;     // of one whose other side is short
+constexpr int64_t kGpuTileBytes = 40 << 10;  // of memory that a block's threads share, for all tiles
+constexpr int64_t kGpuTilesPerProcessor = 2;
 constexpr double kTiledWorth = 0.75;        // an access through a tile, beside a contiguous one
 constexpr double kAcross = 5;               // an access across the vector loop takes as long as that many along it
 constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a split reduction folds
@@ -29,6 +34,10 @@ constexpr int64_t kGpuSharedRow = 512;       // elements of rows that are worth 
 constexpr int64_t kGpuEvenRow = 8;           // their length, so that all of them are read in whole vectors
 constexpr int64_t kGpuRowThreads = 256;      // that share a chunk, where the reduced dimension is contiguous
 constexpr int64_t kColumnChunk = 256;        // columns per parallel iteration of a reduction over rows
+
+int64_t gpu_tile_bytes(int64_t rows, int64_t lanes, DType dtype) {
+  return rows * gpu_tile_pitch(lanes, dtype) * dtype_size(dtype);
+}
 
 /// Coefficient of `symbol` in the address: 0 when absent, invalid when the address is not affine in it.
 Expr stride_of(ExprContext& ctx, Expr address, Expr symbol) {
@@ -200,7 +209,7 @@ class Planner {
     if (group_.has_reduction) {
       const bool only = std::count_if(merged_.begin(), merged_.end(), [](const Merged& m) { return m.reduced; }) == 1;
       if (!lane.reduced || !only || !lane.extent.is_const()) return -1;
-      if (lane.extent.const_value() * tile_rows() * dtype_size(access.dtype) > kTileBytes) return -1;
+      if (lane.extent.const_value() * kTileRows * dtype_size(access.dtype) > kTileBytes) return -1;
     }
     if (s_.hint(lane.extent, 64) < 8) return -1;
     const Expr along = stride_of(s_.ctx, access.address, position(v));
@@ -222,6 +231,8 @@ class Planner {
   int choose_tile(size_t v, std::vector<Access>& tiled) const {
     int along = -1;
     int64_t bytes = 0;
+    const bool gpu = s_.options.gpu.has_value();
+    const int64_t rows = gpu ? kGpuTileSide : kTileRows;
     for (const Access& access : accesses_) {
       const int m = crossing(v, access);
       if (m < 0 || (along >= 0 && m != along)) continue;
@@ -229,21 +240,59 @@ class Planner {
         return other.buffer == access.buffer && other.address == access.address;
       });
       if (known) continue;
-      const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : tile_lanes();
-      bytes += lanes * tile_rows() * dtype_size(access.dtype);
-      if (bytes > (s_.options.gpu ? kGpuTileBytes : kTileBytes)) break;
+      const int64_t lanes = merged_[v].reduced ? merged_[v].extent.const_value() : gpu ? kGpuTileSide : kTileLanes;
+      bytes += gpu ? gpu_tile_bytes(rows, lanes, access.dtype) : lanes * rows * dtype_size(access.dtype);
+      if (bytes > (gpu ? kGpuTileBytes : kTileBytes)) break;
       along = m;
       tiled.push_back(access);
     }
     return along;
   }
 
-  int64_t tile_rows() const { return s_.options.gpu ? NestPlan::kGpuTileRows : NestPlan::kTileRows; }
-  int64_t tile_lanes() const { return s_.options.gpu ? kGpuTileLanes : kTileLanes; }
+  struct TileShape {
+    int64_t rows, lanes;
+  };
+
+  /// Elements of a tile across the vector loop `v` and along it.
+  TileShape tile_shape(size_t v, size_t across, const std::vector<Access>& tiled) const {
+    if (!s_.options.gpu) return {kTileRows, merged_[v].reduced ? merged_[v].extent.const_value() : kTileLanes};
+    int read = 16;
+    int written = 16;
+    for (const Access& access : tiled) read = std::min(read, dtype_size(access.dtype));
+    for (const Access& access : accesses_) {
+      if (access.store) written = std::min(written, dtype_size(access.dtype));
+    }
+    const auto most = [&](size_t m) {
+      const Expr extent = merged_[m].extent;
+      const int64_t n = extent.is_const() ? extent.const_value() : kGpuMostTileRow;
+      return std::min(up_to_power_of_two(n), kGpuMostTileRow);
+    };
+    const int64_t rows = std::clamp(kGpuSegment / read, kGpuTileSide, kGpuMostTileSide);
+    const int64_t lanes = std::clamp(kGpuSegment / written, kGpuTileSide, kGpuMostTileSide);
+    TileShape shape{std::min(rows, most(across)), std::min(lanes, most(v))};
+    // Where one side is short the other is longer, for as many elements.
+    while (shape.rows * shape.lanes < rows * lanes && shape.lanes < most(v)) shape.lanes *= 2;
+    while (shape.rows * shape.lanes < rows * lanes && shape.rows < most(across)) shape.rows *= 2;
+    const auto halve = [&] { (shape.lanes >= shape.rows ? shape.lanes : shape.rows) /= 2; };
+    const auto bytes = [&] {
+      int64_t sum = 0;
+      for (const Access& access : tiled) sum += gpu_tile_bytes(shape.rows, shape.lanes, access.dtype);
+      return sum;
+    };
+    while (bytes() > kGpuTileBytes && shape.rows * shape.lanes > kGpuTileSide * kGpuTileSide) halve();
+    int64_t elements = 1;
+    for (const Merged& m : merged_) elements *= std::max<int64_t>(s_.hint(m.extent, 64), 1);
+    const int64_t least = kGpuTilesPerProcessor * s_.options.gpu->multiprocessors;
+    while (elements < least * shape.rows * shape.lanes && shape.rows * shape.lanes > kGpuTileSide * kGpuTileSide) {
+      halve();
+    }
+    return shape;
+  }
 
   /// Loops over tiles: parallel over blocks, serial over the rows of a tile, the vector loop innermost.
   void tile(NestPlan& plan, size_t v, size_t across, std::vector<Access> tiled) {
     NestPlan::Tile tile;
+    const TileShape shape = tile_shape(v, across, tiled);
     tile.accesses = std::move(tiled);
     tile.lane_dim = position(v);
     const auto blocks = [&](size_t m, int64_t size, size_t number) {
@@ -262,9 +311,9 @@ class Planner {
                   Expr()};
     // On a GPU neighbouring blocks write neighbours: it is stores in pieces that memory takes badly.
     LoopSpec row;
-    if (s_.options.gpu) row = blocks(across, tile_rows(), 206);
-    if (!merged_[v].reduced) lane = blocks(v, tile_lanes(), 204);
-    if (!s_.options.gpu) row = blocks(across, tile_rows(), 206);
+    if (s_.options.gpu) row = blocks(across, shape.rows, 206);
+    if (!merged_[v].reduced) lane = blocks(v, shape.lanes, 204);
+    if (!s_.options.gpu) row = blocks(across, shape.rows, 206);
     plan.outer.push_back(row);
     lane.kind = LoopKind::kVector;
     (merged_[v].reduced ? plan.inner : plan.outer).push_back(lane);
@@ -272,7 +321,8 @@ class Planner {
     tile.rows = row.extent;
     tile.lane = lane.var;
     tile.lanes = lane.extent;
-    tile.most_lanes = merged_[v].reduced ? merged_[v].extent.const_value() : tile_lanes();
+    tile.most_rows = shape.rows;
+    tile.most_lanes = shape.lanes;
     plan.tile = std::move(tile);
   }
 

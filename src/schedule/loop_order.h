@@ -1,6 +1,7 @@
 // The loops of a kernel: which dims are merged, which one is the vector loop, what runs in parallel.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,11 +31,9 @@ struct NestPlan {
     Expr row, rows;    // variable and extent
     Expr lane, lanes;  // of the vector loop
     Expr lane_dim;     // the dim it stands for
-    int64_t most_lanes = 0;
+    int64_t most_rows = 0, most_lanes = 0;
     std::vector<Access> accesses;
   };
-  static constexpr int64_t kTileRows = 16;
-  static constexpr int64_t kGpuTileRows = 32;  // a line of the cache
   /// Values at indices that the first walk over a row keeps for the later ones.
   using Kept = std::pair<ValueId, std::vector<const ExprNode*>>;
   std::set<Kept> kept;
@@ -46,6 +45,10 @@ struct NestPlan {
   int64_t copies = 1;
   bool copies_follow = false;  // the dim has a loop, over groups of so many elements
 };
+
+/// Elements from row to row of a tile in memory that a GPU's threads share. It has 32 banks of 4 bytes: rows of an odd number of
+/// words keep the elements of a column in different ones.
+inline int64_t gpu_tile_pitch(int64_t lanes, DType dtype) { return lanes + std::max(1, 4 / dtype_size(dtype)); }
 
 /// Each dim a serial loop: for finding out what is accessed.
 NestPlan plain_nest(const Group& group);

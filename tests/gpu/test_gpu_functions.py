@@ -113,6 +113,49 @@ def test_transposed(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     check(lambda a: torch.exp(a.transpose(-1, -2)).contiguous(), x)
 
 
+SIDES = [1, 31, 33, 63, 65, 127, 129, 256]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.bool, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+)
+@pytest.mark.parametrize(
+    "sizes", [(3, 127, 129), (2, 260, 8), (2, 9, 513), (5000, 12), (4096, 4096), *zip(SIDES, SIDES[::-1])]
+)
+def test_transposed_tiles(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    def make() -> torch.Tensor:
+        return randn(*sizes).mul(20).to(dtype) if dtype != torch.bool else randn(*sizes) > 0
+
+    x, y, z = make(), make(), make().mT.contiguous()
+    check(lambda a: (~a if a.dtype == torch.bool else -a + 1).mT.contiguous(), x, kernels=1)
+    check(lambda a: (a.mT.to(torch.float32) * 2 if not a.is_complex() else -a.mT).contiguous(), x)
+    check(lambda a, b, c: ((a == b).mT | (c != b.mT)).contiguous(), x, y, z)
+
+
+@pytest.mark.parametrize("inputs", [2, 3, 5, 11])
+def test_several_are_transposed(inputs: int) -> None:
+    def total(first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        for other in others:
+            first = first + other.t()
+        return first
+
+    for sizes in ((513, 260), (64, 1000), (300, 17)):
+        check(total, randn(*sizes), *(randn(*sizes[::-1]) for _ in range(inputs)), kernels=1)
+    widths = [torch.float32, torch.bfloat16, torch.float64, torch.int8]
+    check(total, randn(260, 200), *(randn(200, 260).to(widths[i % 4]) for i in range(inputs)))
+
+
+def test_transposed_parts() -> None:
+    """Tiles that begin anywhere, and whose rows lie anyhow."""
+    x = randn(300, 400)
+    check(lambda a: a[1:, 3:].t() * 2, x)
+    check(lambda a: a[:, 4:].t().contiguous(), x)
+    check(lambda a: (a[::2].t() + 1).contiguous(), x)
+    check(lambda a: a.flip(0).t().contiguous(), x)
+    check(lambda a: a.view(2, 150, 16, 25).permute(0, 3, 2, 1).contiguous() + 1, x)
+    check(lambda a, b: a.t().exp() + b, x[:, :300], randn(300))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float64])
 @pytest.mark.parametrize("columns", [1, 3, 31, 64, 1000, 1024, 4096, 99999])
 def test_scans(dtype: torch.dtype, columns: int) -> None:

@@ -39,6 +39,10 @@ struct Case {
 
 ValueId softmax(Program& p, ValueId x) { return p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{-1})}); }
 
+ValueId contiguous(Program& p, ValueId x) { return p.b.op("clone", {TensorArg{x}, std::string("contiguous_format")}); }
+
+ValueId exp_of_transposed(Program& p, ValueId x) { return contiguous(p, p.b.unary("exp", p.b.permute(x, {1, 0}))); }
+
 /// Of the four neighbours of each inner element of a matrix, and the element itself.
 ValueId stencil(Program& p, ValueId x) {
   ExprContext& c = *p.ctx;
@@ -149,7 +153,26 @@ const Case kCases[] = {
      [](Program& p) { return std::vector{p.b.op("cumsum", {TensorArg{p.input({512, 1000})}, Scalar(int64_t{1})})}; }},
     {"transpose_f16",
      [](Program& p) {
-       return std::vector{p.b.binary("mul", p.b.permute(p.input({1000, 2000}, DType::kFloat16), {1, 0}), Scalar(2.0))};
+       const ValueId x = p.b.permute(p.input({1000, 2000}, DType::kFloat16), {1, 0});
+       return std::vector{contiguous(p, p.b.binary("mul", x, Scalar(2.0)))};
+     }},
+    {"transpose_odd", [](Program& p) { return std::vector{exp_of_transposed(p, p.input({1001, 2049}))}; }},
+    {"transpose_i8",
+     [](Program& p) {
+       const ValueId x = p.b.permute(p.input({2048, 4096}, DType::kInt8), {1, 0});
+       return std::vector{contiguous(p, p.b.binary("add", x, Scalar(int64_t{1})))};
+     }},
+    {"transpose_f64_symbolic",
+     [](Program& p) {
+       const ValueId x = p.symbolic({p.ctx->fresh_size_symbol(300), p.ctx->fresh_size_symbol(500)}, DType::kFloat64);
+       return std::vector{exp_of_transposed(p, x)};
+     }},
+    {"transpose_narrow", [](Program& p) { return std::vector{exp_of_transposed(p, p.input({1 << 18, 12}))}; }},
+    {"transpose_five",
+     [](Program& p) {
+       ValueId sum = p.input({2048, 2048});
+       for (int i = 0; i < 5; ++i) sum = p.b.binary("add", sum, p.b.permute(p.input({2048, 2048}), {1, 0}));
+       return std::vector{sum};
      }},
     {"cumsum_odd",
      [](Program& p) { return std::vector{p.b.op("cumsum", {TensorArg{p.input({512, 99999})}, Scalar(int64_t{1})})}; }},
@@ -523,6 +546,71 @@ TEST(CodegenGpu, ShortRowsThatAreDearStayReductions) {
   size_t functions = 0;
   for (const loops::Kernel& kernel : s.kernels) functions += occurrences(loops::print_kernel(kernel), "exp(");
   EXPECT_LT(functions, 12u);
+}
+
+TEST(CodegenGpu, RowsOfTilesAreLongOnBothSides) {
+  struct Tiled {
+    DType dtype;
+    std::vector<int64_t> sizes;
+    int inputs;
+    std::vector<int64_t> scratch;  // elements of each tile with its padding
+    int threads, row, lanes;
+  };
+  const Tiled cases[] = {
+      {DType::kFloat32, {65536, 2048}, 1, {64 * 65}, 256, 16, 4},
+      {DType::kFloat32, {65536, 2047}, 1, {64 * 65}, 256, 16, 4},  // only stores are aligned
+      {DType::kFloat32, {65535, 2048}, 1, {64 * 65}, 256, 64, 1},
+      {DType::kBFloat16, {8192, 8192}, 1, {128 * 130}, 256, 16, 8},
+      {DType::kInt8, {8192, 8192}, 1, {128 * 132}, 256, 16, 8},
+      {DType::kFloat64, {8192, 8192}, 1, {32 * 33}, 128, 16, 2},
+      {DType::kFloat32, {8192, 8192}, 3, {64 * 33, 64 * 33, 64 * 33}, 256, 8, 4},
+      {DType::kFloat32, {512, 512}, 1, {32 * 33}, 64, 8, 4},        // larger ones would leave processors idle
+      {DType::kFloat32, {1 << 20, 12}, 1, {16 * 257}, 256, 64, 4},  // one side is short
+      {DType::kFloat32, {1 << 20, 31}, 1, {32 * 129}, 256, 32, 4},
+  };
+  for (const Tiled& c : cases) {
+    Program p{kGpu};
+    ValueId sum = kNoValue;
+    for (int i = 0; i < c.inputs; ++i) {
+      const ValueId x = p.b.permute(p.input(c.sizes, c.dtype), {1, 0});
+      sum = i == 0 ? p.b.binary("mul", x, Scalar(int64_t{3})) : p.b.binary("add", sum, x);
+    }
+    const Schedule s = p.schedule(std::vector{contiguous(p, sum)});
+    ASSERT_EQ(s.kernels.size(), 1u);
+    const loops::Kernel& kernel = s.kernels[0];
+    const std::string text = loops::print_kernel(kernel);
+    std::vector<int64_t> scratch;
+    for (const loops::BufferArg& buffer : kernel.buffers) {
+      if (buffer.kind == loops::ArgKind::kScratch) scratch.push_back(buffer.numel.const_value());
+    }
+    EXPECT_EQ(scratch, c.scratch) << text;
+    EXPECT_TRUE(kernel.gpu.tiles) << text;
+    EXPECT_EQ(std::tuple(kernel.gpu.threads, kernel.gpu.row, kernel.gpu.lanes), std::tuple(c.threads, c.row, c.lanes))
+        << text;
+    EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
+  }
+}
+
+TEST(CodegenGpu, TilesAreReadAndWrittenInWholeVectors) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  // Of 64 x 64 elements each of 256 threads has four vectors, which it reads before it waits and writes in a loop; rows of
+  // odd length are read or written one by one.
+  const std::tuple<std::vector<int64_t>, size_t, size_t, size_t, size_t> cases[] = {{{65536, 2048}, 4, 0, 1, 0},
+                                                                                    {{65536, 2047}, 0, 16, 1, 0},
+                                                                                    {{65535, 2048}, 4, 0, 0, 1},
+                                                                                    {{65500, 2044}, 4, 0, 1, 0}};
+  for (const auto& [sizes, wide_loads, loads, wide_stores, stores] : cases) {
+    Program p{kGpu};
+    const Schedule s = p.schedule(std::vector{exp_of_transposed(p, p.input(sizes))});
+    const std::string ptx = ptx_of(*llvm, s.kernels.at(0), "sm_90a");
+    EXPECT_EQ(occurrences(ptx, "ld.global.nc.v4"), wide_loads) << ptx;
+    EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), loads) << ptx;
+    EXPECT_EQ(occurrences(ptx, "st.global.v4"), wide_stores) << ptx;
+    EXPECT_EQ(occurrences(ptx, "st.global.b32"), stores) << ptx;
+    EXPECT_EQ(occurrences(ptx, "bar.sync"), 1u) << ptx;
+    EXPECT_EQ(ptx.find("div."), std::string::npos) << ptx;
+  }
 }
 
 TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
