@@ -156,6 +156,7 @@ def guards() -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # each figure as it is measured, into a file as well
     small_call()
     shapes()
     guards()

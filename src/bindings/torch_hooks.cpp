@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/gil.h"
 #include "ops/fused_attention.h"
 #include "runtime/host.h"
 #include "runtime/torch_abi.h"
@@ -24,14 +25,11 @@ class GilGuard {
   GilGuard() {
     // A thread that forks keeps the GIL and waits for the ends of all sections.
     if (ForkSection::inside()) throw InternalError("Python is asked under a lock");
-    state_ = PyGILState_Ensure();
+    held_.emplace();
   }
-  ~GilGuard() { PyGILState_Release(state_); }
-  GilGuard(const GilGuard&) = delete;
-  GilGuard& operator=(const GilGuard&) = delete;
 
  private:
-  PyGILState_STATE state_ = PyGILState_UNLOCKED;
+  std::optional<capture::GilEnsure> held_;
 };
 
 struct DecRef {

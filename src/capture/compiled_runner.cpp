@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "capture/gil.h"
 #include "capture/kept_outputs.h"
 #include "capture/torch_native.h"
 #include "capture/tracer.h"
@@ -474,22 +475,22 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
     io.done_with = [this, &env](size_t input) {
       const int slot = inputs_[input].slot;
       if (slot < 0) return false;
-      const PyGILState_STATE state = PyGILState_Ensure();
+      const GilEnsure gil;
       let_go_ = true;
       Ref& held = env[static_cast<size_t>(slot)];
       const bool last = held && Py_REFCNT(held.get()) == 1;
       held = Ref();
-      PyGILState_Release(state);
       return last;
     };
   }
   io.lean = lean_;
   if (makes_late()) {
     io.make_output = [this, &frame](size_t i) {
-      const PyGILState_STATE state = PyGILState_Ensure();
-      const bool made = allocate_on_gpu(frame, i);
-      PyGILState_Release(state);
-      if (!made) throw Unsupported("an output cannot be allocated");
+      const auto allocated = [&] {
+        const GilEnsure gil;
+        return allocate_on_gpu(frame, i);
+      };
+      if (!allocated()) throw Unsupported("an output cannot be allocated");
       return frame.buffer_data[i];
     };
   }
@@ -501,10 +502,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
     executable_->run(io, frame.symbols);
   } else {
-    struct Unlocked {
-      PyThreadState* state = PyEval_SaveThread();
-      ~Unlocked() { PyEval_RestoreThread(state); }
-    } const unlocked;
+    const GilRelease unlocked;
     executable_->run(io, frame.symbols);
     // What follows the last backward pass of a step is mostly the optimizer, whose temporaries need room.
     if (consumes_) release_scratch();

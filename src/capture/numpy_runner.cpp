@@ -2,6 +2,7 @@
 #include <chrono>
 #include <limits>
 
+#include "capture/gil.h"
 #include "capture/graph_object.h"
 #include "capture/numpy_graph.h"
 #include "capture/report_details.h"
@@ -133,10 +134,7 @@ class Stretch {
     for (const TensorView& view : views) inputs.push_back(view.data);
     RunIo io{inputs, pointers, {}, {}};
     {
-      struct Unlocked {
-        PyThreadState* state = PyEval_SaveThread();
-        ~Unlocked() { PyEval_RestoreThread(state); }
-      } const unlocked;
+      const GilRelease unlocked;
       executable_->run(io, symbols);
     }
     stats().kernels_launched += kernels_;

@@ -2,6 +2,8 @@
 #include <opcode.h>
 
 #include "capture/vm_internal.h"
+// After the interpreter's own headers.
+#include "capture/gil.h"
 
 namespace tatara::capture::vm {
 
@@ -50,8 +52,7 @@ int handle_pending(PyThreadState* tstate) {
     return -1;
 #endif
   if (__atomic_load_n(&ceval.gil_drop_request._value, __ATOMIC_RELAXED) != 0) {
-    PyThreadState* saved = PyEval_SaveThread();
-    PyEval_RestoreThread(saved);
+    const GilRelease unlocked;
   }
   if (tstate->async_exc != nullptr) {
     PyObject* exception = tstate->async_exc;

@@ -276,6 +276,26 @@ def test_eight_threads_compile_the_same_function(tmp_path: Path, library: str) -
     assert not _left_over(tmp_path)
 
 
+def test_daemon_threads_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
+    """They ask for the GIL when it is gone for good: in eager NumPy the process ends as it would without them."""
+    script = """
+import threading, time
+x = np.linspace(-1, 1, 1 << 18)
+compiled = tatara.compile(program)
+compiled(x)
+def again():
+    while True: compiled(x)
+for _ in range(4): threading.Thread(target=again, daemon=True).start()
+time.sleep(0.2)
+class Late:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.2)  # lets the others run in the midst of the end
+late = Late()
+"""
+    for _ in range(2):
+        assert _run(script, tmp_path)["kernels_launched"] > 0
+
+
 _FORK = """
 import faulthandler, os, shutil, signal, subprocess, sys, time, traceback
 faulthandler.register(signal.SIGUSR1)
