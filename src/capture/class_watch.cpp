@@ -111,7 +111,7 @@ bool ClassWatch::check(std::string* why) {
   return true;
 }
 
-void ClassWatch::other_numbers(std::vector<std::pair<PyObject*, PyObject*>>& places) const {
+void ClassWatch::other_numbers(std::set<NumberPlace>& places) const {
   PyObject *key = nullptr, *value = nullptr;
   for (const Base& base : bases_) {
     PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(base.type.get()));
@@ -121,7 +121,7 @@ void ClassWatch::other_numbers(std::vector<std::pair<PyObject*, PyObject*>>& pla
       if (now == nullptr) PyErr_Clear();
       const int known = PySet_Contains(names_.get(), key);
       if (known < 0) PyErr_Clear();
-      if (known == 1 && other_number(value, now)) places.emplace_back(dict, key);
+      if (known == 1 && other_number(value, now)) places.insert({dict, key});
     }
   }
 }

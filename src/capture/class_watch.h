@@ -1,6 +1,8 @@
 // A class whose attributes a trace read.
 #pragma once
 
+#include <compare>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -9,6 +11,15 @@
 #include "capture/py.h"
 
 namespace tatara::capture {
+
+/// Where a number is read: a dict and a key, a list and an index from its start, or a cell.
+struct NumberPlace {
+  PyObject* holder = nullptr;
+  PyObject* key = nullptr;
+  Py_ssize_t index = -1;
+  Py_ssize_t item = -1;  // of a tuple that is there
+  auto operator<=>(const NumberPlace&) const = default;
+};
 
 /// What a class and its bases (those written in Python) held when a trace first read from it. Unchanged by its version tag,
 /// one compare. With another tag the contents decide: they must be the same objects, except for plain data (numbers,
@@ -21,8 +32,8 @@ class ClassWatch {
   void read(PyObject* name);
   /// False with the reason when what was read is no longer so. Takes the new tag when it is.
   bool check(std::string* why);
-  /// Names with numbers that differ now, with the dict that holds them.
-  void other_numbers(std::vector<std::pair<PyObject*, PyObject*>>& places) const;
+  /// Adds names with numbers that differ now, with the dict that holds them.
+  void other_numbers(std::set<NumberPlace>& places) const;
   int traverse(const Visitor& visit) const { return visit(type_, mro_, bases_, names_); }
 
  private:

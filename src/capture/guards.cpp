@@ -111,14 +111,20 @@ bool other_number(PyObject* before, PyObject* now) {
   return (ints || floats) && !same_value(before, now);
 }
 
-bool number_range(PyObject* number, IntRange& range) {
+bool any_number_range(PyObject* number, IntRange& range) {
   constexpr int64_t kLargest = int64_t{1} << 62;
   if (!PyLong_CheckExact(number)) return false;
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  if (overflow != 0 || value == 0 || value == 1 || value > kLargest || value < -kLargest) return false;
-  range = value > 0 ? IntRange{2, kLargest} : IntRange{-kLargest, -1};
-  return true;
+  range = IntRange{-kLargest, kLargest};
+  return overflow == 0 && value >= range.lo && value <= range.hi;
+}
+
+bool number_range(PyObject* number, IntRange& range) {
+  if (!any_number_range(number, range)) return false;
+  const long long value = PyLong_AsLongLong(number);
+  range = value > 0 ? IntRange{2, range.hi} : IntRange{range.lo, -1};
+  return value != 0 && value != 1;
 }
 
 bool is_builtin_iterator(PyObject* o) {

@@ -151,6 +151,8 @@ bool inside_transforms(const TorchApi& api);
 bool other_number(PyObject* before, PyObject* now);
 /// Whether an int may be a symbol, and in which range it stays: 0, 1 and what is near the ends of 64 bits may not.
 bool number_range(PyObject* number, IntRange& range);
+/// The same for what only Python's own arithmetic sees: 0 and 1 too, and the sign may change.
+bool any_number_range(PyObject* number, IntRange& range);
 /// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
 bool is_atom(PyObject* object, const TorchApi& api);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.

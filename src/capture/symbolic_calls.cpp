@@ -246,27 +246,62 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
          (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
 }
 
-PyObject* Tracer::watched_number(PyObject* holder, PyObject* key, PyObject* value) {
+PyObject* Tracer::watched_number(NumberPlace place, PyObject* value) {
   Trace& t = *trace_;
-  const auto place = std::make_pair(holder, key);
-  if (value == nullptr || !t.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
+  if (value == nullptr || t.varying.empty()) return nullptr;
+  if (place.item < 0 && PyTuple_CheckExact(value)) return watched_tuple(place, value);
+  if (!t.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
   if (const auto found = t.numbers.find(place); found != t.numbers.end()) return Py_NewRef(found->second.get());
   const int object = static_cast<int>(t.objects.size());
   Expr symbol;
   IntRange range;
+  const bool small = !PyFloat_CheckExact(value) && !number_range(value, range) && any_number_range(value, range);
   if (PyFloat_CheckExact(value)) {
     symbol = t.symbols.add_float(value, object).first;
-  } else if (number_range(value, range)) {
+  } else if (small || number_range(value, range)) {
     symbol = t.symbols.add(PyLong_AsLongLong(value), {object, SymbolSource::kInt, false}, range);
   } else {
     return nullptr;
   }
   t.objects.push_back(value);
   t.alive.push_back(Ref::borrow(value));
-  t.watches.number(holder, key, value, range);
-  const Ref made = number_on_tape(object, symbol);
+  t.watches.number(place, value, range);
+  Ref made = number_on_tape(object, symbol);
+  // 0 and 1 are no sizes that vary: such an int has no expression.
+  if (small) made = small_number(symbol, value);
   t.numbers.emplace(place, made);
   return Py_XNewRef(made.get());
+}
+
+PyObject* Tracer::watched_tuple(NumberPlace place, PyObject* tuple) {
+  Trace& t = *trace_;
+  const auto size = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
+  if (const auto found = t.numbers.find(place); found != t.numbers.end()) return Py_NewRef(found->second.get());
+  if (!t.watches.is_original(place)) return nullptr;
+  std::vector<bool> varying(size);
+  bool any = false, plain = true;
+  for (size_t i = 0; i < size; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
+    varying[i] = t.varying.contains({place.holder, place.key, place.index, static_cast<Py_ssize_t>(i)}) &&
+                 (PyFloat_CheckExact(item) || PyLong_CheckExact(item));
+    any = any || varying[i];
+    plain = plain && is_atom(item, api_) && !api_.is_numpy(item);
+  }
+  if (!any || !plain) return nullptr;
+  const Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(size)));
+  if (!made) return nullptr;
+  for (size_t i = 0; i < size; ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    PyObject* item = PyTuple_GET_ITEM(tuple, at);
+    PyObject* number = varying[i] ? watched_number({place.holder, place.key, place.index, at}, item) : nullptr;
+    varying[i] = number != nullptr;
+    PyTuple_SET_ITEM(made.get(), at, number != nullptr ? number : Py_NewRef(item));
+  }
+  t.watches.number_tuple(place, tuple, varying);
+  t.alive.push_back(Ref::borrow(tuple));
+  mark_born(made.get());
+  t.numbers.emplace(place, made);
+  return Py_NewRef(made.get());
 }
 
 bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {

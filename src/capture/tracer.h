@@ -457,8 +457,11 @@ class Tracer final : public VmObserver {
   /// A float whose value varies may be an operand of this call as it is.
   bool same_real_type(PyObject* tensors);
   bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
-  /// The placeholder for a number read from a dict or (no key) a cell; null where its value is to be guarded.
-  PyObject* watched_number(PyObject* holder, PyObject* key, PyObject* value);
+  /// The placeholder for a number read from a dict, list or cell; null where its value is to be guarded.
+  PyObject* watched_number(NumberPlace place, PyObject* value);
+  /// A tuple with such numbers among its items, in the place of one from outside.
+  PyObject* watched_tuple(NumberPlace place, PyObject* tuple);
+  Ref small_number(Expr symbol, PyObject* value);
   void place_symbols(Frame& f, const std::vector<int>& places);
   void take_back_symbols();
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;

@@ -116,6 +116,15 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   return result;
 }
 
+Ref Tracer::small_number(Expr symbol, PyObject* value) {
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(operator_function("pos"));
+  node.name = "number.int";
+  node.args = Ref::steal(PyTuple_Pack(1, make_size_ref(symbol, trace_->symbols).get()));
+  return record_number(std::move(node), value);
+}
+
 void Tracer::need_number(int slot) {
   if (state_ != State::kTracing) return;
   Trace& t = *trace_;

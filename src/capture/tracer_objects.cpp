@@ -65,7 +65,7 @@ PyObject* Tracer::watch_class(PyTypeObject* type, PyObject* name, bool number) {
   PyObject* dict = number && !t.varying.empty() ? defining_dict(type, name) : nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
   PyObject* made =
-      value != nullptr && value == _PyType_Lookup(type, name) ? watched_number(dict, name, value) : nullptr;
+      value != nullptr && value == _PyType_Lookup(type, name) ? watched_number({dict, name}, value) : nullptr;
   if (made == nullptr) t.watches.type(reinterpret_cast<PyObject*>(type), name);
   return made;
 }
@@ -137,7 +137,7 @@ PyObject* Tracer::watch_found(PyObject* owner, PyObject* name, bool number) {
     return nullptr;
   }
   if (number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
-    PyObject* made = watched_number(dict.get(), name, PyDict_GetItem(dict.get(), name));
+    PyObject* made = watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
     if (made != nullptr) return made;
   }
   t.watches.dict_key(dict.get(), name);
@@ -218,7 +218,7 @@ bool Tracer::reachable(PyObject* object) {
 
 PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject* value) {
   if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
-    if (PyObject* made = watched_number(dict, name, value)) return made;
+    if (PyObject* made = watched_number({dict, name}, value)) return made;
     trace_->watches.dict_key(dict, name);
   }
   return not_handled();
@@ -227,7 +227,7 @@ PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject* va
 PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
   const auto known = [this](PyObject* o) { return trace_->index_of(o) >= 0; };
   if (tracing() && !born(cell) && !(known(cell) && (!trace_->in_cells.contains(value) || known(value)))) {
-    if (PyObject* made = watched_number(cell, nullptr, value)) return made;
+    if (PyObject* made = watched_number({cell}, value)) return made;
     trace_->watches.cell(cell);
   }
   return not_handled();
@@ -273,13 +273,21 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   }
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
-    PyObject* made = value != nullptr ? watched_number(container, key, value) : nullptr;
+    PyObject* made = value != nullptr ? watched_number({container, key}, value) : nullptr;
     if (made != nullptr) return made;
     trace_->watches.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
     const Py_ssize_t index = PyLong_AsSsize_t(key);
     if (index == -1) PyErr_Clear();
-    trace_->watches.list_item(container, index < 0 ? index + PyList_GET_SIZE(container) : index);
+    const Py_ssize_t place = index < 0 ? index + PyList_GET_SIZE(container) : index;
+    if (place >= 0 && place < PyList_GET_SIZE(container)) {
+      PyObject* made = watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
+      if (made != nullptr) {
+        trace_->watches.list_size(container);
+        return made;
+      }
+    }
+    trace_->watches.list_item(container, place);
   } else {
     watch_container(container);
   }

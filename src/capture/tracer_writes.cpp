@@ -312,7 +312,7 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
       PyObject* value = PyDict_CheckExact(target) && PyUnicode_CheckExact(key.get())
                             ? PyDict_GetItemWithError(target, key.get())
                             : nullptr;
-      PyObject* number = value != nullptr ? watched_number(target, key.get(), value) : nullptr;
+      PyObject* number = value != nullptr ? watched_number({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
     if (!set) watches.dict_key(target, key.get());

@@ -161,14 +161,54 @@ std::vector<PyObject*> Watches::take_gradients() {
   return result;
 }
 
-void Watches::number(PyObject* holder, PyObject* key, PyObject* value, IntRange range) {
-  know(holder);
-  numbers_.push_back(
-      {Ref::borrow(holder), Ref::borrow(key), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value))), range});
+void Watches::number(NumberPlace place, PyObject* value, IntRange range) {
+  know(place.holder);
+  numbers_.push_back({Ref::borrow(place.holder),
+                      Ref::borrow(place.key),
+                      place.index,
+                      place.item,
+                      Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value))),
+                      range,
+                      {},
+                      {}});
+}
+
+void Watches::number_tuple(NumberPlace place, PyObject* tuple, std::vector<bool> varying) {
+  know(place.holder);
+  numbers_.push_back({Ref::borrow(place.holder),
+                      Ref::borrow(place.key),
+                      place.index,
+                      -1,
+                      Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(tuple))),
+                      {},
+                      Ref::borrow(tuple),
+                      std::move(varying)});
 }
 
 bool Watches::is_original(NumberPlace place) const {
-  return writes_to(place.first) == nullptr || (place.second != nullptr && !is_written(place.first, place.second));
+  if (writes_to(place.holder) == nullptr) return true;
+  const Ref index = Ref::steal(place.index >= 0 ? PyLong_FromSsize_t(place.index) : nullptr);
+  PyObject* key = index ? index.get() : place.key;
+  return key != nullptr && !is_written(place.holder, key);
+}
+
+void Watches::leave_writes(Watches& other) {
+  const auto note = [](Read& read, PyObject* now) {
+    PyObject* before = read.value.get();
+    if (before == nullptr || now == nullptr) return;
+    read.rewritten = (PyFloat_CheckExact(before) && PyFloat_CheckExact(now)) || other_number(before, now);
+  };
+  for (DictWatch& watch : dicts_) {
+    for (Read& read : watch.reads) {
+      if (!is_written(watch.dict.get(), read.key.get())) continue;
+      note(read, PyDict_GetItemWithError(watch.dict.get(), read.key.get()));
+      if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    }
+  }
+  for (CellWatch& watch : cells_) {
+    if (writes_to(watch.cell.get()) != nullptr) note(watch.read, PyCell_GET(watch.cell.get()));
+  }
+  written_.swap(other.written_);
 }
 
 void Watches::function(PyObject* function) {
@@ -458,16 +498,36 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
 }
 
 PyObject* Watches::NumberWatch::now() const {
-  PyObject* found = key ? PyDict_GetItemWithError(holder.get(), key.get()) : PyCell_GET(holder.get());
-  if (found == nullptr) PyErr_Clear();
-  return found;
+  PyObject* found = nullptr;
+  if (key) {
+    found = PyDict_GetItemWithError(holder.get(), key.get());
+    if (found == nullptr) PyErr_Clear();
+  } else if (PyCell_Check(holder.get())) {
+    found = PyCell_GET(holder.get());
+  } else if (index < PyList_GET_SIZE(holder.get())) {
+    found = PyList_GET_ITEM(holder.get(), index);
+  }
+  if (item < 0 || found == nullptr) return found;
+  return PyTuple_CheckExact(found) && item < PyTuple_GET_SIZE(found) ? PyTuple_GET_ITEM(found, item) : nullptr;
+}
+
+bool Watches::NumberWatch::same_rest(PyObject* now) const {
+  if (now == nullptr || !PyTuple_CheckExact(now) || PyTuple_GET_SIZE(now) != PyTuple_GET_SIZE(tuple.get()))
+    return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
+    if (varying[static_cast<size_t>(i)]) continue;
+    if (!same_value(PyTuple_GET_ITEM(now, i), PyTuple_GET_ITEM(tuple.get(), i))) return false;
+  }
+  return true;
 }
 
 bool Watches::check_numbers(std::vector<PyObject*>& objects, std::vector<int64_t>& symbols, std::string* why) const {
   for (const NumberWatch& watch : numbers_) {
     PyObject* now = watch.now();
     bool good = now != nullptr && reinterpret_cast<PyObject*>(Py_TYPE(now)) == watch.type.get();
-    if (good && PyFloat_CheckExact(now)) {
+    if (watch.tuple) {
+      good = good && watch.same_rest(now);
+    } else if (good && PyFloat_CheckExact(now)) {
       symbols.push_back(number_part(now, SymbolSource::kFloatHigh));
       symbols.push_back(number_part(now, SymbolSource::kFloatLow));
     } else if (good) {
@@ -479,26 +539,52 @@ bool Watches::check_numbers(std::vector<PyObject*>& objects, std::vector<int64_t
       if (why != nullptr) *why = str_cat("number ", short_repr(watch.key.get()), " became ", short_repr(now));
       return false;
     }
-    objects.push_back(now);
+    if (!watch.tuple) objects.push_back(now);
   }
   return true;
 }
 
+namespace {
+
+/// The numbers that differ between what was at a place and what is there.
+void add_varying(NumberPlace place, PyObject* before, PyObject* now, std::set<NumberPlace>& varying) {
+  if (before == nullptr || now == nullptr || before == now) return;
+  if (other_number(before, now)) varying.insert(place);
+  if (!PyTuple_CheckExact(before) || !PyTuple_CheckExact(now) || PyTuple_GET_SIZE(before) != PyTuple_GET_SIZE(now))
+    return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
+    place.item = i;
+    if (other_number(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i))) varying.insert(place);
+  }
+}
+
+}  // namespace
+
 void Watches::compare(std::set<NumberPlace>& varying) const {
-  for (const NumberWatch& watch : numbers_) varying.emplace(watch.holder.get(), watch.key.get());
+  for (const NumberWatch& watch : numbers_) {
+    if (!watch.tuple) varying.insert(watch.place());
+    if (watch.tuple) add_varying(watch.place(), watch.tuple.get(), watch.now(), varying);
+  }
   for (const DictWatch& watch : dicts_) {
     for (const Read& read : watch.reads) {
       PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
       if (now == nullptr) PyErr_Clear();
-      if (other_number(read.value.get(), now)) varying.emplace(watch.dict.get(), read.key.get());
+      const NumberPlace place{watch.dict.get(), read.key.get()};
+      if (read.rewritten) varying.insert(place);
+      add_varying(place, read.value.get(), now, varying);
     }
   }
-  std::vector<NumberPlace> of_classes;
-  for (const ClassWatch& watch : types_) watch.other_numbers(of_classes);
-  varying.insert(of_classes.begin(), of_classes.end());
+  for (const ListWatch& watch : lists_) {
+    for (const auto& [index, read] : watch.items) {
+      PyObject* now = index < PyList_GET_SIZE(watch.list.get()) ? PyList_GET_ITEM(watch.list.get(), index) : nullptr;
+      add_varying({watch.list.get(), nullptr, index}, read.value.get(), now, varying);
+    }
+  }
+  for (const ClassWatch& watch : types_) watch.other_numbers(varying);
   for (const CellWatch& watch : cells_) {
-    PyObject* now = PyCell_GET(watch.cell.get());
-    if (other_number(watch.read.value.get(), now)) varying.emplace(watch.cell.get(), nullptr);
+    const NumberPlace place{watch.cell.get()};
+    if (watch.read.rewritten) varying.insert(place);
+    add_varying(place, watch.read.value.get(), PyCell_GET(watch.cell.get()), varying);
   }
 }
 
@@ -532,6 +618,10 @@ std::vector<std::string> Watches::describe() const {
     lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
   }
   for (const NumberWatch& watch : numbers_) {
+    if (watch.tuple) {
+      lines.push_back("a tuple of " + std::to_string(watch.varying.size()) + " items is unchanged but for its numbers");
+      continue;
+    }
     lines.push_back("name " + short_repr(watch.key.get()) + " is a symbolic " +
                     reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_name);
   }

@@ -19,9 +19,6 @@
 
 namespace tatara::capture {
 
-/// Where a number is read: a dict and a key, or a cell (no key).
-using NumberPlace = std::pair<PyObject*, PyObject*>;
-
 /// Outside objects that the trace read, each with what it saw. What the trace wrote itself is no part of it: a read after
 /// a write tells nothing of the state before, which is what a later call is compared with.
 class Watches {
@@ -52,7 +49,9 @@ class Watches {
   void gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta);
   std::vector<PyObject*> take_gradients();
   /// A number whose value may differ: check_numbers() tells it.
-  void number(PyObject* holder, PyObject* key, PyObject* value, IntRange range);
+  void number(NumberPlace place, PyObject* value, IntRange range);
+  /// A tuple in which such numbers are (`varying`, one for each item); the others are guarded.
+  void number_tuple(NumberPlace place, PyObject* tuple, std::vector<bool> varying);
   /// What is at this place is what was there when the trace began.
   bool is_original(NumberPlace place) const;
 
@@ -67,7 +66,7 @@ class Watches {
   /// What the trace wrote to is as it was before. False where that is not known (slots), with nothing done.
   bool undo_writes();
   /// Once the trace is over: gives the copies of what was written to `other`, to be dropped with it.
-  void leave_writes(Watches& other) { written_.swap(other.written_); }
+  void leave_writes(Watches& other);
   /// Tensors that were read from places which the trace wrote to: later calls find other tensors there. Those that
   /// `wanted` accepts and no other place holds are from now on compared by type and layout, and check() adds what it finds
   /// to its objects, in the order of the result.
@@ -95,6 +94,7 @@ class Watches {
   struct Read {
     Ref key, value;  // value: null when absent
     int source = -1;
+    bool rewritten = false;  // a number that the trace gives another value, so that the next call finds another one
     int traverse(const Visitor& visit) const { return visit(key, value); }
   };
   struct DictWatch {
@@ -154,11 +154,16 @@ class Watches {
     int traverse(const Visitor& visit) const { return visit(reference); }
   };
   struct NumberWatch {
-    Ref holder, key;  // no key: a cell
+    Ref holder, key;
+    Py_ssize_t index = -1, item = -1;
     Ref type;
     IntRange range;
+    Ref tuple;  // a tuple with items that vary, as it was; not a number
+    std::vector<bool> varying;
     PyObject* now() const;
-    int traverse(const Visitor& visit) const { return visit(holder, key, type); }
+    bool same_rest(PyObject* now) const;
+    NumberPlace place() const { return {holder.get(), key.get(), index, item}; }
+    int traverse(const Visitor& visit) const { return visit(holder, key, type, tuple); }
   };
   struct TensorAttrWatch {
     int object = 0;
