@@ -471,8 +471,16 @@ class Converter {
   /// The tensors of the slots, where a number of the program meets a tensor without dimensions: it has that tensor's type
   /// then. Else empty.
   std::vector<TensorRef> numbers_cast(const TapeNode& node) {
-    if (PyTuple_GET_SIZE(node.args.get()) != 2) return {};
     const auto slot = [&](Py_ssize_t i) { return slot_of(PyTuple_GET_ITEM(node.args.get(), i)); };
+    if (PyTuple_GET_SIZE(node.args.get()) == 3 && node.name.rfind("lerp", 0) == 0 && slot(2) >= 0 &&
+        tape_.slots()[static_cast<size_t>(slot(2))].number) {
+      // The weight, which eager's kernel has in the tensors' type.
+      std::vector<TensorRef> refs = refs_;
+      TensorRef& weight = refs[static_cast<size_t>(slot(2))];
+      weight = fz_.fresh(builder_.cast(fz_.read(weight), fz_.type(refs_[static_cast<size_t>(slot(0))]).dtype));
+      return refs;
+    }
+    if (PyTuple_GET_SIZE(node.args.get()) != 2) return {};
     const auto is_number = [&](int s) {
       const TapeSlot* info = s >= 0 ? &tape_.slots()[static_cast<size_t>(s)] : nullptr;
       return info != nullptr && info->number && (info->derived || !info->bits.empty());

@@ -227,6 +227,10 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
     return scaled.contains(function) && same_real_type(args);
   }
   if (keywords > 0) return false;
+  if (function == "lerp" || function == "lerp_") {
+    const Ref tensors = Ref::steal(PyTuple_GetSlice(args, 0, 2));
+    return PyTuple_GET_SIZE(args) == 3 && is_symbolic_float(PyTuple_GET_ITEM(args, 2)) && same_real_type(tensors.get());
+  }
   // (input, weight, bias, running_mean, running_var, training, momentum, eps, ...)
   constexpr Py_ssize_t kEps = 7;
   const bool momentum =
