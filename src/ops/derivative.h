@@ -70,6 +70,8 @@ bool is_tie(const OpDef& op);
 /// The rule of an operator that the host differentiates: a node that runs the operator again in the host's autograd, with a
 /// rule of the same kind in turn. For operators without random numbers, whose schema is the host's.
 void host_derivative(VjpContext& v);
+/// The same where the gradient depends on the operands by comparisons at most.
+void linear_host_derivative(VjpContext& v);
 /// The rule of `op` under the host's vmap.
 VjpFn host_derivative_of(const OpDef& op);
 /// Whether the host differentiates the operator: its tangents are then the host's too.

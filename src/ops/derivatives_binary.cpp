@@ -73,7 +73,6 @@ void div_mode_rule(VjpContext& v) {
 
 void power_rule(VjpContext& v, size_t base, size_t exponent) {
   const Term g = gradient(v);
-  if (is_complex(v.builder().type(v.out()).dtype)) throw Unsupported("the derivative of a complex power");
   if (v.needs(base)) {
     if (!v.args().is_tensor(exponent)) {
       const double e = v.args().number(exponent);
@@ -82,18 +81,19 @@ void power_rule(VjpContext& v, size_t base, size_t exponent) {
       } else {
         const Term x = operand(v, base);
         const Term lower = e == 1 ? Term{} : e == 2 ? x : x.bin("pow", e - 1);
-        v.give(base, e == 1 ? g.id : (g * (lower * e)).id);
+        v.give(base, e == 1 ? g.id : (g * (lower * e).conj()).id);
       }
     } else {
-      const Term x = conj_operand(v, base), e = operand(v, exponent);
-      const Term slope = g * (e * x.bin("pow", e - 1.0));
+      const Term x = operand(v, base), e = operand(v, exponent);
+      const Term slope = g * (e * x.bin("pow", e - 1.0)).conj();
       v.give(base, e.bin("eq", 0.0).choose(zeros_like(slope), slope).id);
     }
   }
   if (v.needs(exponent)) {
-    const Term x = conj_operand(v, base), e = operand(v, exponent);
-    const Term slope = g * (result(v) * x.un("log"));
-    v.give(exponent, (x.bin("eq", 0.0) && (e >= 0.0)).choose(zeros_like(slope), slope).id);
+    const Term x = v.args().is_tensor(base) ? operand(v, base) : conj_operand(v, base), e = operand(v, exponent);
+    const Term slope = g * (result(v) * x.un("log")).conj();
+    const Term real = is_complex(e.type().dtype) ? e.un("real") : e;
+    v.give(exponent, (x.bin("eq", 0.0) && (real >= 0.0)).choose(zeros_like(slope), slope).id);
   }
 }
 
@@ -169,12 +169,11 @@ void lerp_rule(VjpContext& v) {
 }
 
 void addc_rule(VjpContext& v, bool quotient) {
-  if (is_complex(v.builder().type(v.out()).dtype)) throw Unsupported("the derivative of complex addcmul or addcdiv");
   const Term g = gradient(v);
   v.give(0, g.id);
   if (!v.needs(1) && !v.needs(2)) return;
   const Term scaled = g * v.args().number(3);
-  const Term a = operand(v, 1), b = operand(v, 2);
+  const Term a = operand(v, 1).conj(), b = operand(v, 2).conj();
   if (v.needs(1)) v.give(1, (quotient ? scaled / b : scaled * b).id);
   if (v.needs(2)) v.give(2, (quotient ? -scaled * (a / (b * b)) : scaled * a).id);
 }

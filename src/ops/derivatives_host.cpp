@@ -66,7 +66,7 @@ void convolution_rule(VjpContext& v) {
   const ValueId x = v.args().tensor(0), w = v.args().tensor(1);
   if (is_empty(v, x) || is_empty(v, w) || is_empty(v, g.id))
     throw Unsupported("the derivative of an empty convolution");
-  if (is_complex(g.type().dtype)) throw Unsupported("the derivative of a convolution of complex numbers");
+  if (is_complex(g.type().dtype)) return host_derivative(v);
   const auto give = [&](size_t arg, ValueId gradient) { v.give(arg, tied(b, gradient, {x, w}, false)); };
   if (v.needs(0)) give(0, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfInput));
   if (v.needs(1)) give(1, convolution_gradient(b, v.args(), 3, g.id, x, w, kOfWeight));
@@ -100,27 +100,40 @@ void convolution_backward_rule(VjpContext& v) {
 /// Operators whose schema is the host's and whose results the host differentiates where they are numbers.
 constexpr const char* kHostDerivatives[] = {
     "_lu_with_info",
-
+    "_weight_norm",
+    "acos.host",
+    "acosh.host",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "asin.host",
+    "asinh.host",
+    "atan.host",
+    "atanh.host",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "bilinear",
     "binary_cross_entropy",
+    "cdist.host",
     "cholesky",
     "cholesky_inverse",
     "cholesky_solve",
+    "cos.host",
+    "cosh.host",
     "ctc_loss.IntList",
     "cumprod",
     "digamma",
+    "embedding_bag.padding_idx",
+    "exp2.host",
+    "expm1.host",
     "float_power",
     "fractional_max_pool2d",
     "fractional_max_pool3d",
+    "gradient.tensorarray",
     "grid_sampler_2d",
     "grid_sampler_3d",
     "inner",
@@ -138,6 +151,7 @@ constexpr const char* kHostDerivatives[] = {
     "linalg_lu_factor",
     "linalg_lu_factor_ex",
     "linalg_lu_solve",
+    "linalg_matrix_norm",
     "linalg_matrix_norm.str_ord",
     "linalg_matrix_power",
     "linalg_multi_dot",
@@ -153,6 +167,10 @@ constexpr const char* kHostDerivatives[] = {
     "linalg_svdvals",
     "linalg_tensorinv",
     "linalg_tensorsolve",
+    "linalg_vecdot.host",
+    "log10.host",
+    "log1p.host",
+    "log2.host",
     "logcumsumexp",
     "logdet",
     "lu_solve",
@@ -167,20 +185,34 @@ constexpr const char* kHostDerivatives[] = {
     "pinverse",
     "polygamma",
     "qr",
+    "reciprocal.host",
+    "renorm.host",
+    "rsqrt.host",
     "segment_reduce",
+    "sgn.host",
+    "sigmoid.host",
+    "sin.host",
+    "sinh.host",
     "special_polygamma",
     "stft",
     "svd",
+    "tan.host",
+    "tanh.host",
     "tensordot.host",
     "triangular_solve",
+    "triplet_margin_loss.host",
     "vdot",
 };
 
 /// The same, where the gradient depends on the operands by comparisons at most: in eager it does not require grad by them.
 constexpr const char* kLinearHostDerivatives[] = {
-
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
+    "_upsample_bilinear2d_aa",
     "_upsample_nearest_exact1d",
     "_upsample_nearest_exact1d.vec",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact2d.vec",
     "channel_shuffle",
     "fft_fft",
     "fft_fft2",
@@ -203,9 +235,11 @@ constexpr const char* kLinearHostDerivatives[] = {
     "frexp.Tensor",
     "gradient.scalarint",
     "im2col",
+    "index_put.host",
     "kthvalue",
     "lu_unpack",
     "max_pool2d_with_indices_backward",
+    "max_unpool2d.host",
     "median",
     "median.dim",
     "mode",
@@ -221,13 +255,19 @@ constexpr const char* kLinearHostDerivatives[] = {
     "topk",
     "unfold",
     "upsample_bicubic2d",
+    "upsample_bicubic2d.vec",
     "upsample_bilinear2d",
     "upsample_bilinear2d.vec",
     "upsample_linear1d",
     "upsample_linear1d.vec",
     "upsample_nearest1d",
     "upsample_nearest1d.vec",
+    "upsample_nearest2d",
+    "upsample_nearest2d.vec",
+    "upsample_nearest3d",
+    "upsample_nearest3d.vec",
     "upsample_trilinear3d",
+    "upsample_trilinear3d.vec",
 };
 
 constexpr int64_t kNearestPixel = 1;
@@ -293,10 +333,6 @@ void derive(
       v.give(places[i].arg, finish(gradients[i]));
     }
   }
-}
-
-void linear_host_derivative(VjpContext& v) {
-  derive(v, [](size_t) { return true; });
 }
 
 /// Operators that are linear in one operand: a gradient by that one alone does not depend on it.
@@ -385,6 +421,20 @@ void grid_sampler_rule(VjpContext& v) {
       [&](ValueId gradient) { return tied(v.builder(), tied(v.builder(), gradient, {grid}), {input}, false); });
 }
 
+/// By a real number the angle is constant but for its sign.
+void angle_rule(VjpContext& v) {
+  if (!is_complex(v.args().type(0).dtype)) return linear_host_derivative(v);
+  const Term x = operand(v, 0), re = x.un("real"), im = x.un("imag"), share = gradient(v) / (re * re + im * im);
+  const Term slope = term(v, v.builder().op("complex", {TensorArg{(-share * im).id}, TensorArg{(share * re).id}}));
+  v.give(0, x.bin("eq", 0.0).choose(Term{x.b, x.b->unary("zeros_like", slope.id)}, slope).id);
+}
+
+/// (self, dim, index, source, reduce, include_self): sums, means and extrema are linear where they do not jump.
+void reduction_to_places_rule(VjpContext& v) {
+  if (v.args().str(4) == "prod") return host_derivative(v);
+  linear_host_derivative(v);
+}
+
 void matrix_power_rule(VjpContext& v) {
   if (v.args().integer(1) == 0) return v.give_zeros(0);
   host_derivative(v);
@@ -394,6 +444,10 @@ void matrix_power_rule(VjpContext& v) {
 
 void host_derivative(VjpContext& v) {
   derive(v, [](size_t) { return false; });
+}
+
+void linear_host_derivative(VjpContext& v) {
+  derive(v, [](size_t) { return true; });
 }
 
 VjpFn host_derivative_of(const OpDef& op) {
@@ -430,6 +484,8 @@ void register_derivatives_host(OpRegistry& r) {
   }
   for (const char* name : {"cumprod", "logcumsumexp"}) r.amend(name).vjp = identity_if(is_single, host_derivative);
   r.amend("linalg_det").vjp = identity_if(is_trivial_matrix, determinant_rule);
+  for (const char* name : {"angle", "angle.host"}) r.amend(name).vjp = angle_rule;
+  for (const char* name : {"index_reduce.host", "scatter_reduce"}) r.amend(name).vjp = reduction_to_places_rule;
   r.amend("linalg_matrix_power").vjp = matrix_power_rule;
   r.amend("bilinear").vjp = bilinear_rule;
   for (const char* name : {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"}) {

@@ -137,7 +137,6 @@ void variance_rule(VjpContext& v, bool root) {
   GraphBuilder& b = v.builder();
   const Spread s = spread_args(v);
   const Term x = operand(v, 0);
-  if (is_complex(x.type().dtype)) throw Unsupported("the derivative of the variance of complex numbers");
   const Scalar count = count_of(v, s.dims);
   Term total;
   if (v.has_grad(0)) {
@@ -169,27 +168,27 @@ void variance_rule(VjpContext& v, bool root) {
 void norm_rule(VjpContext& v, double p, const std::vector<int64_t>& dims, bool keepdim) {
   GraphBuilder& b = v.builder();
   Term x = operand(v, 0);
-  if (is_complex(x.type().dtype)) throw Unsupported("the derivative of the norm of complex numbers");
   const DType wide = b.type(v.out()).dtype;
-  x = term(v, b.cast(x.id, wide));
+  x = term(v, b.cast(x.id, is_complex(x.type().dtype) ? complex_dtype(wide) : wide));
   const Term g = kept(v, v.grad(), dims, keepdim);
   const auto zeros = [&](Term like) { return Term{like.b, like.b->unary("zeros_like", like.id)}; };
   const auto safe = [&](Term numerator, Term denominator) {
     const Term share = numerator / denominator;
     return denominator.bin("eq", 0.0).choose(zeros(share), share);
   };
+  const auto sign = [&] { return is_complex(x.type().dtype) ? safe(x, x.un("abs")) : x.un("sign"); };
   if (p == 0) return;  // none at all in eager
-  if (p == 1) return v.give(0, (x.un("sign") * g).id);
+  if (p == 1) return v.give(0, (sign() * g).id);
   const Term out = kept(v, v.out(), dims, keepdim);
   if (p == 2) return v.give(0, safe(x * g, out).id);
   if (std::isinf(p)) {
     const Term best = x.un("abs").bin("eq", out);
     const Term count = term(v, b.reduce("sum", best.id, dims, true));
-    return v.give(0, best.choose(x.un("sign") * (g / count), 0.0).id);
+    return v.give(0, best.choose(sign() * (g / count), 0.0).id);
   }
   const Term zero = x.bin("eq", 0.0);
   if (p < 2) {
-    const Term power = x.un("sign") * x.un("abs").bin("pow", p - 1);
+    const Term power = sign() * x.un("abs").bin("pow", p - 1);
     const Term slope = zero.choose(zeros(power), power);
     return v.give(0, (slope * safe(g, out.bin("pow", p - 1))).id);
   }

@@ -263,8 +263,8 @@ bool meets_often(const TensorType& weight, Expr count) {
 
 void embedding_rule(VjpContext& v) {
   GraphBuilder& b = v.builder();
-  if (v.args().flag(3)) throw Unsupported("the gradient of embedding scaled by frequency");
   if (v.args().flag(4)) throw Unsupported("the sparse gradient of embedding");
+  if (v.args().flag(3)) return linear_host_derivative(v);  // scaled by frequency
   const int64_t padding = v.args().integer(2);
   const ValueId indices = v.args().tensor(1);
   ValueId g = v.grad();

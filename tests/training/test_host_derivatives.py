@@ -29,6 +29,18 @@ def spd(size: int) -> torch.Tensor:
     return (x @ x.mT + size * torch.eye(size, dtype=torch.float64)).requires_grad_()
 
 
+def places() -> torch.Tensor:
+    return torch.tensor([[0, 1, 2, 0, 2], [2, 2, 0, 1, 0], [1, 0, 0, 0, 1]])
+
+
+def pair(x: torch.Tensor) -> torch.Tensor:
+    return torch.complex(x.sin(), x.cos() + 0.5)
+
+
+def weighted(x: torch.Tensor) -> torch.Tensor:
+    return torch._weight_norm(x.sin(), x[:, :1].exp(), 0)
+
+
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
     "max_pool2d": (lambda x: F.max_pool2d(x.sin(), 2), lambda: leaf(2, 3, 6, 6)),
     "avg_pool2d": (lambda x: F.avg_pool2d(x.sin(), 3, 2, 1), lambda: leaf(2, 3, 6, 6)),
@@ -44,6 +56,35 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
     "eigvalsh": (lambda x: torch.linalg.eigvalsh(x + x.mT), lambda: spd(4)),
     "svdvals": (lambda x: torch.linalg.svdvals(x), lambda: leaf(4, 3)),
     "fft": (lambda x: torch.fft.rfft(x.sin()).abs(), lambda: leaf(3, 8)),
+    "nearest": (lambda x: F.interpolate(x.sin(), size=(5, 7), mode="nearest"), lambda: leaf(1, 2, 4, 4)),
+    "bicubic": (lambda x: F.interpolate(x.sin(), size=(5, 7), mode="bicubic"), lambda: leaf(1, 2, 4, 4)),
+    "largest_by_place": (
+        lambda x: torch.zeros_like(x).scatter_reduce(0, places(), x.sin(), "amax"),
+        lambda: leaf(3, 5),
+    ),
+    "product_by_place": (lambda x: torch.ones_like(x).scatter_reduce(1, places(), x.sin(), "prod"), lambda: leaf(3, 5)),
+    "weight_norm": (weighted, lambda: leaf(3, 5)),
+    "embedding_by_frequency": (
+        lambda x: F.embedding(places(), x.sin(), scale_grad_by_freq=True).cos(),
+        lambda: leaf(3, 5),
+    ),
+    "complex_sine": (lambda x: (pair(x).sin() / pair(x).tanh()).abs(), lambda: leaf(3, 5)),
+    "complex_power": (lambda x: (pair(x) ** 1.5 + pair(x) ** pair(x.t()).t() + 2 ** pair(x)).real, lambda: leaf(3, 5)),
+    "complex_spread": (lambda x: pair(x).var(1) + pair(x).std(0).sum(), lambda: leaf(3, 5)),
+    "complex_norm": (
+        lambda x: pair(x).norm(dim=1) + torch.linalg.vector_norm(pair(x), 3, dim=1) + pair(x).norm(1, dim=1),
+        lambda: leaf(3, 5),
+    ),
+    "complex_addcdiv": (
+        lambda x: (
+            torch.addcdiv(pair(x), pair(x.cos()), pair(-x), value=0.5).angle() + pair(x).addcmul(pair(x), pair(x)).imag
+        ),
+        lambda: leaf(3, 5),
+    ),
+    "complex_convolution": (
+        lambda x: F.conv1d(pair(x)[None], pair(x.cos())[:, None, :2], groups=3).abs(),
+        lambda: leaf(3, 5),
+    ),
     "addmv": (lambda x: torch.addmv(x[0], x[:, :3].t(), x[:, 0], beta=0.5, alpha=2), lambda: leaf(4, 3)),
 }
 
