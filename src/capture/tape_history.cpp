@@ -119,23 +119,22 @@ void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
   if (!engine_ && operand.storage_history && std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
         return fz_.same_storage(leaf.first, operand.ref);
       })) {
-    throw Unsupported(node.name + " on a tensor that requires grad, beside a transform");
+    throw Unsupported(node.name + " on the memory of a tensor that requires grad");
   }
-  const auto leaf = leaves_.find(operand.ref);
-  for (const auto& [ref, each] : leaves_) {
-    if (each.made && ref != operand.ref && fz_.same_storage(ref, operand.ref)) {
-      throw Unsupported(node.name + " on memory that a leaf of the graph shares");
-    }
-  }
-  if (leaf != leaves_.end()) {
-    if (node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
-    const ValueId value = fz_.read(operand.ref);
+  const bool is_leaf = leaves_.contains(operand.ref);
+  if (is_leaf && node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
+  bool of_leaf = is_leaf;
+  for (auto& [ref, each] : leaves_) {
+    if (!fz_.same_storage(ref, operand.ref)) continue;
+    if (each.made && ref != operand.ref) throw Unsupported(node.name + " on memory that a leaf of the graph shares");
+    if (!is_leaf && (node.grad || operand.history)) continue;  // a view with a history of its own
+    const ValueId value = fz_.read(ref);
     note_values();
-    if (leaf->second.values.back() != value) leaf->second.values.push_back(value);
+    if (each.values.back() != value) each.values.push_back(value);
     needs_[static_cast<size_t>(value)] = true;
-    return;
+    of_leaf = true;
   }
-  if (!operand.storage_history) return;
+  if (of_leaf || !operand.storage_history) return;
   if (!node.grad || !operand.history) {
     throw Unsupported(node.name + " beside gradients: it changes a tensor, but not its history");
   }
