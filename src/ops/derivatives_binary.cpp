@@ -15,13 +15,13 @@ Term with(VjpContext& v, std::string_view op, Term x, size_t arg) {
 }
 
 /// An operand as a tensor, conjugated when complex; numbers become tensors without dimensions.
-Term conj_operand(VjpContext& v, size_t arg) {
-  if (v.args().is_tensor(arg)) return operand(v, arg).conj();
-  Scalar value = v.args().scalar(arg);
-  if (const auto* c = std::get_if<std::complex<double>>(&value)) value = std::conj(*c);
+Term value_operand(VjpContext& v, size_t arg) {
+  if (v.args().is_tensor(arg)) return operand(v, arg);
   const TensorType& out = v.builder().type(v.out());
-  return term(v, v.builder().op("full", {SymInts{}, value, out.dtype, NoneArg{}, out.device}));
+  return term(v, v.builder().op("full", {SymInts{}, v.args().scalar(arg), out.dtype, NoneArg{}, out.device}));
 }
+
+Term conj_operand(VjpContext& v, size_t arg) { return value_operand(v, arg).conj(); }
 
 Term zeros_like(Term x) { return {x.b, x.b->unary("zeros_like", x.id)}; }
 
@@ -90,7 +90,7 @@ void power_rule(VjpContext& v, size_t base, size_t exponent) {
     }
   }
   if (v.needs(exponent)) {
-    const Term x = v.args().is_tensor(base) ? operand(v, base) : conj_operand(v, base), e = operand(v, exponent);
+    const Term x = value_operand(v, base), e = operand(v, exponent);
     const Term slope = g * (result(v) * x.un("log")).conj();
     const Term real = is_complex(e.type().dtype) ? e.un("real") : e;
     v.give(exponent, (x.bin("eq", 0.0) && (real >= 0.0)).choose(zeros_like(slope), slope).id);

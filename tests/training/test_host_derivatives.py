@@ -70,6 +70,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], torch.Tensor]]] = {
     ),
     "complex_sine": (lambda x: (pair(x).sin() / pair(x).tanh()).abs(), lambda: leaf(3, 5)),
     "complex_power": (lambda x: (pair(x) ** 1.5 + pair(x) ** pair(x.t()).t() + 2 ** pair(x)).real, lambda: leaf(3, 5)),
+    "complex_base": (lambda x: ((1 + 2j) ** pair(x) + (0.5 - 1j) ** x).imag, lambda: leaf(3, 5)),
     "complex_spread": (lambda x: pair(x).var(1) + pair(x).std(0).sum(), lambda: leaf(3, 5)),
     "complex_norm": (
         lambda x: pair(x).norm(dim=1) + torch.linalg.vector_norm(pair(x), 3, dim=1) + pair(x).norm(1, dim=1),
