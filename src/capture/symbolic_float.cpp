@@ -1,6 +1,5 @@
 // Floats of a program whose value differs from call to call. As operands of tensors they are read when the graph runs; all
 // else asks for the value, which then is guarded.
-#include <cstddef>
 #include <cstring>
 
 #include "capture/number_type.h"
@@ -18,73 +17,6 @@ struct SymFloat {
 };
 
 SymFloat* cast(PyObject* object) { return reinterpret_cast<SymFloat*>(object); }
-
-template <PyObject* (*Op)(PyObject*, PyObject*)>
-PyObject* binary(PyObject* a, PyObject* b) {
-  const Ref x = plain_number(a), y = plain_number(b);
-  return x && y ? Op(x.get(), y.get()) : nullptr;
-}
-
-template <PyObject* (*Op)(PyObject*)>
-PyObject* unary(PyObject* a) {
-  return Op(plain_number(a).get());
-}
-
-/// Arithmetic that the tape repeats; by value where it cannot.
-template <PyObject* (*Op)(PyObject*, PyObject*), const char* const& Name>
-PyObject* recorded(PyObject* a, PyObject* b) {
-  Ref made = cast(is_symbolic_float(a) ? a : b)->owner->derive(Name, a, b);
-  if (made || PyErr_Occurred() != nullptr) return made.release();
-  return binary<Op>(a, b);
-}
-
-constexpr const char* kAdd = "add";
-constexpr const char* kSubtract = "sub";
-constexpr const char* kMultiply = "mul";
-constexpr const char* kDivide = "truediv";
-constexpr const char* kFloorDivide = "floordiv";
-constexpr const char* kRemainder = "mod";
-
-PyObject* negative(PyObject* a) {
-  Ref made = cast(a)->owner->derive("neg", a, nullptr);
-  if (made || PyErr_Occurred() != nullptr) return made.release();
-  return unary<PyNumber_Negative>(a);
-}
-
-PyObject* absolute(PyObject* a) {
-  Ref made = cast(a)->owner->derive("abs", a, nullptr);
-  if (made || PyErr_Occurred() != nullptr) return made.release();
-  return unary<PyNumber_Absolute>(a);
-}
-
-PyObject* divmod(PyObject* a, PyObject* b) {
-  const Ref quotient = Ref::steal(PyNumber_FloorDivide(a, b));
-  const Ref rest = quotient ? Ref::steal(PyNumber_Remainder(a, b)) : Ref();
-  return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
-}
-
-PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
-  if (modulus == Py_None) {
-    Ref made = cast(is_symbolic_float(a) ? a : b)->owner->derive("pow", a, b);
-    if (made || PyErr_Occurred() != nullptr) return made.release();
-  }
-  const Ref x = plain_number(a), y = plain_number(b);
-  return PyNumber_Power(x.get(), y.get(), modulus);
-}
-
-int truth(PyObject* a) {
-  const Ref known = cast(a)->owner->derive("truth", a, nullptr);
-  if (!known && PyErr_Occurred() != nullptr) return -1;
-  return PyObject_IsTrue(known ? known.get() : plain_number(a).get());
-}
-Py_hash_t hash(PyObject* a) { return PyObject_Hash(plain_number(a).get()); }
-
-PyObject* compare(PyObject* a, PyObject* b, int op) {
-  if (Ref known = compare_floats(*cast(a)->owner, a, b, op); known || PyErr_Occurred() != nullptr)
-    return known.release();
-  const Ref x = plain_number(a), y = plain_number(b);
-  return PyObject_RichCompare(x.get(), y.get(), op);
-}
 
 PyObject* get_attribute(PyObject* a, PyObject* name) {
   // isinstance() asks for it.
@@ -110,20 +42,8 @@ constexpr const char* kReduce = "__reduce_ex__";
 PyTypeObject* float_type() {
   static PyTypeObject* const made =
       number_type<PyFloat_Type, SymFloat>([](PyTypeObject& type, PyNumberMethods& number) {
-        number.nb_add = recorded<PyNumber_Add, kAdd>;
-        number.nb_subtract = recorded<PyNumber_Subtract, kSubtract>;
-        number.nb_multiply = recorded<PyNumber_Multiply, kMultiply>;
-        number.nb_floor_divide = recorded<PyNumber_FloorDivide, kFloorDivide>;
-        number.nb_remainder = recorded<PyNumber_Remainder, kRemainder>;
-        number.nb_divmod = divmod;
-        number.nb_true_divide = recorded<PyNumber_TrueDivide, kDivide>;
-        number.nb_power = power;
-        number.nb_negative = negative;
-        number.nb_positive = unary<PyNumber_Positive>;
-        number.nb_absolute = absolute;
-        number.nb_bool = truth;
-        number.nb_int = unary<PyNumber_Long>;
-        number.nb_float = unary<PyNumber_Float>;
+        number.nb_positive = by_value<PyNumber_Positive>;
+        number.nb_int = by_value<PyNumber_Long>;
         static PyMethodDef methods[] = {{"__round__", method<kRound>, METH_VARARGS, nullptr},
                                         {"__trunc__", method<kTrunc>, METH_VARARGS, nullptr},
                                         {"__floor__", method<kFloor>, METH_VARARGS, nullptr},
@@ -133,9 +53,6 @@ PyTypeObject* float_type() {
                                         {"__copy__", number_itself, METH_NOARGS, nullptr},
                                         {"__deepcopy__", number_itself, METH_O, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
-        type.tp_hash = hash;
-        type.tp_repr = unary<PyObject_Repr>;
-        type.tp_richcompare = compare;
         type.tp_getattro = get_attribute;
         type.tp_methods = methods;
       });
@@ -146,10 +63,7 @@ PyTypeObject* float_type() {
 
 bool is_symbolic_float(PyObject* object) { return object != nullptr && Py_TYPE(object) == float_type(); }
 
-Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op) {
-  static constexpr const char* kNames[] = {"lt", "le", "eq", "ne", "gt", "ge"};  // in the order of Py_LT...
-  return op >= Py_LT && op <= Py_GE ? owner.derive(kNames[op], a, b) : Ref();
-}
+TraceSymbols* float_symbols(PyObject* object) { return is_symbolic_float(object) ? cast(object)->owner : nullptr; }
 
 int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(object)->slot : -1; }
 
@@ -190,9 +104,8 @@ std::pair<Expr, Expr> TraceSymbols::add_float(PyObject* value, int object) {
 }
 
 Ref TraceSymbols::make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot) {
-  auto* made = static_cast<SymFloat*>(PyObject_Malloc(sizeof(SymFloat)));
+  auto* made = PyObject_New(SymFloat, float_type());
   if (made == nullptr) return {};
-  PyObject_Init(reinterpret_cast<PyObject*>(made), float_type());
   made->number.ob_fval = PyFloat_AS_DOUBLE(value);
   made->owner = this;
   made->high = bits.first.node();
@@ -204,19 +117,7 @@ Ref TraceSymbols::make_float(PyObject* value, std::pair<Expr, Expr> bits, int ob
   return result;
 }
 
-Ref TraceSymbols::make_derived(double value, int slot) {
-  auto* made = static_cast<SymFloat*>(PyObject_Malloc(sizeof(SymFloat)));
-  if (made == nullptr) return {};
-  PyObject_Init(reinterpret_cast<PyObject*>(made), float_type());
-  made->number.ob_fval = value;
-  made->owner = this;
-  made->high = made->low = nullptr;
-  made->object = -1;
-  made->slot = slot;
-  Ref result = Ref::steal(reinterpret_cast<PyObject*>(made));
-  made_floats_.emplace(result.get(), result);
-  return result;
-}
+Ref TraceSymbols::make_derived(PyObject* value, int slot) { return make_float(value, {}, -1, slot); }
 
 int TraceSymbols::derived_slot(PyObject* object) const {
   if (const auto found = made_derived_.find(object); found != made_derived_.end()) return found->second.second;

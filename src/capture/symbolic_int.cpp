@@ -1,8 +1,6 @@
 #include "capture/symbolic_int.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <optional>
 
 #include "capture/number_type.h"
@@ -12,12 +10,8 @@
 namespace tatara::capture {
 namespace {
 
-constexpr size_t kDigits = 3;  // of 30 bits: any 64-bit integer
-
-/// Begins as an int does, so that it can become one.
 struct SymInt {
-  PyLongObject number;
-  uint32_t more_digits[kDigits];
+  IntHead head;
   const ExprNode* node;
   TraceSymbols* owner;
 };
@@ -39,51 +33,31 @@ std::optional<Expr> operand(PyObject* object, const TraceSymbols& owner) {
   return owner.ctx().constant(value);
 }
 
-bool is_number(PyObject* object) {
-  return is_symbolic_number(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
-}
-
-using PlainBinary = PyObject* (*)(PyObject*, PyObject*);
-
-/// Computes with values: the operands are guarded.
-PyObject* plain_binary(PyObject* a, PyObject* b, PlainBinary op) {
-  const Ref x = plain_number(a), y = plain_number(b);
-  if (!x || !y) return nullptr;
-  return op(x.get(), y.get());
-}
-
-/// `symbolic(owner, x, y)` gives the result as an Expr, or an invalid one to compute with values.
+/// `symbolic(owner, x, y)` gives the result as an Expr; where it is invalid, number_binary() does.
 template <typename Fn>
-PyObject* binary(PyObject* a, PyObject* b, PlainBinary plain, Fn&& symbolic, const char* name = nullptr) {
-  if (!is_number(a) || !is_number(b))
-    return plain_binary(a, b, plain);  // sequences repeat, others have their own slots
-  TraceSymbols& owner = *symbols_of(is_symbolic_int(a) ? a : b);
-  const std::optional<Expr> x = operand(a, owner), y = operand(b, owner);
+PyObject* binary(const BinaryOp& op, PyObject* a, PyObject* b, Fn&& symbolic) {
+  TraceSymbols* owner = int_symbols(is_symbolic_int(a) ? a : b);
+  if (owner == nullptr) return number_binary(op, a, b);  // settled by a method of the other operand's
+  const std::optional<Expr> x = operand(a, *owner), y = operand(b, *owner);
   if (x && y) {
     try {
-      const Expr result = symbolic(owner, *x, *y);
-      if (result.valid()) return owner.make(result).release();
+      const Expr result = symbolic(*owner, *x, *y);
+      if (result.valid()) return owner->make(result).release();
     } catch (const Error&) {
       // Beyond 64 bits, or a division by zero: Python's own arithmetic says what happens.
     }
   }
-  if (name != nullptr) {
-    Ref made = owner.derive(name, a, b);  // where the result is a float
-    if (made || PyErr_Occurred() != nullptr) return made.release();
-  }
-  return plain_binary(a, b, plain);
+  return number_binary(op, a, b);
 }
-
-PyObject* plain_power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
 
 PyObject* int_add(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Add, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); }, "add");
+  return binary(kAdd, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); });
 }
 PyObject* int_subtract(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Subtract, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); }, "sub");
+  return binary(kSubtract, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); });
 }
 PyObject* int_multiply(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Multiply, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); }, "mul");
+  return binary(kMultiply, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
 }
 bool decide(TraceSymbols& s, Expr condition) {
   const bool holds = s.ctx().guard(condition);
@@ -92,74 +66,43 @@ bool decide(TraceSymbols& s, Expr condition) {
 }
 bool divides(TraceSymbols& s, Expr y) { return decide(s, s.ctx().ne(y, s.ctx().constant(0))); }
 PyObject* int_floor_divide(PyObject* a, PyObject* b) {
-  return binary(
-      a, b, PyNumber_FloorDivide,
-      [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); }, "floordiv");
+  return binary(kFloorDivide, a, b,
+                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
 }
 PyObject* int_remainder(PyObject* a, PyObject* b) {
-  return binary(
-      a, b, PyNumber_Remainder,
-      [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); }, "mod");
-}
-PyObject* int_divmod(PyObject* a, PyObject* b) {
-  if (!is_number(a) || !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
-  const Ref quotient = Ref::steal(PyNumber_FloorDivide(a, b));
-  if (!quotient) return nullptr;
-  const Ref rest = Ref::steal(PyNumber_Remainder(a, b));
-  if (!rest) return nullptr;
-  return PyTuple_Pack(2, quotient.get(), rest.get());
-}
-PyObject* int_true_divide(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_TrueDivide, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "truediv");
+  return binary(kRemainder, a, b,
+                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); });
 }
 PyObject* int_power(PyObject* a, PyObject* b, PyObject* modulus) {
-  if (modulus != Py_None) {
-    const Ref x = plain_number(a), y = plain_number(b), m = plain_number(modulus);
-    return PyNumber_Power(x.get(), y.get(), m.get());
-  }
-  return binary(
-      a, b, plain_power,
-      [](TraceSymbols& s, Expr x, Expr y) {
-        constexpr int64_t kLargest = 8;
-        if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
-        Expr result = x;
-        for (int64_t i = 1; i < y.const_value(); ++i) result = s.ctx().mul(result, x);
-        return result;
-      },
-      "pow");
+  if (modulus != Py_None) return number_power(a, b, modulus);
+  return binary(kPower, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+    constexpr int64_t kLargest = 8;
+    if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
+    Expr result = x;
+    for (int64_t i = 1; i < y.const_value(); ++i) result = s.ctx().mul(result, x);
+    return result;
+  });
 }
 Expr two_to(TraceSymbols& s, Expr y) {
   if (!y.is_const() || y.const_value() < 0 || y.const_value() > 61) return {};
   return s.ctx().constant(int64_t{1} << y.const_value());
 }
 PyObject* int_lshift(PyObject* a, PyObject* b) {
-  return binary(
-      a, b, PyNumber_Lshift,
-      [](TraceSymbols& s, Expr x, Expr y) {
-        const Expr factor = two_to(s, y);
-        return factor.valid() ? s.ctx().mul(x, factor) : Expr();
-      },
-      "lshift");
+  return binary(kLeft, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+    const Expr factor = two_to(s, y);
+    return factor.valid() ? s.ctx().mul(x, factor) : Expr();
+  });
 }
 PyObject* int_rshift(PyObject* a, PyObject* b) {
-  return binary(
-      a, b, PyNumber_Rshift,
-      [](TraceSymbols& s, Expr x, Expr y) {
-        const Expr divisor = two_to(s, y);
-        return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
-      },
-      "rshift");
+  return binary(kRight, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+    const Expr divisor = two_to(s, y);
+    return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
+  });
 }
-PyObject* int_and(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_And, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "and_");
+PyObject* int_matmul(PyObject* a, PyObject* b) {
+  static constexpr BinaryOp kProduct{"matmul", PyNumber_MatrixMultiply};
+  return number_binary(kProduct, a, b);
 }
-PyObject* int_or(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Or, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "or_");
-}
-PyObject* int_xor(PyObject* a, PyObject* b) {
-  return binary(a, b, PyNumber_Xor, [](TraceSymbols&, Expr, Expr) { return Expr(); }, "xor");
-}
-PyObject* int_matmul(PyObject* a, PyObject* b) { return plain_binary(a, b, PyNumber_MatrixMultiply); }
 
 template <typename Fn>
 PyObject* unary(PyObject* a, PyObject* (*plain)(PyObject*), Fn&& symbolic) {
@@ -174,7 +117,6 @@ PyObject* unary(PyObject* a, PyObject* (*plain)(PyObject*), Fn&& symbolic) {
 PyObject* int_negative(PyObject* a) {
   return unary(a, PyNumber_Negative, [](ExprContext& c, Expr x) { return c.neg(x); });
 }
-PyObject* int_positive(PyObject* a) { return Py_NewRef(a); }
 PyObject* int_absolute(PyObject* a) {
   return unary(a, PyNumber_Absolute,
                [](ExprContext& c, Expr x) { return c.guard(c.le(c.constant(0), x)) ? x : c.neg(x); });
@@ -190,10 +132,6 @@ int int_bool(PyObject* a) {
     return PyObject_IsTrue(plain_int(a).get());
   }
 }
-PyObject* int_index(PyObject* a) { return plain_int(a).release(); }
-PyObject* int_float(PyObject* a) { return PyNumber_Float(plain_int(a).get()); }
-Py_hash_t int_hash(PyObject* a) { return PyObject_Hash(plain_int(a).get()); }
-PyObject* int_repr(PyObject* a) { return PyObject_Repr(plain_int(a).get()); }
 
 PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   TraceSymbols& owner = *cast(a)->owner;
@@ -201,11 +139,10 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   if (!y) {
     if (b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) Py_RETURN_NOTIMPLEMENTED;
     if (PyFloat_CheckExact(b) || is_symbolic_number(b)) {
-      Ref known = compare_floats(owner, a, b, op);
+      Ref known = compare_on_tape(a, b, op);
       if (known || PyErr_Occurred() != nullptr) return known.release();
     }
-    const Ref x = plain_int(a), other = plain_number(b);
-    return PyObject_RichCompare(x.get(), other.get(), op);
+    return compare_by_value(a, b, op);
   }
   ExprContext& c = owner.ctx();
   const Expr x(cast(a)->node);
@@ -219,66 +156,27 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
       default: return PyBool_FromLong(decide(owner, c.le(*y, x)));
     }
   } catch (const Error&) {
-    const Ref plain = plain_number(a), other = plain_number(b);
-    return PyObject_RichCompare(plain.get(), other.get(), op);
+    return compare_by_value(a, b, op);
   }
-}
-
-PyObject* int_getattr(PyObject* a, PyObject* name) {
-  PyObject* found = PyObject_GenericGetAttr(a, name);
-  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
-  PyErr_Clear();
-  return PyObject_GetAttr(plain_int(a).get(), name);
-}
-
-PyObject* int_round(PyObject* a, PyObject* args) {
-  if (PyTuple_GET_SIZE(args) == 0) return Py_NewRef(a);
-  const Ref method = attr(plain_int(a).get(), "__round__");
-  return PyObject_Call(method.get(), args, nullptr);
-}
-PyObject* int_format(PyObject* a, PyObject* spec) { return PyObject_Format(plain_int(a).get(), spec); }
-PyObject* int_reduce(PyObject* a, PyObject* protocol) {
-  return PyObject_CallMethod(plain_int(a).get(), "__reduce_ex__", "O", protocol);
 }
 
 PyTypeObject* int_type() {
   static PyTypeObject* const made = number_type<PyLong_Type, SymInt>([](PyTypeObject& type, PyNumberMethods& number) {
+    set_int_slots(type, number);
     number.nb_add = int_add;
     number.nb_subtract = int_subtract;
     number.nb_multiply = int_multiply;
     number.nb_floor_divide = int_floor_divide;
     number.nb_remainder = int_remainder;
-    number.nb_divmod = int_divmod;
-    number.nb_true_divide = int_true_divide;
     number.nb_power = int_power;
     number.nb_lshift = int_lshift;
     number.nb_rshift = int_rshift;
-    number.nb_and = int_and;
-    number.nb_or = int_or;
-    number.nb_xor = int_xor;
     number.nb_matrix_multiply = int_matmul;
     number.nb_negative = int_negative;
-    number.nb_positive = int_positive;
     number.nb_absolute = int_absolute;
     number.nb_invert = int_invert;
     number.nb_bool = int_bool;
-    number.nb_int = int_index;
-    number.nb_index = int_index;
-    number.nb_float = int_float;
-    static PyMethodDef methods[] = {{"__trunc__", number_itself, METH_NOARGS, nullptr},
-                                    {"__floor__", number_itself, METH_NOARGS, nullptr},
-                                    {"__ceil__", number_itself, METH_NOARGS, nullptr},
-                                    {"__round__", int_round, METH_VARARGS, nullptr},
-                                    {"__copy__", number_itself, METH_NOARGS, nullptr},
-                                    {"__deepcopy__", number_itself, METH_O, nullptr},
-                                    {"__format__", int_format, METH_O, nullptr},
-                                    {"__reduce_ex__", int_reduce, METH_O, nullptr},
-                                    {nullptr, nullptr, 0, nullptr}};
-    type.tp_hash = int_hash;
-    type.tp_repr = int_repr;
     type.tp_richcompare = int_compare;
-    type.tp_getattro = int_getattr;
-    type.tp_methods = methods;
   });
   return made;
 }
@@ -316,7 +214,7 @@ bool is_symbolic_int(PyObject* object) { return object != nullptr && Py_TYPE(obj
 
 Expr symbolic_expr(PyObject* object) { return is_symbolic_int(object) ? Expr(cast(object)->node) : Expr(); }
 
-TraceSymbols* symbols_of(PyObject* object) { return is_symbolic_int(object) ? cast(object)->owner : nullptr; }
+TraceSymbols* int_symbols(PyObject* object) { return is_symbolic_int(object) ? cast(object)->owner : nullptr; }
 
 Ref plain_int(PyObject* object) {
   if (!is_symbolic_int(object)) return Ref::borrow(object);
@@ -409,10 +307,9 @@ Ref TraceSymbols::make(Expr e) {
   const std::optional<int64_t> hint = ctx_->evaluate_hint(e);
   TATARA_CHECK(hint.has_value(), "a symbolic integer without a value");
   const Ref value = Ref::steal(PyLong_FromLongLong(*hint));
-  auto* object = static_cast<SymInt*>(PyObject_Malloc(sizeof(SymInt)));
-  if (object == nullptr || !value) return {};
-  PyObject_Init(reinterpret_cast<PyObject*>(object), int_type());
-  copy_digits(object, value.get());
+  auto* object = value ? PyObject_New(SymInt, int_type()) : nullptr;
+  if (object == nullptr) return {};
+  object->head.set(value.get());
   object->node = e.node();
   object->owner = this;
   Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));

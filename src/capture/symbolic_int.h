@@ -55,7 +55,7 @@ class TraceSymbols {
   std::pair<Expr, Expr> add_float(PyObject* value, int object);
   Ref make_float(PyObject* value, std::pair<Expr, Expr> bits, int object, int slot);
   /// A float that the tape computes in `slot`; `value` is that of this call.
-  Ref make_derived(double value, int slot);
+  Ref make_derived(PyObject* value, int slot);
   /// The same for an int of at most 64 bits.
   Ref make_derived_int(PyObject* value, int slot);
   /// The slot of a number of these two, or -1.
@@ -107,7 +107,6 @@ class TraceSymbols {
 bool is_symbolic_int(PyObject* object);
 /// Its expression; invalid for other objects.
 Expr symbolic_expr(PyObject* object);
-TraceSymbols* symbols_of(PyObject* object);
 /// The plain int of a placeholder, guarded by value. The object itself when it is none.
 Ref plain_int(PyObject* object);
 
@@ -125,8 +124,6 @@ void settle_derived_int(PyObject* object);
 int float_slot(PyObject* object);
 /// As plain_int(), for all kinds.
 Ref plain_number(PyObject* object);
-/// What a comparison of numbers of which one is a float gives, with that as a guard; null: by value.
-Ref compare_floats(const TraceSymbols& owner, PyObject* a, PyObject* b, int op);
 /// The value of a placeholder float in this call; no guard is made.
 double float_value(PyObject* object);
 /// A placeholder float becomes a plain one; no guard is made.

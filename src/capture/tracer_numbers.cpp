@@ -52,8 +52,7 @@ int Tracer::record_number_node(TapeNode node, PyObject* value) {
 Ref Tracer::record_number(TapeNode node, PyObject* value) {
   const int slot = record_number_node(std::move(node), value);
   TraceSymbols& symbols = trace_->symbols;
-  return PyFloat_CheckExact(value) ? symbols.make_derived(PyFloat_AS_DOUBLE(value), slot)
-                                   : symbols.make_derived_int(value, slot);
+  return PyFloat_CheckExact(value) ? symbols.make_derived(value, slot) : symbols.make_derived_int(value, slot);
 }
 
 bool Tracer::from_numbers(int slot) const { return !trace_->of_tensors.contains(slot); }

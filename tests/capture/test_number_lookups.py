@@ -192,3 +192,42 @@ def test_errors_of_look_ups() -> None:
     torch.testing.assert_close(run(torch.ones(2)), torch.ones(2) * 0.5)
     with pytest.raises(KeyError, match="5"):
         run(torch.ones(2))
+
+
+class Divided:
+    """The right side of a divmod() that numbers know nothing of."""
+
+    def __rdivmod__(self, number: Any) -> Any:
+        return "divided", number
+
+
+def _error(function: Callable[..., Any], *args: Any) -> str:
+    try:
+        return str(function(*args))
+    except TypeError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [lambda s: s.count, lambda s: s.count * 0.3, lambda s: math.floor(s.count * 1.7)],
+    ids=["int", "float", "made_int"],
+)
+def test_operands_that_are_no_numbers(number: Callable[[State], Any]) -> None:
+    """divmod() asks the other operand, and a modulus that varies is read."""
+
+    def step(x: Any, s: State) -> Any:
+        s.count += 1
+        n = number(s)
+        wrong = [_error(divmod, n, "5"), _error(divmod, 2j, n), _error(pow, 2, 3, n), _error(pow, n, 3, n)]
+        return x * n, divmod(n, Divided()), divmod(n, 2), wrong
+
+    tatara.reset()
+    held, plain = State(), State()
+    run = tatara.compile(step)
+    for _ in range(4):
+        x = torch.randn(3)
+        got, want = run(x, held), step(x, plain)
+        torch.testing.assert_close(got[0], want[0])
+        assert got[1:] == want[1:]
+        assert [type(a) for a in got[1][1:] + got[2]] == [type(a) for a in want[1][1:] + want[2]]
