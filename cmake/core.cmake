@@ -37,3 +37,12 @@ string(SHA256 emitter_hash "${emitter_hashes}")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${emitter_sources})
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/compiler/kernel_store.cpp" PROPERTIES COMPILE_DEFINITIONS
                             "TATARA_EMITTER_HASH=\"${emitter_hash}\"")
+
+# The innermost loops of matrix products, compiled for instruction sets that not every machine has (chosen at run time).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(tatara_gemm_flags -O3 -ffp-contract=fast -mavx2 -mfma)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx2.cpp" PROPERTIES COMPILE_OPTIONS
+                              "${tatara_gemm_flags}")
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx512.cpp" PROPERTIES COMPILE_OPTIONS
+                              "${tatara_gemm_flags};-mavx512f;-mavx512dq")
+endif()

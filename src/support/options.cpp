@@ -96,6 +96,9 @@ const std::vector<OptionInfo>& option_table() {
          "For how many sets of sizes a compiled graph on a GPU becomes a CUDA graph, launched as a whole; further sets "
          "launch its steps one by one. 0: all do.",
          true},
+        {Option::kMatmul, "matmul", "TATARA_MATMUL", std::string("auto"),
+         "Who multiplies big float32 and float64 matrices on the CPU: host, its library; native, our own kernels; auto, "
+         "these where the library is MKL and the CPU not Intel's."},
     };
   });
 }

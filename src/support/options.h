@@ -30,8 +30,9 @@ enum class Option : uint8_t {
   kKeepOutputsMb,
   kRecompileLimit,
   kCudaGraphs,
+  kMatmul,
 };
-inline constexpr int kNumOptions = 18;
+inline constexpr int kNumOptions = 19;
 
 /// bool, integer or text.
 using OptionValue = std::variant<bool, int64_t, std::string>;
