@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build
@@ -89,6 +89,9 @@ bench-checkpoint: build
 # Higher, forward and batched derivatives.
 bench-transforms: build
 	$(PY) bench/transforms.py
+
+bench-products: build
+	$(PY) bench/products.py
 
 bench-kernels: build
 	$(PY) bench/kernels.py

@@ -13,12 +13,12 @@
 namespace tatara {
 namespace {
 
-constexpr int64_t kInnerBlock = 384;            // of one panel: 8 rows of it are a third of the first cache
+constexpr int64_t kInnerBlock = 384;               // of one panel: 8 rows of it are a third of the first cache
 constexpr int64_t kAheadBytes = int64_t{8} << 20;  // of the operand that is packed ahead
-constexpr int64_t kAheadLines = 512;            // of it at least, so that packing the other one again costs little
-constexpr int64_t kLeastWork = 1 << 18;         // multiplications
+constexpr int64_t kAheadLines = 512;               // of it at least, so that packing the other one again costs little
+constexpr int64_t kLeastWork = 1 << 18;            // multiplications
 constexpr int64_t kLeastLines = 8;
-constexpr double kLeastFill = 0.8;  // of the tiles that cover the result
+constexpr double kLeastFill = 0.8;      // of the tiles that cover the result
 constexpr int64_t kTasksPerThread = 3;  // so that a thread that is held up leaves its share to the others
 
 const GemmKernel* kernel_for(DType dtype) {
@@ -68,11 +68,28 @@ struct Lines {
   int64_t panel;
 };
 
+/// Lines cut at panels into pieces of nearly the same length.
+class Pieces {
+ public:
+  /// As many as wanted, but fewer where they would be shorter than `least` lines, and more where longer than `most`.
+  Pieces(int64_t lines, int64_t panel, int64_t wanted, int64_t least, int64_t most)
+      : lines_(lines), panel_(panel), panels_(ceil_div(lines, panel)) {
+    number_ = std::min(wanted, std::max<int64_t>(panels_ / ceil_div(least, panel), 1));
+    number_ = std::max(number_, ceil_div(panels_, std::max<int64_t>(most / panel, 1)));
+  }
+  int64_t number() const { return number_; }
+  int64_t begin(int64_t piece) const { return std::min(piece * panels_ / number_ * panel_, lines_); }
+  int64_t longest() const { return ceil_div(panels_, number_) * panel_; }
+
+ private:
+  int64_t lines_, panel_, panels_, number_ = 1;
+};
+
 /// The smaller operand is packed ahead by all threads, the other one a chunk at a time by the thread that multiplies it.
 class Multiplication {
  public:
-  explicit Multiplication(const MatrixProduct& p)
-      : p_(p), kernel_(*kernel_for(p.dtype)), element_(dtype_size(p.dtype)), rows_ahead_(p.rows <= p.columns) {
+  Multiplication(const MatrixProduct& p, const GemmKernel& kernel)
+      : p_(p), kernel_(kernel), element_(dtype_size(p.dtype)), rows_ahead_(p.rows <= p.columns) {
     const Lines rows = lines(p.left, p.rows, p.left.row_stride, p.left.column_stride, kernel_.tile_rows);
     const Lines columns = lines(p.right, p.columns, p.right.column_stride, p.right.row_stride, kernel_.tile_columns);
     ahead_ = rows_ahead_ ? rows : columns;
@@ -83,8 +100,10 @@ class Multiplication {
   void run() {
     const int64_t capacity = kAheadBytes / element_;
     const int64_t inner_step =
-        std::max(inner_block_, capacity / std::min(round_up(ahead_.count, ahead_.panel), kAheadLines) / inner_block_ * inner_block_);
-    const int64_t line_step = std::max(ahead_.panel, capacity / std::min(inner_step, p_.inner) / ahead_.panel * ahead_.panel);
+        std::max(inner_block_,
+                 capacity / std::min(round_up(ahead_.count, ahead_.panel), kAheadLines) / inner_block_ * inner_block_);
+    const int64_t line_step =
+        std::max(ahead_.panel, capacity / std::min(inner_step, p_.inner) / ahead_.panel * ahead_.panel);
     for (int64_t k = 0; k < p_.inner; k += inner_step) {
       for (int64_t line = 0; line < ahead_.count; line += line_step) {
         step(k, std::min(inner_step, p_.inner - k), line, std::min(line_step, ahead_.count - line));
@@ -117,16 +136,14 @@ class Multiplication {
 
     const int64_t tasks = kTasksPerThread * num_threads();
     const int64_t most = rows_ahead_ ? 384 : 192;  // lines whose panels fill half of a second cache of 1 MB
-    const int64_t chunk = std::clamp(round_up(ceil_div(other_.count, tasks), other_.panel), 2 * other_.panel, most);
-    const int64_t chunks = ceil_div(other_.count, chunk);
+    const Pieces chunks(other_.count, other_.panel, tasks, 2 * other_.panel, most);
     // Where these are too few, the lines ahead are split as well, though each part packs the chunk again.
-    const int64_t parts = std::clamp<int64_t>(ceil_div(tasks, chunks), 1, std::max<int64_t>(count / 128, 1));
-    const int64_t part = round_up(ceil_div(count, parts), ahead_.panel);
-    parallel_for(0, chunks * parts, 1, [&](int64_t b, int64_t e) {
+    const Pieces parts(count, ahead_.panel, ceil_div(tasks, chunks.number()), 128, count);
+    parallel_for(0, chunks.number() * parts.number(), 1, [&](int64_t b, int64_t e) {
       for (int64_t task = b; task < e; ++task) {
-        const int64_t first = task / parts * chunk, begin = task % parts * part;
-        const int64_t n = std::min(chunk, other_.count - first), end = std::min(begin + part, count);
-        char* local = t_local.at_least(round_up(chunk, other_.panel) * inner_block_ * element_);
+        const int64_t first = chunks.begin(task / parts.number()), n = chunks.begin(task / parts.number() + 1) - first;
+        const int64_t begin = parts.begin(task % parts.number()), end = parts.begin(task % parts.number() + 1);
+        char* local = t_local.at_least(chunks.longest() * inner_block_ * element_);
         for (int64_t at = 0; at < inner; at += inner_block_) {
           const int64_t block = std::min(inner_block_, inner - at);
           pack(local, other_, first, n, k + at, block);
@@ -141,8 +158,8 @@ class Multiplication {
           } else {
             for (int64_t j = begin; j < end; j += ahead_.panel) {
               for (int64_t i = 0; i < n; i += other_.panel) {
-                tile(k + at, block, local + i * block * element_, panels + j * block * element_, first + i, line + j, n - i,
-                     line + count - (line + j));
+                tile(k + at, block, local + i * block * element_, panels + j * block * element_, first + i, line + j,
+                     n - i, line + count - (line + j));
               }
             }
           }
@@ -183,9 +200,15 @@ MatrixRef turned(const MatrixRef& m) { return {m.data, m.column_stride, m.row_st
 
 }  // namespace
 
+std::atomic<uint64_t>& native_products() {
+  static constinit std::atomic<uint64_t> count{0};
+  return count;
+}
+
 bool can_multiply(const MatrixProduct& p) {
   const auto rows = static_cast<double>(p.rows), columns = static_cast<double>(p.columns);
-  if (std::min(p.rows, p.columns) < kLeastLines || p.inner <= 0 || rows * columns * static_cast<double>(p.inner) < kLeastWork) {
+  if (std::min(p.rows, p.columns) < kLeastLines || p.inner <= 0 ||
+      rows * columns * static_cast<double>(p.inner) < kLeastWork) {
     return false;
   }
   const GemmKernel* kernel = kernel_for(p.dtype);
@@ -198,7 +221,12 @@ bool can_multiply(const MatrixProduct& p) {
 
 void multiply(const MatrixProduct& product) {
   if (!can_multiply(product)) throw InternalError("a matrix product without a kernel");
-  if (product.out.column_stride == 1) return Multiplication(product).run();
+  native_products().fetch_add(1, std::memory_order_relaxed);
+  multiply_by(*kernel_for(product.dtype), product);
+}
+
+void multiply_by(const GemmKernel& kernel, const MatrixProduct& product) {
+  if (product.out.column_stride == 1) return Multiplication(product, kernel).run();
   // Tiles are written along rows: the transposed product has them.
   MatrixProduct p = product;
   std::swap(p.rows, p.columns);
@@ -206,7 +234,7 @@ void multiply(const MatrixProduct& product) {
   p.right = turned(product.left);
   p.addend = turned(product.addend);
   p.out = turned(product.out);
-  Multiplication(p).run();
+  Multiplication(p, kernel).run();
 }
 
 }  // namespace tatara

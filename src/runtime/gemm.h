@@ -1,6 +1,7 @@
 // Products of matrices on the CPU, where the host's library is slow.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "ir/dtype.h"
@@ -35,5 +36,12 @@ bool can_multiply(const MatrixProduct& product);
 /// high-performance matrix multiplication", ACM TOMS 34 (2008): panels of both operands are packed so that one stays in the
 /// first cache and the other in the second while a tile of the result is summed in registers.
 void multiply(const MatrixProduct& product);
+
+/// For tests: the same by the kernel of one instruction set that this machine has.
+struct GemmKernel;
+void multiply_by(const GemmKernel& kernel, const MatrixProduct& product);
+
+/// Counts multiply()'s products (tatara.stats()).
+std::atomic<uint64_t>& native_products();
 
 }  // namespace tatara

@@ -29,7 +29,8 @@ struct GemmKernel {
   void (*multiply)(const GemmTile& tile);
   /// Lays `count` lines of `inner` elements out in panels of `panel` lines, [inner][panel] each, the last one filled up with zeros.
   /// Strides in elements: from line to line, and within a line.
-  void (*pack)(void* out, const void* in, int64_t count, int64_t inner, int64_t line_stride, int64_t stride, int64_t panel);
+  void (*pack)(void* out, const void* in, int64_t count, int64_t inner, int64_t line_stride, int64_t stride,
+               int64_t panel);
 };
 
 /// Null where the compiler does not make them.
@@ -88,7 +89,8 @@ struct Gemm {
     }
     alignas(TATARA_GEMM_VECTOR_BYTES) T whole[kRows * kColumns];
     for (int i = 0; i < kRows; ++i) {
-      for (int j = 0; j < kVectors; ++j) *reinterpret_cast<Vector*>(whole + i * kColumns + j * kWidth) = sums[i][j] * alpha;
+      for (int j = 0; j < kVectors; ++j)
+        *reinterpret_cast<Vector*>(whole + i * kColumns + j * kWidth) = sums[i][j] * alpha;
     }
     for (int64_t i = 0; i < tile.rows; ++i) {
       for (int64_t j = 0; j < tile.columns; ++j) {
@@ -102,7 +104,8 @@ struct Gemm {
   /// Four lines of four elements each, turned.
   static void turn(T* out, int64_t panel, const T* in, int64_t line_stride, int64_t lines) {
     Quad a[kFour];
-    for (int64_t i = 0; i < kFour; ++i) a[i] = i < lines ? *reinterpret_cast<const Quad*>(in + i * line_stride) : Quad{};
+    for (int64_t i = 0; i < kFour; ++i)
+      a[i] = i < lines ? *reinterpret_cast<const Quad*>(in + i * line_stride) : Quad{};
     const Quad low0 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
     const Quad high0 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
     const Quad low1 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);

@@ -208,8 +208,7 @@ bool library_is_slow() {
 
 bool ours_multiply() {
   const std::string wanted = option_text(Option::kMatmul);
-  if (wanted == "native" || wanted == "host") return wanted == "native";
-  if (wanted != "auto") throw InvalidArgument("option matmul is auto, native or host, not " + wanted);
+  if (wanted != "auto") return wanted == "native";
   return made_once([] { return library_is_slow(); });
 }
 
@@ -303,7 +302,8 @@ class AddmmOut final : public HostOp {
       return {};
     }
     check(api_,
-          shim(handle_of(a[5].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor), handle_of(a[2].tensor), beta, alpha),
+          shim(handle_of(a[5].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor), handle_of(a[2].tensor), beta,
+               alpha),
           "addmm");
     return {};
   }

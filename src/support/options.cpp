@@ -1,5 +1,6 @@
 #include "support/options.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -21,6 +22,13 @@ struct State {
 
 State& state() { return made_once<State>(); }
 
+void check_choice(const OptionInfo& info, std::string_view text) {
+  if (info.choices.empty() || std::find(info.choices.begin(), info.choices.end(), text) != info.choices.end()) return;
+  std::string wanted;
+  for (const std::string_view choice : info.choices) wanted += str_cat(wanted.empty() ? "" : ", ", choice);
+  throw InvalidArgument(str_cat("option ", info.name, " (", info.env, ") is one of ", wanted, ", not '", text, "'"));
+}
+
 OptionValue parse(const OptionInfo& info, std::string_view text) {
   const auto fail = [&](std::string_view wanted) -> InvalidArgument {
     return InvalidArgument(str_cat("option ", info.name, " (", info.env, ") takes ", wanted, ", not '", text, "'"));
@@ -38,6 +46,7 @@ OptionValue parse(const OptionInfo& info, std::string_view text) {
     if (code != std::errc() || end != word.data() + word.size()) throw fail("an integer");
     return value;
   }
+  check_choice(info, text);
   return std::string(text);
 }
 
@@ -96,9 +105,15 @@ const std::vector<OptionInfo>& option_table() {
          "For how many sets of sizes a compiled graph on a GPU becomes a CUDA graph, launched as a whole; further sets "
          "launch its steps one by one. 0: all do.",
          true},
-        {Option::kMatmul, "matmul", "TATARA_MATMUL", std::string("auto"),
-         "Who multiplies big float32 and float64 matrices on the CPU: host, its library; native, our own kernels; auto, "
-         "these where the library is MKL and the CPU not Intel's."},
+        {Option::kMatmul,
+         "matmul",
+         "TATARA_MATMUL",
+         std::string("auto"),
+         "Who multiplies big float32 and float64 matrices on the CPU: host, its library; native, our own kernels; "
+         "auto, "
+         "these where the library is MKL and the CPU not Intel's.",
+         false,
+         {"auto", "native", "host"}},
     };
   });
 }
@@ -143,6 +158,7 @@ void set_option(Option option, OptionValue value) {
                                   : info.fallback.index() == 1 ? "an integer"
                                                                : "a string"));
   }
+  if (const auto* text = std::get_if<std::string>(&value)) check_choice(info, *text);
   State& s = state();
   const std::lock_guard lock(s.mutex);
   s.values[static_cast<size_t>(option)] = std::move(value);

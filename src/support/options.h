@@ -43,7 +43,8 @@ struct OptionInfo {
   std::string_view env;   // "TATARA_CACHE_DIR"
   OptionValue fallback;   // the default; its alternative is the option's type
   std::string_view doc;
-  bool per_function = false;  // may be given to tatara.compile(options=...)
+  bool per_function = false;                   // may be given to tatara.compile(options=...)
+  std::vector<std::string_view> choices = {};  // of a text; none: any
 };
 
 /// All options, in the order of the enum.

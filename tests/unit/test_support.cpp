@@ -95,6 +95,8 @@ TEST(Options, SetParseAndReset) {
   EXPECT_THROW(set_option_text(Option::kNumThreads, "many"), InvalidArgument);
   EXPECT_THROW(set_option_text(Option::kVerify, "perhaps"), InvalidArgument);
   EXPECT_THROW(set_option(Option::kVerify, int64_t{1}), InvalidArgument);
+  EXPECT_THROW(set_option(Option::kMatmul, std::string("fastest")), InvalidArgument);
+  EXPECT_THROW(set_option_text(Option::kMatmul, "Native"), InvalidArgument);
   reset_option(Option::kNumThreads);
   EXPECT_EQ(option_int(Option::kNumThreads), 0);
   EXPECT_EQ(find_option("no_such_option"), nullptr);

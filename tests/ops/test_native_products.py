@@ -1,0 +1,137 @@
+"""Products of matrices by our own kernels (option matmul), against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import tatara
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    before = tatara.config.matmul
+    tatara.config.matmul = "native"
+    yield
+    tatara.config.matmul = before
+
+
+def _products() -> int:
+    return int(tatara.stats()["native_products"])
+
+
+def _made(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*sizes, dtype=dtype)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[torch.dtype], Tensors]]] = {
+    "mm": (lambda a, b: a @ b, lambda t: (_made(70, 130, dtype=t), _made(130, 96, dtype=t))),
+    "turned_left": (lambda a, b: a.t() @ b, lambda t: (_made(500, 70, dtype=t), _made(500, 96, dtype=t))),
+    "turned_right": (lambda a, b: a @ b.t(), lambda t: (_made(70, 500, dtype=t), _made(96, 500, dtype=t))),
+    "turned_result": (lambda a, b: (a.t() @ b).t(), lambda t: (_made(500, 96, dtype=t), _made(500, 96, dtype=t))),
+    "slices": (lambda a, b: a[:, ::3] @ b[::2], lambda t: (_made(64, 300, dtype=t), _made(200, 96, dtype=t))),
+    "linear": (
+        torch.nn.functional.linear,
+        lambda t: (_made(4, 16, 200, dtype=t), _made(96, 200, dtype=t), _made(96, dtype=t)),
+    ),
+    "addmm": (
+        lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2),
+        lambda t: (_made(70, 96, dtype=t), _made(70, 130, dtype=t), _made(130, 96, dtype=t)),
+    ),
+    "addmm_column": (torch.addmm, lambda t: (_made(70, 1, dtype=t), _made(70, 130, dtype=t), _made(130, 96, dtype=t))),
+    "addmm_number": (torch.addmm, lambda t: (_made(1, dtype=t), _made(70, 130, dtype=t), _made(130, 96, dtype=t))),
+    "addmm_turned": (
+        lambda c, a, b: torch.addmm(c.t(), a, b),
+        lambda t: (_made(96, 70, dtype=t), _made(70, 130, dtype=t), _made(130, 96, dtype=t)),
+    ),
+    "beta_zero": (
+        lambda c, a, b: torch.addmm(c / 0, a, b, beta=0),
+        lambda t: (_made(70, 96, dtype=t), _made(70, 130, dtype=t), _made(130, 96, dtype=t)),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_products_are_eagers(name: str, dtype: torch.dtype) -> None:
+    function, inputs = PROGRAMS[name]
+    torch.manual_seed(0)
+    arguments = inputs(dtype)
+    expected = function(*arguments)
+    compiled = tatara.compile(function, fullgraph=True)
+    compiled(*arguments)
+    before = _products()
+    got = compiled(*arguments)
+    assert _products() == before + 1
+    # Sums of 500 products of the size of one.
+    atol, rtol = (1e-4, 1e-5) if dtype == torch.float32 else (1e-12, 1e-12)
+    torch.testing.assert_close(got, expected, atol=atol, rtol=rtol)
+    assert got.stride() == expected.stride()
+
+
+def test_alpha_zero_is_the_librarys() -> None:
+    def function(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(c, a, b, alpha=0)
+
+    a = _made(64, 64).fill_(torch.inf)
+    arguments = (_made(64, 96), a, _made(64, 96))
+    torch.testing.assert_close(tatara.compile(function)(*arguments), function(*arguments), equal_nan=True)
+
+
+def test_training_steps_multiply_by_our_kernels() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(144, 96), torch.nn.GELU(), torch.nn.Linear(96, 48))
+    x = _made(64, 144)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = model(x).square().mean()
+        return result
+
+    def gradients(function: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        value = function(x)
+        return [value.detach(), *torch.autograd.grad(value, list(model.parameters()))]
+
+    expected = gradients(loss)
+    compiled = tatara.compile(loss, fullgraph=True)
+    gradients(compiled)
+    before = _products()
+    got = gradients(compiled)
+    # Two forward, two by weights, one by the activation.
+    assert _products() == before + 5
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_small_and_other_products_are_the_librarys() -> None:
+    function = tatara.compile(lambda a, b: a @ b)
+    before = _products()
+    for a, b in [
+        (_made(2, 3), _made(3, 4)),
+        (_made(4, 4096), _made(4096, 400)),
+        (_made(64, 64).to(torch.bfloat16), _made(64, 96).to(torch.bfloat16)),
+        (_made(64, 64).to(torch.complex64), _made(64, 96).to(torch.complex64)),
+        (_made(64, 0), _made(0, 96)),
+    ]:
+        function(a, b)
+        torch.testing.assert_close(function(a, b), a @ b)
+    assert _products() == before
+
+
+def test_the_option_leaves_them_to_the_library() -> None:
+    a, b = _made(64, 64), _made(64, 96)
+    function = tatara.compile(lambda a, b: a @ b)
+    tatara.config.matmul = "host"
+    before = _products()
+    for _ in range(2):
+        assert torch.equal(function(a, b), a @ b)
+    assert _products() == before
+
+
+def test_unknown_choice() -> None:
+    with pytest.raises(tatara.Error, match="one of auto, native, host, not 'fastest'"):
+        tatara.config.matmul = "fastest"
