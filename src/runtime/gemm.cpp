@@ -18,8 +18,10 @@ constexpr int64_t kAheadBytes = int64_t{8} << 20;  // of the operand that is pac
 constexpr int64_t kAheadLines = 512;               // of it at least, so that packing the other one again costs little
 constexpr int64_t kLeastWork = 1 << 18;            // multiplications
 constexpr int64_t kLeastLines = 8;
-constexpr double kLeastFill = 0.8;      // of the tiles that cover the result
-constexpr int64_t kTasksPerThread = 3;  // so that a thread that is held up leaves its share to the others
+constexpr int64_t kLeastInner = 64;        // for writing the result is most of the work of short sums
+constexpr double kLeastFill = 0.8;         // of the tiles that cover the result
+constexpr int64_t kLeastPacked = 1 << 14;  // elements, by a thread of its own
+constexpr int64_t kTasksPerThread = 3;     // so that a thread that is held up leaves its share to the others
 
 const GemmKernel* kernel_for(DType dtype) {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return nullptr;
@@ -125,7 +127,8 @@ class Multiplication {
   void step(int64_t k, int64_t inner, int64_t line, int64_t count) {
     const int64_t padded = round_up(count, ahead_.panel);
     char* ahead = t_ahead.at_least(padded * inner * element_);
-    const int64_t pack_grain = std::max(ahead_.panel, round_up(ceil_div(count, 4 * num_threads()), ahead_.panel));
+    const int64_t shortest = std::max(ceil_div(count, 4 * num_threads()), kLeastPacked / inner);
+    const int64_t pack_grain = round_up(std::max<int64_t>(shortest, 1), ahead_.panel);
     parallel_for(0, ceil_div(count, pack_grain), 1, [&](int64_t b, int64_t e) {
       const int64_t from = b * pack_grain, to = std::min(e * pack_grain, count);
       for (int64_t at = 0; at < inner; at += inner_block_) {
@@ -136,11 +139,13 @@ class Multiplication {
 
     const int64_t tasks = kTasksPerThread * num_threads();
     const int64_t most = rows_ahead_ ? 384 : 192;  // lines whose panels fill half of a second cache of 1 MB
-    const Pieces chunks(other_.count, other_.panel, tasks, 2 * other_.panel, most);
+    const Pieces chunks(other_.count, other_.panel, tasks, 16, most);
     // Where these are too few, the lines ahead are split as well, though each part packs the chunk again.
-    const Pieces parts(count, ahead_.panel, ceil_div(tasks, chunks.number()), 128, count);
-    parallel_for(0, chunks.number() * parts.number(), 1, [&](int64_t b, int64_t e) {
-      for (int64_t task = b; task < e; ++task) {
+    const Pieces parts(count, ahead_.panel, ceil_div(tasks, chunks.number()), 64, count);
+    const int64_t number = chunks.number() * parts.number();
+    std::atomic<int64_t> next{0};  // a task at a time: parallel_for would hand out several
+    parallel_for(0, std::min<int64_t>(number, num_threads()), 1, [&](int64_t, int64_t) {
+      for (int64_t task = 0; (task = next.fetch_add(1, std::memory_order_relaxed)) < number;) {
         const int64_t first = chunks.begin(task / parts.number()), n = chunks.begin(task / parts.number() + 1) - first;
         const int64_t begin = parts.begin(task % parts.number()), end = parts.begin(task % parts.number() + 1);
         char* local = t_local.at_least(chunks.longest() * inner_block_ * element_);
@@ -207,7 +212,7 @@ std::atomic<uint64_t>& native_products() {
 
 bool can_multiply(const MatrixProduct& p) {
   const auto rows = static_cast<double>(p.rows), columns = static_cast<double>(p.columns);
-  if (std::min(p.rows, p.columns) < kLeastLines || p.inner <= 0 ||
+  if (std::min(p.rows, p.columns) < kLeastLines || p.inner < kLeastInner ||
       rows * columns * static_cast<double>(p.inner) < kLeastWork) {
     return false;
   }

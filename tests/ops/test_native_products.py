@@ -85,7 +85,7 @@ def test_alpha_zero_is_the_librarys() -> None:
 
 def test_training_steps_multiply_by_our_kernels() -> None:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(144, 96), torch.nn.GELU(), torch.nn.Linear(96, 48))
+    model = torch.nn.Sequential(torch.nn.Linear(144, 96), torch.nn.GELU(), torch.nn.Linear(96, 80))
     x = _made(64, 144)
 
     def loss(x: torch.Tensor) -> torch.Tensor:

@@ -217,6 +217,8 @@ TEST(Gemm, LeavesToTheLibraryWhatDoesNotPay) {
   Matrix<float> a(64, 64, false), few(7, 4096, false), b(64, 64, false), tall(4096, 4096, false), out(64, 64, false),
       line(7, 4096, false);
   EXPECT_FALSE(can_multiply(product(few, tall, line)));  // hardly more than a product with a vector
+  Matrix<float> thin(1000, 63, false), flat(63, 1000, false), square(1000, 1000, false);
+  EXPECT_FALSE(can_multiply(product(thin, flat, square)));  // mostly writing
   MatrixProduct p = product(a, b, out);
   p.dtype = DType::kBFloat16;
   EXPECT_FALSE(can_multiply(p));
