@@ -103,7 +103,8 @@ DecomposeFn added_decompose(const char* product) {
     if (args.type(1).device.kind == DeviceKind::kCuda) return {};
     const Scalar beta = args.scalar(3);
     const Scalar alpha = args.scalar(4);
-    if (is_number(beta, 0)) return {};
+    // A factor of zero hides what is infinite or NaN where the host leaves that part out.
+    if (is_number(beta, 0) || is_number(alpha, 0)) return {};
     ValueId result = b.op(product, {arguments[1], arguments[2]});
     if (!is_number(alpha, 1)) result = b.binary("mul", result, alpha);
     const ValueId self = is_number(beta, 1) ? args.tensor(0) : b.binary("mul", args.tensor(0), beta);

@@ -74,6 +74,38 @@ def test_products_are_eagers(name: str, dtype: torch.dtype) -> None:
     assert got.stride() == expected.stride()
 
 
+ADDED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "addmm": (torch.addmm, ((64, 96), (64, 80), (80, 96))),
+    "addmv": (torch.addmv, ((64,), (64, 80), (80,))),
+    "addr": (torch.addr, ((64, 96), (64,), (96,))),
+    "baddbmm": (torch.baddbmm, ((2, 64, 96), (2, 64, 80), (2, 80, 96))),
+    "addbmm": (torch.addbmm, ((64, 96), (2, 64, 80), (2, 80, 96))),
+}
+
+
+@pytest.mark.parametrize("matmul", ["host", "native"])
+@pytest.mark.parametrize("name", ADDED)
+def test_factors_of_zero(name: str, matmul: str) -> None:
+    """What is left out, infinite or not a number, is what eager leaves out."""
+    function, sizes = ADDED[name]
+    torch.manual_seed(0)
+    added, left, right = (_made(*size) for size in sizes)
+    infinite, unknown = torch.full_like(left, torch.inf), torch.full_like(added, torch.nan)
+    for alpha, beta in [(0, 1), (0, 2), (0, 0), (1, 0), (0.0, 1.0)]:
+
+        def call(
+            c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, factors: tuple[float, float] = (alpha, beta)
+        ) -> Any:
+            return function(c, a, b, alpha=factors[0], beta=factors[1])
+
+        with tatara.config.patch(matmul=matmul):
+            compiled = tatara.compile(call)
+            for c, a in [(added, left), (added, infinite), (unknown, left)]:
+                expected = call(c, a, right)
+                for _ in range(2):
+                    torch.testing.assert_close(compiled(c, a, right), expected, equal_nan=True, atol=1e-4, rtol=1e-4)
+
+
 def test_alpha_zero_is_the_librarys() -> None:
     def function(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.addmm(c, a, b, alpha=0)
