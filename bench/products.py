@@ -9,19 +9,20 @@ their neighbours: few rows, short sums, one big square.
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+import harness
 import tatara
 
 LAYERS = [(512, 768, 768), (512, 768, 3072), (512, 3072, 768), (512, 768, 50257)]
 OTHERS = [(8, 768, 3072), (32, 768, 3072), (128, 768, 768), (768, 64, 768), (300, 300, 300), (2048, 2048, 2048)]
 LEAST_SECONDS = 0.003
+COLUMNS = ["product", "eager_gflops", "rival_gflops", "tatara_gflops", "vs eager", "vs rival"]
 
 
 def _operands(rows: int, inner: int, columns: int, form: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,54 +31,54 @@ def _operands(rows: int, inner: int, columns: int, form: str, dtype: torch.dtype
     return left, right
 
 
-def _seconds(call: Callable[..., Any], operands: tuple[torch.Tensor, ...], times: int) -> float:
-    start = time.perf_counter()
-    for _ in range(times):
-        call(*operands)
-    return (time.perf_counter() - start) / times
+def _measure(
+    rows: int, inner: int, columns: int, form: str, dtype: torch.dtype, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    left, right = _operands(rows, inner, columns, form, dtype)
+    work = 2e-9 * rows * inner * columns
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b
+
+    torch.compiler.reset()
+    ways: dict[str, Callable[..., torch.Tensor]] = {"eager": product, "tatara": tatara.compile(product)}
+    if not arguments.no_rival:
+        ways["rival"] = torch.compile(product)
+    for way in ways.values():
+        for _ in range(2):
+            way(left, right)
+    times = max(1, int(LEAST_SECONDS / (work / 100)))
+    samples: dict[str, list[float]] = {name: [] for name in ways}
+    for name in harness.in_turns(list(ways), arguments.rounds):
+        start = time.perf_counter()
+        for _ in range(times):
+            ways[name](left, right)
+        samples[name].append((time.perf_counter() - start) / times)
+    row: dict[str, Any] = {"product": f"{rows} x {inner} x {columns} {form} {str(dtype).removeprefix('torch.')}"}
+    for name, taken in samples.items():
+        median = statistics.median(taken)
+        row |= {f"{name}_ms": median * 1e3, f"{name}_gflops": work / median}
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--no-rival", action="store_true")
+    parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     tatara.config.matmul = "native"
-    rows = [(*sizes, form, torch.float32) for sizes in LAYERS for form in ("nt", "nn", "tn")]
-    rows += [(*sizes, "nt", torch.float32) for sizes in OTHERS] + [(512, 768, 3072, "nt", torch.float64)]
-    print("sizes | form | dtype | eager | torch.compile | tatara | vs eager | vs torch.compile   (GFLOP/s)")
-    gains: list[float] = []
-    for rows_, inner, columns, form, dtype in rows:
-        left, right = _operands(rows_, inner, columns, form, dtype)
-        work = 2e-9 * rows_ * inner * columns
 
-        def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            return a @ b
+    def measured() -> Iterator[dict[str, Any]]:
+        for sizes in LAYERS:
+            for form in ("nt", "nn", "tn"):
+                yield _measure(*sizes, form, torch.float32, arguments)
+        for sizes in OTHERS:
+            yield _measure(*sizes, "nt", torch.float32, arguments)
+        yield _measure(512, 768, 3072, "nt", torch.float64, arguments)
 
-        torch.compiler.reset()
-        ways: dict[str, Callable[..., torch.Tensor]] = {"eager": product, "tatara": tatara.compile(product)}
-        if not arguments.no_rival:
-            ways["rival"] = torch.compile(product)
-        for way in ways.values():
-            for _ in range(2):
-                way(left, right)
-        times = max(1, int(LEAST_SECONDS / (work / 100)))
-        samples: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(arguments.rounds):
-            for name, way in ways.items():
-                samples[name].append(_seconds(way, (left, right), times))
-        median = {name: statistics.median(taken) for name, taken in samples.items()}
-        speed = {name: f"{work / taken:.0f}" for name, taken in median.items()}
-        gains.append(median["eager"] / median["tatara"])
-        against = f"{median['rival'] / median['tatara']:.2f}" if "rival" in median else "-"
-        print(
-            f"{rows_} x {inner} x {columns} | {form} | {str(dtype).removeprefix('torch.')} | {speed['eager']} | "
-            f"{speed.get('rival', '-')} | {speed['tatara']} | {gains[-1]:.2f} | {against}",
-            flush=True,
-        )
-    print(f"geomean against eager: {math.exp(statistics.fmean(map(math.log, gains))):.2f}")
+    harness.print_rows(measured(), "product", COLUMNS, ["eager", "rival"])
 
 
 if __name__ == "__main__":

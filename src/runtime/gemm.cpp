@@ -1,11 +1,13 @@
 #include "runtime/gemm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
 
+#include "codegen/emit_cpu.h"
 #include "runtime/gemm_kernel.h"
 #include "runtime/thread_pool.h"
 #include "support/error.h"
@@ -25,12 +27,10 @@ constexpr int64_t kTasksPerThread = 3;     // so that a thread that is held up l
 
 const GemmKernel* kernel_for(DType dtype) {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return nullptr;
-#if defined(__x86_64__)
   const bool is_double = dtype == DType::kFloat64;
-  if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0) return gemm_avx512(is_double);
-  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) return gemm_avx2(is_double);
-#endif
-  return nullptr;
+  const CpuTarget cpu = host_cpu_target();
+  if (cpu.isa == VectorIsa::kAvx512) return gemm_avx512(is_double);
+  return cpu.isa == VectorIsa::kAvx2 && cpu.has_fma ? gemm_avx2(is_double) : nullptr;
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -65,8 +65,8 @@ thread_local Panels t_ahead, t_local;
 struct Lines {
   const char* data;
   int64_t count;
-  int64_t line_stride;  // in bytes
-  int64_t stride;       // in bytes
+  int64_t line_stride;  // in elements, as the next
+  int64_t stride;
   int64_t panel;
 };
 
@@ -92,8 +92,10 @@ class Multiplication {
  public:
   Multiplication(const MatrixProduct& p, const GemmKernel& kernel)
       : p_(p), kernel_(kernel), element_(dtype_size(p.dtype)), rows_ahead_(p.rows <= p.columns) {
-    const Lines rows = lines(p.left, p.rows, p.left.row_stride, p.left.column_stride, kernel_.tile_rows);
-    const Lines columns = lines(p.right, p.columns, p.right.column_stride, p.right.row_stride, kernel_.tile_columns);
+    const Lines rows{static_cast<const char*>(p.left.data), p.rows, p.left.row_stride, p.left.column_stride,
+                     kernel_.tile_rows};
+    const Lines columns{static_cast<const char*>(p.right.data), p.columns, p.right.column_stride, p.right.row_stride,
+                        kernel_.tile_columns};
     ahead_ = rows_ahead_ ? rows : columns;
     other_ = rows_ahead_ ? columns : rows;
     inner_block_ = round_up(ceil_div(p.inner, ceil_div(p.inner, kInnerBlock)), 8);
@@ -114,13 +116,9 @@ class Multiplication {
   }
 
  private:
-  Lines lines(const MatrixRef& m, int64_t count, int64_t line_stride, int64_t stride, int64_t panel) const {
-    return {static_cast<const char*>(m.data), count, line_stride * element_, stride * element_, panel};
-  }
-
   void pack(char* out, const Lines& from, int64_t line, int64_t count, int64_t k, int64_t inner) const {
-    kernel_.pack(out, from.data + line * from.line_stride + k * from.stride, count, inner, from.line_stride / element_,
-                 from.stride / element_, from.panel);
+    kernel_.pack(out, from.data + (line * from.line_stride + k * from.stride) * element_, count, inner,
+                 from.line_stride, from.stride, from.panel);
   }
 
   /// The products of `inner` elements from k on, of some lines of the operand that is packed ahead.
@@ -153,18 +151,14 @@ class Multiplication {
           const int64_t block = std::min(inner_block_, inner - at);
           pack(local, other_, first, n, k + at, block);
           const char* panels = ahead + at * padded * element_;
-          if (rows_ahead_) {
-            for (int64_t i = begin; i < end; i += ahead_.panel) {
-              for (int64_t j = 0; j < n; j += other_.panel) {
-                tile(k + at, block, panels + i * block * element_, local + j * block * element_, line + i, first + j,
-                     line + count - (line + i), n - j);
-              }
-            }
-          } else {
-            for (int64_t j = begin; j < end; j += ahead_.panel) {
-              for (int64_t i = 0; i < n; i += other_.panel) {
-                tile(k + at, block, local + i * block * element_, panels + j * block * element_, first + i, line + j,
-                     n - i, line + count - (line + j));
+          for (int64_t i = begin; i < end; i += ahead_.panel) {
+            for (int64_t j = 0; j < n; j += other_.panel) {
+              const char* there = panels + i * block * element_;
+              const char* here = local + j * block * element_;
+              if (rows_ahead_) {
+                tile(k + at, block, there, here, line + i, first + j, count - i, n - j);
+              } else {
+                tile(k + at, block, here, there, first + j, line + i, n - j, count - i);
               }
             }
           }
