@@ -45,7 +45,8 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         stage = ctx.stage
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
-        cotangents = tuple(None if g is None else g.contiguous() for g in cotangents)
+        layouts = stage.layouts or (None,) * len(cotangents)
+        cotangents = tuple(None if g is None else _laid_out(g, o) for g, o in zip(cotangents, layouts, strict=True))
         again = torch.is_grad_enabled()  # under create_graph=True
         if not again:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
@@ -54,10 +55,20 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             values = list(saved) if kept else saved  # a plan lets go of what it is given
             return _again(ctx, stage, values, given) if again else stage.backward(values, given)
 
-        return (None, None, None, *_each_example(gradients, cotangents))
+        return (None, None, None, *_each_example(gradients, cotangents, layouts))
 
 
-def _each_example(gradients: Any, cotangents: Any) -> list[Any]:
+def _laid_out(gradient: Any, order: tuple[int, ...] | None) -> Any:
+    """The gradient in the layout that a stage is compiled for: contiguous, or dense with the dimensions in this order."""
+    if order is None:
+        return gradient.contiguous()
+    ordered = gradient.permute(order)
+    if ordered.is_contiguous():
+        return gradient
+    return ordered.contiguous().permute([order.index(d) for d in range(len(order))])
+
+
+def _each_example(gradients: Any, cotangents: Any, layouts: Any) -> list[Any]:
     """`gradients` of cotangents that may be batches (`is_grads_batched=True`): a plan takes plain tensors, one example at a
     time.
     """
@@ -69,7 +80,8 @@ def _each_example(gradients: Any, cotangents: Any) -> list[Any]:
     size = next((len(b) for b in batches if b is not None), 0)
     rows = []
     for i in range(size):
-        given = tuple(g if b is None else b[i].contiguous() for g, b in zip(cotangents, batches, strict=True))
+        each = zip(cotangents, batches, layouts, strict=True)
+        given = tuple(g if b is None else _laid_out(b[i], o) for g, b, o in each)
         rows.append(list(gradients(given, True)))
     columns = zip(*rows, strict=True)
     return [None if c[0] is None else torch._add_batch_dim(torch.stack(c), 0, level) for c in columns]

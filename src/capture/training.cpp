@@ -565,6 +565,20 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
 
 PyObject* stage_differentiable(PyObject* self, void*) { return int_tuple_of(stage_of(self).differentiable).release(); }
 
+/// For each of these the order of the dimensions of its gradient, outermost first, or None: contiguous. None where all are.
+PyObject* stage_layouts(PyObject* self, void*) {
+  Stage& stage = stage_of(self);
+  std::vector<Ref> orders;
+  bool all_contiguous = true;
+  for (const int i : stage.differentiable) {
+    const ValueId v = stage.graph.outputs()[static_cast<size_t>(i)].value;
+    const std::vector<int> order = cotangent_order(stage.graph.ctx(), stage.graph.type(v));
+    all_contiguous = all_contiguous && order.empty();
+    orders.push_back(order.empty() ? Ref::borrow(Py_None) : int_tuple_of(order));
+  }
+  return all_contiguous ? Ref::borrow(Py_None).release() : tuple_of(orders).release();
+}
+
 PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
 
 /// {input: position among the saved values}
@@ -606,6 +620,7 @@ PyTypeObject* stage_type() {
         {nullptr, nullptr, 0, nullptr}};
     static PyGetSetDef getset[] = {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
+        {"layouts", stage_layouts, nullptr, "layouts of the gradients of these outputs", nullptr},
         {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
         {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},

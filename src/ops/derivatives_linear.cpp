@@ -7,15 +7,17 @@ namespace {
 
 using namespace ops;
 
-/// The last two dimensions exchanged, conjugated.
-Term adjoint(Term x) {
+/// The last two dimensions exchanged.
+Term transposed(Term x) {
   const int64_t rank = x.type().dim();
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < rank - 2; ++d) dims.push_back(d);
   dims.push_back(rank - 1);
   dims.push_back(rank - 2);
-  return Term{x.b, x.b->permute(x.id, dims)}.conj();
+  return {x.b, x.b->permute(x.id, dims)};
 }
+
+Term adjoint(Term x) { return transposed(x).conj(); }
 
 Term scaled(Term x, const Scalar& factor) {
   if (const auto* n = std::get_if<int64_t>(&factor); n != nullptr && *n == 1) return x;
@@ -24,16 +26,39 @@ Term scaled(Term x, const Scalar& factor) {
   return {x.b, x.b->binary("mul", x.id, value)};
 }
 
-/// g = d(a @ b) for operands `a` and `b` by position, by mm or bmm.
-void product_rule(VjpContext& v, const char* op, size_t a, size_t b, const Scalar& alpha) {
-  const Term g = scaled(gradient(v), alpha);
-  if (v.needs(a)) v.give(a, g.bin(op, adjoint(operand(v, b))).id);
-  if (v.needs(b)) v.give(b, adjoint(operand(v, a)).bin(op, g).id);
+/// A matrix whose columns are contiguous.
+bool is_column_major(ExprContext& ctx, const TensorType& type) {
+  return is_one(ctx, type.strides[0]) && type.strides[1] == type.sizes[0];
 }
 
-void added_product_rule(VjpContext& v, const char* op) {
+/// The gradients of matrices `a` and `b` for that of a @ b. That of a column-major matrix is column-major, as eager's: the
+/// product of the transposed factors, transposed. Types by value: those in a graph move when it grows.
+Term gradient_of_left(Term g, TensorType a, Term b) {
+  if (is_column_major(g.b->ctx(), a)) return transposed(b.conj().bin("mm", transposed(g)));
+  return g.bin("mm", adjoint(b));
+}
+
+Term gradient_of_right(Term g, Term a, TensorType b) {
+  if (is_column_major(g.b->ctx(), b)) return transposed(transposed(g).bin("mm", a.conj()));
+  return adjoint(a).bin("mm", g);
+}
+
+/// The gradients of a @ b, operands by position.
+void mm_rule(VjpContext& v, size_t a, size_t b, const Scalar& alpha) {
+  const Term g = gradient(v);
+  if (v.needs(a)) v.give(a, scaled(gradient_of_left(g, v.args().type(a), operand(v, b)), alpha).id);
+  if (v.needs(b)) v.give(b, scaled(gradient_of_right(g, operand(v, a), v.args().type(b)), alpha).id);
+}
+
+void bmm_rule(VjpContext& v, size_t a, size_t b, const Scalar& alpha) {
+  const Term g = gradient(v);
+  if (v.needs(a)) v.give(a, scaled(g.bin("bmm", adjoint(operand(v, b))), alpha).id);
+  if (v.needs(b)) v.give(b, scaled(adjoint(operand(v, a)).bin("bmm", g), alpha).id);
+}
+
+void added_product_rule(VjpContext& v, bool batches) {
   if (v.needs(0)) v.give(0, scaled(gradient(v), v.args().scalar(3)).id);
-  product_rule(v, op, 1, 2, v.args().scalar(4));
+  (batches ? bmm_rule : mm_rule)(v, 1, 2, v.args().scalar(4));
 }
 
 void mv_rule(VjpContext& v) {
@@ -61,11 +86,18 @@ void linear_rule(VjpContext& v) {
   std::vector<Expr> lead = x.type().sizes;
   lead.pop_back();
   const Expr rows = product(b.ctx(), lead);
-  const Term flat = term(v, b.reshape(g.id, {rows, out}));
-  if (v.needs(0)) v.give(0, b.reshape(flat.bin("mm", w.conj()).id, x.type().sizes));
+  const Term flat = term(v, b.reshape(g.id, {rows, out})), rows_of_x = term(v, b.reshape(x.id, {rows, in}));
+  // Layouts as of the product with w.T, which eager differentiates.
+  if (v.needs(0)) {
+    const bool by_columns = is_column_major(b.ctx(), rows_of_x.type());
+    const Term gradient =
+        by_columns ? transposed(transposed(w).conj().bin("mm", transposed(flat))) : flat.bin("mm", w.conj());
+    v.give(0, b.reshape(gradient.id, x.type().sizes));
+  }
   if (v.needs(1)) {
-    const Term rows_of_x = term(v, b.reshape(x.id, {rows, in}));
-    v.give(1, term(v, b.permute(flat.id, {1, 0})).bin("mm", rows_of_x.conj()).id);
+    const bool by_rows = is_one(b.ctx(), w.type().strides[1]) && w.type().strides[0] == in;
+    v.give(1, by_rows ? transposed(flat).bin("mm", rows_of_x.conj()).id
+                      : transposed(adjoint(rows_of_x).bin("mm", flat)).id);
   }
   if (v.needs(2)) v.give(2, b.reduce("sum", flat.id, {0}, false));
 }
@@ -93,10 +125,10 @@ std::vector<ValueId> added_parts(GraphBuilder& b, std::span<const Arg> arguments
 
 void register_derivatives_linear(OpRegistry& r) {
   const Scalar one = int64_t{1};
-  r.amend("mm").vjp = [one](VjpContext& v) { product_rule(v, "mm", 0, 1, one); };
-  r.amend("bmm").vjp = [one](VjpContext& v) { product_rule(v, "bmm", 0, 1, one); };
-  r.amend("addmm").vjp = [](VjpContext& v) { added_product_rule(v, "mm"); };
-  r.amend("baddbmm").vjp = [](VjpContext& v) { added_product_rule(v, "bmm"); };
+  r.amend("mm").vjp = [one](VjpContext& v) { mm_rule(v, 0, 1, one); };
+  r.amend("bmm").vjp = [one](VjpContext& v) { bmm_rule(v, 0, 1, one); };
+  r.amend("addmm").vjp = [](VjpContext& v) { added_product_rule(v, false); };
+  r.amend("baddbmm").vjp = [](VjpContext& v) { added_product_rule(v, true); };
   r.amend("mv").vjp = mv_rule;
   for (const bool batches : {false, true}) {
     r.amend(batches ? "addbmm" : "addmv").differentiable_parts = [batches](GraphBuilder& b, std::span<const Arg> args) {

@@ -178,17 +178,39 @@ TensorType contiguous_type(ExprContext& ctx, DType dtype, Device device, std::ve
   return type;
 }
 
-bool is_contiguous(ExprContext& ctx, const TensorType& type) {
-  for (Expr size : type.sizes) {
-    if (size.is_const(0)) return true;
-  }
+namespace {
+
+/// Whether the dimensions of more than one element lie without gaps in this order, innermost first.
+bool lies_in_order(ExprContext& ctx, const TensorType& type, std::span<const size_t> order) {
   Expr expected = ctx.constant(1);
-  for (size_t i = type.sizes.size(); i-- > 0;) {
-    if (type.sizes[i].is_const(1)) continue;
-    if (!same_size(ctx, type.strides[i], expected)) return false;
-    expected = ctx.mul(expected, type.sizes[i]);
+  for (const size_t d : order) {
+    if (type.sizes[d].is_const(1)) continue;
+    if (!same_size(ctx, type.strides[d], expected)) return false;
+    expected = ctx.mul(expected, type.sizes[d]);
   }
   return true;
+}
+
+/// Dimensions in channels-last order, innermost first; empty for other ranks than 4 and 5.
+std::span<const size_t> channels_last_order(size_t rank) {
+  static constexpr size_t kOrder4[] = {1, 3, 2, 0};
+  static constexpr size_t kOrder5[] = {1, 4, 3, 2, 0};
+  if (rank == 4) return kOrder4;
+  return rank == 5 ? std::span<const size_t>(kOrder5) : std::span<const size_t>();
+}
+
+}  // namespace
+
+bool is_contiguous(ExprContext& ctx, const TensorType& type) {
+  const bool empty = std::any_of(type.sizes.begin(), type.sizes.end(), [](Expr size) { return size.is_const(0); });
+  std::vector<size_t> order(type.sizes.size());
+  std::iota(order.rbegin(), order.rend(), size_t{0});
+  return empty || lies_in_order(ctx, type, order);
+}
+
+bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type) {
+  const std::span<const size_t> order = channels_last_order(type.sizes.size());
+  return !order.empty() && lies_in_order(ctx, type, order);  // also without elements
 }
 
 bool is_dense(ExprContext& ctx, const TensorType& type) {
@@ -200,13 +222,7 @@ bool is_dense(ExprContext& ctx, const TensorType& type) {
     if (type.sizes[a].is_const(1) || type.strides[a] == type.strides[b]) return false;
     return ctx.guard(ctx.lt(type.strides[a], type.strides[b]));
   });
-  Expr expected = ctx.constant(1);
-  for (size_t i : order) {
-    if (type.sizes[i].is_const(1)) continue;
-    if (!same_size(ctx, type.strides[i], expected)) return false;
-    expected = ctx.mul(expected, type.sizes[i]);
-  }
-  return true;
+  return lies_in_order(ctx, type, order);
 }
 
 std::vector<Expr> reduced_sizes(ExprContext& ctx, const std::vector<Expr>& sizes, const std::vector<int64_t>& dims,
@@ -226,11 +242,8 @@ std::vector<Expr> reduced_sizes(ExprContext& ctx, const std::vector<Expr>& sizes
 Layout suggested_layout(ExprContext& ctx, const TensorType& type) {
   // The rule of eager's is_channels_last_strides: from the channel dimension outwards strides must grow; a size of one
   // takes part with its stride, and N111 counts as contiguous.
-  const size_t rank = type.sizes.size();
-  if (rank != 4 && rank != 5) return Layout::kContiguous;
-  static constexpr size_t kOrder4[] = {1, 3, 2, 0};
-  static constexpr size_t kOrder5[] = {1, 4, 3, 2, 0};
-  const std::span<const size_t> order = rank == 4 ? std::span<const size_t>(kOrder4) : std::span<const size_t>(kOrder5);
+  const std::span<const size_t> order = channels_last_order(type.sizes.size());
+  if (order.empty()) return Layout::kContiguous;
   if (is_zero(ctx, type.strides[1])) return Layout::kContiguous;
   Expr least = ctx.constant(0);
   for (size_t d : order) {

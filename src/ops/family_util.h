@@ -84,6 +84,8 @@ Expr product(ExprContext& ctx, std::span<const Expr> values);
 
 TensorType contiguous_type(ExprContext& ctx, DType dtype, Device device, std::vector<Expr> sizes);
 bool is_contiguous(ExprContext& ctx, const TensorType& type);
+/// Tensor::is_contiguous(memory_format=channels_last or channels_last_3d).
+bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type);
 /// Strides fill memory without gaps or overlaps in some order of the dimensions.
 bool is_dense(ExprContext& ctx, const TensorType& type);
 /// Sizes after reducing `dims` (sorted).

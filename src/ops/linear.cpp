@@ -314,6 +314,12 @@ ValueId sum_product(GraphBuilder& b, ValueId left, ValueId right, const std::vec
       n_right = ctx.mul(n_right, size(right, d));
     }
   }
+  // Eager multiplies the other way round where the result has the right operand's dimensions before the left one's.
+  if (!only_left.empty() && !only_right.empty() && only_right.back() < only_left.front()) {
+    std::swap(left, right);
+    std::swap(only_left, only_right);
+    std::swap(n_left, n_right);
+  }
   const auto chain = [](std::initializer_list<const std::vector<int64_t>*> parts) {
     std::vector<int64_t> all;
     for (const auto* part : parts) all.insert(all.end(), part->begin(), part->end());

@@ -154,6 +154,15 @@ ChooseFn to_dtype(size_t dtype_arg, std::optional<DType> fixed, size_t copy_arg)
   };
 }
 
+void require_rank_of_format(const std::string& format, const TensorType& self) {
+  if (format == "channels_last" && self.dim() != 4) {
+    throw InvalidArgument("required rank 4 tensor to use channels_last format");
+  }
+  if (format == "channels_last_3d" && self.dim() != 5) {
+    throw InvalidArgument("required rank 5 tensor to use channels_last_3d format");
+  }
+}
+
 /// A conversion with memory_format=: a copy where the layout that the strides suggest is another one, or the dtype.
 ChooseFn with_format(size_t format_arg, ChooseFn convert) {
   return [=](MetaContext& m) -> Choice {
@@ -164,12 +173,7 @@ ChooseFn with_format(size_t format_arg, ChooseFn convert) {
     const char* last = self.dim() == 5 ? "channels_last_3d" : "channels_last";
     const char* suggested = suggested_layout(m.ctx(), self) == Layout::kChannelsLast ? last : "contiguous_format";
     if (choice.op == "alias_self" && format == suggested) return choice;
-    if (format == "channels_last" && self.dim() != 4) {
-      throw InvalidArgument("required rank 4 tensor to use channels_last format");
-    }
-    if (format == "channels_last_3d" && self.dim() != 5) {
-      throw InvalidArgument("required rank 5 tensor to use channels_last_3d format");
-    }
+    require_rank_of_format(format, self);
     if (choice.op != "cast") return {"clone", {m.arg(0), format}};
     return {"cast_format", {m.arg(0), choice.args[1], format}};
   };
@@ -201,9 +205,14 @@ void register_conversions(OpRegistry& r) {
                 clone_meta(1), nullptr, copy_lower));
   r.add(chooser("contiguous", "(Tensor self, *, MemoryFormat memory_format=contiguous_format) -> Tensor",
                 "torch.Tensor.contiguous", [](MetaContext& m) -> Choice {
-                  if (m.string(1) != "contiguous_format") throw Unsupported("contiguous() in another memory format");
-                  if (is_contiguous(m.ctx(), m.tensor(0))) return {"alias_self", {}};
-                  return {"clone", {m.arg(0), std::string("contiguous_format")}};
+                  const std::string format = m.string(1);
+                  const TensorType& self = m.tensor(0);
+                  if (format == "preserve_format") throw Unsupported("contiguous() that preserves the memory format");
+                  require_rank_of_format(format, self);
+                  const bool is_so = format == "contiguous_format" ? is_contiguous(m.ctx(), self)
+                                                                   : is_contiguous_channels_last(m.ctx(), self);
+                  if (is_so) return {"alias_self", {}};
+                  return {"clone", {m.arg(0), format}};
                 }));
   r.add(chooser("to.dtype",
                 "(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, *, MemoryFormat? "

@@ -218,9 +218,9 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Gradie
   return keeps ? copy.finish() : computed_again(copy.finish(), first_new, end);
 }
 
-/// Gradients come in any layout: the caller hands them over contiguous.
+/// Gradients come in any layout: the caller hands them over in the order of `cotangent_order`.
 TensorType cotangent_type(ExprContext& ctx, TensorType type) {
-  type.strides = contiguous_strides(ctx, type.sizes);
+  if (cotangent_order(ctx, type).empty()) type.strides = contiguous_strides(ctx, type.sizes);
   type.is_wrapped_number = false;
   return type;
 }
@@ -234,6 +234,25 @@ bool differentiable_result(const Graph& graph, ValueId v) {
   if (node == nullptr) return true;
   const int index = graph.value(v).output_index;
   return index >= node->op->first_differentiable && index < node->op->differentiable_results;
+}
+
+std::vector<int> cotangent_order(ExprContext& ctx, const TensorType& type) {
+  if (type.strides == contiguous_strides(ctx, type.sizes)) return {};
+  std::vector<int> order(type.sizes.size(), -1);
+  Expr expected = ctx.constant(1);
+  for (size_t place = order.size(); place-- > 0;) {
+    // A dimension of one element goes where its stride says, if anywhere: it does not change what is expected next.
+    int found = -1;
+    for (size_t d = 0; d < order.size(); ++d) {
+      const bool taken = std::find(order.begin(), order.end(), static_cast<int>(d)) != order.end();
+      if (taken || type.strides[d] != expected) continue;
+      if (found < 0 || type.sizes[d].is_const(1)) found = static_cast<int>(d);
+    }
+    if (found < 0) return {};
+    order[place] = found;
+    expected = ctx.mul(expected, type.sizes[static_cast<size_t>(found)]);
+  }
+  return order;
 }
 
 bool gives_gradients(const Node& node, const std::vector<bool>& needs) { return carries_grad(node, needs); }

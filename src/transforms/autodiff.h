@@ -70,6 +70,10 @@ struct JointGraph {
   std::vector<int> gradients;   // forward input of each gradient output; the others are reached by no gradient
 };
 
+/// The layout in which the cotangent of an output is given: the output's own where that is dense (the dimensions from the
+/// outermost to the innermost), contiguous otherwise (empty).
+std::vector<int> cotangent_order(ExprContext& ctx, const TensorType& type);
+
 /// Differentiates a graph in differentiable form. Cotangents come for the fresh outputs that need a gradient and that
 /// `outputs` names (empty: all). Unsupported where a rule is missing, and for writes that carry gradients to inputs.
 JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs = {});

@@ -112,6 +112,37 @@ def test_broadcast_tensors_gives_back_what_needs_no_view() -> None:
     assert b.stride() == (0, 1)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (2, 3, 0, 5), (2, 3, 4, 5, 6), (2, 3)])
+def test_contiguous_in_channels_last(sizes: tuple[int, ...], dynamic: bool) -> None:
+    """A copy where the strides are others, the tensor itself where they are not."""
+    last = torch.channels_last_3d if len(sizes) == 5 else torch.channels_last
+
+    def function(x: Any) -> Any:
+        z = x.contiguous(memory_format=last)
+        return z, z * 2, z is x
+
+    x = torch.randn(sizes)
+    operands = [x, x.transpose(0, 1).contiguous().transpose(0, 1), x[:1]]
+    if len(sizes) == 2:
+        with pytest.raises(RuntimeError, match="required rank 4 tensor to use channels_last format"):
+            tatara.compile(function, dynamic=dynamic)(x)
+        return
+    for y in [*operands, x.to(memory_format=last)]:
+        compiled = tatara.compile(function, dynamic=dynamic)
+        expected = function(y)
+        for _ in range(2):
+            actual = compiled(y)
+            assert actual[2] == expected[2]
+            assert (actual[0].data_ptr() == y.data_ptr()) == (expected[0].data_ptr() == y.data_ptr())
+            for a, b in zip(actual[:2], expected[:2], strict=True):
+                assert a.stride() == b.stride()
+                assert torch.equal(a, b)
+    tatara.reset()
+    tatara.compile(function)(x)
+    assert tatara.stats()["fallbacks"] == 0
+
+
 @pytest.mark.parametrize(
     "function",
     [
