@@ -27,19 +27,17 @@ Term scaled(Term x, const Scalar& factor) {
 }
 
 /// A matrix whose columns are contiguous.
-bool is_column_major(ExprContext& ctx, const TensorType& type) {
-  return is_one(ctx, type.strides[0]) && type.strides[1] == type.sizes[0];
-}
+bool is_column_major(const TensorType& type) { return type.strides[0].is_const(1) && type.strides[1] == type.sizes[0]; }
 
 /// The gradients of matrices `a` and `b` for that of a @ b. That of a column-major matrix is column-major, as eager's: the
 /// product of the transposed factors, transposed. Types by value: those in a graph move when it grows.
 Term gradient_of_left(Term g, TensorType a, Term b) {
-  if (is_column_major(g.b->ctx(), a)) return transposed(b.conj().bin("mm", transposed(g)));
+  if (is_column_major(a)) return transposed(b.conj().bin("mm", transposed(g)));
   return g.bin("mm", adjoint(b));
 }
 
 Term gradient_of_right(Term g, Term a, TensorType b) {
-  if (is_column_major(g.b->ctx(), b)) return transposed(transposed(g).bin("mm", a.conj()));
+  if (is_column_major(b)) return transposed(transposed(g).bin("mm", a.conj()));
   return adjoint(a).bin("mm", g);
 }
 
@@ -89,13 +87,13 @@ void linear_rule(VjpContext& v) {
   const Term flat = term(v, b.reshape(g.id, {rows, out})), rows_of_x = term(v, b.reshape(x.id, {rows, in}));
   // Layouts as of the product with w.T, which eager differentiates.
   if (v.needs(0)) {
-    const bool by_columns = is_column_major(b.ctx(), rows_of_x.type());
+    const bool by_columns = is_column_major(rows_of_x.type());
     const Term gradient =
         by_columns ? transposed(transposed(w).conj().bin("mm", transposed(flat))) : flat.bin("mm", w.conj());
     v.give(0, b.reshape(gradient.id, x.type().sizes));
   }
   if (v.needs(1)) {
-    const bool by_rows = is_one(b.ctx(), w.type().strides[1]) && w.type().strides[0] == in;
+    const bool by_rows = w.type().strides[1].is_const(1) && w.type().strides[0] == in;
     v.give(1, by_rows ? transposed(flat).bin("mm", rows_of_x.conj()).id
                       : transposed(adjoint(rows_of_x).bin("mm", flat)).id);
   }
