@@ -159,9 +159,10 @@ struct Stage : std::enable_shared_from_this<Stage> {
   std::vector<TensorType> saved_types;
   std::vector<ForwardGraph::Saved> saved_places;
   std::vector<bool> outputs_need;
-  std::vector<int> differentiable;    // fresh outputs with gradients
-  std::vector<int> second_inputs;     // inputs that second derivatives read, and that are not saved
-  std::vector<SizeCarrier> carriers;  // what they carry follows the saved values
+  std::vector<int> differentiable;                 // fresh outputs with gradients
+  std::vector<std::vector<int>> cotangent_orders;  // one for each of these, or none where all are contiguous
+  std::vector<int> second_inputs;                  // inputs that second derivatives read, and that are not saved
+  std::vector<SizeCarrier> carriers;               // what they carry follows the saved values
   std::unique_ptr<PlanCall> forward;
   std::map<Mask, Backward> backwards;
   std::map<std::pair<Mask, Mask>, Second> seconds;
@@ -179,8 +180,13 @@ struct Stage : std::enable_shared_from_this<Stage> {
       const GraphOutput& output = stage->graph.outputs()[i];
       const bool needed = output.value != kNoValue && value_needs[static_cast<size_t>(output.value)];
       stage->outputs_need.push_back(needed);
-      if (needed && output.alias.kind == OutputAlias::Kind::kFresh)
-        stage->differentiable.push_back(static_cast<int>(i));
+      if (!needed || output.alias.kind != OutputAlias::Kind::kFresh) continue;
+      stage->differentiable.push_back(static_cast<int>(i));
+      stage->cotangent_orders.push_back(cotangent_order(g.ctx(), stage->graph.type(output.value)));
+    }
+    if (std::all_of(stage->cotangent_orders.begin(), stage->cotangent_orders.end(),
+                    [](const std::vector<int>& order) { return order.empty(); })) {
+      stage->cotangent_orders.clear();
     }
     stage->check_aliases();
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
@@ -565,18 +571,13 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
 
 PyObject* stage_differentiable(PyObject* self, void*) { return int_tuple_of(stage_of(self).differentiable).release(); }
 
-/// For each of these the order of the dimensions of its gradient, outermost first, or None: contiguous. None where all are.
+/// For each of these the order of the dimensions of its gradient, outermost first, or None: contiguous. Empty: all are.
 PyObject* stage_layouts(PyObject* self, void*) {
-  Stage& stage = stage_of(self);
   std::vector<Ref> orders;
-  bool all_contiguous = true;
-  for (const int i : stage.differentiable) {
-    const ValueId v = stage.graph.outputs()[static_cast<size_t>(i)].value;
-    const std::vector<int> order = cotangent_order(stage.graph.ctx(), stage.graph.type(v));
-    all_contiguous = all_contiguous && order.empty();
+  for (const std::vector<int>& order : stage_of(self).cotangent_orders) {
     orders.push_back(order.empty() ? Ref::borrow(Py_None) : int_tuple_of(order));
   }
-  return all_contiguous ? Ref::borrow(Py_None).release() : tuple_of(orders).release();
+  return tuple_of(orders).release();
 }
 
 PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
