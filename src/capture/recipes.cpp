@@ -232,6 +232,19 @@ bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
   return true;
 }
 
+namespace {
+
+/// What a method in C is bound to; null for functions and what is bound to a class.
+PyObject* bound_to(PyObject* o) {
+  if (!PyCFunction_Check(o)) return nullptr;
+  PyObject* self = PyCFunction_GET_SELF(o);
+  return self == nullptr || PyModule_Check(self) || PyType_Check(self) ? nullptr : self;
+}
+
+Ref builtin(const char* name) { return Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), name)); }
+
+}  // namespace
+
 int RecipeBuilder::add_new(PyObject* o) {
   using Kind = Recipe::Kind;
   const auto all = [this](Recipe::Step step, std::initializer_list<PyObject*> items) {
@@ -263,7 +276,17 @@ int RecipeBuilder::add_new(PyObject* o) {
   // Its methods have cells of this call.
   PyObject* type = PyType_Check(o) ? o : reinterpret_cast<PyObject*>(Py_TYPE(o));
   if (world_.is_born(type)) return fail("a class made in the call");
-  if (is_pinned_kind(o, api_) || world_.is_outside(o)) return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+  if (PyObject* self = bound_to(o); self != nullptr && (world_.object_index(self) >= 0 || !world_.is_outside(self))) {
+    // A method in C of something that is of this call.
+    const Ref name = attr_or_null(o, "__name__");
+    if (!name) return fail("a method without a name");
+    const Ref args = Ref::steal(PyTuple_Pack(2, self, name.get()));
+    alive_.push_back(args);
+    return all({Kind::kReduce, -1, builtin("getattr"), {}, {}, 0, {}}, {args.get()});
+  }
+  if ((is_pinned_kind(o, api_) && (!born || PyCode_Check(o))) || world_.is_outside(o)) {
+    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+  }
   if (PyTuple_Check(o)) {
     Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {

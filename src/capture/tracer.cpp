@@ -199,7 +199,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
   }
-  if (tracing() && entered_ && is_opaque(f.code())) {
+  if (tracing() && entered_ && (is_opaque(f.code()) || logs(f))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;

@@ -411,6 +411,11 @@ class Tracer final : public VmObserver {
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
   bool break_if_cached(PyObject* target);
+  /// Whether what is said with these arguments (a message) is said once, since a function with a cache is running: it is
+  /// said for real then, and is no part of the trace.
+  bool says_once(std::span<PyObject* const> args);
+  /// Code of the standard library's logging, before it runs. True: it is to run for real.
+  bool logs(const Frame& f);
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   bool reads_batch(PyObject* args, PyObject* kwargs) const;

@@ -477,7 +477,14 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       note_effect(std::move(effect));
       return done;
     }
-    case Kind::kBreak: return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    case Kind::kBreak: {
+      if ((plan.name == "print" || plan.name == "_warnings.warn") && PyCFunction_Check(callable) &&
+          says_once({args, static_cast<size_t>(nargs + keywords)})) {
+        const Bypass bypass(bypass_);
+        return PyObject_Vectorcall(callable, args, nargsf, kwnames);
+      }
+      return graph_break("call of " + plan.name) ? not_handled() : nullptr;
+    }
     case Kind::kPure: break;
   }
   const bool keyed = reads_one_key(plan, callable, args, nargs);
@@ -522,6 +529,8 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   }
   const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
+  const bool outermost = *running == 0;
+  if (outermost) trace_->said_once = false;
   ++*running;
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
   --*running;
@@ -530,7 +539,51 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     // Later calls get this very tensor.
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
+  if (!result && same_trace && outermost && trace_->said_once) {
+    // Errors are not kept in the cache: the next call says it again.
+    const ErrorAside aside;
+    if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) PyErr_Clear();
+  }
   return result.release();
+}
+
+bool Tracer::says_once(std::span<PyObject* const> args) {
+  if (*trace_->cached_calls == 0 || ahead_ != nullptr || looking_) return false;
+  const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
+    if (is_atom(o, api_)) return true;
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+        if (!plain(PySequence_Fast_GET_ITEM(o, i))) return false;
+      }
+      return true;
+    }
+    return !api_.is_tensor(o) && !is_symbolic_number(o) && !PyDict_Check(o) && !born(o);
+  };
+  for (PyObject* each : args) {
+    if (each != nullptr && !plain(each)) return false;
+  }
+  trace_->said_once = true;
+  return true;
+}
+
+bool Tracer::logs(const Frame& f) {
+  const PyCodeObject* code = f.code();
+  const bool asks = PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger.isEnabledFor") == 0;
+  if (!asks && PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger._log") != 0) return false;
+  if (!std::string_view(text_of(code->co_filename)).ends_with("/logging/__init__.py")) return false;
+  if (!asks) {
+    std::vector<PyObject*> args;
+    for (int i = 1; i < code->co_argcount; ++i) args.push_back(f.local(i));
+    return says_once(args);
+  }
+  // A logger notes per level what it found out. It does now, so that the trace reads what later calls read.
+  if (f.local(0) != nullptr && !born(f.local(0)) && f.local(1) != nullptr && is_atom(f.local(1), api_) &&
+      f.function() != nullptr) {
+    const Bypass bypass(bypass_);
+    const Ref known = Ref::steal(PyObject_CallFunctionObjArgs(f.function(), f.local(0), f.local(1), nullptr));
+    if (!known) PyErr_Clear();  // the traced call is about to raise it
+  }
+  return false;
 }
 
 /// getattr and the like: of `target`, or of the first argument.
