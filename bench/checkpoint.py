@@ -67,7 +67,7 @@ def measure(form: str, way: str, batch: int, length: int, dropout: float) -> dic
 
     torch.manual_seed(1)
     losses = [run() for _ in range(WARM)]
-    return {"peak": harness.peak_of(run, 3), "losses": losses, "breaks": tatara.stats()["breaks"]}
+    return {"peak": harness.peak_of(run, 9), "losses": losses, "breaks": tatara.stats()["breaks"]}
 
 
 def in_processes(form: str, options: list[str]) -> dict[str, Any]:

@@ -56,9 +56,11 @@ def _resident(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}")
 
 
-def peak_of(step: Callable[[], object], times: int, between: Callable[[], object] = lambda: None) -> int:
-    """Peak bytes of calls of `step`, which was called before, over what the process holds between them, when `between` has let
+def peak_of(step: Callable[[], object], times: int, between: Callable[[], object] = lambda: None) -> float:
+    """Peak bytes of a call of `step`, which was called before, over what the process holds between calls, when `between` has let
     go of what a call leaves. Scratch memory that the compiler keeps from call to call counts as the calls'.
+
+    The median of `times` calls: the kernel counts the pages of a peak per CPU and is off by up to 32 pages of each.
     """
     import tatara
 
@@ -66,13 +68,15 @@ def peak_of(step: Callable[[], object], times: int, between: Callable[[], object
     # sides of the difference: how many there are tells how scattered the heap is, not what a call needs.
     ctypes.CDLL(None).malloc_trim(0)
     step()
-    between()
-    before = _resident("VmRSS") - tatara.stats()["scratch_bytes"]
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
-        clear.write("5")
+    peaks = []
     for _ in range(times):
+        between()
+        before = _resident("VmRSS") - tatara.stats()["scratch_bytes"]
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
+            clear.write("5")
         step()
-    return _resident("VmHWM") - before
+        peaks.append(_resident("VmHWM") - before)
+    return statistics.median(peaks)
 
 
 def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ A step is forward, backward, AdamW. What is compiled is the loss, or with --whol
 model runs in a process of its own with empty caches, so that compile times are cold. The losses of twenty steps from the same
 weights, batches and seed are compared with eager's; with --noise eager also starts from weights one unit in the last place
 apart, which tells what float32 itself does to these losses. Times are medians of rounds in which the three take turns; peak
-memory is that of three steps in a process of its own, over what it held before.
+memory is that of a step in a process of its own, over what it held before, the median of nine.
 
 "Cold" is what the first two steps took more than two usual ones, in a process of its own with empty caches: the median of
 --colds processes, in which eager and Tatara take turns (one process for torch.compile). It is told for eager too, whose first
@@ -167,7 +167,7 @@ def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         step()
         step()
         model.zero_grad(set_to_none=True)
-    return {"peak": harness.peak_of(step, 3, lambda: model.zero_grad(set_to_none=True))}
+    return {"peak": harness.peak_of(step, 9, lambda: model.zero_grad(set_to_none=True))}
 
 
 def _child(arguments: argparse.Namespace, *extra: str, caches: str | None = None, **variables: str) -> dict[str, Any]:
