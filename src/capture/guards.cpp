@@ -58,6 +58,27 @@ bool is_pinned_kind(PyObject* o, const TorchApi& api) {
          std::strcmp(name, "functools._lru_cache_wrapper") == 0;
 }
 
+std::vector<Ref> ordered_keys(PyObject* dict) {
+  std::vector<Ref> keys;
+  if (PyObject_TypeCheck(dict, &PyODict_Type) == 0 || PyDict_GET_SIZE(dict) < 2) return keys;
+  const Ref iterator = Ref::steal(PyODict_Type.tp_iter(dict));
+  while (iterator) {
+    Ref key = Ref::steal(PyIter_Next(iterator.get()));
+    if (!key) break;
+    keys.push_back(std::move(key));
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return keys;
+}
+
+bool is_ordered_by(PyObject* dict, const std::vector<Ref>& keys) {
+  if (keys.empty()) return true;
+  const std::vector<Ref> now = ordered_keys(dict);
+  return now.size() == keys.size() && std::equal(now.begin(), now.end(), keys.begin(), [](const Ref& a, const Ref& b) {
+           return same_value(a.get(), b.get());
+         });
+}
+
 bool same_value(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
@@ -332,6 +353,7 @@ struct ValueGuard::Builder {
       guard.items_[at].keys.push_back(Ref::borrow(key));
       values.push_back(value);
     }
+    guard.items_[at].order = ordered_keys(dict);
     PyObject* holder = PyDict_CheckExact(dict) ? dict : nullptr;
     for (size_t i = 0; i < values.size(); ++i) {
       PyObject* name = guard.items_[at].keys[i].get();
@@ -519,7 +541,7 @@ struct ValueGuard::Checker {
       }
       if (!check(value)) return false;
     }
-    return true;
+    return is_ordered_by(dict, item.order) || fail("the order of a dict changed");
   }
 
   bool bind(int symbol, int64_t value) {
@@ -661,7 +683,7 @@ struct ValueGuard::Comparer {
       if (PyDict_Next(dict, &position, &key, &value) == 0 || !same_value(key, expected.get())) return false;
       if (!compare(value)) return false;
     }
-    return true;
+    return is_ordered_by(dict, item.order);
   }
 
   bool compare_tensor(PyObject* o, size_t here, size_t tensor) {

@@ -102,9 +102,10 @@ class ValueGuard {
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict: children of __dict__ follow as one more kInstance item
     Ref type;
-    Ref value;              // kConst, kIdentity
-    std::vector<Ref> keys;  // kDict, kInstance
-    int traverse(const Visitor& visit) const { return visit(type, value, keys); }
+    Ref value;               // kConst, kIdentity
+    std::vector<Ref> keys;   // kDict, kInstance
+    std::vector<Ref> order;  // kDict: ordered_keys()
+    int traverse(const Visitor& visit) const { return visit(type, value, keys, order); }
   };
   struct Builder;
   struct Checker;
@@ -157,6 +158,10 @@ bool any_number_range(PyObject* number, IntRange& range);
 bool is_atom(PyObject* object, const TorchApi& api);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.
+std::vector<Ref> ordered_keys(PyObject* dict);
+/// Whether that is their order still.
+bool is_ordered_by(PyObject* dict, const std::vector<Ref>& keys);
 /// Same object, or an equal atom of the same type.
 bool same_value(PyObject* a, PyObject* b);
 /// Instances whose attributes live in a __dict__ and nowhere else.

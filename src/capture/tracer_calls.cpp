@@ -71,6 +71,19 @@ const Names& mutator_names() {
   return names;
 }
 
+/// The method that a function in C calls on its first argument, or a name for what it does to it; empty: it changes nothing.
+std::string changes_first(std::string_view module, std::string_view name) {
+  static const Names in_place = {"iadd", "iand",    "ifloordiv", "ilshift",  "imatmul", "imod",    "imul",   "ior",
+                                 "ipow", "irshift", "isub",      "itruediv", "ixor",    "setitem", "delitem"};
+  if (module == "_operator") {
+    if (in_place.contains(name)) return "__" + std::string(name) + "__";
+    if (name == "iconcat") return "__iadd__";
+  }
+  const bool changes = module == "_heapq" || (module == "_bisect" && name.substr(0, 6) == "insort") ||
+                       (module == "_collections" && name == "_count_elements");
+  return changes ? std::string(name) : std::string();
+}
+
 /// Operators on lists of tensors that python/tatara/_optimizers.py has in parts.
 const Names& whole_optimizers() {
   static const Names names = {"_fused_adam_",
@@ -322,6 +335,10 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       plan.watched = name == "get";
       return plan;
     }
+    if (owner_type == &PyType_Type && (name == "__setattr__" || name == "__delattr__")) {
+      if (Py_TYPE(callable) == &PyWrapperDescr_Type) return {Kind::kMutator, target, name, nullptr};
+      if (target == nullptr || !born(target)) return {Kind::kBreak, nullptr, "type." + name};
+    }
     if (mutator_names().contains(name) && target != nullptr && !PyType_Check(target)) {
       if (name == "__init__" && owner_type == &PyBaseObject_Type) return {Kind::kPure, nullptr, name};
       const bool mutable_base =
@@ -355,6 +372,14 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     return {Kind::kPure, nullptr, name};
   }
   if (name == "is_compiling" && module == "tatara._core") return {Kind::kPure, nullptr, name};
+  if (std::string method = changes_first(module, name); !method.empty() && nargs > 0 && !api_.is_tensor(args[0])) {
+    PyTypeObject* type = Py_TYPE(args[0]);
+    const bool python =
+        (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && !is_container_type(type);  // the VM sees its methods
+    if (!is_immutable_type(type) && !is_atom(args[0], api_) && !python) {
+      return {Kind::kMutator, args[0], std::move(method), type, false, nullptr, nullptr, true};
+    }
+  }
   if (pure_modules().contains(module) && !switches_something(module, name)) {
     return {Kind::kPure, nullptr, name, nullptr, reads_state(nullptr, module, name)};
   }
@@ -487,6 +512,15 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     case Kind::kPure: break;
   }
+  if (reads_contents(callable, plan.name)) {
+    // Code in C is about to call, or to keep, what changes something, and nobody would see it.
+    bool hidden = hides_change(callable, true);
+    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = hides_change(args[i], false);
+    if (hidden) {
+      return graph_break("a method in C that changes what existed before, called by code in C") ? not_handled()
+                                                                                                : nullptr;
+    }
+  }
   const bool keyed = reads_one_key(plan, callable, args, nargs);
   if (plan.target != nullptr && !keyed) watch_container(plan.target);
   if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
@@ -518,6 +552,25 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 3) mark_born(result);
   }
   return result;
+}
+
+bool Tracer::hides_change(PyObject* o, bool called) const {
+  if (std::strcmp(Py_TYPE(o)->tp_name, "functools.partial") == 0) {
+    const Ref function = attr_or_null(o, "func");
+    return function && hides_change(function.get(), false);
+  }
+  if (called) return false;
+  if (PyCFunction_Check(o)) {
+    PyObject* self = PyCFunction_GET_SELF(o);
+    const char* name = reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name;
+    if (self == nullptr || PyModule_Check(self)) {
+      return !changes_first(text_of(reinterpret_cast<PyCFunctionObject*>(o)->m_module), name).empty();
+    }
+    return is_container_type(Py_TYPE(self)) && mutator_names().contains(name) && !born(self);
+  }
+  if (Py_TYPE(o) != &PyMethodDescr_Type && Py_TYPE(o) != &PyWrapperDescr_Type) return false;
+  const auto* d = reinterpret_cast<PyDescrObject*>(o);
+  return is_container_type(d->d_type) && mutator_names().contains(text_of(d->d_name));
 }
 
 PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames) {

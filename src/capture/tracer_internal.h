@@ -157,6 +157,7 @@ struct Tracer::CallPlan {
   bool watched = false;          // kPure: reads a state of its own, so that guards call it again
   PyObject* weak = nullptr;      // kPure: the weak reference that is asked for its object
   PyObject* variable = nullptr;  // kPure: the context variable that is read or set
+  bool function = false;         // kMutator: a function whose first argument is the target
 };
 
 }  // namespace tatara::capture

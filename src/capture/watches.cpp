@@ -42,6 +42,8 @@ void Watches::dict_all(PyObject* dict) {
   DictWatch& watch = dict_watch(dict);
   if (watch.all) return;
   watch.all = true;
+  if (written == nullptr) watch.order = ordered_keys(dict);
+  if (!watch.order.empty()) ordered_dicts_.push_back(static_cast<size_t>(&watch - dicts_.data()));
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (PyDict_Next(written != nullptr ? written->before.get() : dict, &at, &key, &value) != 0) {
@@ -439,6 +441,10 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   }
   // Those with sources have been looked at.
   if (!changes_->check([&](size_t i) { return dicts_[i].sourced || check.dict(dicts_[i]); })) return false;
+  for (const size_t i : ordered_dicts_) {
+    if (!is_ordered_by(dicts_[i].dict.get(), dicts_[i].order))
+      return check.fail("order of a dict", nullptr, nullptr, nullptr);
+  }
   for (ClassWatch& watch : types_) {
     if (!watch.check(why)) return false;
   }

@@ -104,7 +104,8 @@ class Watches {
     bool all = false;
     bool sourced = false;
     std::vector<Read> items;
-    int traverse(const Visitor& visit) const { return visit(dict, reads, items); }
+    std::vector<Ref> order;  // ordered_keys()
+    int traverse(const Visitor& visit) const { return visit(dict, reads, items, order); }
   };
   struct ListWatch {
     Ref list;
@@ -203,6 +204,7 @@ class Watches {
   void for_each_read(Fn&& fn);
   std::vector<DictWatch> dicts_;
   std::vector<size_t> sourced_dicts_;
+  std::vector<size_t> ordered_dicts_;     // whose order is watched
   std::unique_ptr<DictChanges> changes_;  // of dicts_, since the first check; goes before they do
   std::vector<ClassWatch> types_;
   std::unordered_map<PyObject*, size_t> type_index_;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,14 @@ def has_a_module(x: Any) -> Any:
     return layer(x) * layer.seen
 
 
+def keeps_a_heap(x: Any) -> Any:
+    heap = [3, 1]
+    heapq.heapify(heap)
+    break_here()
+    heapq.heappush(heap, 0)
+    return x * heap[0], heap
+
+
 PROGRAMS = [
     appends,
     sets_defaults,
@@ -101,6 +110,7 @@ PROGRAMS = [
     has_a_cache,
     has_a_partial,
     has_a_module,
+    keeps_a_heap,
 ]
 
 
