@@ -108,6 +108,7 @@ struct CompiledRunner::Frame {
   std::vector<InputRef> inputs;
   std::vector<int64_t> numbers;  // per input, of those that are Python numbers: an int, or the bits of a float
   std::vector<void*> input_data, buffer_data;
+  std::vector<uint8_t> zero;  // per buffer: its memory is
   std::vector<Ref> buffers;
   std::vector<KeptOutputs> kept;  // per buffer
   std::vector<HostTensor> host_outputs;
@@ -377,6 +378,7 @@ bool CompiledRunner::allocate_on_gpu(Frame& frame, size_t i) const {
 }
 
 bool CompiledRunner::allocate(Frame& frame) const {
+  frame.zero.assign(buffer_types_.size(), 0);
   for (size_t i = 0; i < buffer_types_.size(); ++i) {
     if (executable_->output_buffers()[i].device.kind == DeviceKind::kCuda) {
       frame.buffer_data[i] = nullptr;
@@ -384,8 +386,9 @@ bool CompiledRunner::allocate(Frame& frame) const {
       continue;
     }
     const TensorLayout& layout = frame.layouts.output_buffers[i];
+    uint8_t* const zero = executable_->output_buffers()[i].cleared ? &frame.zero[i] : nullptr;
     frame.buffers[i] = TorchNative::get().empty(layout.sizes, layout.strides, buffer_types_[i], frame.buffer_bytes[i],
-                                                frame.kept[i], &frame.buffer_data[i]);
+                                                frame.kept[i], &frame.buffer_data[i], zero);
     if (!frame.buffers[i]) return false;
   }
   return true;
@@ -484,6 +487,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
     };
   }
   io.lean = lean_;
+  io.zero = frame.zero;
   if (makes_late()) {
     io.make_output = [this, &frame](size_t i) {
       const auto allocated = [&] {
@@ -509,7 +513,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   }
   frame.host_outputs = std::move(io.host_outputs);
   frame.host_layout = std::move(io.host_layout);
-  stats().kernels_launched += kernels_;
+  stats().kernels_launched += kernels_ - static_cast<uint64_t>(io.left_out);
   stats().host_calls += host_calls_;
   stats().cuda_graphs_recorded += io.recorded ? 1 : 0;
   stats().cuda_graphs_launched += io.as_graph ? 1 : 0;

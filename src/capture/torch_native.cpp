@@ -1,12 +1,12 @@
 #include "capture/torch_native.h"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <cstring>
 
 #include "capture/torch_api.h"
+#include "runtime/pages.h"
 #include "support/error.h"
 #include "support/made_once.h"
 
@@ -30,16 +30,6 @@ const uint64_t* dispatch_keys(void* library) {
 /// Where a Python tensor holds its implementation.
 void* const* impl_place(PyObject* tensor) {
   return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(tensor) + sizeof(PyObject));
-}
-
-/// Asks for huge pages under a big block that the host has just allocated: fresh memory is otherwise paid for in faults of
-/// 4 KB each (45 ms to fill 100 MB where warm memory takes 12).
-void advise_huge_pages(void* data, size_t bytes) {
-  constexpr size_t kHuge = size_t{2} << 20;
-  if (bytes < 2 * kHuge) return;
-  const auto begin = (reinterpret_cast<uintptr_t>(data) + kHuge - 1) / kHuge * kHuge;
-  const auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kHuge * kHuge;
-  if (begin < end) static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
 }
 
 }  // namespace
@@ -319,7 +309,7 @@ Ref TorchNative::empty_on_gpu(std::span<const int64_t> sizes, std::span<const in
 }
 
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
-                       size_t bytes, KeptOutputs& kept, void** data) const {
+                       size_t bytes, KeptOutputs& kept, void** data, uint8_t* zero) const {
   torch_abi::TensorHandle handle = nullptr;
   const bool wanted = kept.wants(bytes);
   if (wanted) handle = kept.take(sizes, strides, bytes, data);
@@ -327,7 +317,11 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
   handle = new_tensor(sizes, strides, scalar_type, cpu, 0, data);
   if (handle == nullptr) return {};
-  advise_huge_pages(*data, bytes);
+  if (!wanted && zero != nullptr && clear_untouched(*data, bytes)) {
+    *zero = 1;
+  } else {
+    advise_huge_pages(*data, bytes);
+  }
   if (!wanted) return wrap(handle);
   torch_abi::TensorHandle second = nullptr;
   if (abi_->aoti_torch_new_tensor_handle(handle, &second) != 0) return wrap(handle);

@@ -55,9 +55,10 @@ class TorchNative {
   static void fetch(PyObject* tensor);
   static void fetch_storage(PyObject* tensor);
 
-  /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set.
+  /// A new, uninitialised CPU tensor and its memory of `bytes`, if possible from `kept`. Null with a Python error set. Zeros are asked
+  /// for by `zero`, which tells whether the memory is zero: not where it is kept, whose pages are there.
   Ref empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type, size_t bytes,
-            KeptOutputs& kept, void** data) const;
+            KeptOutputs& kept, void** data, uint8_t* zero = nullptr) const;
   /// A new, uninitialised tensor on a GPU. Null with a Python error set.
   Ref empty_on_gpu(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
                    int32_t device, void** data) const;

@@ -20,7 +20,7 @@
 namespace tatara {
 namespace {
 
-constexpr uint64_t kFormat = 3;
+constexpr uint64_t kFormat = 4;
 
 /// Tells builds of Tatara apart: plans hold the choices of the passes that made them.
 std::string build_stamp() {

@@ -101,7 +101,7 @@ void Executable::Impl::prepare() {
     if (buffer.home != BufferHome::kOutput) continue;
     const auto slot = static_cast<size_t>(buffer.index);
     if (output_buffers.size() <= slot) output_buffers.resize(slot + 1);
-    output_buffers[slot] = {static_cast<BufferId>(i), buffer.dtype, buffer.device};
+    output_buffers[slot] = {static_cast<BufferId>(i), buffer.dtype, buffer.device, false};
   }
   for (const PlanOutput& output : plan.outputs) {
     output_layouts.push_back({programs(output.ref.sizes), programs(output.ref.strides), program(output.ref.offset)});
@@ -110,6 +110,27 @@ void Executable::Impl::prepare() {
   find_bindings();
   for (const PlanStep& step : plan.steps) prepare_step(step);
   find_device();
+  find_clearing();
+}
+
+void Executable::Impl::find_clearing() {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const auto* launch = std::get_if<KernelLaunch>(&plan.steps[i]);
+    if (launch == nullptr || !launch->clears) continue;
+    const auto slot = static_cast<size_t>(plan.buffers[static_cast<size_t>(launch->buffers.at(0))].index);
+    clearing.emplace_back(i, slot);
+    output_buffers[slot].cleared = true;
+  }
+}
+
+void Executable::Impl::leave_out_clearing(RunContext& context, RunIo& io) const {
+  context.needless.clear();
+  for (const auto& [step, buffer] : clearing) {
+    if (buffer >= io.zero.size() || io.zero[buffer] == 0) continue;
+    context.needless.resize(plan.steps.size());
+    context.needless[step] = 1;
+    ++io.left_out;
+  }
 }
 
 void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -397,6 +418,7 @@ void Executable::Impl::run_step(size_t i, RunContext& context) const {
 }
 
 void Executable::Impl::do_step(size_t i, RunContext& context) const {
+  if (context.is_needless(i)) return;
   if (const auto* step = std::get_if<KernelLaunch>(&plan.steps[i])) {
     launch(*step, context.launches[i], context);
   } else {
@@ -447,6 +469,7 @@ void Executable::Impl::run_recorded(RunContext& context, size_t& begun) const {
     if (gpu < 0) begun = i + 1;
     run_step(i, context);
     const HistoryClock::time_point end = HistoryClock::now();
+    if (context.is_needless(i)) continue;
     HistoryEvent event = describe_step(i, context);
     event.run = run;
     event.start = history_seconds(start);
@@ -527,6 +550,7 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
     context->data[static_cast<size_t>(impl.output_buffers[i].buffer)] = io.output_buffers[i];
   }
   context->late_outputs = io.make_output ? &io : nullptr;
+  impl.leave_out_clearing(*context, io);
   const bool shared = impl.gpu < 0 && context->arena.is_shared();
   if (shared) impl.place_arena(*context, context->arena.enter());
   impl.run_all(*context, io);

@@ -85,8 +85,12 @@ struct RunIo {
   std::function<void*(size_t output_buffer)> make_output = nullptr;
   /// Memory matters: CUDA graphs hold little of it from call to call.
   bool lean = false;
+  /// Per output buffer, if not empty: its memory is zero (see OutputBuffer::cleared).
+  std::span<const uint8_t> zero = {};
   /// Set by run(), also when it throws: how many steps of the plan were begun.
   size_t begun = 0;
+  /// Set by run(): kernels left out, since memory was zero.
+  int64_t left_out = 0;
   /// Set by run(): it went as a CUDA graph; one was recorded for it.
   bool as_graph = false, recorded = false;
 };
@@ -96,6 +100,8 @@ struct OutputBuffer {
   BufferId buffer = -1;
   DType dtype = DType::kFloat32;
   Device device;
+  /// A kernel sets it to zero, and most of it stays so: memory that is zero before that is touched saves time and pages.
+  bool cleared = false;
 };
 
 /// Bytes of the arenas that the process keeps for runs on the CPU.

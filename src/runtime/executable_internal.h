@@ -69,8 +69,10 @@ struct RunContext {
   std::vector<void*> data;            // per buffer
   std::vector<HostTensor> owned;      // per buffer: results of host calls
   std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise
+  std::vector<uint8_t> needless;      // per step: the memory that the kernel would clear is zero; empty: none is
   std::vector<LaunchState> launches;  // per step
   std::vector<HostState> hosts;       // per step
+  bool is_needless(size_t step) const { return !needless.empty() && needless[step] != 0; }
 };
 
 /// A kernel of ours in a recorded graph, and the operands that it has there.
@@ -224,6 +226,7 @@ struct Executable::Impl {
   std::vector<Layout> input_layouts;
 
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
+  std::vector<std::pair<size_t, size_t>> clearing;     // (step, output buffer): kernels that clear one
   bool has_host_calls = false;
   int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
   std::vector<std::vector<size_t>> last_reads;  // per step: inputs that nothing needs after it
@@ -306,6 +309,8 @@ struct Executable::Impl {
   void give_back(std::unique_ptr<RunContext> context) const;
   void run_step(size_t i, RunContext& context) const;
   void do_step(size_t i, RunContext& context) const;
+  void find_clearing();
+  void leave_out_clearing(RunContext& context, RunIo& io) const;
   void run_recorded(RunContext& context, size_t& begun) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };

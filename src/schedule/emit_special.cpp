@@ -1,5 +1,6 @@
 // Scans, scatters and copies into inputs: kernels of one operator with its inputs' expressions inlined.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "schedule/emit.h"
@@ -205,6 +206,43 @@ Meeting meeting_of(State& s, const ScatterDef& def, DType dtype) {
   return Meeting::kInOrder;
 }
 
+/// Whether all that the block stores are constants whose bits are zero.
+bool stores_zeros(const loops::Block& block) {
+  return std::all_of(block.stmts.begin(), block.stmts.end(), [](const loops::Stmt& stmt) {
+    if (const auto* loop = std::get_if<loops::For>(&stmt)) return loop->carried.empty() && stores_zeros(*loop->body);
+    if (const auto* store = std::get_if<loops::Store>(&stmt)) return store->mode == loops::StoreMode::kSet;
+    const auto* let = std::get_if<loops::Let>(&stmt);
+    if (let == nullptr) return false;
+    const loops::Scalar& x = let->scalar;
+    if (x.op == loops::ScalarOp::kCast) return true;  // of such a constant
+    if (x.op != loops::ScalarOp::kConst) return false;
+    const bool negative = std::signbit(x.const_re) || std::signbit(x.const_im);
+    return x.const_int == 0 && x.const_re == 0 && x.const_im == 0 && !negative;
+  });
+}
+
+/// Marks the launch that made the scatter's base where that is zeros, in an output's memory, of which the scatter leaves most.
+void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
+  Plan& plan = s.out.plan;
+  if (s.options.gpu || plan.buffers[static_cast<size_t>(target)].home != BufferHome::kOutput) return;
+  const int64_t written = s.hint(elements_of(s, node.scatter_def.domain), -1);
+  if (written < 0 || written > s.hint(elements_of(s, node.result().sizes), 0) / 2) return;
+  KernelLaunch* only = nullptr;
+  for (PlanStep& step : plan.steps) {
+    auto* launch = std::get_if<KernelLaunch>(&step);
+    if (launch == nullptr) {
+      const auto& call = std::get<HostCall>(step);
+      const auto is_target = [&](const BufferRef& ref) { return ref.buffer == target; };
+      if (std::any_of(call.tensors.begin(), call.tensors.end(), is_target)) return;
+    } else if (std::find(launch->buffers.begin(), launch->buffers.end(), target) != launch->buffers.end()) {
+      if (only != nullptr || launch->buffers.size() != 1) return;
+      only = launch;
+    }
+  }
+  if (only == nullptr) return;
+  only->clears = stores_zeros(s.out.kernels[static_cast<size_t>(only->kernel)].body);
+}
+
 }  // namespace
 
 void emit_scatter(State& s, int unit) {
@@ -216,6 +254,7 @@ void emit_scatter(State& s, int unit) {
   const auto& source = s.values[static_cast<size_t>(base)].storage;
   // Computed into the very tensor that it starts from: nothing to copy.
   if (!source || source->buffer != target.buffer) emit_base_copy(s, node, result);
+  mark_clearing(s, node, target.buffer);
   const Meeting meeting = meeting_of(s, def, s.graph.type(result).dtype);
   const bool ordered = meeting == Meeting::kInOrder;
   Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), ordered));

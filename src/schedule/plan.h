@@ -54,7 +54,9 @@ struct KernelLaunch {
   std::vector<Expr> buffer_offsets;  // elements, added to the base pointers; invalid: 0
   Expr parallel_iterations;          // size of the collapsed parallel space
   Expr work;                         // estimated scalar operations, to choose the grain
-  int gpu_threads = 0;               // of a block; 0: runs on the CPU
+  /// It sets an output to zero before anything else uses it, and most of that stays zero: needless where the memory is zero.
+  bool clears = false;
+  int gpu_threads = 0;  // of a block; 0: runs on the CPU
   Expr gpu_blocks;
   /// Of a launch for a list of items (loops/list_table.h): blocks of each item. Buffers and sizes are then those of the
   /// first item, of the second one, and so on.

@@ -224,6 +224,7 @@ void step(Io& io, PlanStep& value) {
     exprs(io, launch->buffer_offsets);
     io.expr(launch->parallel_iterations);
     io.expr(launch->work);
+    io.raw(launch->clears);
     io.raw(launch->gpu_threads);
     io.expr(launch->gpu_blocks);
     exprs(io, launch->item_blocks);

@@ -50,7 +50,8 @@ std::string print_schedule(const Schedule& schedule) {
       for (size_t i = 0; i < launch->buffers.size(); ++i) {
         text += str_cat(i == 0 ? "" : i % each == 0 ? "; " : ", ", launch->buffers[i]);
       }
-      text += str_cat(") sizes ", list(launch->sizes), " over ", launch->parallel_iterations.str(), "\n");
+      text += str_cat(") sizes ", list(launch->sizes), " over ", launch->parallel_iterations.str(),
+                      launch->clears ? " clears" : "", "\n");
     } else {
       const auto& call = std::get<HostCall>(step);
       text += str_cat("  host ", call.op, call.overload.empty() ? "" : ".", call.overload, "\n");
