@@ -58,6 +58,14 @@ bool is_pinned_kind(PyObject* o, const TorchApi& api) {
          std::strcmp(name, "functools._lru_cache_wrapper") == 0;
 }
 
+PyObject* bound_to(PyObject* object) {
+  if (!PyCFunction_Check(object)) return nullptr;
+  PyObject* self = PyCFunction_GET_SELF(object);
+  return self == nullptr || PyModule_Check(self) || PyType_Check(self) ? nullptr : self;
+}
+
+bool is_partial(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "functools.partial") == 0; }
+
 std::vector<Ref> ordered_keys(PyObject* dict) {
   std::vector<Ref> keys;
   if (PyObject_TypeCheck(dict, &PyODict_Type) == 0 || PyDict_GET_SIZE(dict) < 2) return keys;

@@ -158,6 +158,9 @@ bool any_number_range(PyObject* number, IntRange& range);
 bool is_atom(PyObject* object, const TorchApi& api);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// What a method in C is bound to; null for functions, what is bound to a class and all else.
+PyObject* bound_to(PyObject* object);
+bool is_partial(PyObject* object);  // of functools
 /// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.
 std::vector<Ref> ordered_keys(PyObject* dict);
 /// Whether that is their order still.

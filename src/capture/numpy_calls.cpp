@@ -326,9 +326,9 @@ PyObject* Tracer::numpy_call(PyObject* callable, PyObject* args, PyObject* kwarg
     PyObject* self = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
     if (self != nullptr && numpy_value(self)) return numpy_method(callable, nullptr, name, args, kwargs);
   }
-  PyObject* bound = PyCFunction_Check(callable) ? reinterpret_cast<PyCFunctionObject*>(callable)->m_self : nullptr;
-  const bool self_inside = bound != nullptr && !PyModule_Check(bound) && !PyType_Check(bound) && numpy_inside(bound);
-  const bool partial = std::strcmp(Py_TYPE(callable)->tp_name, "functools.partial") == 0 && numpy_inside(callable);
+  PyObject* bound = bound_to(callable);
+  const bool self_inside = bound != nullptr && numpy_inside(bound);
+  const bool partial = is_partial(callable) && numpy_inside(callable);
   if (!inside && !self_inside && !partial) return not_handled();
   return numpy_foreign(callable, name, args, kwargs);
 }

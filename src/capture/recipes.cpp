@@ -234,13 +234,6 @@ bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
 
 namespace {
 
-/// What a method in C is bound to; null for functions and what is bound to a class.
-PyObject* bound_to(PyObject* o) {
-  if (!PyCFunction_Check(o)) return nullptr;
-  PyObject* self = PyCFunction_GET_SELF(o);
-  return self == nullptr || PyModule_Check(self) || PyType_Check(self) ? nullptr : self;
-}
-
 Ref builtin(const char* name) { return Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), name)); }
 
 }  // namespace

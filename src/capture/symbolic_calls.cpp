@@ -38,14 +38,14 @@ bool passes_objects(PyObject* callable) {
     const auto* type = reinterpret_cast<PyTypeObject*>(callable);
     return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || !types.contains(type->tp_name);
   }
+  if (PyObject* self = bound_to(callable); self != nullptr) {
+    return is_symbolic_int(self) || is_derived_int(self) || owners.contains(Py_TYPE(self)->tp_name) ||
+           PyTuple_Check(self) || PyDict_Check(self) || PyList_Check(self);
+  }
   if (PyCFunction_Check(callable)) {
-    PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
-    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self)) {
-      return is_symbolic_int(self) || is_derived_int(self) || owners.contains(Py_TYPE(self)->tp_name) ||
-             PyTuple_Check(self) || PyDict_Check(self) || PyList_Check(self);
-    }
+    PyObject* owner = PyCFunction_GET_SELF(callable);
     const Ref module = attr_or_null(callable, "__module__");
-    return PyType_Check(self != nullptr ? self : Py_None) || modules.contains(text_of(module.get()));
+    return (owner != nullptr && PyType_Check(owner)) || modules.contains(text_of(module.get()));
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type) {
     PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(callable)->d_type;
@@ -85,8 +85,8 @@ bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) 
   Ref held;
   std::string name;
   if (PyCFunction_Check(callable)) {
-    self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
-    if (self == nullptr || PyModule_Check(self) || PyType_Check(self)) return true;
+    self = bound_to(callable);
+    if (self == nullptr) return true;
     name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
   } else if (std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0) {
     held = attr_or_null(callable, "__self__");

@@ -411,9 +411,8 @@ class Tracer final : public VmObserver {
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
   bool break_if_cached(PyObject* target);
-  /// Whether `o`, given to code in C, is a function in C that changes a container which existed before (`called`: or a partial
-  /// of one).
-  bool hides_change(PyObject* o, bool called) const;
+  /// Whether `o`, given to code in C, is a function in C that changes a container which existed before, or a partial of one.
+  bool hides_change(PyObject* o) const;
   /// Whether what is said with these arguments (a message) is said once, since a function with a cache is running: it is
   /// said for real then, and is no part of the trace.
   bool says_once(std::span<PyObject* const> args);

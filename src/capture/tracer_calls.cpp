@@ -514,8 +514,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (reads_contents(callable, plan.name)) {
     // Code in C is about to call, or to keep, what changes something, and nobody would see it.
-    bool hidden = hides_change(callable, true);
-    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = hides_change(args[i], false);
+    bool hidden = is_partial(callable) && hides_change(callable);
+    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = hides_change(args[i]);
     if (hidden) {
       return graph_break("a method in C that changes what existed before, called by code in C") ? not_handled()
                                                                                                 : nullptr;
@@ -526,14 +526,12 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
   if (plan.name.empty() && nargs == 1) watch_getter(callable, args[0]);
   for (Py_ssize_t i = 0; i < nargs && !keyed && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
-  if (PyCFunction_Check(callable)) {
-    PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
-    if (self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && !keyed) watch_container(self);
-    if (std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
-      PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
-      if (made != nullptr && tracing() && PyType_Check(made)) mark_born(made);
-      return made;
-    }
+  if (PyObject* self = bound_to(callable); self != nullptr && !keyed) watch_container(self);
+  if (PyCFunction_Check(callable) &&
+      std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
+    PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+    if (made != nullptr && tracing() && PyType_Check(made)) mark_born(made);
+    return made;
   }
   // super() and locals() look at the running frame, which is the program's own also here.
   const Reader reader(*this, callable);
@@ -554,19 +552,16 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   return result;
 }
 
-bool Tracer::hides_change(PyObject* o, bool called) const {
-  if (std::strcmp(Py_TYPE(o)->tp_name, "functools.partial") == 0) {
+bool Tracer::hides_change(PyObject* o) const {
+  if (is_partial(o)) {
     const Ref function = attr_or_null(o, "func");
-    return function && hides_change(function.get(), false);
+    return function && hides_change(function.get());
   }
-  if (called) return false;
   if (PyCFunction_Check(o)) {
-    PyObject* self = PyCFunction_GET_SELF(o);
-    const char* name = reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name;
-    if (self == nullptr || PyModule_Check(self)) {
-      return !changes_first(text_of(reinterpret_cast<PyCFunctionObject*>(o)->m_module), name).empty();
-    }
-    return is_container_type(Py_TYPE(self)) && mutator_names().contains(name) && !born(self);
+    const auto* f = reinterpret_cast<PyCFunctionObject*>(o);
+    PyObject* self = bound_to(o);
+    if (self == nullptr) return !changes_first(text_of(f->m_module), f->m_ml->ml_name).empty();
+    return is_container_type(Py_TYPE(self)) && mutator_names().contains(f->m_ml->ml_name) && !born(self);
   }
   if (Py_TYPE(o) != &PyMethodDescr_Type && Py_TYPE(o) != &PyWrapperDescr_Type) return false;
   const auto* d = reinterpret_cast<PyDescrObject*>(o);
@@ -582,8 +577,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   }
   const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
-  const bool outermost = *running == 0;
-  if (outermost) trace_->said_once = false;
+  if (*running == 0) trace_->said_once = false;
   ++*running;
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
   --*running;
@@ -592,7 +586,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     // Later calls get this very tensor.
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
-  if (!result && same_trace && outermost && trace_->said_once) {
+  if (!result && same_trace && *running == 0 && trace_->said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
     if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) PyErr_Clear();

@@ -78,7 +78,7 @@ bool asks_for_levels(std::string_view name) {
 
 /// torch.utils.checkpoint.checkpoint, which torch wraps in a switch for its own compiler, or a functools.partial of it.
 bool is_checkpoint(PyObject* callable) {
-  if (std::strcmp(Py_TYPE(callable)->tp_name, "functools.partial") == 0) {
+  if (is_partial(callable)) {
     const Ref function = attr_or_null(callable, "func");
     return function && is_checkpoint(function.get());
   }

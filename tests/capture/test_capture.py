@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
 BACKEND = "eager"
@@ -39,33 +40,11 @@ class Recorder:
         return graph
 
 
-def _same(a: Any, b: Any) -> None:
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert a.dtype == b.dtype
-        assert a.shape == b.shape
-        assert a.stride() == b.stride()
-        if a.is_floating_point():
-            torch.testing.assert_close(a, b)
-        else:
-            assert torch.equal(a, b)
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            _same(x, y)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            _same(a[key], b[key])
-    else:
-        assert a == b
-
-
 def check(f: Any, *calls: tuple[Any, ...], backend: Any = None) -> Any:
     compiled = tatara.compile(f, backend=backend or BACKEND)
     for args in calls:
         for _ in range(3):
-            _same(compiled(*args), f(*args))
+            same(compiled(*args), f(*args))
     return compiled
 
 
@@ -103,7 +82,7 @@ def test_three_graphs_over_both_branches() -> None:
     compiled = tatara.compile(f, backend=recorder)
     for _ in range(3):
         for b in (torch.ones(3, 4), -torch.ones(3, 4)):
-            _same(compiled(X, b), f(X, b))
+            same(compiled(X, b), f(X, b))
     assert len(recorder.graphs) == 3
 
 
@@ -118,7 +97,7 @@ def test_break_in_loop(capsys: Any) -> None:
 
     compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(3):
-        _same(compiled(X), f(X))
+        same(compiled(X), f(X))
         text = capsys.readouterr().out.splitlines()
         assert text == ["step 0", "step 1", "step 2"] * 2
 
@@ -207,7 +186,7 @@ def test_attribute_written_outside() -> None:
     a, b = Counter(), Counter()
     compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(4):
-        _same(compiled(a, X), f(b, X))
+        same(compiled(a, X), f(b, X))
         assert (a.n, a.seen) == (b.n, b.seen)
 
 
@@ -233,7 +212,7 @@ def test_return_values() -> None:
     for _ in range(2):
         box = boxed(X)
         assert isinstance(box, Box) and box.name == "box"
-        _same(box.value, X * 2)
+        same(box.value, X * 2)
 
 
 def test_views_and_writes() -> None:
@@ -256,8 +235,8 @@ def test_views_and_writes() -> None:
     a, b = X.clone(), X.clone()
     compiled = tatara.compile(g, backend=BACKEND)
     for _ in range(3):
-        _same(compiled(a), g(b))
-        _same(a, b)
+        same(compiled(a), g(b))
+        same(a, b)
 
 
 SCALE = 2.0
@@ -271,11 +250,11 @@ def test_globals_and_closures_are_guarded() -> None:
         return x * SCALE + k
 
     compiled = tatara.compile(f, backend=BACKEND)
-    _same(compiled(X), f(X))
+    same(compiled(X), f(X))
     SCALE = 5.0
-    _same(compiled(X), f(X))
+    same(compiled(X), f(X))
     k = 4
-    _same(compiled(X), f(X))
+    same(compiled(X), f(X))
     SCALE = 2.0
 
 
@@ -297,20 +276,20 @@ def test_modules_stay_modules() -> None:
     compiled = tatara.compile(net, backend=BACKEND, fullgraph=True)
     assert isinstance(compiled, torch.nn.Module)
     assert list(compiled.state_dict()) == list(net.state_dict())
-    _same(compiled(X), net(X))
+    same(compiled(X), net(X))
     net.layers[1] = torch.nn.Linear(4, 4)
-    _same(compiled(X), net(X))
+    same(compiled(X), net(X))
     net.norm.weight.fill_(3.0)
-    _same(compiled(X), net(X))
+    same(compiled(X), net(X))
     compiled.train()
     assert net.training
     torch.manual_seed(1)
     a = compiled(X)
     torch.manual_seed(1)
-    _same(a, net(X))
+    same(a, net(X))
     net.register_forward_hook(lambda m, i, o: o + 1)
     net.eval()
-    _same(compiled(X), net(X))
+    same(compiled(X), net(X))
 
 
 def test_errors_are_eagers() -> None:
@@ -405,7 +384,7 @@ def test_random_numbers_are_eagers() -> None:
         torch.manual_seed(seed)
         a = compiled(X)
         torch.manual_seed(seed)
-        _same(a, f(X))
+        same(a, f(X))
 
 
 def test_random_numbers_are_drawn_in_the_programs_order() -> None:
@@ -423,7 +402,7 @@ def test_random_numbers_are_drawn_in_the_programs_order() -> None:
         torch.manual_seed(seed)
         a = compiled(x)
         torch.manual_seed(seed)
-        _same(a, f(x))
+        same(a, f(x))
 
 
 def test_default_and_keyword_arguments() -> None:
@@ -434,6 +413,6 @@ def test_default_and_keyword_arguments() -> None:
 
     compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(2):
-        _same(compiled(X), f(X))
-        _same(compiled(X, Y, 2, k=3, z=4), f(X, Y, 2, k=3, z=4))
-        _same(compiled(X, k=3, z=5), f(X, k=3, z=5))
+        same(compiled(X), f(X))
+        same(compiled(X, Y, 2, k=3, z=4), f(X, Y, 2, k=3, z=4))
+        same(compiled(X, k=3, z=5), f(X, k=3, z=5))

@@ -25,6 +25,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 from tatara._report import report_of  # noqa: E402
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -629,25 +630,6 @@ TABLE = [
     namespace,
     module_with_hooks,
 ]
-
-
-def same(a: Any, b: Any) -> None:
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
-        torch.testing.assert_close(a, b)
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            same(x, y)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            same(a[key], b[key])
-    elif hasattr(a, "__dict__"):
-        same(vars(a), vars(b))
-    else:
-        assert a == b
 
 
 @pytest.mark.parametrize("f", TABLE, ids=lambda f: f.__name__)

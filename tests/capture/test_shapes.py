@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 BACKEND = "eager"
 
@@ -24,31 +25,12 @@ def _fresh(request: Any) -> Any:
     tatara.reset()
 
 
-def _same(a: Any, b: Any) -> None:
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert a.dtype == b.dtype
-        assert a.shape == b.shape
-        assert a.stride() == b.stride()
-        torch.testing.assert_close(a, b, equal_nan=True)
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b):
-            _same(x, y)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            _same(a[key], b[key])
-    else:
-        assert a == b
-
-
 def check(f: Callable[..., Any], calls: list[tuple[Any, ...]], compiles: int, **options: Any) -> Any:
     """Each call twice, right each time, with `compiles` entries in the end and no graph break."""
     compiled = tatara.compile(f, backend=BACKEND, fullgraph=True, **options)
     for args in calls:
         for _ in range(2):
-            _same(compiled(*args), f(*args))
+            same(compiled(*args), f(*args))
     entries = compiled._report()["entries"]
     assert len(entries) == compiles, [e["guards"] for e in entries]
     assert all(e["end"] == "return" for e in entries)
@@ -101,11 +83,11 @@ def test_no_new_kernels_for_new_sizes() -> None:
     compiled = tatara.compile(f, fullgraph=True)
     for n in (4, 6):
         x = torch.randn(n, 3, 16)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     before = tatara.stats()["kernels_compiled"]
     for n in (8, 11, 30):
         x = torch.randn(n, 3, 16)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     after = tatara.stats()
     assert after["kernels_compiled"] == before
     assert after["recompiles"] == 1
@@ -265,7 +247,7 @@ def test_break_keeps_sizes_apart() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for n in (3, 4, 5, 6):
         x = torch.randn(n, 2, 2)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     first = [e for e in compiled._report()["entries"] if e["offset"] == 0]
     assert len(first) == 2
 
@@ -277,7 +259,7 @@ def test_error_is_eagers() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for n in (4, 6, 8):
         x = torch.randn(n, 3)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     with pytest.raises(RuntimeError, match="invalid for input of size"):
         compiled(torch.randn(7, 3))
 
@@ -305,7 +287,7 @@ def test_int_argument() -> None:
     check(f, [(x, 5), (x, 7), (x, 11), (x, 30)], 2)
     compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
     for n, k in ((5, 3), (6, 4), (7, 9), (9, 5)):
-        _same(compiled(x, n, k=k), f(x, n, k=k))
+        same(compiled(x, n, k=k), f(x, n, k=k))
     assert len(compiled._report()["entries"]) == 2
 
 
@@ -331,7 +313,7 @@ def test_int_operand_dtypes() -> None:
         compiled = tatara.compile(f, backend=BACKEND)
         for n in (3, 5, 100, 7, -4, -9):
             x = torch.arange(6).to(dtype)
-            _same(compiled(x, n), f(x, n))
+            same(compiled(x, n), f(x, n))
 
 
 def test_bool_and_other_values_stay_constants() -> None:
@@ -359,7 +341,7 @@ def test_counter_across_a_break() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     x = torch.ones(4)
     for steps in (12, 12, 15):
-        _same(compiled(x, steps), f(x, steps))
+        same(compiled(x, steps), f(x, steps))
     assert tatara.stats()["graphs"] <= 8
 
 
@@ -385,7 +367,7 @@ def test_settled_sizes_in_a_broken_frame() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for n, m in ((3, 4), (5, 6), (6, 5), (7, 7), (2, 9), (9, 2)):
         x = torch.randn(n, m)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     assert len([e for e in compiled._report()["entries"] if e["offset"] == 0]) <= 3
 
 
@@ -398,7 +380,7 @@ def test_equal_ints_stay_apart_across_a_break() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     x = torch.randn(30)
     for a, b in ((3, 3), (4, 4), (5, 6), (6, 5), (7, 8), (8, 7), (8, 8), (2, 3)):
-        _same(compiled(x, a, b), f(x, a, b))
+        same(compiled(x, a, b), f(x, a, b))
 
 
 def test_iterators_in_a_broken_frame() -> None:
@@ -414,9 +396,9 @@ def test_iterators_in_a_broken_frame() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     x = torch.randn(4)
     for items in ([0.5, 2.0, 3.0], [0.5, 2.0, 3.0], [1.0, 4.0], [0.5, 2.0, 3.0]):
-        _same(compiled(x, items), f(x, items))
+        same(compiled(x, items), f(x, items))
     count = len(compiled._report()["entries"])
-    _same(compiled(x, [1.0, 4.0]), f(x, [1.0, 4.0]))
+    same(compiled(x, [1.0, 4.0]), f(x, [1.0, 4.0]))
     assert len(compiled._report()["entries"]) == count
 
 
@@ -432,7 +414,7 @@ def test_iterators_from_outside() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for _ in range(3):
         x = torch.randn(3)
-        _same(compiled(x, iter([1, 2, 3, 4, 5, 6])), f(x, iter([1, 2, 3, 4, 5, 6])))
+        same(compiled(x, iter([1, 2, 3, 4, 5, 6])), f(x, iter([1, 2, 3, 4, 5, 6])))
 
 
 def test_iterators_made_in_the_trace() -> None:
@@ -458,7 +440,7 @@ def test_float_operands() -> None:
     compiled = check(f, [(torch.rand(4) + 0.5, s) for s in (0.1, 0.2, 1.7, -3.0, float("inf"), -0.0)], 2)
     for shift in (0.25, 0.75, 1e-30):
         x = torch.rand(4)
-        _same(compiled(x, 0.3, shift=shift), f(x, 0.3, shift=shift))
+        same(compiled(x, 0.3, shift=shift), f(x, 0.3, shift=shift))
     assert len(compiled._report()["entries"]) <= 4
 
 
@@ -483,7 +465,7 @@ def test_floats_across_a_break() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for a, b in ((0.1, 0.1), (0.2, 0.2), (0.3, 0.4), (0.5, 0.5), (0.7, 0.1)):
         x = torch.randn(3)
-        _same(compiled(x, a, b), f(x, a, b))
+        same(compiled(x, a, b), f(x, a, b))
     assert len(compiled._report()["entries"]) <= 5
 
 
@@ -503,7 +485,7 @@ def test_attributes() -> None:
         for width, scale in ((4, 0.5), (5, 0.5), (6, 0.7), (7, 0.9), (3, 0.1), (8, 2.5)):
             module.width, module.scale = width, scale
             x = torch.randn(2, 9)
-            _same(compiled(x), module(x))
+            same(compiled(x), module(x))
     assert len(compiled._compiled_forward._report()["entries"]) == 3
 
 
@@ -519,10 +501,10 @@ def test_globals() -> None:
     compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
     for COUNT, RATE in ((3, 0.5), (4, 0.6), (5, 0.7), (6, 0.8), (9, 0.1)):  # noqa: B007
         x = torch.randn(12)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     assert len(compiled._report()["entries"]) == 2
     for COUNT in (1, 0, -2, 7):  # noqa: B007
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     COUNT, RATE = 3, 0.5
 
 
@@ -535,7 +517,7 @@ def test_closures() -> None:
     compiled = tatara.compile(f, backend=BACKEND, fullgraph=True)
     for n, rate in ((3, 0.5), (4, 0.6), (5, 0.7), (7, 0.9)):
         x = torch.randn(12)
-        _same(compiled(x), f(x))
+        same(compiled(x), f(x))
     assert len(compiled._report()["entries"]) == 2
 
 
@@ -549,10 +531,10 @@ def test_size_of_an_unused_tensor() -> None:
     compiled = tatara.compile(f, backend=BACKEND)
     for n in (3, 4, 5, 7):
         x, z = torch.randn(20), torch.randn(n)
-        _same(compiled(x, z, n), f(x, z, n))
+        same(compiled(x, z, n), f(x, z, n))
     for n, m in ((4, 6), (6, 4), (6, 6)):
         x, z = torch.randn(20), torch.randn(m)
-        _same(compiled(x, z, n), f(x, z, n))
+        same(compiled(x, z, n), f(x, z, n))
 
 
 class Counter(torch.nn.Module):
@@ -573,10 +555,10 @@ def test_counters() -> None:
     compiled = tatara.compile(module, backend=BACKEND)
     for _ in range(6):
         x = torch.randn(40)
-        _same(compiled(x), eager(x))
+        same(compiled(x), eager(x))
         assert (module.steps, module.rate) == (eager.steps, eager.rate)
     module.steps = eager.steps = 5
-    _same(compiled(x), eager(x))
+    same(compiled(x), eager(x))
 
 
 @pytest.mark.parametrize("columns", [(2, 4, 5, 6), (1, 3, 4)])

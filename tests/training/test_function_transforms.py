@@ -24,6 +24,7 @@ from torch.func import (  # noqa: E402
 from torch.utils._pytree import tree_flatten  # noqa: E402
 
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore")]
 
@@ -186,18 +187,6 @@ BATCHES: dict[str, Function] = {
 
 def leaves(value: Any) -> list[Any]:
     return list(tree_flatten(value)[0])
-
-
-def same(ours: Any, theirs: Any) -> None:
-    a, b = tree_flatten(ours), tree_flatten(theirs)
-    assert a[1] == b[1]
-    for mine, other in zip(a[0], b[0], strict=True):
-        if not isinstance(other, torch.Tensor):
-            assert mine == other
-            continue
-        torch.testing.assert_close(mine, other)
-        assert mine.stride() == other.stride()
-        assert mine.requires_grad == other.requires_grad
 
 
 def one_graph(f: Function, *arguments: Any) -> None:

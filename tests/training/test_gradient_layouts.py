@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import tatara
+from results import same
 
 Function = Callable[..., Any]
 
@@ -61,12 +62,6 @@ def broken(product: Function) -> Function:
         return [y.detach(), *torch.autograd.grad((y * y).abs().sum(), (a, b))]
 
     return gradients
-
-
-def same(ours: Any, theirs: Any) -> None:
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
-        torch.testing.assert_close(a, b)
 
 
 # Roots of complex gradients are not real: no second ones.

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hook_results import same
 from torch import nn
 
 import tatara
+from results import same
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.func import grad, jvp, linearize, vmap  # noqa: E402
-from torch.utils._pytree import tree_flatten  # noqa: E402
 
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore")]
 
@@ -112,23 +112,11 @@ def _outcome(f: Callable[[Any], Any], x: Any) -> Any:
     return result, torch.rand(2)
 
 
-def _same(ours: Any, theirs: Any) -> None:
-    (ours, our_spec), (theirs, their_spec) = tree_flatten(ours), tree_flatten(theirs)
-    assert our_spec == their_spec
-    for a, e in zip(ours, theirs, strict=True):
-        assert type(a) is type(e)
-        if isinstance(e, torch.Tensor):
-            torch.testing.assert_close(a, e)
-            assert (a.stride(), a.requires_grad) == (e.stride(), e.requires_grad)
-        else:
-            assert a == e
-
-
 def _check(program: Callable[[Any], Any]) -> Any:
     compiled = tatara.compile(program)
     for seed in range(3):
         x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
-        _same(_outcome(compiled, x), _outcome(program, x))
+        same(_outcome(compiled, x), _outcome(program, x))
     return compiled
 
 
@@ -176,16 +164,16 @@ def test_the_map_outlives_the_call(gradients: bool) -> None:
             x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
             kept.append((compiled(x), program(x)))
         for (output, push), (expected, theirs) in reversed(kept):
-            _same(output, expected)
+            same(output, expected)
             for _ in range(2):
-                _same(push(SCALE), theirs(SCALE))
-            _same(vmap(push)(torch.eye(4)), vmap(theirs)(torch.eye(4)))
+                same(push(SCALE), theirs(SCALE))
+            same(vmap(push)(torch.eye(4)), vmap(theirs)(torch.eye(4)))
             with pytest.raises(RuntimeError, match="doesn't match the shape"):
                 push(SCALE[:2])
             # And in compiled code again.
             later = tatara.compile(lambda t, push=push: push(t).sin())
             for _ in range(2):
-                _same(later(SCALE), theirs(SCALE).sin())
+                same(later(SCALE), theirs(SCALE).sin())
 
 
 def test_around_a_graph_break() -> None:
@@ -206,7 +194,7 @@ def test_writes_to_tensors_of_its_own() -> None:
     compiled = tatara.compile(lambda x: _after(*linearize(_local, x), lambda j: j(x.cos())))
     for seed in range(3):
         x = torch.randn(4, generator=torch.Generator().manual_seed(seed))
-        _same(compiled(x), jvp(_local, (x,), (x.cos(),)))
+        same(compiled(x), jvp(_local, (x,), (x.cos(),)))
     assert [tatara.stats()[k] for k in ("graphs", "breaks", "fallbacks")] == [1, 0, 0]
 
 
@@ -231,7 +219,7 @@ def test_effects_happen_as_in_eager() -> None:
                 calls.clear()
                 buffer.zero_()
                 found.append((run(x), len(calls), buffer.clone()))
-            _same(found[1], found[0])
+            same(found[1], found[0])
 
 
 def test_inside_of_other_transforms() -> None:
@@ -261,7 +249,7 @@ def test_sizes_that_vary() -> None:
     compiled = tatara.compile(program)
     for rows in (4, 6, 8, 10, 6):
         x = torch.randn(rows, generator=torch.Generator().manual_seed(rows))
-        _same(compiled(x), program(x))
+        same(compiled(x), program(x))
     assert tatara.stats()["breaks"] == 0
 
     def returned(x: Any) -> Any:
@@ -271,7 +259,7 @@ def test_sizes_that_vary() -> None:
     for rows in (4, 6, 8, 10, 6):
         x = torch.randn(rows, generator=torch.Generator().manual_seed(rows))
         (output, push), (expected, theirs) = compiled(x), returned(x)
-        _same((output, push(x)), (expected, theirs(x)))
+        same((output, push(x)), (expected, theirs(x)))
 
 
 def test_of_a_compiled_function() -> None:
@@ -280,7 +268,7 @@ def test_of_a_compiled_function() -> None:
     with torch.no_grad():
         for _ in range(3):
             (output, push), (expected, theirs) = linearize(compiled, x), linearize(_vector, x)
-            _same((output, push(x)), (expected, theirs(x)))
+            same((output, push(x)), (expected, theirs(x)))
 
 
 def test_parameters_made_between_graphs() -> None:
@@ -297,4 +285,4 @@ def test_parameters_made_between_graphs() -> None:
     compiled = tatara.compile(program)
     for seed in range(3):
         x = torch.randn(2, generator=torch.Generator().manual_seed(seed))
-        _same(compiled(x), program(x))
+        same(compiled(x), program(x))

@@ -15,6 +15,7 @@ from torch.optim import lr_scheduler as schedules  # noqa: E402
 from torch.optim.swa_utils import SWALR  # noqa: E402
 
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 STEPS = 24
 
@@ -96,23 +97,6 @@ def _plain(value: Any) -> Any:
     return None if callable(value) else value
 
 
-def _same(got: Any, want: Any) -> None:
-    """Numbers of the program bit by bit, tensors as sums in another order may differ."""
-    assert type(got) is type(want)
-    if isinstance(want, dict):
-        assert list(got) == list(want)
-        for key in want:
-            _same(got[key], want[key])
-    elif isinstance(want, list):
-        assert len(got) == len(want)
-        for a, b in zip(got, want, strict=True):
-            _same(a, b)
-    elif isinstance(want, torch.Tensor):
-        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
-    else:
-        assert got == want
-
-
 def _train(
     optimizer_name: str, make: Callable[[Any], Any], inside: bool, compiled: bool
 ) -> tuple[list[Any], list[int]]:
@@ -173,7 +157,7 @@ def test_schedulers_of_torch(name: str, optimizer: str, inside: bool) -> None:
     want, _ = _train(optimizer, make, inside, False)
     got, graphs = _train(optimizer, make, inside, True)
     for a, b in zip(got, want, strict=True):
-        _same(a, b)
+        same(a, b)
     assert tatara.stats()["breaks"] == 0
     assert sum(graphs) <= 1 + (parts_inside if inside else parts_outside), graphs
     assert not any(graphs[STEPS - 6 :]), graphs
@@ -286,7 +270,7 @@ def test_schedules_of_the_program(name: str, counter: str) -> None:
     tatara.reset()
     want, got = train(False), train(True)
     for a, b in zip(got, want, strict=True):
-        _same(a, b)
+        same(a, b)
     # A write to a class breaks the graph.
     assert tatara.stats()["graphs"] <= (6 if counter == "class" else 4)
     assert tatara.stats()["breaks"] <= (3 if counter == "class" else 0)
@@ -317,6 +301,6 @@ def test_momentum_and_betas_set_outside() -> None:
 
         tatara.reset()
         for a, b in zip(train(True), train(False), strict=True):
-            _same(a, b)
+            same(a, b)
         assert tatara.stats()["graphs"] == 2
         assert tatara.stats()["breaks"] == 0

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import tatara
+from results import same
 
 Step = Callable[..., Any]
 STEPS = 10
@@ -32,26 +33,6 @@ def plain_step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tenso
     loss.backward()
     optimizer.step()
     return loss
-
-
-def same(a: Any, b: Any) -> None:
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert a.requires_grad == b.requires_grad
-        assert a.stride() == b.stride()
-        torch.testing.assert_close(a, b)
-    elif isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            same(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            same(x, y)
-    elif isinstance(a, float):
-        assert a == pytest.approx(b, rel=1e-12)
-    else:
-        assert a == b
 
 
 def check(
