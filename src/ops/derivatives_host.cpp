@@ -316,6 +316,14 @@ void derive(
   }
   if (places.empty()) return;
   for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& name = node.op->schema.args[i].name;
+    const auto* flag = std::get_if<Scalar>(&args[i]);
+    const bool on = flag != nullptr && std::holds_alternative<bool>(*flag) && std::get<bool>(*flag);
+    if (on && (name == "sparse" || name == "sparse_grad")) {
+      throw Unsupported("the sparse gradient of " + node.op->name);
+    }
+  }
+  for (size_t i = 0; i < args.size(); ++i) {
     if (!fixed(i)) continue;
     if (auto* tensor = std::get_if<TensorArg>(&args[i])) tensor->value = constant(tensor->value);
     if (auto* list = std::get_if<TensorList>(&args[i])) {
