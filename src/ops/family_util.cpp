@@ -208,6 +208,10 @@ bool is_contiguous(ExprContext& ctx, const TensorType& type) {
   return empty || lies_in_order(ctx, type, order);
 }
 
+ValueId contiguous_copy(GraphBuilder& b, ValueId x) {
+  return b.op("clone", {TensorArg{x}, std::string("contiguous_format")});
+}
+
 bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type) {
   const std::span<const size_t> order = channels_last_order(type.sizes.size());
   return !order.empty() && lies_in_order(ctx, type, order);  // also without elements

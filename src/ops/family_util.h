@@ -84,6 +84,7 @@ Expr product(ExprContext& ctx, std::span<const Expr> values);
 
 TensorType contiguous_type(ExprContext& ctx, DType dtype, Device device, std::vector<Expr> sizes);
 bool is_contiguous(ExprContext& ctx, const TensorType& type);
+ValueId contiguous_copy(GraphBuilder& b, ValueId x);
 /// Tensor::is_contiguous(memory_format=channels_last or channels_last_3d).
 bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type);
 /// Strides fill memory without gaps or overlaps in some order of the dimensions.

@@ -137,7 +137,10 @@ ValueId nll(GraphBuilder& b, ValueId self, ValueId target, ValueId weight, int64
   // In eager the gradient has a history with the input, which it does not depend on.
   const Picked p =
       pick(b, with_tied_gradient(b, b.cast(self, compute_dtype(out)), {self}), target, weight, ignore_index);
-  if (reduction == kNone) return b.cast(p.loss, out);
+  if (reduction == kNone) {
+    const ValueId loss = b.cast(p.loss, out);
+    return b.type(loss).strides == contiguous_strides(b.ctx(), expected) ? loss : contiguous_copy(b, loss);
+  }
   const ValueId sum = whole_sum(b, p.loss);
   if (reduction == kSumReduction) return b.cast(sum, out);
   return b.cast(b.binary("div", sum, whole_sum(b, p.weight)), out);
@@ -190,7 +193,7 @@ ValueId smoothed_loss(GraphBuilder& b, ValueId self, ValueId target, ValueId wei
   const ValueId weighted = weight == kNoValue ? input : b.binary("mul", input, class_shape(b, weight, type.dim(), dim));
   ValueId smooth = b.unary("neg", b.reduce("sum", weighted, {dim}, false));
   const ValueId valid = b.binary("ne", target, Scalar(ignore_index));
-  smooth = b.where(valid, smooth, b.constant(0, type.dtype, type.device));
+  smooth = b.op("masked_fill", {TensorArg{smooth}, TensorArg{b.unary("logical_not", valid)}, Scalar(0.0)});
   if (reduction != kNone) {
     const ValueId sum = whole_sum(b, smooth);
     if (reduction == kMean && weight == kNoValue) {

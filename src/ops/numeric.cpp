@@ -147,7 +147,7 @@ Values decompose_renorm(GraphBuilder& b, std::span<const Arg> arguments) {
       b.where(b.binary("gt", norm, Scalar(limit)), b.binary("div", limits, b.binary("add", norm, Scalar(kEps))),
               b.constant(1, b.type(norm).dtype, b.type(norm).device));
   const ValueId product = b.binary("mul", args.tensor(0), b.cast(factor, dtype));
-  return {b.op("clone", {TensorArg{product}, std::string("contiguous_format")})};
+  return {contiguous_copy(b, product)};
 }
 
 // ---- products of vectors -----------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ Values decompose_squeeze_copy(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   const ValueId x =
       b.op(args.size() == 1 ? "squeeze" : "squeeze.dim", std::vector<Arg>(arguments.begin(), arguments.end()));
-  return {b.op("clone", {TensorArg{x}, std::string("contiguous_format")})};
+  return {contiguous_copy(b, x)};
 }
 
 Values decompose_diagflat(GraphBuilder& b, std::span<const Arg> arguments) {

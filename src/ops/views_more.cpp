@@ -16,7 +16,7 @@ DecomposeFn copy_of(const char* view) {
   return [view](GraphBuilder& b, std::span<const Arg> args) {
     Values copies;
     for (const ValueId part : b.op_multi(view, std::vector<Arg>(args.begin(), args.end()))) {
-      copies.push_back(b.op("clone", {TensorArg{part}, std::string("contiguous_format")}));
+      copies.push_back(contiguous_copy(b, part));
     }
     return copies;
   };
