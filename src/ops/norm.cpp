@@ -181,8 +181,7 @@ Values decompose_rms_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId x = b.cast(args.tensor(0), wide);
   const ValueId rstd = inverse_std(b, mean_over(b, b.binary("mul", x, x), dims), eps);
   const ValueId y = b.cast(affine(b, b.binary("mul", x, rstd), args.tensor(2), kNoValue), input.dtype);
-  const bool as_it_is =
-      input.device.kind == DeviceKind::kCpu && suggested_layout(b.ctx(), input) == Layout::kChannelsLast;
+  const bool as_it_is = suggested_layout(b.ctx(), input) == Layout::kChannelsLast;
   return {as_it_is || is_contiguous(b.ctx(), b.type(y)) ? y : contiguous_copy(b, y)};
 }
 

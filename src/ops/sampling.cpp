@@ -33,6 +33,7 @@ MetaFn grid_meta(size_t spatial) {
       throw InvalidArgument("grid_sampler(): expected a grid with one coordinate per dimension");
     }
     if (m.integer(2) != kBilinear && m.integer(2) != kNearest) throw Unsupported("bicubic grid_sampler");
+    if (m.integer(3) < kZeros || m.integer(3) > kReflection) throw Unsupported("grid_sampler with an unknown padding");
     for (size_t d = 0; d < spatial; ++d) {
       if (is_zero(ctx, input.sizes[d + 2]))
         throw InvalidArgument("grid_sampler(): expected input to have no empty dimension");
