@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "capture/generator_states.h"
 #include "capture/gil.h"
 #include "capture/kept_outputs.h"
 #include "capture/torch_native.h"
@@ -79,22 +81,6 @@ Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
       PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
 }
 
-/// Whether the step has to do with an input that the plan writes to.
-bool uses_written_input(const Plan& plan, const PlanStep& step) {
-  const auto written = [&plan](BufferId id) {
-    if (id < 0) return false;
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
-    const auto is_input = [&buffer](const InputWrite& write) { return write.input_index == buffer.index; };
-    return buffer.home == BufferHome::kInput &&
-           std::any_of(plan.input_writes.begin(), plan.input_writes.end(), is_input);
-  };
-  if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
-    return std::any_of(launch->buffers.begin(), launch->buffers.end(), written);
-  }
-  const auto& tensors = std::get<HostCall>(step).tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [&](const BufferRef& ref) { return written(ref.buffer); });
-}
-
 }  // namespace
 
 /// Scratch of one run, and what depends on the sizes only. Used again by later runs.
@@ -165,11 +151,6 @@ void CompiledRunner::read_plan() {
     gpu_outputs_ = gpu_outputs_ || buffer.device.kind == DeviceKind::kCuda;
   }
   mutates_ = !plan.input_writes.empty();
-  first_write_ = plan.steps.size();
-  for (size_t i = plan.steps.size(); i-- > 0;) {
-    if (uses_written_input(plan, plan.steps[i])) first_write_ = i;
-  }
-  if (first_write_ == plan.steps.size()) first_write_ = 0;  // unknown
   keep_bytes_ = option_int(Option::kKeepOutputsMb) << 20;
   for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
 }
@@ -442,7 +423,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
       problem_ = "inputs overlap in memory and one of them is written";
       return Outcome::kRefused;
     }
-    steps_begun_ = 0;
+    unwritten_ = true;
     late_ = let_go_ = false;
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
@@ -455,6 +436,10 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
   } catch (const Error& error) {
     // Eager's own error, or its result: nothing outside was touched.
     problem_ = error.what();
+    if (!unwritten_) {
+      const ErrorAside aside;
+      if (!count_writes(env)) PyErr_Clear();
+    }
     if (!mutates_ && !let_go_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
     if (PyErr_Occurred() == nullptr) set_python_error(error);
     return Outcome::kFailed;
@@ -463,11 +448,16 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
 
 bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
   if (!run_numbers(tape, host_nodes_, env, api)) return false;
+  std::optional<GeneratorStates> generators;
+  if (executable_->draws_and_may_fail()) generators.emplace(tape, api);
   switch (try_run(env, api)) {
     case Outcome::kDone: return true;
-    case Outcome::kRefused: return tape.run(env, api, untouched_);
-    case Outcome::kFailed: untouched_ = !late_ && (!mutates_ || steps_begun_ <= first_write_); break;
+    case Outcome::kRefused:
+      if (generators) generators->put_back();
+      return tape.run(env, api, untouched_);
+    case Outcome::kFailed: untouched_ = left_no_trace(); break;
   }
+  if (untouched_ && generators) generators->put_back();
   return false;
 }
 
@@ -500,9 +490,9 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   }
   struct Progress {
     const RunIo& io;
-    size_t& begun;
-    ~Progress() { begun = io.begun; }
-  } const progress{io, steps_begun_};
+    bool& unwritten;
+    ~Progress() { unwritten = io.untouched; }
+  } const progress{io, unwritten_};
   if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
     executable_->run(io, frame.symbols);
   } else {

@@ -26,6 +26,8 @@ class CompiledRunner final : public GraphRunner {
   /// Runs the plan alone. Refused (nothing happened, see problem()): operands other than compiled for. Failed: a Python
   /// error is set.
   Outcome try_run(std::vector<Ref>& env, TorchApi& api);
+  /// After a run that failed: see GraphRunner::untouched().
+  bool left_no_trace() const { return !late_ && unwritten_; }
   /// From now on try_run() lets go of operands in `env` as soon as the plan does not need them.
   void consume_operands() { consumes_ = true; }
   /// Runs stand between others whose results are in memory: of a forward or a backward pass.
@@ -85,8 +87,8 @@ class CompiledRunner final : public GraphRunner {
   int marked_times_ = 0;
   std::vector<InputRef> pinned_;  // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
-  size_t first_write_ = 0;  // the first step that may write to an input
-  size_t steps_begun_ = 0;  // of the last run
+  // Of the last run:
+  bool unwritten_ = false;  // no input is other than it was before
   bool late_ = false;       // it told of an earlier run's fault
   bool let_go_ = false;     // it let go of operands
   int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls

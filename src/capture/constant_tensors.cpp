@@ -41,7 +41,7 @@ void ConstantTensors::advance(const Tape& tape) {
     if (!constant) {
       if (PyErr_Occurred() != nullptr) PyErr_Clear();
       // The write may reach any of them through a view.
-      if (node.mutates || node.name.find("batch_norm") != std::string::npos) std::fill(env_.begin(), env_.end(), Ref());
+      if (node.mutates || node.statistics) std::fill(env_.begin(), env_.end(), Ref());
       continue;
     }
     nodes_.push_back(seen_);

@@ -61,11 +61,12 @@ class Stretch {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!edges.inputs[i].fits(inputs[i])) return 0;
     }
+    bool untouched = true;
     try {
-      return run_plan(env, views, symbols, edges, np) ? 1 : -1;
+      return run_plan(env, views, symbols, edges, np, untouched) ? 1 : -1;
     } catch (const Error&) {
       if (PyErr_Occurred() != nullptr) return -1;
-      if (!writes_) return 0;  // NumPy's own error; nothing outside was touched
+      if (untouched) return 0;  // for NumPy's own error
       PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
       return -1;
     }
@@ -108,7 +109,7 @@ class Stretch {
   }
 
   bool run_plan(std::vector<Ref>& env, const std::vector<TensorView>& views, const std::vector<int64_t>& symbols,
-                const EdgeLayouts& edges, const NumpyApi& np) const {
+                const EdgeLayouts& edges, const NumpyApi& np, bool& untouched) const {
     const Plan& plan = executable_->plan();
     const std::vector<OutputBuffer>& outs = executable_->output_buffers();
     const std::vector<TensorLayout>& layouts = edges.outputs;
@@ -133,6 +134,11 @@ class Stretch {
     std::vector<void*> inputs;
     for (const TensorView& view : views) inputs.push_back(view.data);
     RunIo io{inputs, pointers, {}, {}};
+    struct Progress {
+      const RunIo& io;
+      bool& untouched;
+      ~Progress() { untouched = io.untouched; }
+    } const progress{io, untouched};
     {
       const GilRelease unlocked;
       executable_->run(io, symbols);

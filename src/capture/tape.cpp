@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/generator_states.h"
 #include "capture/guards.h"
 #include "capture/numpy_api.h"
 #include "support/made_once.h"
@@ -521,21 +522,25 @@ int64_t versions_of(const std::vector<Ref>& tensors) {
 }  // namespace
 
 bool Tape::run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const {
+  const GeneratorStates generators(*this, api);
   if (!mutates()) {
     untouched = true;
-    return run(env, api);
+    if (run(env, api)) return true;
+    generators.put_back();
+    return false;
   }
   std::vector<Ref> inputs;
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].input) inputs.push_back(env[i]);
   }
   // Writes through x.data are not counted with x.
-  const bool counts =
-      std::none_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) { return node.name == "data"; });
+  const bool counts = std::none_of(nodes_.begin(), nodes_.end(),
+                                   [](const TapeNode& node) { return node.name == "data" || node.statistics; });
   const int64_t before = counts ? versions_of(inputs) : -1;
   if (run(env, api)) return true;
   const ErrorAside aside;
   untouched = before >= 0 && versions_of(inputs) == before;
+  if (untouched) generators.put_back();
   return false;
 }
 

@@ -67,10 +67,12 @@ struct TapeNode {
   std::string file;
   std::string function;
   int line = 0;
-  bool mutates = false;  ///< an in-place operation, or one that may be
-  bool done = false;     ///< ran when it was recorded (NumPy): its results are in the slots
-  bool grad = false;     ///< recorded with gradients on, also around the transforms at work
-  bool mode = false;     ///< recorded with gradients on, as the innermost level has it
+  bool mutates = false;           ///< an in-place operation, or one that may be
+  bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
+  PyObject* generator = nullptr;  ///< among its arguments
+  bool done = false;              ///< ran when it was recorded (NumPy): its results are in the slots
+  bool grad = false;              ///< recorded with gradients on, also around the transforms at work
+  bool mode = false;              ///< recorded with gradients on, as the innermost level has it
   FuncStep step = FuncStep::kNone;
   int level = 0;  ///< the level that it is recorded in
   /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
@@ -184,7 +186,11 @@ class Tape {
   /// Some node (of the first `count`) writes to a tensor, be it one from outside or one of the tape's own.
   bool mutates(size_t count = SIZE_MAX) const {
     return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
-                       [](const TapeNode& node) { return node.mutates; });
+                       [](const TapeNode& node) { return node.mutates || node.statistics; });
+  }
+  /// After materialise() failed: what it ran has written to a tensor, or the node that failed may have.
+  bool has_written() const {
+    return mutates(nodes_done_) || (nodes_done_ < nodes_.size() && nodes_[nodes_done_].statistics);
   }
   bool has_reentrant_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.reentrant; });

@@ -548,6 +548,33 @@ bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Re
   return true;
 }
 
+namespace {
+
+/// Whether it is a norm that keeps running statistics, and is asked to update them.
+bool updates_statistics(const TapeNode& node) {
+  if (node.name.find("batch_norm") == std::string::npos && node.name.find("instance_norm") == std::string::npos) {
+    return false;
+  }
+  constexpr Py_ssize_t kPlace = 5;  // of the flag, in all forms
+  PyObject* own = PyTuple_GET_SIZE(node.args.get()) > kPlace ? PyTuple_GET_ITEM(node.args.get(), kPlace) : nullptr;
+  for (const char* keyword : {"training", "use_input_stats"}) {
+    if (own == nullptr && node.kwargs) own = PyDict_GetItemString(node.kwargs.get(), keyword);
+  }
+  return own != Py_False;
+}
+
+/// The generator that the call is given; null: none.
+PyObject* generator_of(const TapeNode& node) {
+  const auto is_generator = [](PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch._C.Generator") == 0; };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
+    if (PyObject* arg = PyTuple_GET_ITEM(node.args.get(), i); is_generator(arg)) return arg;
+  }
+  PyObject* named = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "generator") : nullptr;
+  return named != nullptr && is_generator(named) ? named : nullptr;
+}
+
+}  // namespace
+
 void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   Trace& t = *trace_;
   const std::string& name = node.name;
@@ -555,6 +582,8 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   const bool dunder = name == "__setitem__" || name.rfind("__i", 0) == 0;  // __iadd__ and its kin; also __invert__
   node.mutates = in_place || (dunder && !fresh) || (!fresh && !known) ||
                  (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
+  node.statistics = updates_statistics(node);
+  node.generator = generator_of(node);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   user_location(node.file, node.function, node.line);
   note_modes(node);

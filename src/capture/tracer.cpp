@@ -654,12 +654,12 @@ bool Tracer::run_tape() {
 
 bool Tracer::rewind(Frame& f) {
   Trace& t = *trace_;
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || t.tape.mutates(t.tape.nodes_done()) ||
-      !t.open_context_vars.empty()) {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || t.tape.has_written() || !t.open_context_vars.empty()) {
     return false;
   }
   const ErrorAside aside;
   if (!t.watches.undo_writes()) return false;
+  t.generators->put_back();
   const Ref grad = api_.present()
                        ? Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), t.state.grad ? Py_True : Py_False))
                        : Ref();
@@ -743,6 +743,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     end_trace();
     return false;
   }
+  t.generators.emplace(t.tape, api_);
   if (compiled_first ? run_compiled(f, *entry) : run_tape()) {
     if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
     if (owner_.fullgraph && entry->end == Entry::End::kEager) {

@@ -28,7 +28,7 @@ bool Tracer::may_run_compiled(const Entry& entry) const {
   }
   return std::none_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return slot.number; }) &&
          std::none_of(tape.nodes().begin(), tape.nodes().end(),
-                      [](const TapeNode& node) { return node.mutates || node.done; });
+                      [](const TapeNode& node) { return node.mutates || node.statistics || node.done; });
 }
 
 bool Tracer::placeholders_seen(const Entry& entry) const {

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "capture/constant_tensors.h"
+#include "capture/generator_states.h"
 #include "capture/graph_from_tape.h"
 #include "capture/tracer.h"
 
@@ -68,6 +70,7 @@ struct Tracer::Trace {
   double run_seconds = 0;  // of the tape's own run, which is the program's work
 
   std::vector<Ref> start_locals, start_stack;  // of the root frame
+  std::optional<GeneratorStates> generators;   // as the tape's run found them
 
   // The root frame as it was before its present instruction.
   std::vector<Ref> snap_locals, snap_stack;

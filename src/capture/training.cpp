@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "capture/generator_states.h"
 #include "capture/tracer.h"
 #include "ops/op_def.h"
 #include "support/error.h"
@@ -48,6 +49,7 @@ class PlanCall {
     if (runner_ != nullptr) runner_->consume_operands();
   }
   std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
+  bool left_no_trace() const { return runner_ == nullptr || runner_->left_no_trace(); }
 
  private:
   using Strides = std::optional<std::vector<int64_t>>;
@@ -462,6 +464,12 @@ PyObject* guarded(Fn&& body) {
   }
 }
 
+/// Whether the last stage that failed has left its inputs as they were.
+bool& last_failure_left_no_trace() {
+  thread_local bool left_none = false;
+  return left_none;
+}
+
 /// Why the last stage that refused its operands did so.
 std::string& last_refusal() {
   thread_local std::string reason;
@@ -477,7 +485,9 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
     switch (stage.forward->call(items_of(inputs), outputs, api)) {
       case CompiledRunner::Outcome::kDone: break;
       case CompiledRunner::Outcome::kRefused: last_refusal() = stage.forward->problem(); Py_RETURN_NONE;
-      case CompiledRunner::Outcome::kFailed: return nullptr;
+      case CompiledRunner::Outcome::kFailed:
+        last_failure_left_no_trace() = stage.forward->left_no_trace();
+        return nullptr;
     }
     std::vector<Ref> saved;
     for (const ForwardGraph::Saved& place : stage.saved_places) {
@@ -646,13 +656,15 @@ Ref wrap_stage(std::shared_ptr<Stage> stage) {
 
 class TrainingRunner final : public GraphRunner {
  public:
-  TrainingRunner(Ref stages, TapeGraph made, Mask needs)
+  /// `draws`: some stage draws random numbers and may fail.
+  TrainingRunner(Ref stages, TapeGraph made, Mask needs, bool draws)
       : stages_(std::move(stages)),
         inputs_(std::move(made.inputs)),
         outputs_(std::move(made.outputs)),
         constants_(std::move(made.constants)),
         host_nodes_(std::move(made.host_nodes)),
-        needs_(std::move(needs)) {
+        needs_(std::move(needs)),
+        draws_(draws) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
     if (!run_) throw InternalError("tatara._training cannot be imported");
@@ -687,9 +699,18 @@ class TrainingRunner final : public GraphRunner {
       problem_ = "an input requires grad where it did not, or no longer does";
       return tape.run(env, api, untouched_);
     }
+    std::optional<GeneratorStates> generators;
+    if (draws_) generators.emplace(tape, api);
+    last_failure_left_no_trace() = false;
     const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
-    if (!results) return false;
+    if (!results) {
+      // A graph with writes is one stage.
+      untouched_ = untouched_ || last_failure_left_no_trace();
+      if (untouched_ && generators) generators->put_back();
+      return false;
+    }
     if (results.get() == Py_None) {
+      if (generators) generators->put_back();
       problem_ = last_refusal();
       return tape.run(env, api, untouched_);
     }
@@ -704,6 +725,7 @@ class TrainingRunner final : public GraphRunner {
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;
   Mask needs_;
+  bool draws_;
   std::string problem_;
 };
 
@@ -726,7 +748,10 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
     if (PyList_Append(stages.get(), item.get()) != 0) PyErr_Clear();
   }
-  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs));
+  const bool draws = std::any_of(result.results.begin(), result.results.end(), [](const CompileResult& compiled) {
+    return compiled.executable->draws_and_may_fail();
+  });
+  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs), draws);
   return result;
 }
 

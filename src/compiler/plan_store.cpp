@@ -20,7 +20,7 @@
 namespace tatara {
 namespace {
 
-constexpr uint64_t kFormat = 4;
+constexpr uint64_t kFormat = 5;
 
 /// Tells builds of Tatara apart: plans hold the choices of the passes that made them.
 std::string build_stamp() {

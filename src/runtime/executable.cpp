@@ -1,8 +1,11 @@
 #include "runtime/executable.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -111,6 +114,7 @@ void Executable::Impl::prepare() {
   for (const PlanStep& step : plan.steps) prepare_step(step);
   find_device();
   find_clearing();
+  find_failures();
 }
 
 void Executable::Impl::find_clearing() {
@@ -131,6 +135,68 @@ void Executable::Impl::leave_out_clearing(RunContext& context, RunIo& io) const 
     context.needless[step] = 1;
     ++io.left_out;
   }
+}
+
+void Executable::Impl::find_failures() {
+  const auto draws = [](const PlanStep& step) {
+    const auto* call = std::get_if<HostCall>(&step);
+    return call != nullptr && random_operators().contains(call->op);
+  };
+  const auto may_fail = [&](const PlanStep& step) {
+    const auto* launch = std::get_if<KernelLaunch>(&step);
+    if (launch == nullptr) return !draws(step);
+    return !plan.kernels[static_cast<size_t>(launch->kernel)].fault_sites.empty();
+  };
+  draws_and_may_fail = std::any_of(plan.steps.begin(), plan.steps.end(), draws) &&
+                       std::any_of(plan.steps.begin(), plan.steps.end(), may_fail);
+  if (plan.first_write < 0) return;
+  fails_late = gpu < 0 && std::any_of(plan.steps.begin() + plan.first_write, plan.steps.end(), may_fail);
+}
+
+void Executable::Impl::measure_written(RunContext& context) const {
+  constexpr size_t kMost = size_t{1} << 20;  // running statistics and counters are less; copies of more take their time
+  context.written.clear();
+  if (!fails_late) return;
+  size_t total = 0;
+  std::vector<int64_t> sizes, strides;
+  for (const InputWrite& write : plan.input_writes) {
+    const auto input = static_cast<size_t>(write.input_index);
+    values_of(input_layouts[input].sizes, context.symbols, sizes);
+    values_of(input_layouts[input].strides, context.symbols, strides);
+    const DType dtype = plan.inputs[input].type.dtype;
+    const auto elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+    const size_t bytes = static_cast<size_t>(elements * dtype_size(dtype));
+    // What lies between the elements of others may change meanwhile.
+    const bool dense = std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride >= 0; }) &&
+                       span_of(sizes, strides, dtype) == bytes;
+    total += bytes;
+    if (!dense || total > kMost) {
+      context.written.clear();
+      return;
+    }
+    context.written.emplace_back(input, bytes);
+  }
+}
+
+void Executable::Impl::keep_written(RunContext& context, const RunIo& io) const {
+  context.begun = 0;
+  context.kept.clear();
+  if (io.done_with) return;  // an operand may be nobody's by then
+  for (const auto& [input, bytes] : context.written) {
+    const auto* data = static_cast<const std::byte*>(io.inputs[input]);
+    context.kept.insert(context.kept.end(), data, data + bytes);
+  }
+}
+
+bool Executable::Impl::put_back(const RunContext& context, const RunIo& io) const {
+  if (plan.first_write < 0 || context.begun <= static_cast<size_t>(plan.first_write)) return true;
+  if (context.kept.empty()) return false;
+  const std::byte* kept = context.kept.data();
+  for (const auto& [input, bytes] : context.written) {
+    std::memcpy(io.inputs[input], kept, bytes);
+    kept += bytes;
+  }
+  return true;
 }
 
 void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -235,6 +301,7 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
     }
   }
   if (gpu < 0 && !context.arena.is_shared()) place_arena(context, context.arena.enter());
+  measure_written(context);
   context.resolved = true;
 }
 
@@ -300,17 +367,17 @@ std::string Executable::Impl::fault_message(int kernel, const KernelFault& fault
 void Executable::Impl::run_all(RunContext& context, RunIo& io) const {
   std::optional<cuda::Session> session;
   if (gpu >= 0) {
-    io.begun = plan.steps.size();  // a fault shows late
+    context.begun = plan.steps.size();  // a fault shows late
     check_faults();
     session.emplace(gpu);
     if (run_graph(context, io, session->stream())) return;
     prepare_gpu(context, session->stream());
   }
   if (history_on()) {
-    run_recorded(context, io.begun);
+    run_recorded(context);
   } else {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
-      if (gpu < 0) io.begun = i + 1;
+      if (gpu < 0) context.begun = i + 1;
       run_step(i, context);
       if (!io.done_with) continue;
       for (const size_t input : last_reads[i]) io.done_with(input);
@@ -460,13 +527,13 @@ HistoryEvent Executable::Impl::describe_step(size_t i, const RunContext& context
   return event;
 }
 
-void Executable::Impl::run_recorded(RunContext& context, size_t& begun) const {
+void Executable::Impl::run_recorded(RunContext& context) const {
   static std::atomic<int64_t> next_run{0};
   const int64_t run = next_run++;
   std::vector<HistoryEvent> events;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const HistoryClock::time_point start = HistoryClock::now();
-    if (gpu < 0) begun = i + 1;
+    if (gpu < 0) context.begun = i + 1;
     run_step(i, context);
     const HistoryClock::time_point end = HistoryClock::now();
     if (context.is_needless(i)) continue;
@@ -497,6 +564,7 @@ Executable::~Executable() = default;
 const Plan& Executable::plan() const { return impl_->plan; }
 int64_t Executable::id() const { return impl_->number; }
 std::string Executable::launches() const { return impl_->launches(); }
+bool Executable::draws_and_may_fail() const { return impl_->draws_and_may_fail; }
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
 
 bool TensorLayout::fits(const InputRef& input) const {
@@ -544,6 +612,7 @@ void Executable::edge_layouts(std::span<const int64_t> symbol_values, EdgeLayout
 
 void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   const Impl& impl = *impl_;
+  io.untouched = true;
   std::unique_ptr<RunContext> context = impl.take_context(symbol_values);
   for (const auto& [buffer, input] : impl.from_inputs) context->data[buffer] = io.inputs[input];
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
@@ -553,7 +622,14 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   impl.leave_out_clearing(*context, io);
   const bool shared = impl.gpu < 0 && context->arena.is_shared();
   if (shared) impl.place_arena(*context, context->arena.enter());
-  impl.run_all(*context, io);
+  impl.keep_written(*context, io);
+  try {
+    impl.run_all(*context, io);
+  } catch (...) {
+    io.untouched = impl.put_back(*context, io);
+    throw;
+  }
+  io.untouched = impl.plan.first_write < 0;
   if (shared) context->arena.leave();
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);

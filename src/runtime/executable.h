@@ -87,8 +87,8 @@ struct RunIo {
   bool lean = false;
   /// Per output buffer, if not empty: its memory is zero (see OutputBuffer::cleared).
   std::span<const uint8_t> zero = {};
-  /// Set by run(), also when it throws: how many steps of the plan were begun.
-  size_t begun = 0;
+  /// Set by run(): no input is other than it was before. A run that fails undoes small writes.
+  bool untouched = false;
   /// Set by run(): kernels left out, since memory was zero.
   int64_t left_out = 0;
   /// Set by run(): it went as a CUDA graph; one was recorded for it.
@@ -124,6 +124,8 @@ class Executable {
   std::string launches() const;
   /// The buffers with home kOutput, in order of their index.
   const std::vector<OutputBuffer>& output_buffers() const;
+  /// Whether a run moves the host's generator on, and may fail then.
+  bool draws_and_may_fail() const;
 
   /// Values of the size symbols from the inputs' sizes and strides. False when an input's rank contradicts the plan.
   bool bind_symbols(std::span<const InputRef> inputs, std::vector<int64_t>& symbol_values) const;

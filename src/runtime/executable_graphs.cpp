@@ -19,7 +19,8 @@ constexpr size_t kCopiedBytes = size_t{32} << 20;  // at most, in all copies of 
 constexpr int64_t kLeanBytes = int64_t{8} << 20;   // of scratch memory, that a graph of a lean run may keep
 constexpr size_t kSizesKnown = 64;
 
-/// Names of the host's operators that draw random numbers: their generator moves with each call.
+}  // namespace
+
 const std::set<std::string>& random_operators() {
   return made_once([] {
     std::set<std::string> found;
@@ -31,8 +32,6 @@ const std::set<std::string>& random_operators() {
     return found;
   });
 }
-
-}  // namespace
 
 int64_t GraphRuns::recorded_sizes() const {
   return std::count_if(sizes.begin(), sizes.end(), [](const auto& s) { return s->graphs() > 0; });

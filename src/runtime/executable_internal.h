@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,9 @@ struct RunContext {
   std::vector<uint8_t> needless;      // per step: the memory that the kernel would clear is zero; empty: none is
   std::vector<LaunchState> launches;  // per step
   std::vector<HostState> hosts;       // per step
+  size_t begun = 0;                   // how many steps the run has begun
+  std::vector<std::pair<size_t, size_t>> written;  // inputs to keep a copy of, and their bytes
+  std::vector<std::byte> kept;                     // these copies, side by side
   bool is_needless(size_t step) const { return !needless.empty() && needless[step] != 0; }
 };
 
@@ -228,6 +232,8 @@ struct Executable::Impl {
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   std::vector<std::pair<size_t, size_t>> clearing;     // (step, output buffer): kernels that clear one
   bool has_host_calls = false;
+  bool draws_and_may_fail = false;
+  bool fails_late = false;                      // a step after the first write to an input may fail (on the CPU)
   int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
   std::vector<std::vector<size_t>> last_reads;  // per step: inputs that nothing needs after it
   std::vector<std::vector<size_t>> first_uses;  // per step: output buffers that nothing needs before it
@@ -311,9 +317,18 @@ struct Executable::Impl {
   void do_step(size_t i, RunContext& context) const;
   void find_clearing();
   void leave_out_clearing(RunContext& context, RunIo& io) const;
-  void run_recorded(RunContext& context, size_t& begun) const;
+  void find_failures();
+  void measure_written(RunContext& context) const;
+  /// What the run writes to, where a later step can fail. Not where that is much.
+  void keep_written(RunContext& context, const RunIo& io) const;
+  /// After a failure: whether the inputs are as they were.
+  bool put_back(const RunContext& context, const RunIo& io) const;
+  void run_recorded(RunContext& context) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };
+
+/// Names of the host's operators that draw random numbers: their generator moves with each call.
+const std::set<std::string>& random_operators();
 
 inline int64_t value_of(const ExprProgram& program, std::span<const int64_t> symbols) {
   return program.evaluate(symbols);

@@ -229,6 +229,7 @@ void plan_arena(State& s);
 /// Gives the kernel a context of its own with canonical names, and collects its size symbols.
 loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& sizes);
 void collect_plan_symbols(State& s);
+void find_first_write(State& s);
 
 // ---- kernel_lists.cpp ----
 /// On a GPU, launches that differ in nothing but operands and one extent become one for all of them, where that needs no more

@@ -120,6 +120,7 @@ struct Plan {
   std::vector<PlanStep> steps;
   std::vector<PlanOutput> outputs;
   std::vector<InputWrite> input_writes;  // already carried out by steps; listed for version counters
+  int32_t first_write = -1;              // the first step that writes to an input; -1: none does
   Expr arena_bytes;
 };
 

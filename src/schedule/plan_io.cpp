@@ -279,6 +279,7 @@ void whole_plan(Io& io, Plan& plan) {
     i.raw(write.input_index);
     i.raw(write.value);
   });
+  io.raw(plan.first_write);
   io.expr(plan.arena_bytes);
 }
 

@@ -98,6 +98,7 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
   sched::plan_arena(s);
   sched::describe_outputs(s);
   s.out.plan.input_writes = graph.input_writes();
+  sched::find_first_write(s);
   sched::collect_plan_symbols(s);
   return std::move(s.out);
 }

@@ -359,3 +359,20 @@ def test_training() -> None:
     tatara.compile(model)(x).square().mean().backward()
     for parameter, gradient in zip(model.parameters(), expected):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("warm", [0, 3])
+def test_generators_after_an_error(warm: int) -> None:
+    def drawn(x: torch.Tensor, fine: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(F.dropout(x, 0.5, True) * 0 + torch.rand(3, 3, device="cuda") * fine)
+
+    states = []
+    for run in (drawn, tatara.compile(drawn)):
+        torch.manual_seed(0)
+        for _ in range(warm):
+            run(torch.ones(3, 3, device="cuda"), torch.ones((), device="cuda"))
+        with pytest.raises(RuntimeError, match="singular"):
+            run(torch.ones(3, 3, device="cuda"), torch.zeros((), device="cuda"))
+        states.append((torch.get_rng_state(), torch.cuda.get_rng_state()))
+    for ours, theirs in zip(*states, strict=True):
+        assert torch.equal(ours, theirs)
