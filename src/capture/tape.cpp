@@ -285,7 +285,42 @@ Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, P
   return changed[inside] ? Tape::call_object(node, changed, symbols) : Ref();
 }
 
+/// How often torch has counted a write to these tensors; negative where it does not count.
+int64_t versions_of(const std::vector<Ref>& tensors) {
+  int64_t total = 0;
+  for (const Ref& tensor : tensors) {
+    if (tensor && (PyLong_CheckExact(tensor.get()) || PyFloat_CheckExact(tensor.get()))) continue;
+    const Ref version = tensor ? attr_or_null(tensor.get(), "_version") : Ref();
+    if (!version || !PyLong_Check(version.get())) return -1;
+    total += PyLong_AsLongLong(version.get());
+  }
+  return total;
+}
+
 }  // namespace
+
+std::vector<Ref> Tape::inputs_in(const std::vector<Ref>& env) const {
+  std::vector<Ref> inputs;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].input) inputs.push_back(env[i]);
+  }
+  return inputs;
+}
+
+bool Tape::counts_writes(size_t count) const {
+  return std::none_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
+                      [](const TapeNode& node) { return node.name == "data" || node.statistics; });
+}
+
+bool Tape::has_written() const {
+  const size_t begun = nodes_done_ + 1;
+  if (!mutates(begun)) return false;
+  if (versions_before_ < 0 || !counts_writes(begun)) return true;
+  const ErrorAside aside;
+  std::vector<Ref> env(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
+  return versions_of(inputs_in(env)) != versions_before_;
+}
 
 bool Tape::materialise(TorchApi& api) {
   const std::span<const int64_t> symbols = open_hints();
@@ -293,6 +328,8 @@ bool Tape::materialise(TorchApi& api) {
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  mismatch_.clear();
+  versions_before_ = mutates() ? versions_of(inputs_in(env)) : 0;
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
   const auto failed = [&] {
@@ -318,6 +355,11 @@ bool Tape::materialise(TorchApi& api) {
       const auto slot = static_cast<size_t>(node.outputs[k]);
       if (node.outputs[k] < 0 || real[slot]) continue;
       Ref value = Ref::borrow(tensors[k]);
+      if (!api.is_tensor(value.get())) {
+        mismatch_ = str_cat("the host's meta kernel of ", node.name, " gives a tensor where its kernel gives none");
+        PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
+        return failed();
+      }
       // The host returned an operand where the placeholder is an object of its own.
       if (std::any_of(env.begin(), env.end(), [&](const Ref& e) { return e.get() == value.get(); })) {
         value = alias_of(api, node, env, value.get(), symbols);
@@ -505,22 +547,6 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
   return symbol_values(env, api, symbols) && run_nodes(env, 0, nodes_.size(), symbols);
 }
 
-namespace {
-
-/// How often torch has counted a write to these tensors; negative where it does not count.
-int64_t versions_of(const std::vector<Ref>& tensors) {
-  int64_t total = 0;
-  for (const Ref& tensor : tensors) {
-    if (tensor && (PyLong_CheckExact(tensor.get()) || PyFloat_CheckExact(tensor.get()))) continue;
-    const Ref version = tensor ? attr_or_null(tensor.get(), "_version") : Ref();
-    if (!version || !PyLong_Check(version.get())) return -1;
-    total += PyLong_AsLongLong(version.get());
-  }
-  return total;
-}
-
-}  // namespace
-
 bool Tape::run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const {
   const GeneratorStates generators(*this, api);
   if (!mutates()) {
@@ -529,14 +555,8 @@ bool Tape::run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const {
     generators.put_back();
     return false;
   }
-  std::vector<Ref> inputs;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].input) inputs.push_back(env[i]);
-  }
-  // Writes through x.data are not counted with x.
-  const bool counts = std::none_of(nodes_.begin(), nodes_.end(),
-                                   [](const TapeNode& node) { return node.name == "data" || node.statistics; });
-  const int64_t before = counts ? versions_of(inputs) : -1;
+  const std::vector<Ref> inputs = inputs_in(env);
+  const int64_t before = counts_writes(nodes_.size()) ? versions_of(inputs) : -1;
   if (run(env, api)) return true;
   const ErrorAside aside;
   untouched = before >= 0 && versions_of(inputs) == before;

@@ -188,10 +188,10 @@ class Tape {
     return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
                        [](const TapeNode& node) { return node.mutates || node.statistics; });
   }
-  /// After materialise() failed: what it ran has written to a tensor, or the node that failed may have.
-  bool has_written() const {
-    return mutates(nodes_done_) || (nodes_done_ < nodes_.size() && nodes_[nodes_done_].statistics);
-  }
+  /// After materialise() failed: it has, or may have, written to a tensor from outside.
+  bool has_written() const;
+  /// Why it failed, if an operator's results were other than was inferred; else empty.
+  const std::string& mismatch() const { return mismatch_; }
   bool has_reentrant_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.reentrant; });
   }
@@ -213,12 +213,18 @@ class Tape {
   int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }
 
  private:
+  std::vector<Ref> inputs_in(const std::vector<Ref>& env) const;
+  /// Whether torch counts all that the first `count` nodes write to inputs. Writes through x.data are not counted with x.
+  bool counts_writes(size_t count) const;
+
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
   size_t nodes_done_ = 0;
+  int64_t versions_before_ = 0;  // of the inputs together, before materialise(); negative: not known
+  std::string mismatch_;
   /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
   struct Fill {
     int slot, guard_index;

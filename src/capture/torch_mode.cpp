@@ -37,6 +37,27 @@ struct MetaHelper {
   }
 };
 
+/// Results that the host's kernels give only if asked to, as None otherwise, while its meta kernels always give a tensor.
+struct AskedFor {
+  const char* function;
+  const char* argument;  // a bool
+  Py_ssize_t place;      // of the argument
+  Py_ssize_t result;
+};
+constexpr AskedFor kAskedFor[] = {{"_native_multi_head_attention", "need_weights", 10, 1}};
+
+void leave_out_unasked(const std::string& name, PyObject* args, PyObject* kwargs, Ref& result) {
+  for (const AskedFor& each : kAskedFor) {
+    if (name != each.function || !result || !PyTuple_CheckExact(result.get())) continue;
+    PyObject* asked = kwargs != nullptr ? PyDict_GetItemString(kwargs, each.argument) : nullptr;
+    if (asked == nullptr && PyTuple_GET_SIZE(args) > each.place) asked = PyTuple_GET_ITEM(args, each.place);
+    if (asked != Py_False) continue;
+    Ref changed = Ref::steal(PySequence_List(result.get()));
+    PyList_SetItem(changed.get(), each.result, Py_NewRef(Py_None));
+    result = Ref::steal(PyList_AsTuple(changed.get()));
+  }
+}
+
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* const helper = made_once<MetaHelper>().call.get();
   if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
@@ -482,6 +503,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
     const InferenceMode mode(api_);
     result = call_meta(func, meta_args.get(), meta_kwargs.get());
+    leave_out_unasked(fn.name, meta_args.get(), meta_kwargs.get(), result);
   }
   if (!result) {
     const std::string text = take_error_text();

@@ -754,6 +754,22 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   } else if (rewind(f)) {
     PyErr_Clear();
     again = true;
+    if (!t.tape.mismatch().empty()) {
+      const TapeNode& node = t.tape.nodes()[t.tape.nodes_done()];
+      entry->end = Entry::End::kEager;
+      entry->callees = true;
+      entry->why = {t.tape.mismatch(), node.file, node.function, node.line};
+      entry->tape = nullptr;
+      entry->runner = nullptr;
+      owner_.breaks.push_back(entry->why);
+      ++stats().breaks;
+      again = !owner_.fullgraph;
+      if (owner_.fullgraph) {
+        raise_unsupported(entry->why);
+      } else if (compiled_first || prepare_entry(*entry)) {
+        owner_.cache.add(std::move(entry));
+      }
+    }
   } else {
     undo_later_writes();
   }
