@@ -31,6 +31,8 @@ ORDER = [
     "capture",
     "bindings",
 ]
+# Whatever else lies in the repository is what a run has left behind.
+FOLDERS = {".ci", "bench", "cmake", "docs", "include", "python", "src", "tests", "tools"}
 MAX_LINES = 1000
 # The rival's compiler has no place in the product. Benchmarks compare with torch.compile through its public name only.
 FORBIDDEN = re.compile(r"\b(torch\._dynamo|torch\._functorch|torch\._inductor|torch\.fx|import triton|from triton)\b")
@@ -102,7 +104,9 @@ def check_clang_format(fix: bool) -> list[str]:
 
 
 def layout_problems() -> Iterator[str]:
-    """Include order, file lengths, forbidden imports, words left over."""
+    """Folders, include order, file lengths, forbidden imports, words left over."""
+    for folder in sorted({path.relative_to(ROOT).parts[0] for path in files("") if path.parent != ROOT} - FOLDERS):
+        yield f"{folder}/: not a folder of the project"
     for path in files(".cpp", ".h", ".def", ".inc", under=("src/",)):
         name = path.relative_to(ROOT)
         folder = name.parts[1]
