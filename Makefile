@@ -15,10 +15,10 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
-demo: build
+demo: build-extension
 	$(PY) -m tatara demo
 
 test: build test-cpp test-python test-other-pythons
@@ -27,9 +27,15 @@ setup:
 	@test -n "$(PYTHON)" || { echo "Tatara needs Python 3.11, 3.12 or 3.13"; exit 1; }
 	@$(PYTHON) tools/setup_venv.py $(VENV) requirements.txt
 
-build: setup
+configure: setup
 	@test -f $(DEV)/build.ninja || $(CONFIGURE) -B $(DEV) -DPython_EXECUTABLE=$(abspath $(PY))
+
+build: configure
 	$(VENV)/bin/cmake --build $(DEV)
+
+# Without the C++ tests.
+build-extension: configure
+	$(VENV)/bin/cmake --build $(DEV) --target _core
 
 # The C++ core without Python and torch.
 test-cpp: build

@@ -22,6 +22,7 @@ else()
     target_include_directories(tatara_capture SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
     target_include_directories(tatara_capture SYSTEM PRIVATE ${Python_INCLUDE_DIRS}/internal)
     target_link_libraries(_core PRIVATE tatara_capture)
+    tatara_precompile(tatara_capture)
   endif()
 
   if(TATARA_EXTENSION_DIR)

@@ -18,3 +18,23 @@ if(TATARA_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic)
   add_link_options(--coverage)
 endif()
+
+# The standard headers that most sources use, parsed once for each set of flags: half of a build is the parsing of headers.
+option(TATARA_PRECOMPILED_HEADERS "Precompile the standard headers" ON)
+set(TATARA_STANDARD_HEADERS <algorithm> <array> <atomic> <charconv> <cmath> <cstdint> <cstring> <functional> <limits> <map>
+    <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <type_traits> <unordered_map>
+    <unordered_set> <utility> <variant> <vector>)
+
+# `target` makes its own precompiled headers, of these and the standard ones.
+function(tatara_precompile target)
+  if(TATARA_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} PRIVATE ${TATARA_STANDARD_HEADERS} ${ARGN})
+  endif()
+endfunction()
+
+# `target` takes those of `other`, which has the same flags.
+function(tatara_reuse_precompiled target other)
+  if(TATARA_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()

@@ -29,7 +29,10 @@ std::string short_repr(PyObject* object) {
     return type_name(object);
   }
   std::string result = text_of(text.get());
-  if (result.size() > 60) result = result.substr(0, 57) + "...";
+  if (result.size() > 60) {
+    result.resize(57);
+    result += "...";
+  }
   return result;
 }
 
