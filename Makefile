@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build-extension
@@ -76,6 +76,10 @@ pyvm:
 	  bash tests/pyvm/build.sh $$python $(BUILD)/pyvm-$$version && \
 	  $$python tools/pyvm.py $(BUILD)/pyvm-$$version || status=1; \
 	done; exit $$status
+
+# Generated programs of each class, compiled, beside eager: ARGS="containers --count 5000".
+fuzz: build
+	cd tests/fuzz && $(abspath $(PY)) -m generated $(ARGS)
 
 bench-models: build
 	$(PY) bench/models.py

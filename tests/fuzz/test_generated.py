@@ -1,0 +1,24 @@
+"""The first programs of each class of generated programs; `make fuzz` runs thousands."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from generated import harness, registry  # noqa: E402
+
+PROGRAMS = 40
+
+
+@pytest.mark.parametrize("name", registry.classes())
+def test_programs_do_what_eager_does(name: str) -> None:
+    for seed in range(PROGRAMS):
+        program = registry.make(name, seed)
+        try:
+            harness.compare(program)
+        except harness.Differs as error:
+            pytest.fail(f"{name}, seed {seed}: {error}\n{program.text()}")
