@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "capture/gil.h"
-#include "ops/fused_attention.h"
+#include "ops/rules/fused_attention.h"
 #include "runtime/host.h"
 #include "runtime/torch_abi.h"
 #include "support/error.h"
@@ -75,7 +75,7 @@ Ref find_schema(const std::string& op, const std::string& overload) {
   return nullptr;
 }
 
-/// An operator under transforms of the host (ops/host_transform.h): "tatara_host:dv:3:aten::median".
+/// An operator under transforms of the host (ops/rules/host_transform.h): "tatara_host:dv:3:aten::median".
 struct Transformed {
   std::string transforms;
   long arguments = 0;

@@ -10,9 +10,9 @@
 #include "capture/tape_arguments.h"
 #include "capture/tape_history.h"
 #include "capture/tape_transforms.h"
-#include "ops/bind.h"
-#include "ops/builder.h"
-#include "ops/custom_gradient.h"
+#include "ops/core/bind.h"
+#include "ops/core/builder.h"
+#include "ops/rules/custom_gradient.h"
 #include "support/error.h"
 #include "transforms/expand.h"
 

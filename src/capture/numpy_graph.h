@@ -8,7 +8,7 @@
 #include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
 #include "capture/numpy_api.h"
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 
 namespace tatara::capture {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {

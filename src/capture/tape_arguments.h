@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "capture/tape.h"
-#include "ops/bind.h"
-#include "ops/builder.h"
+#include "ops/core/bind.h"
+#include "ops/core/builder.h"
 
 namespace tatara::capture {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "capture/graph_from_tape.h"
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 #include "transforms/autodiff.h"
 
 namespace tatara::capture {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "capture/tape_arguments.h"
-#include "ops/family_util.h"
+#include "ops/core/family_util.h"
 #include "support/error.h"
 #include "transforms/forward.h"
 

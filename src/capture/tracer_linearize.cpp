@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "capture/tracer_internal.h"
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
 

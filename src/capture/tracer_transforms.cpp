@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "capture/tracer_internal.h"
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 

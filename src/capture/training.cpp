@@ -6,7 +6,7 @@
 
 #include "capture/generator_states.h"
 #include "capture/tracer.h"
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/autodiff.h"

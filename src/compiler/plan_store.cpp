@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "compiler/kernel_store.h"
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "runtime/cache.h"
 #include "schedule/plan_io.h"
 #include "support/error.h"

@@ -19,7 +19,7 @@
 
 namespace tatara {
 
-struct OpDef;  // ops/op_def.h
+struct OpDef;  // ops/core/op_def.h
 
 enum class DeviceKind : uint8_t { kCpu, kCuda, kMeta };
 
@@ -105,7 +105,7 @@ struct Node {
   /// Nodes of a region that are computed again for gradients, each time under a number of its own: they are never merged with
   /// other nodes, whose results would have to be kept for them. 0: all others.
   int again = 0;
-  /// Of a function with a backward of the user's: what that makes of cotangents (ops/custom_gradient.h).
+  /// Of a function with a backward of the user's: what that makes of cotangents (ops/rules/custom_gradient.h).
   std::shared_ptr<const Graph> rule;
   void take_marks(const Node& other) {
     no_grad = other.no_grad;
@@ -154,7 +154,7 @@ class Graph {
   const std::shared_ptr<ExprContext>& ctx_ptr() const { return ctx_; }
 
   ValueId add_input(TensorType type, std::string name = {});
-  /// Appends a node with outputs of the given types. No inference and no checks here: see ops/builder.h.
+  /// Appends a node with outputs of the given types. No inference and no checks here: see ops/core/builder.h.
   NodeId add_node(const OpDef* op, std::vector<Arg> args, std::vector<TensorType> types, SourceLocation location = {});
   void add_output(ValueId value, OutputAlias alias = {}) { outputs_.push_back({value, alias}); }
   void add_input_write(int input_index, ValueId value) { writes_.push_back({input_index, value}); }

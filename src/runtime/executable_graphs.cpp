@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "runtime/executable_internal.h"
 #include "support/log.h"
 #include "support/made_once.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ops/lowering.h"
-#include "ops/op_def.h"
+#include "ops/core/lowering.h"
+#include "ops/core/op_def.h"
 #include "schedule/schedule.h"
 
 namespace tatara::sched {

@@ -1,6 +1,6 @@
 // Matrix products on GPUs with a result or an operand whose rows have an odd length, which the host's fast kernels do not take.
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/builder.h"
-#include "ops/derivative.h"
+#include "ops/core/builder.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/batching.h"

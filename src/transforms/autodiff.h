@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 
 namespace tatara {
 

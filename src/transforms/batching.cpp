@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ops/batching_rule.h"
+#include "ops/rules/batching_rule.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/pass.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ir/graph.h"
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 
 namespace tatara {
 

@@ -4,9 +4,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ops/builder.h"
-#include "ops/family_util.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/family_util.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"

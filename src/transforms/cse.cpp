@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

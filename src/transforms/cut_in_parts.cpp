@@ -5,8 +5,8 @@
 #include <array>
 #include <string_view>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "transforms/autodiff.h"
 

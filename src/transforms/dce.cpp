@@ -1,4 +1,4 @@
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"

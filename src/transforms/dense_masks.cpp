@@ -1,6 +1,6 @@
 // Attention on GPUs with a mask or bias whose rows are not contiguous: the host's fused kernels refuse such a one.
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 #include "support/error.h"
 #include "transforms/batching.h"
 #include "transforms/forward.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ops/custom_gradient.h"
-#include "ops/derivative.h"
-#include "ops/host_transform.h"
+#include "ops/rules/custom_gradient.h"
+#include "ops/rules/derivative.h"
+#include "ops/rules/host_transform.h"
 #include "support/error.h"
 #include "support/made_once.h"
 #include "transforms/pass.h"

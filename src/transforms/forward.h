@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ops/builder.h"
+#include "ops/core/builder.h"
 #include "transforms/autodiff.h"
 
 namespace tatara {

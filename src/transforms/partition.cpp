@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/builder.h"
-#include "ops/derivative.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 #include "transforms/autodiff.h"
 #include "transforms/max_flow.h"

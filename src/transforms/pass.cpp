@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/log.h"
 #include "support/options.h"

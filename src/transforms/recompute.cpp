@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 
 namespace tatara {

@@ -2,8 +2,8 @@
 // not wait in registers, nor be read twice.
 #include <limits>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ops/op_def.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "transforms/autodiff.h"
 #include "transforms/pass.h"

@@ -7,9 +7,9 @@
 #include <map>
 #include <sstream>
 
-#include "ops/builder.h"
-#include "ops/lowering.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/lowering.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 
 namespace tatara {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "schedule/schedule.h"
 #include "testing.h"
 #include "transforms/passes.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "ops/derivative.h"
+#include "ops/rules/derivative.h"
 #include "programs.h"
 #include "support/error.h"
 #include "testing.h"

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "ops/builder.h"
-#include "ops/parse.h"
+#include "ops/core/builder.h"
+#include "ops/core/parse.h"
 #include "support/error.h"
 #include "testing.h"
 

@@ -1,6 +1,6 @@
 // Types and functional form of operator families (values are compared with eager in tests/ops).
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "support/error.h"
 #include "testing.h"
 

@@ -1,7 +1,7 @@
 #include <memory>
 
-#include "ops/bind.h"
-#include "ops/builder.h"
+#include "ops/core/bind.h"
+#include "ops/core/builder.h"
 #include "support/error.h"
 #include "testing.h"
 

@@ -1,7 +1,7 @@
 #include <set>
 
-#include "ops/builder.h"
-#include "ops/op_def.h"
+#include "ops/core/builder.h"
+#include "ops/core/op_def.h"
 #include "testing.h"
 
 using namespace tatara;

@@ -1,0 +1,177 @@
+// One operator, one place: an OpDef says everything Tatara knows about an operator.
+//
+// Families live in one file each (ops/pointwise/unary.cpp, ops/reduce/softmax.cpp, ...), which define a table of OpDefs; ops.def lists
+// the families. Every other list of operators (names to intercept, what is a view, what has a host kernel only) is
+// derived from the registry.
+#pragma once
+
+#include <climits>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "loops/kernel.h"
+
+namespace tatara {
+
+class GraphBuilder;  // ops/core/builder.h
+class MetaContext;   // ops/core/meta.h
+class LowerContext;  // ops/core/lowering.h
+class VjpContext;    // ops/rules/derivative.h
+class BatchContext;  // ops/rules/batching_rule.h
+
+enum class OpKind : uint8_t {
+  kPointwise,  // one scalar expression per output element, operands broadcast
+  kView,       // output element = input element at another index; aliases operand 0 in eager
+  kReduction,
+  kScan,
+  kCreation,  // no tensor operand is read
+  kIndexing,  // gather, index, index_select, embedding, scatter, ...
+  kRandom,
+  kComposite,  // always decomposed before lowering
+  kHost,       // runs by its host kernel (matrix products, convolutions, sort, ...)
+};
+
+// ---- Schemas ---------------------------------------------------------------------------------------------------------
+
+enum class ArgType : uint8_t {
+  kTensor,
+  kOptionalTensor,
+  kTensorList,
+  kOptionalTensorList,
+  kScalar,
+  kOptionalScalar,  // Python number
+  kTensorOrScalar,  // "Operand": a tensor or a Python number (operands of pointwise operators)
+  kInt,
+  kOptionalInt,
+  kFloat,
+  kOptionalFloat,
+  kBool,
+  kOptionalBool,
+  kIntList,
+  kOptionalIntList,  // SymInts; an int is taken as a list when list_size says so
+  kFloatList,
+  kBoolList,
+  kDType,
+  kDevice,
+  kString,
+  kOptionalString,
+  kMemoryFormat,
+  kLayout,
+  kGenerator,
+};
+
+struct ArgSpec {
+  std::string name;
+  ArgType type = ArgType::kTensor;
+  int list_size = 0;  // "int[2]": a single int is broadcast
+  bool keyword_only = false;
+  bool has_default = false;
+  Arg default_value = NoneArg{};
+  int alias = -1;        // alias set letter (a = 0, ...)
+  bool written = false;  // "Tensor(a!)"
+};
+
+struct OpSchema {
+  std::vector<ArgSpec> args;
+  int num_outputs = 1;            // -1: a list of tensors whose length depends on arguments
+  std::vector<int> output_alias;  // alias set of each output, -1: fresh
+};
+
+/// Parses "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor" in the host's schema language (native_functions).
+/// InvalidArgument on malformed text.
+OpSchema parse_schema(std::string_view text);
+
+// ---- The definition --------------------------------------------------------------------------------------------------
+
+/// Result types of a node from its bound arguments: dtype promotion, broadcasting, eager's strides. Raises what eager
+/// would: InvalidArgument carries eager's message as far as it is known (the tracer re-runs the call in eager for errors).
+using MetaFn = std::function<std::vector<TensorType>(MetaContext&)>;
+/// Writes the operator in terms of others; returns the values of its outputs.
+using DecomposeFn = std::function<std::vector<ValueId>(GraphBuilder&, std::span<const Arg>)>;
+/// Defines the loops of a primitive: see ops/core/lowering.h.
+using LowerFn = std::function<void(LowerContext&)>;
+
+/// Builds the cotangents of a node's operands from those of its results: see ops/rules/derivative.h.
+using VjpFn = std::function<void(VjpContext&)>;
+/// Builds the node over all examples of a batch from operands with a batch dimension: see ops/rules/batching_rule.h. False: the
+/// rule does not fit these arguments.
+using BatchFn = std::function<bool(BatchContext&)>;
+
+struct Choice {
+  std::string op;
+  std::vector<Arg> args;
+};
+using ChooseFn = std::function<Choice(MetaContext&)>;
+
+struct OpDef {
+  std::string name;  // unique in the registry: "add", "max.dim", "conv2d"
+  OpKind kind = OpKind::kComposite;
+  std::string schema_text;
+  OpSchema schema;  // parsed at registration
+  /// Python callables that mean this operator, space separated: "torch.add torch.Tensor.add torch.Tensor.__add__".
+  /// A method form takes self first. In-place forms ("torch.Tensor.add_") are listed in `inplace_names`: they compute the
+  /// operator, cast to self's dtype, check that the shape is self's, and write it to self. NumPy names: "numpy.add".
+  std::string names;
+  std::string inplace_names;
+  std::string reflected_names;  // __radd__: operands 0 and 1 are exchanged
+  MetaFn meta;
+  /// For operators that are a view or a copy depending on strides (reshape, contiguous, to): the operator that this call
+  /// is, with its arguments. "alias_self" stands for the very same tensor.
+  ChooseFn choose;
+  DecomposeFn decompose;  // composite operators; may also refuse (return empty) to leave the node to lower/host
+  LowerFn lower;          // primitives
+  /// The host operator "aten::mm" with overload ("" or "out", ...), for host calls; empty: the same name without overload
+  std::string host_name;
+  std::string host_overload;
+  bool has_out = true;  // accepts out=: computed, then written to out
+  bool nondeterministic = false;
+
+  // Derivatives, attached by the families derivatives_*. Without any of these a result that would need a gradient is
+  // Unsupported.
+  VjpFn vjp;
+  /// Operators with rules that this one is made of, where gradients are wanted; used instead of `vjp`.
+  DecomposeFn differentiable_parts;
+  /// Results never require grad, as in eager (zeros_like, floor_divide).
+  bool not_differentiable = false;
+  /// Eager gives a history to the first results only (statistics behind a normalised tensor have none).
+  int differentiable_results = INT_MAX;
+  /// Results before this one carry none.
+  int first_differentiable = 0;
+
+  /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
+  BatchFn batch;
+};
+
+class OpRegistry {
+ public:
+  /// The registry with every family registered; built once, immutable.
+  static const OpRegistry& global();
+
+  const OpDef* find(std::string_view name) const;
+  const OpDef& get(std::string_view name) const;  // InternalError if unknown
+  const std::vector<const OpDef*>& all() const { return ordered_; }
+
+  struct PythonName {
+    const OpDef* op;
+    enum class Form : uint8_t { kFunction, kInplace, kReflected } form;
+  };
+  /// What a dotted Python name ("torch.Tensor.add_") may stand for: candidates in the order of registration, of which the
+  /// first whose schema binds counts (torch.max has three). Null when the name is unknown.
+  const std::vector<PythonName>* find_python(std::string_view dotted) const;
+  /// All dotted names, sorted.
+  std::vector<std::string> python_names() const;
+
+  void add(OpDef def);                  // used by the families' register_* functions only
+  OpDef& amend(std::string_view name);  // likewise, for tables of further properties
+
+ private:
+  std::vector<const OpDef*> ordered_;
+  struct Tables;
+  std::shared_ptr<Tables> tables_;
+};
+
+}  // namespace tatara

@@ -1,0 +1,119 @@
+#include "ops/core/pointwise_util.h"
+
+#include "support/error.h"
+
+namespace tatara::ops {
+
+namespace {
+// torch.get_default_dtype() matters only while types are inferred; what was inferred then is the result's dtype.
+DType floating(DType dtype, DType default_dtype) {
+  return is_floating(dtype) || is_complex(dtype) ? dtype : default_dtype;
+}
+}  // namespace
+
+DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promotion) {
+  const DType dtype = m.result_type(operands);
+  switch (promotion) {
+    case Promotion::kSame: return dtype;
+    case Promotion::kIntToFloat: return floating(dtype, m.default_dtype());
+    case Promotion::kBool: return DType::kBool;
+  }
+  return dtype;
+}
+
+TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype) {
+  std::vector<const std::vector<Expr>*> shapes;
+  std::vector<const TensorType*> types;
+  bool numbers = false;
+  for (const size_t i : operands) {
+    if (!m.is_tensor(i)) {
+      numbers = numbers || !m.is_none(i);
+      continue;
+    }
+    types.push_back(&m.tensor(i));
+    shapes.push_back(&m.tensor(i).sizes);
+  }
+  if (types.empty()) throw InternalError(m.op().name + ": no tensor operand");
+  TensorType result;
+  result.dtype = dtype;
+  result.device = types.front()->device;
+  for (const TensorType* type : types) {
+    if (type->dim() > 0) result.device = type->device;
+  }
+  result.sizes = m.broadcast(shapes);
+  if (numbers) types.push_back(nullptr);  // eager's iterator sees a zero-dim tensor
+  result.strides = m.iterator_strides(result.sizes, types);
+  return result;
+}
+
+MetaFn pointwise_meta(std::vector<size_t> operands, Promotion promotion) {
+  return [operands = std::move(operands), promotion](MetaContext& m) -> std::vector<TensorType> {
+    return {pointwise_type(m, operands, promoted(m, operands, promotion))};
+  };
+}
+
+ScalarId number_as(LoopBuilder& b, const Scalar& value, DType dtype) {
+  if (const auto* e = std::get_if<Expr>(&value)) return b.index_value(*e, dtype);
+  if (const auto* c = std::get_if<std::complex<double>>(&value)) {
+    if (is_complex(dtype)) return b.constant_complex(c->real(), c->imag(), dtype);
+    return b.constant(c->real(), dtype);
+  }
+  if (is_complex(dtype)) {
+    const double re = std::holds_alternative<double>(value)    ? std::get<double>(value)
+                      : std::holds_alternative<int64_t>(value) ? static_cast<double>(std::get<int64_t>(value))
+                                                               : (std::get<bool>(value) ? 1.0 : 0.0);
+    return b.constant_complex(re, 0, dtype);
+  }
+  if (const auto* d = std::get_if<double>(&value)) {
+    if (is_floating(dtype)) return b.constant(*d, dtype);
+    return b.constant_int(dtype == DType::kBool ? (*d != 0 ? 1 : 0) : static_cast<int64_t>(*d), dtype);
+  }
+  const int64_t n = std::holds_alternative<int64_t>(value) ? std::get<int64_t>(value) : (std::get<bool>(value) ? 1 : 0);
+  if (is_floating(dtype)) return b.constant(static_cast<double>(n), dtype);
+  return b.constant_int(dtype == DType::kBool ? (n != 0 ? 1 : 0) : n, dtype);
+}
+
+namespace {
+int tensor_number(const Node& node, size_t arg) {
+  int number = 0;
+  for (size_t i = 0; i < arg; ++i) {
+    if (const auto* tensor = std::get_if<TensorArg>(&node.args[i])) {
+      if (tensor->value != kNoValue) ++number;
+    } else if (const auto* list = std::get_if<TensorList>(&node.args[i])) {
+      for (const ValueId v : list->values) number += v != kNoValue ? 1 : 0;
+    }
+  }
+  return number;
+}
+}  // namespace
+
+ScalarId operand_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType dtype, std::span<const Expr> indices) {
+  const Arg& value = ctx.node().args[arg];
+  if (const auto* scalar = std::get_if<Scalar>(&value)) return number_as(b, *scalar, dtype);
+  if (!std::holds_alternative<TensorArg>(value)) throw InternalError(ctx.node().op->name + ": operand is no tensor");
+  const int operand = tensor_number(ctx.node(), arg);
+  const std::vector<Expr> at = broadcast_indices(ctx.ctx(), indices, ctx.operand(operand).sizes);
+  return b.cast(b.load(operand, at), dtype);
+}
+
+DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion) {
+  const MetaContext meta(ctx.graph(), *ctx.node().op, ctx.node().args, DType::kFloat32);
+  DType dtype = meta.result_type(operands);
+  if (promotion == Promotion::kIntToFloat) dtype = floating(dtype, ctx.result().dtype);
+  return compute_dtype(dtype);
+}
+
+LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
+  return [operands = std::move(operands), promotion, body = std::move(body)](LowerContext& ctx) {
+    // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree.
+    const DType dtype =
+        promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion) : compute_dtype(ctx.result().dtype);
+    ctx.pointwise(0, [&ctx, operands, dtype, body](LoopBuilder& b, std::span<const Expr> indices) {
+      std::vector<ScalarId> scalars;
+      for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));
+      return body(b, dtype, scalars);
+    });
+  };
+}
+
+}  // namespace tatara::ops

@@ -1,0 +1,33 @@
+// What the pointwise families share: operands that may be tensors or numbers, promotion, result layout.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ops/core/family_util.h"
+
+namespace tatara::ops {
+
+/// How the result dtype comes from the promoted operands.
+enum class Promotion : uint8_t {
+  kSame,        // the promoted type
+  kIntToFloat,  // integers and bool become the default dtype
+  kBool,        // computed in the promoted type, the result is bool
+};
+
+/// Type of a pointwise result over the given arguments (tensors or numbers).
+TensorType pointwise_type(MetaContext& m, std::span<const size_t> operands, DType dtype);
+DType promoted(MetaContext& m, std::span<const size_t> operands, Promotion promotion);
+
+/// Argument `arg` of a node being lowered as a scalar of `dtype` at the output's indices: a broadcast load or a constant.
+ScalarId operand_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType dtype, std::span<const Expr> indices);
+ScalarId number_as(LoopBuilder& b, const Scalar& value, DType dtype);
+/// The type in which a node over these arguments computes: their promotion (integers made floating on request), widened
+/// for half types.
+DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, Promotion promotion);
+/// Defines output 0 as body(scalars of the operands, all of the computing dtype).
+using PointwiseBody = std::function<ScalarId(LoopBuilder&, DType, std::span<const ScalarId>)>;
+LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body);
+MetaFn pointwise_meta(std::vector<size_t> operands, Promotion promotion);
+
+}  // namespace tatara::ops

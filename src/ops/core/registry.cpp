@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <sstream>
+#include <unordered_map>
+
+#include "ops/core/op_def.h"
+#include "support/error.h"
+#include "support/made_once.h"
+
+namespace tatara {
+
+struct OpRegistry::Tables {
+  std::deque<OpDef> defs;
+  std::unordered_map<std::string, OpDef*> by_name;
+  std::map<std::string, std::vector<PythonName>, std::less<>> by_python;
+};
+
+#define TATARA_OPS(family) void register_##family(OpRegistry&);
+#include "ops/core/ops.def"
+#undef TATARA_OPS
+
+const OpRegistry& OpRegistry::global() {
+  return made_once([] {
+    OpRegistry r;
+    r.tables_ = std::make_shared<Tables>();
+#define TATARA_OPS(family) register_##family(r);
+#include "ops/core/ops.def"
+#undef TATARA_OPS
+    return r;
+  });
+}
+
+void OpRegistry::add(OpDef def) {
+  try {
+    def.schema = parse_schema(def.schema_text);
+  } catch (const InvalidArgument& error) {
+    throw InternalError("operator " + def.name + ": " + error.what());
+  }
+  if (tables_->by_name.contains(def.name)) throw InternalError("operator " + def.name + " is registered twice");
+  OpDef& kept = tables_->defs.emplace_back(std::move(def));
+  tables_->by_name.emplace(kept.name, &kept);
+  ordered_.push_back(&kept);
+  const auto list = [&](const std::string& names, PythonName::Form form) {
+    std::istringstream words(names);
+    for (std::string word; words >> word;) tables_->by_python[word].push_back({&kept, form});
+  };
+  list(kept.names, PythonName::Form::kFunction);
+  list(kept.inplace_names, PythonName::Form::kInplace);
+  list(kept.reflected_names, PythonName::Form::kReflected);
+}
+
+OpDef& OpRegistry::amend(std::string_view name) {
+  const auto found = tables_->by_name.find(std::string(name));
+  if (found == tables_->by_name.end()) throw InternalError(str_cat("no operator ", name, " to amend"));
+  return *found->second;
+}
+
+const OpDef* OpRegistry::find(std::string_view name) const {
+  const auto found = tables_->by_name.find(std::string(name));
+  return found == tables_->by_name.end() ? nullptr : found->second;
+}
+
+const OpDef& OpRegistry::get(std::string_view name) const {
+  const OpDef* def = find(name);
+  if (def == nullptr) throw InternalError(str_cat("no operator ", name));
+  return *def;
+}
+
+const std::vector<OpRegistry::PythonName>* OpRegistry::find_python(std::string_view dotted) const {
+  const auto found = tables_->by_python.find(dotted);
+  return found == tables_->by_python.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> OpRegistry::python_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, candidates] : tables_->by_python) names.push_back(name);
+  return names;
+}
+
+}  // namespace tatara

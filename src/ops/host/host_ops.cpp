@@ -1,0 +1,41 @@
+// Operators that Tatara leaves to the host's kernels altogether. Their result types come from the host too (it runs them on
+// tensors without data), so that a row here is all that it takes to keep such an operator inside a graph.
+#include "ops/core/family_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+struct HostRow {
+  const char* name;
+  const char* schema;
+  const char* names;
+  bool random;
+};
+
+constexpr HostRow kRows[] = {
+#define TATARA_HOST_OP(name, schema, names, random) {name, schema, names, random},
+#include "ops/host/host_ops.def"
+#undef TATARA_HOST_OP
+};
+
+}  // namespace
+
+void register_host_ops(OpRegistry& r) {
+  for (const HostRow& row : kRows) {
+    OpDef def;
+    // Beside an operator with loops of its own, the host's is what takes the calls that one refuses.
+    const std::string_view name = row.name;
+    def.name = r.find(name) == nullptr ? std::string(name) : str_cat(name, ".host");
+    def.kind = row.random ? OpKind::kRandom : OpKind::kHost;
+    def.schema_text = row.schema;
+    def.names = row.names;
+    const size_t dot = name.find('.');
+    def.host_name = name.substr(0, dot);
+    if (dot != std::string_view::npos) def.host_overload = name.substr(dot + 1);
+    def.nondeterministic = row.random;
+    r.add(std::move(def));
+  }
+}
+
+}  // namespace tatara

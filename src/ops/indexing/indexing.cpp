@@ -1,0 +1,801 @@
+// Reading and writing at indices held in tensors. An index outside of its dimension raises eager's IndexError from the kernel.
+#include <algorithm>
+#include <limits>
+
+#include "ops/core/family_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+using Values = std::vector<ValueId>;
+using loops::StoreMode;
+
+bool is_mask(DType dtype) { return dtype == DType::kBool || dtype == DType::kUInt8; }
+
+void require_index(const MetaContext& m, const TensorType& index) {
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) {
+    throw InvalidArgument(str_cat(m.op().name, "(): Expected dtype int32/int64 for index"));
+  }
+}
+
+/// A value read as an index into a dimension.
+Expr lookup(LoopBuilder& b, ScalarId value, Expr size, bool wrap) {
+  return b.indirect(b.cast(value, DType::kInt64), size, wrap, true);
+}
+
+// ---- index, index_put ------------------------------------------------------------------------------------------------
+
+/// How index tensors map onto the dimensions of self and of the result.
+struct AdvancedIndex {
+  std::vector<int> operand_of_dim;  // per dimension of self: number of its index among the given ones, or -1
+  std::vector<Expr> index_sizes;    // broadcast shape of the indices
+  int64_t at = 0;                   // where that shape stands in the result
+  std::vector<Expr> sizes;          // of the result
+};
+
+AdvancedIndex analyse_index(ExprContext& ctx, const TensorType& self, std::span<const TensorType* const> indices) {
+  AdvancedIndex a;
+  if (static_cast<int64_t>(indices.size()) > self.dim()) {
+    throw InvalidArgument(str_cat("too many indices for tensor of dimension ", self.dim()));
+  }
+  a.operand_of_dim.assign(self.sizes.size(), -1);
+  int count = 0;
+  int64_t first = -1;
+  int64_t last = -1;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const TensorType* index = indices[d];
+    if (index == nullptr) continue;
+    if (is_mask(index->dtype)) throw Unsupported("an index that is a mask: the size of the result depends on data");
+    if (!is_integral(index->dtype))
+      throw InvalidArgument("tensors used as indices must be long, int, byte or bool tensors");
+    a.operand_of_dim[d] = count++;
+    if (first < 0) first = static_cast<int64_t>(d);
+    last = static_cast<int64_t>(d);
+    // Right-aligned broadcast.
+    if (index->sizes.size() > a.index_sizes.size()) {
+      a.index_sizes.insert(a.index_sizes.begin(), index->sizes.size() - a.index_sizes.size(), ctx.constant(1));
+    }
+    const size_t skip = a.index_sizes.size() - index->sizes.size();
+    for (size_t i = 0; i < index->sizes.size(); ++i) {
+      Expr& size = a.index_sizes[skip + i];
+      if (is_one(ctx, size)) {
+        size = index->sizes[i];
+      } else if (!is_one(ctx, index->sizes[i]) && !same_size(ctx, size, index->sizes[i])) {
+        throw InvalidArgument("shape mismatch: indexing tensors could not be broadcast together");
+      }
+    }
+  }
+  if (count == 0) throw Unsupported("index without tensors");
+  const bool adjacent = last - first + 1 == count;
+  a.at = adjacent ? first : 0;
+  for (size_t d = 0; d < self.sizes.size(); ++d) {
+    if (a.operand_of_dim[d] < 0) a.sizes.push_back(self.sizes[d]);
+  }
+  a.sizes.insert(a.sizes.begin() + a.at, a.index_sizes.begin(), a.index_sizes.end());
+  return a;
+}
+
+std::vector<const TensorType*> index_types(const Graph& graph, const Arg& arg) {
+  std::vector<const TensorType*> types;
+  for (ValueId id : std::get<TensorList>(arg).values) types.push_back(id == kNoValue ? nullptr : &graph.type(id));
+  return types;
+}
+
+/// Strides by eager's iterator over self (restrided, zero over the indexed part) and the index tensors.
+std::vector<Expr> index_strides(MetaContext& m, const TensorType& self, const AdvancedIndex& a,
+                                std::span<const TensorType* const> indices) {
+  const Expr zero = m.ctx().constant(0);
+  const size_t rank = a.sizes.size();
+  const size_t span = a.index_sizes.size();
+  const auto at = static_cast<size_t>(a.at);
+  TensorType source = self;
+  source.sizes = a.sizes;
+  source.strides.assign(rank, zero);
+  size_t to = 0;
+  for (size_t d = 0; d < self.sizes.size(); ++d) {
+    if (a.operand_of_dim[d] >= 0) continue;
+    if (to == at) to += span;
+    source.strides[to++] = self.strides[d];
+  }
+  std::vector<TensorType> parts{source};
+  for (const TensorType* index : indices) {
+    if (index == nullptr) continue;
+    TensorType part = *index;
+    part.sizes = a.sizes;
+    part.strides.assign(rank, zero);
+    const size_t skip = at + span - index->sizes.size();
+    for (size_t i = 0; i < index->sizes.size(); ++i) {
+      if (!index->sizes[i].is_const(1)) part.strides[skip + i] = index->strides[i];
+    }
+    parts.push_back(std::move(part));
+  }
+  std::vector<const TensorType*> operands;
+  for (const TensorType& part : parts) operands.push_back(&part);
+  return m.iterator_strides(a.sizes, operands);
+}
+
+std::vector<TensorType> index_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  const auto indices = m.tensor_list(1);
+  const AdvancedIndex a = analyse_index(m.ctx(), self, indices);
+  TensorType type = contiguous_type(m.ctx(), self.dtype, self.device, a.sizes);
+  type.strides = index_strides(m, self, a, indices);
+  return {type};
+}
+
+/// Indices into self for a position in the result.
+std::vector<Expr> source_position(LoopBuilder& b, const AdvancedIndex& a, const TensorType& self,
+                                  const std::vector<std::vector<Expr>>& index_shapes, std::span<const Expr> out) {
+  const auto at = static_cast<size_t>(a.at);
+  const size_t span = a.index_sizes.size();
+  const std::span<const Expr> part = out.subspan(at, span);
+  std::vector<Expr> result(self.sizes.size());
+  size_t from = 0;
+  for (size_t d = 0; d < self.sizes.size(); ++d) {
+    const int k = a.operand_of_dim[d];
+    if (k < 0) {
+      if (from == at) from += span;
+      result[d] = out[from++];
+      continue;
+    }
+    const auto where = broadcast_indices(b.ctx(), part, index_shapes[static_cast<size_t>(k)]);
+    result[d] = lookup(b, b.load(1 + k, where), self.sizes[d], true);
+  }
+  return result;
+}
+
+std::vector<std::vector<Expr>> shapes_of(std::span<const TensorType* const> indices) {
+  std::vector<std::vector<Expr>> shapes;
+  for (const TensorType* index : indices) {
+    if (index != nullptr) shapes.push_back(index->sizes);
+  }
+  return shapes;
+}
+
+void lower_index(LowerContext& ctx) {
+  const auto indices = index_types(ctx.graph(), ctx.node().args[1]);
+  const TensorType self = ctx.operand(0);
+  const AdvancedIndex a = analyse_index(ctx.ctx(), self, indices);
+  ctx.pointwise(0, [=, shapes = shapes_of(indices)](LoopBuilder& b, std::span<const Expr> out) {
+    return b.load(0, source_position(b, a, self, shapes, out));
+  });
+}
+
+std::vector<TensorType> like(MetaContext& m, const TensorType& self) {
+  TensorType type = self;
+  const TensorType* operands[] = {&self};
+  type.strides = m.iterator_strides(self.sizes, operands);
+  type.is_wrapped_number = false;
+  return {type};
+}
+
+/// The one mask of index_put(self, [None..., mask], value) with a value of one element: a plain selection.
+std::optional<size_t> single_mask(GraphBuilder& b, const Args& args) {
+  const auto* list = std::get_if<TensorList>(&args[1]);
+  if (list == nullptr) return std::nullopt;
+  std::optional<size_t> at;
+  for (size_t i = 0; i < list->values.size(); ++i) {
+    if (list->values[i] == kNoValue) continue;
+    if (at || b.type(list->values[i]).dtype != DType::kBool) return std::nullopt;
+    at = i;
+  }
+  return at;
+}
+
+Values decompose_index_put(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  const auto at = single_mask(b, args);
+  if (!at) return {};
+  ExprContext& ctx = b.ctx();
+  const ValueId self = args.tensor(0);
+  ValueId value = args.tensor(2);
+  if (args.flag(3) || !is_one(ctx, b.type(value).numel(ctx))) {
+    throw Unsupported("a masked write of several values: where they go depends on data");
+  }
+  ValueId mask = std::get<TensorList>(args[1]).values[*at];
+  const int64_t rank = b.type(self).dim();
+  const auto mask_rank = b.type(mask).dim();
+  if (static_cast<int64_t>(*at) + mask_rank > rank) throw InvalidArgument("too many indices for the tensor");
+  for (int64_t i = 0; i < mask_rank; ++i) {
+    if (!same_size(ctx, b.type(mask).sizes[static_cast<size_t>(i)], b.type(self).sizes[*at + static_cast<size_t>(i)])) {
+      throw InvalidArgument("The shape of the mask does not match the shape of the indexed tensor");
+    }
+  }
+  while (static_cast<int64_t>(*at) + b.type(mask).dim() < rank) mask = b.unsqueeze(mask, b.type(mask).dim());
+  if (b.type(value).dim() > 0) value = b.reshape(value, {});
+  return {b.where(mask, b.cast(value, b.type(self).dtype), self)};
+}
+
+std::vector<TensorType> index_put_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  bool masked = false;
+  for (const TensorType* index : m.tensor_list(1)) masked = masked || (index != nullptr && is_mask(index->dtype));
+  if (self.dtype != m.tensor(2).dtype) {
+    throw InvalidArgument("Index put requires the source and destination dtypes match");
+  }
+  if (masked) {
+    int given = 0;
+    for (const TensorType* index : m.tensor_list(1)) given += index != nullptr ? 1 : 0;
+    if (given != 1 || m.boolean(3) || !is_one(m.ctx(), m.tensor(2).numel(m.ctx()))) {
+      throw Unsupported("a masked write of several values: where they go depends on data");
+    }
+    return like(m, self);
+  }
+  const AdvancedIndex a = analyse_index(m.ctx(), self, m.tensor_list(1));
+  const std::vector<Expr>* shapes[] = {&m.tensor(2).sizes, &a.sizes};
+  if (!same_sizes(m.ctx(), m.broadcast(shapes), a.sizes)) {
+    throw InvalidArgument("shape mismatch: value tensor cannot be broadcast to indexing result");
+  }
+  return like(m, self);
+}
+
+void lower_index_put(LowerContext& ctx) {
+  const auto indices = index_types(ctx.graph(), ctx.node().args[1]);
+  const TensorType self = ctx.operand(0);
+  const AdvancedIndex a = analyse_index(ctx.ctx(), self, indices);
+  const auto shapes = shapes_of(indices);
+  const int value_operand = 1 + static_cast<int>(shapes.size());
+  ScatterDef def;
+  def.domain = a.sizes;
+  def.destination = [=](LoopBuilder& b, std::span<const Expr> iter) {
+    return source_position(b, a, self, shapes, iter);
+  };
+  def.value = [=, sizes = ctx.operand(value_operand).sizes](LoopBuilder& b, std::span<const Expr> iter) {
+    return b.load(value_operand, broadcast_indices(b.ctx(), iter, sizes));
+  };
+  def.mode = Args(ctx).flag(3) ? StoreMode::kAdd : StoreMode::kSet;
+  ctx.scatter(std::move(def));
+}
+
+// ---- gather and friends ----------------------------------------------------------------------------------------------
+
+/// Rules that gather and scatter share: equal ranks, index no larger than the other off the dimension.
+void check_gather(const TensorType& self, const TensorType& index, const char* what) {
+  const bool empty = std::any_of(index.sizes.begin(), index.sizes.end(), [](Expr e) { return e.is_const(0); });
+  if (!empty && index.dtype != DType::kInt64 && index.dtype != DType::kInt32) {
+    throw InvalidArgument(str_cat(what, "(): Expected dtype int64 for index"));
+  }
+  if (std::max<int64_t>(self.dim(), 1) != std::max<int64_t>(index.dim(), 1)) {
+    throw InvalidArgument("Index tensor must have the same number of dimensions as input tensor");
+  }
+}
+
+std::vector<TensorType> gather_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  const TensorType& index = m.tensor(2);
+  check_gather(self, index, "gather");
+  const int64_t dim = m.dim(1, self.dim());
+  for (int64_t d = 0; d < std::min(self.dim(), index.dim()); ++d) {
+    const auto i = static_cast<size_t>(d);
+    if (d == dim || index.sizes[i] == self.sizes[i]) continue;
+    if (!m.ctx().guard(m.ctx().le(index.sizes[i], self.sizes[i]))) {
+      throw InvalidArgument("Size does not match: index must not be larger than self apart from the dimension");
+    }
+  }
+  return {contiguous_type(m.ctx(), self.dtype, self.device, index.sizes)};
+}
+
+void lower_gather(LowerContext& ctx) {
+  const TensorType self = ctx.operand(0);
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  ctx.pointwise(0, [=, index_rank = ctx.operand(1).dim()](LoopBuilder& b, std::span<const Expr> out) {
+    std::vector<Expr> at(out.begin(), out.end());
+    const std::vector<Expr> none;
+    const ScalarId value = b.load(1, index_rank == 0 ? std::span<const Expr>(none) : out);
+    if (self.dim() == 0) return b.load(0, none);
+    if (at.empty()) at.push_back(b.ctx().constant(0));
+    at[dim] = lookup(b, value, self.sizes[dim], false);
+    return b.load(0, at);
+  });
+}
+
+std::vector<TensorType> scatter_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  check_gather(self, m.tensor(2), "scatter");
+  const int64_t dim = m.dim(1, self.dim());
+  const TensorType& index = m.tensor(2);
+  if (m.is_tensor(3)) {
+    const TensorType& src = m.tensor(3);
+    if (src.dtype != self.dtype) throw InvalidArgument("scatter(): Expected self.dtype to be equal to src.dtype");
+    if (src.dim() != index.dim()) throw InvalidArgument("scatter: index and src must have the same rank");
+    for (size_t i = 0; i < index.sizes.size(); ++i) {
+      if (!(index.sizes[i] == src.sizes[i]) && !m.ctx().guard(m.ctx().le(index.sizes[i], src.sizes[i]))) {
+        throw InvalidArgument("Expected index to be smaller than src");
+      }
+    }
+  }
+  for (size_t i = 0; i < std::min(self.sizes.size(), index.sizes.size()); ++i) {
+    if (static_cast<int64_t>(i) == dim || index.sizes[i] == self.sizes[i]) continue;
+    if (!m.ctx().guard(m.ctx().le(index.sizes[i], self.sizes[i]))) {
+      throw InvalidArgument("Expected index to be no larger than self apart from the dimension");
+    }
+  }
+  return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
+}
+
+ScalarId scalar_constant(LoopBuilder& b, const Scalar& value, DType dtype) {
+  const DType wide = compute_dtype(dtype);
+  if (const auto* c = std::get_if<std::complex<double>>(&value)) {
+    return is_complex(wide) ? b.constant_complex(c->real(), c->imag(), wide) : b.constant(c->real(), wide);
+  }
+  if (const auto* e = std::get_if<Expr>(&value)) return b.index_value(*e, wide);
+  double real = 0;
+  int64_t integer = 0;
+  if (const auto* d = std::get_if<double>(&value)) {
+    real = *d;
+    if (!is_floating(wide) && !is_complex(wide)) integer = static_cast<int64_t>(*d);
+  } else {
+    integer = std::holds_alternative<bool>(value) ? std::get<bool>(value) : std::get<int64_t>(value);
+    real = static_cast<double>(integer);
+  }
+  if (is_complex(wide)) return b.constant_complex(real, 0, wide);
+  if (is_floating(wide)) return b.constant(real, wide);
+  if (wide == DType::kBool) integer = integer != 0 || real != 0 ? 1 : 0;
+  return b.constant_int(integer, wide);
+}
+
+/// self[index along dim] (mode)= value, where value(b, position in index) is given.
+void scatter_along(LowerContext& ctx, StoreMode mode, ElementFn value) {
+  const TensorType self = ctx.operand(0);
+  const TensorType index = ctx.operand(1);
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  ScatterDef def;
+  def.domain = index.sizes;
+  def.destination = [=](LoopBuilder& b, std::span<const Expr> iter) {
+    std::vector<Expr> at(iter.begin(), iter.end());
+    const ScalarId target = b.load(1, iter);
+    if (self.dim() == 0) return std::vector<Expr>{};
+    if (at.empty()) at.push_back(b.ctx().constant(0));
+    at[dim] = lookup(b, target, self.sizes[dim], false);
+    return at;
+  };
+  def.value = std::move(value);
+  def.mode = mode;
+  ctx.scatter(std::move(def));
+}
+
+ElementFn operand_value(int operand) {
+  return [=](LoopBuilder& b, std::span<const Expr> iter) { return b.load(operand, iter); };
+}
+
+void lower_scatter(LowerContext& ctx, StoreMode mode) {
+  const Args args(ctx);
+  if (args.is_tensor(3)) {
+    scatter_along(ctx, mode, operand_value(2));
+    return;
+  }
+  scatter_along(ctx, mode, [value = args.scalar(3), dtype = ctx.result().dtype](LoopBuilder& b, std::span<const Expr>) {
+    return scalar_constant(b, value, dtype);
+  });
+}
+
+/// What a scatter starts from is made for it, so that every element of the result has to be written in any case.
+bool made_here(const Graph& g, ValueId v) {
+  const Node* node = g.producer(v);
+  while (node != nullptr && node->op->kind == OpKind::kView) {
+    const auto* base = std::get_if<TensorArg>(&node->args[0]);
+    node = base == nullptr ? nullptr : g.producer(base->value);
+  }
+  return node != nullptr && node->op->kind == OpKind::kCreation;
+}
+
+/// A scatter with one position for each row along dim, onto what is made here, is a value for each element, which fuses with
+/// its surroundings: no zeros in memory, no atomics. Nothing else is written out.
+Values decompose_scatter(GraphBuilder& b, std::span<const Arg> arguments, const char* one_place) {
+  const Args args(b, arguments);
+  const TensorType self = args.type(0), index = args.type(2);
+  if (self.dim() == 0 || index.dim() != self.dim() || !made_here(b.graph(), args.tensor(0))) return {};
+  std::vector<Expr> rows = self.sizes;
+  rows[static_cast<size_t>(args.dim(1, self.dim()))] = b.ctx().constant(1);
+  if (index.sizes != rows) return {};
+  ValueId source;
+  if (args.is_tensor(3)) {
+    source = args.tensor(3);
+    if (args.type(3).sizes != rows) return {};
+  } else {
+    source = b.expand(b.op("full", {SymInts{{}}, args.scalar(3), self.dtype, NoneArg{}, self.device}), rows);
+  }
+  return {b.op(one_place, {arguments[0], arguments[1], arguments[2], TensorArg{source}})};
+}
+
+/// Each element takes part in its row's write if it stands at the row's position.
+void lower_one_place(LowerContext& ctx, StoreMode mode) {
+  const TensorType self = ctx.operand(0);
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  const DType dtype = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+    std::vector<Expr> row(out.begin(), out.end());
+    row[dim] = b.ctx().constant(0);
+    const Expr place = lookup(b, b.load(1, row), self.sizes[dim], false);
+    const Calc integer{b, DType::kInt64}, calc{b, dtype};
+    const ScalarId here =
+        integer.cmp(ScalarOp::kEq, b.index_value(place, DType::kInt64), b.index_value(out[dim], DType::kInt64));
+    const ScalarId before = b.cast(b.load(0, out), dtype), value = b.cast(b.load(2, row), dtype);
+    return calc.select(here, mode == StoreMode::kAdd ? calc.add(before, value) : value, before);
+  });
+}
+
+StoreMode store_mode(const std::string& reduce) {
+  if (reduce == "add" || reduce == "sum" || reduce == "mean") return StoreMode::kAdd;
+  if (reduce == "multiply" || reduce == "prod") return StoreMode::kMul;
+  if (reduce == "amax") return StoreMode::kMax;
+  if (reduce == "amin") return StoreMode::kMin;
+  throw InvalidArgument(str_cat("unknown reduce argument ", reduce));
+}
+
+/// The value that leaves the other operand as it is.
+Scalar reduction_identity(const std::string& reduce, DType dtype) {
+  if (reduce == "prod") return Scalar(int64_t{1});
+  if (reduce != "amax" && reduce != "amin") return Scalar(int64_t{0});
+  const bool top = reduce == "amin";
+  if (is_floating(dtype))
+    return Scalar(top ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
+  const int bits = 8 * dtype_size(dtype);
+  if (!is_signed(dtype)) return Scalar(top ? (bits == 64 ? int64_t{-1} : (int64_t{1} << bits) - 1) : int64_t{0});
+  const int64_t largest = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
+  return Scalar(top ? largest : -largest - 1);
+}
+
+/// Made of scatter_reduce_to_self, where self's own value is one of those reduced.
+Values decompose_scatter_reduce(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  const std::string reduce = args.str(4);
+  const bool include_self = args.flag(5);
+  store_mode(reduce);
+  const TensorType self = args.type(0);
+  if (self.dtype == DType::kBool || is_complex(self.dtype)) throw Unsupported("scatter_reduce of this dtype");
+  ValueId base = args.tensor(0);
+  if (!include_self) {
+    const Scalar identity = reduction_identity(reduce, self.dtype);
+    base = b.op("scatter.value", {TensorArg{base}, arguments[1], arguments[2], identity});
+  }
+  const char* kind = reduce == "mean" ? "sum" : reduce.c_str();
+  ValueId result =
+      b.op("scatter_reduce_to_self", {TensorArg{base}, arguments[1], arguments[2], arguments[3], std::string(kind)});
+  if (reduce == "mean") {
+    const ValueId one = b.constant(1, self.dtype, self.device);
+    const ValueId zero = b.constant(0, self.dtype, self.device);
+    ValueId count = b.expand(include_self ? one : zero, self.sizes);
+    count = b.op("scatter_add",
+                 {TensorArg{count}, arguments[1], arguments[2], TensorArg{b.expand(one, args.type(2).sizes)}});
+    if (!include_self) count = b.op("clamp_min", {TensorArg{count}, Scalar(int64_t{1})});
+    result = is_floating(self.dtype) ? b.binary("div", result, count) : b.binary("floor_divide", result, count);
+  }
+  return {result};
+}
+
+// ---- One index vector along a dimension -------------------------------------------------------------------------------
+
+Expr index_length(ExprContext& ctx, const TensorType& index) {
+  return index.dim() == 0 ? ctx.constant(1) : index.sizes[0];
+}
+
+ScalarId load_vector(LoopBuilder& b, int operand, int64_t rank, Expr position) {
+  const Expr at[] = {position};
+  return b.load(operand, std::span<const Expr>(at, rank == 0 ? 0 : 1));
+}
+
+std::vector<TensorType> index_select_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  const TensorType& index = m.tensor(2);
+  require_index(m, index);
+  if (index.dim() > 1) throw InvalidArgument("index_select(): Index is supposed to be a vector");
+  const int64_t dim = m.dim(1, self.dim());
+  std::vector<Expr> sizes = self.sizes;
+  if (!sizes.empty()) sizes[static_cast<size_t>(dim)] = index_length(m.ctx(), index);
+  return {contiguous_type(m.ctx(), self.dtype, self.device, sizes)};
+}
+
+void lower_index_select(LowerContext& ctx) {
+  const TensorType self = ctx.operand(0);
+  const int64_t rank = ctx.operand(1).dim();
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
+    std::vector<Expr> at(out.begin(), out.end());
+    if (!at.empty()) at[dim] = lookup(b, load_vector(b, 1, rank, out[dim]), self.sizes[dim], false);
+    return b.load(0, at);
+  });
+}
+
+/// index_add and index_copy: (self, dim, index, source, ...).
+MetaFn index_write_meta(bool keep_layout) {
+  return [=](MetaContext& m) -> std::vector<TensorType> {
+    const TensorType& self = m.tensor(0);
+    const TensorType& index = m.tensor(2);
+    require_index(m, index);
+    const auto dim = static_cast<size_t>(m.dim(1, self.dim()));
+    if (index.dim() > 1) throw InvalidArgument("Index is supposed to be a vector");
+    if (self.dim() == 0 && !is_one(m.ctx(), index_length(m.ctx(), index))) {
+      throw Unsupported("an indexed write of several values to a tensor without dimensions");
+    }
+    if (m.is_tensor(3) && !keep_layout && self.dim() == 0) {
+      if (m.tensor(3).dtype != self.dtype) throw InvalidArgument("self and source expected to have the same dtype");
+      if (!is_one(m.ctx(), product(m.ctx(), m.tensor(3).sizes))) throw InvalidArgument("source has the wrong shape");
+    } else if (m.is_tensor(3) && !keep_layout) {
+      const TensorType& source = m.tensor(3);
+      if (source.dtype != self.dtype) throw InvalidArgument("self and source expected to have the same dtype");
+      std::vector<Expr> expected = self.sizes;
+      expected[dim] = index_length(m.ctx(), index);
+      if (source.dim() != self.dim() || !same_sizes(m.ctx(), expected, source.sizes)) {
+        throw InvalidArgument("source has the wrong shape");
+      }
+    }
+    if (keep_layout) return like(m, self);
+    return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
+  };
+}
+
+/// A tensor without dimensions is written as a vector of one.
+DecomposeFn scalar_as_vector(const char* name) {
+  return [name](GraphBuilder& b, std::span<const Arg> arguments) -> std::vector<ValueId> {
+    const Args args(b, arguments);
+    if (args.rank(0) != 0) return {};
+    const std::vector<Expr> one{b.ctx().constant(1)};
+    std::vector<Arg> given(arguments.begin(), arguments.end());
+    given[0] = TensorArg{b.reshape(args.tensor(0), one)};
+    if (std::string_view(name) != "index_fill.int_Tensor" && args.is_tensor(3)) {
+      given[3] = TensorArg{b.reshape(args.tensor(3), one)};
+    }
+    return {b.reshape(b.op(name, std::move(given)), {})};
+  };
+}
+
+/// (mode)= value(position) at self[..., index[i], ...] over the shape of self with `index` in place of dim.
+void lower_index_write(LowerContext& ctx, StoreMode mode, ElementFn value) {
+  const TensorType self = ctx.operand(0);
+  const TensorType index = ctx.operand(1);
+  const auto dim = static_cast<size_t>(Args(ctx).dim(1, self.dim()));
+  ScatterDef def;
+  def.domain = self.sizes;
+  def.domain[dim] = index_length(ctx.ctx(), index);
+  def.destination = [=, rank = index.dim()](LoopBuilder& b, std::span<const Expr> iter) {
+    std::vector<Expr> at(iter.begin(), iter.end());
+    at[dim] = lookup(b, load_vector(b, 1, rank, iter[dim]), self.sizes[dim], false);
+    return at;
+  };
+  def.value = std::move(value);
+  def.mode = mode;
+  ctx.scatter(std::move(def));
+}
+
+void lower_index_add(LowerContext& ctx) {
+  const Scalar alpha = Args(ctx).scalar(4);
+  const DType wide = compute_dtype(ctx.result().dtype);
+  lower_index_write(ctx, StoreMode::kAdd, [=](LoopBuilder& b, std::span<const Expr> iter) {
+    const ScalarId x = b.load(2, iter);
+    const auto* one = std::get_if<int64_t>(&alpha);
+    if (one != nullptr && *one == 1) return x;
+    return Calc{b, wide}.mul(x, scalar_constant(b, alpha, wide));
+  });
+}
+
+void lower_index_fill(LowerContext& ctx) {
+  const Args args(ctx);
+  if (args.is_tensor(3)) {
+    lower_index_write(ctx, StoreMode::kSet,
+                      [=, to = compute_dtype(ctx.result().dtype)](LoopBuilder& b, std::span<const Expr>) {
+                        return b.cast(b.load(2, {}), to);
+                      });
+    return;
+  }
+  lower_index_write(ctx, StoreMode::kSet,
+                    [value = args.scalar(3), dtype = ctx.result().dtype](LoopBuilder& b, std::span<const Expr>) {
+                      return scalar_constant(b, value, dtype);
+                    });
+}
+
+// ---- take, embedding, masked_fill -------------------------------------------------------------------------------------
+
+std::vector<TensorType> take_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  if (m.tensor(1).dtype != DType::kInt64) throw InvalidArgument("take(): Expected a long tensor for index");
+  return {contiguous_type(m.ctx(), self.dtype, self.device, m.tensor(1).sizes)};
+}
+
+void lower_take(LowerContext& ctx) {
+  const TensorType self = ctx.operand(0);
+  ctx.pointwise(0, [=, count = self.numel(ctx.ctx())](LoopBuilder& b, std::span<const Expr> out) {
+    ExprContext& ec = b.ctx();
+    Expr flat = lookup(b, b.load(1, out), count, true);
+    std::vector<Expr> at(self.sizes.size());
+    for (size_t d = at.size(); d-- > 0;) {
+      at[d] = d == 0 ? flat : ec.simplify(ec.mod(flat, self.sizes[d]));
+      if (d > 0) flat = ec.simplify(ec.floordiv(flat, self.sizes[d]));
+    }
+    return b.load(0, at);
+  });
+}
+
+Values decompose_take_along_dim(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  ExprContext& ctx = b.ctx();
+  ValueId self = args.tensor(0);
+  ValueId index = args.tensor(1);
+  if (args.none(2)) {
+    self = b.reshape(self, {b.type(self).numel(ctx)});
+    index = b.reshape(index, {b.type(index).numel(ctx)});
+    return {b.op("gather", {TensorArg{self}, int_arg(0), TensorArg{index}})};
+  }
+  const TensorType ts = b.type(self);
+  const TensorType ti = b.type(index);
+  if (ts.dim() != ti.dim())
+    throw InvalidArgument("torch.take_along_dim(): input and indices should have the same number of dimensions");
+  const int64_t dim = args.dim(2, ts.dim());
+  std::vector<Expr> self_sizes = ts.sizes;
+  std::vector<Expr> index_sizes = ti.sizes;
+  for (size_t d = 0; d < self_sizes.size(); ++d) {
+    if (static_cast<int64_t>(d) == dim) continue;
+    const Expr size = is_one(ctx, ts.sizes[d]) ? ti.sizes[d] : ts.sizes[d];
+    self_sizes[d] = size;
+    index_sizes[d] = size;
+  }
+  // Negative indices count from the end here.
+  const Expr size = ts.sizes[static_cast<size_t>(dim)];
+  const ValueId from_end = b.binary("add", index, std::get<Scalar>(expr_arg(size)));
+  index = b.where(b.binary("lt", index, Scalar(int64_t{0})), from_end, index);
+  return {
+      b.op("gather", {TensorArg{b.expand(self, self_sizes)}, int_arg(dim), TensorArg{b.expand(index, index_sizes)}})};
+}
+
+std::vector<TensorType> embedding_meta(MetaContext& m) {
+  const TensorType& weight = m.tensor(0);
+  const TensorType& index = m.tensor(1);
+  if (weight.dim() != 2) throw InvalidArgument("'weight' must be 2-D");
+  require_index(m, index);
+  std::vector<Expr> sizes = index.sizes;
+  sizes.push_back(weight.sizes[1]);
+  return {contiguous_type(m.ctx(), weight.dtype, weight.device, sizes)};
+}
+
+void lower_embedding(LowerContext& ctx) {
+  ctx.pointwise(0, [rows = ctx.operand(0).sizes[0]](LoopBuilder& b, std::span<const Expr> out) {
+    const Expr at[] = {lookup(b, b.load(1, out.first(out.size() - 1)), rows, false), out.back()};
+    return b.load(0, at);
+  });
+}
+
+std::vector<TensorType> masked_fill_meta(MetaContext& m) {
+  const TensorType& self = m.tensor(0);
+  const TensorType& mask = m.tensor(1);
+  if (mask.dtype != DType::kBool) throw InvalidArgument("masked_fill_ only supports boolean masks");
+  if (m.is_tensor(2)) {
+    if (m.tensor(2).dim() != 0) throw InvalidArgument("masked_fill_ only supports a 0-dimensional value tensor");
+    if (is_complex(m.tensor(2).dtype) && !is_complex(self.dtype)) throw InvalidArgument("value cannot be converted");
+  } else if (std::holds_alternative<std::complex<double>>(m.scalar(2)) && !is_complex(self.dtype)) {
+    throw InvalidArgument("value cannot be converted to a real type without overflow");
+  }
+  const std::vector<Expr>* shapes[] = {&self.sizes, &mask.sizes};
+  return {contiguous_type(m.ctx(), self.dtype, self.device, m.broadcast(shapes))};
+}
+
+void lower_masked_fill(LowerContext& ctx) {
+  const Args args(ctx);
+  const DType dtype = compute_dtype(ctx.result().dtype);
+  const bool by_tensor = args.is_tensor(2);
+  const Scalar value = by_tensor ? Scalar(int64_t{0}) : args.scalar(2);
+  ctx.pointwise(
+      0, [=, self = ctx.operand(0).sizes, mask = ctx.operand(1).sizes](LoopBuilder& b, std::span<const Expr> out) {
+        const ScalarId chosen = b.load(1, broadcast_indices(b.ctx(), out, mask));
+        const ScalarId x = b.load(0, broadcast_indices(b.ctx(), out, self));
+        const ScalarId fill = by_tensor ? b.cast(b.load(2, {}), dtype) : scalar_constant(b, value, dtype);
+        return Calc{b, dtype}.select(chosen, fill, x);
+      });
+}
+
+Values decompose_one_hot(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  const ValueId self = args.tensor(0);
+  const int64_t classes = args.integer(1);
+  if (b.type(self).dtype != DType::kInt64) throw InvalidArgument("one_hot is only applicable to index tensor");
+  if (classes <= 0) throw Unsupported("one_hot without a number of classes: the size depends on data");
+  std::vector<Expr> sizes = b.type(self).sizes;
+  sizes.push_back(b.ctx().constant(classes));
+  const ValueId base = b.expand(b.constant(0, DType::kInt64, b.type(self).device), sizes);
+  const int64_t rank = b.type(self).dim();
+  return {
+      b.op("scatter.value", {TensorArg{base}, int_arg(rank), TensorArg{b.unsqueeze(self, rank)}, Scalar(int64_t{1})})};
+}
+
+MetaFn refuse(const char* reason) {
+  return [reason](MetaContext&) -> std::vector<TensorType> { throw Unsupported(reason); };
+}
+
+void register_scatter(OpRegistry& r) {
+  const auto kind = OpKind::kIndexing;
+  const char* names = "torch.scatter torch.Tensor.scatter";
+  const char* inplace = "torch.Tensor.scatter_";
+  const auto set = [](LowerContext& c) { lower_scatter(c, StoreMode::kSet); };
+  const auto by_rows = [](const char* one_place) {
+    return [one_place](GraphBuilder& b, std::span<const Arg> args) { return decompose_scatter(b, args, one_place); };
+  };
+  const auto by_name = [](LowerContext& c) { lower_scatter(c, store_mode(Args(c).str(4))); };
+  r.add(make_op({"scatter.reduce", kind, "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+                 names, inplace},
+                scatter_meta, nullptr, by_name));
+  r.add(make_op({"scatter.value_reduce", kind,
+                 "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", names, inplace},
+                scatter_meta, nullptr, by_name));
+  r.add(make_op({"scatter.src", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", names, inplace},
+                scatter_meta, by_rows("set_one_place"), set));
+  r.add(make_op({"scatter.value", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", names, inplace},
+                scatter_meta, by_rows("set_one_place"), set));
+  r.add(make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+                 "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
+                scatter_meta, by_rows("add_one_place"), [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
+  const char* rows = "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor";
+  r.add(make_op({"set_one_place", kind, rows, ""}, scatter_meta, nullptr,
+                [](LowerContext& c) { lower_one_place(c, StoreMode::kSet); }));
+  r.add(make_op({"add_one_place", kind, rows, ""}, scatter_meta, nullptr,
+                [](LowerContext& c) { lower_one_place(c, StoreMode::kAdd); }));
+  r.add(make_op(
+      {"scatter_reduce_to_self", kind, "(Tensor self, int dim, Tensor index, Tensor src, str reduce) -> Tensor", ""},
+      scatter_meta, nullptr, by_name));
+  OpDef reduce = make_op({"scatter_reduce", OpKind::kHost,
+                          "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
+                          "Tensor",
+                          "torch.scatter_reduce torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"},
+                         scatter_meta, decompose_scatter_reduce);
+  reduce.host_overload = "two";
+  r.add(std::move(reduce));
+}
+
+}  // namespace
+
+void register_indexing(OpRegistry& r) {
+  const auto kind = OpKind::kIndexing;
+  r.add(make_op({"index", kind, "(Tensor self, Tensor?[] indices) -> Tensor", ""}, index_meta, nullptr, lower_index));
+  r.add(make_op({"index_put", kind, "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+                 "torch.index_put torch.Tensor.index_put", "torch.index_put_ torch.Tensor.index_put_"},
+                index_put_meta, decompose_index_put, lower_index_put));
+  r.add(make_op({"gather", kind, "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+                 "torch.gather torch.Tensor.gather"},
+                gather_meta, nullptr, lower_gather));
+  register_scatter(r);
+  r.add(make_op({"index_select", kind, "(Tensor self, int dim, Tensor index) -> Tensor",
+                 "torch.index_select torch.Tensor.index_select"},
+                index_select_meta, nullptr, lower_index_select));
+  r.add(make_op({"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+                 "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
+                index_write_meta(false), scalar_as_vector("index_add"), lower_index_add));
+  r.add(make_op({"index_copy", kind, "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+                 "torch.index_copy torch.Tensor.index_copy", "torch.Tensor.index_copy_"},
+                index_write_meta(false), scalar_as_vector("index_copy"),
+                [](LowerContext& c) { lower_index_write(c, StoreMode::kSet, operand_value(2)); }));
+  const char* fill_names = "torch.index_fill torch.Tensor.index_fill";
+  r.add(make_op({"index_fill.int_Tensor", kind, "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+                 fill_names, "torch.Tensor.index_fill_"},
+                index_write_meta(true), scalar_as_vector("index_fill.int_Tensor"), lower_index_fill));
+  r.add(make_op({"index_fill", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", fill_names,
+                 "torch.Tensor.index_fill_"},
+                index_write_meta(true), scalar_as_vector("index_fill"), lower_index_fill));
+  r.add(make_op({"take", kind, "(Tensor self, Tensor index) -> Tensor", "torch.take torch.Tensor.take"}, take_meta,
+                nullptr, lower_take));
+  r.add(make_op({"take_along_dim", OpKind::kComposite, "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+                 "torch.take_along_dim torch.Tensor.take_along_dim"},
+                nullptr, decompose_take_along_dim));
+  r.add(make_op({"embedding", kind,
+                 "(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
+                 "bool sparse=False) -> Tensor",
+                 "torch.embedding"},
+                embedding_meta, nullptr, lower_embedding));
+  const char* fill = "torch.masked_fill torch.Tensor.masked_fill";
+  r.add(make_op({"masked_fill.Tensor", OpKind::kPointwise, "(Tensor self, Tensor mask, Tensor value) -> Tensor", fill,
+                 "torch.Tensor.masked_fill_"},
+                masked_fill_meta, nullptr, lower_masked_fill));
+  r.add(make_op({"masked_fill", OpKind::kPointwise, "(Tensor self, Tensor mask, Scalar value) -> Tensor", fill,
+                 "torch.Tensor.masked_fill_"},
+                masked_fill_meta, nullptr, lower_masked_fill));
+  r.add(make_op({"one_hot", OpKind::kComposite, "(Tensor self, int num_classes=-1) -> Tensor", "torch._C._nn.one_hot"},
+                nullptr, decompose_one_hot));
+  const char* data = "the size of the result depends on data";
+  r.add(make_op({"nonzero", OpKind::kHost, "(Tensor self, *, bool as_tuple=False) -> Tensor",
+                 "torch.nonzero torch.Tensor.nonzero torch.argwhere torch.Tensor.argwhere"},
+                refuse(data)));
+  r.add(make_op({"masked_select", OpKind::kHost, "(Tensor self, Tensor mask) -> Tensor",
+                 "torch.masked_select torch.Tensor.masked_select"},
+                refuse(data)));
+}
+
+}  // namespace tatara

@@ -1,0 +1,71 @@
+// Batching of pointwise operators, and of those that make a tensor like another one.
+#include "ops/rules/batching_rule.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+
+/// The values do not depend on the operand, so they are the same for all examples.
+BatchFn constant_like(size_t value_arg, double value) {
+  return [=](BatchContext& c) {
+    const TensorType& type = c.out_type();
+    Scalar fill = value;
+    if (value_arg != 0) fill = c.args().scalar(value_arg);
+    if (is_integral(type.dtype) && value_arg == 0) fill = static_cast<int64_t>(value);
+    const ValueId made =
+        c.builder().op("full_strided", {SymInts{type.sizes}, SymInts{type.strides}, fill, type.dtype, type.device});
+    c.give(0, made, false);
+    return true;
+  };
+}
+
+/// Layouts over all examples are the compiler's own; the results of vmap get theirs at the end.
+bool clone_rule(BatchContext& c) {
+  c.give(0, c.builder().op("clone", {TensorArg{c.as_is(0)}}));
+  return true;
+}
+
+bool cast_rule(BatchContext& c) {
+  c.give(0, c.builder().op("cast", {TensorArg{c.as_is(0)}, c.out_type().dtype}));
+  return true;
+}
+
+bool same_values(BatchContext& c) {
+  c.give(0, c.as_is(0));
+  return true;
+}
+
+/// Operands of one shape, which do not broadcast.
+bool same_shape_rule(BatchContext& c) {
+  c.give_call({TensorArg{c.all(0)}, TensorArg{c.all(1)}});
+  return true;
+}
+
+bool tied_rule(BatchContext& c) {
+  c.give(0, c.as_is(0), c.batched(0));
+  return true;
+}
+
+}  // namespace
+
+void register_batching_pointwise(OpRegistry& r) {
+  r.amend("clone").batch = clone_rule;
+  r.amend("cast_format").batch = cast_rule;
+  for (const char* name : {"tied", "gradient_tied"}) r.amend(name).batch = tied_rule;
+  r.amend("relayout").batch = same_values;
+  r.amend("from_parts").batch = same_shape_rule;
+  for (const char* name : {"zeros_like", "new_zeros"}) r.amend(name).batch = constant_like(0, 0);
+  for (const char* name : {"ones_like", "new_ones"}) r.amend(name).batch = constant_like(0, 1);
+  r.amend("full_like").batch = constant_like(1, 0);
+  r.amend("new_full").batch = constant_like(2, 0);
+  for (const char* name : {"copy", "fill", "masked_fill", "masked_fill.Tensor"}) r.amend(name).batch = batch_into_self;
+  std::vector<std::string> others;
+  for (const OpDef* op : r.all()) {
+    const bool ranges = op->name == "linspace" || op->name == "logspace";
+    if (op->kind == OpKind::kPointwise && !op->batch && !ranges) others.push_back(op->name);
+  }
+  for (const std::string& name : others) r.amend(name).batch = batch_pointwise;
+}
+
+}  // namespace tatara

@@ -1,0 +1,383 @@
+// Two-operand pointwise operators. Either operand may be a Python number.
+#include "ops/core/pointwise_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+using Op = ScalarOp;
+
+constexpr const char* kSchema = "(Operand self, Operand other) -> Tensor";
+// Operators whose second operand eager takes as a tensor only.
+constexpr const char* kTensors = "(Tensor self, Tensor other) -> Tensor";
+
+bool tensors_only(std::string_view name) {
+  for (const std::string_view other : {"maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "nextafter"}) {
+    if (name == other) return true;
+  }
+  return false;
+}
+
+struct Row {
+  const char* name;
+  Promotion promotion;
+  Op op;
+  const char* names;
+  const char* inplace;
+  const char* reflected;
+  /// Which dtypes eager refuses.
+  enum class Refuse : uint8_t { kNothing, kBool, kComplex, kFloating } refuse = Refuse::kNothing;
+};
+
+using Refuse = Row::Refuse;
+
+// clang-format off
+constexpr Row kRows[] = {
+    {"mul", Promotion::kSame, Op::kMul, "torch.mul torch.multiply torch.Tensor.mul torch.Tensor.multiply torch.Tensor.__mul__", "torch.Tensor.mul_ torch.Tensor.multiply_ torch.Tensor.__imul__", "torch.Tensor.__rmul__"},
+    {"div", Promotion::kIntToFloat, Op::kDiv, "torch.div torch.divide torch.true_divide torch.Tensor.div torch.Tensor.divide torch.Tensor.true_divide torch.Tensor.__truediv__ torch.Tensor.__div__", "torch.Tensor.div_ torch.Tensor.divide_ torch.Tensor.true_divide_ torch.Tensor.__itruediv__ torch.Tensor.__idiv__", ""},
+    {"floor_divide", Promotion::kSame, Op::kFloorDiv, "torch.floor_divide torch.Tensor.floor_divide", "torch.Tensor.floor_divide_", "", Refuse::kComplex},
+    {"remainder", Promotion::kSame, Op::kMod, "torch.remainder torch.Tensor.remainder torch.Tensor.__mod__", "torch.Tensor.remainder_ torch.Tensor.__imod__", "", Refuse::kComplex},
+    {"fmod", Promotion::kSame, Op::kFmod, "torch.fmod torch.Tensor.fmod", "torch.Tensor.fmod_", "", Refuse::kComplex},
+    {"maximum", Promotion::kSame, Op::kMax, "torch.maximum torch.Tensor.maximum", "", "", Refuse::kComplex},
+    {"minimum", Promotion::kSame, Op::kMin, "torch.minimum torch.Tensor.minimum", "", "", Refuse::kComplex},
+    {"fmax", Promotion::kSame, Op::kFmax, "torch.fmax torch.Tensor.fmax", "", "", Refuse::kComplex},
+    {"fmin", Promotion::kSame, Op::kFmin, "torch.fmin torch.Tensor.fmin", "", "", Refuse::kComplex},
+    {"atan2", Promotion::kIntToFloat, Op::kAtan2, "torch.atan2 torch.arctan2 torch.Tensor.atan2 torch.Tensor.arctan2", "torch.Tensor.atan2_ torch.Tensor.arctan2_", "", Refuse::kComplex},
+    {"hypot", Promotion::kSame, Op::kHypot, "torch.hypot torch.Tensor.hypot", "torch.Tensor.hypot_", "", Refuse::kComplex},
+    {"copysign", Promotion::kIntToFloat, Op::kCopysign, "torch.copysign torch.Tensor.copysign", "torch.Tensor.copysign_", "", Refuse::kComplex},
+    {"nextafter", Promotion::kSame, Op::kNextafter, "torch.nextafter torch.Tensor.nextafter", "torch.Tensor.nextafter_", "", Refuse::kComplex},
+    {"bitwise_and", Promotion::kSame, Op::kAnd, "torch.bitwise_and torch.Tensor.bitwise_and torch.Tensor.__and__", "torch.Tensor.bitwise_and_ torch.Tensor.__iand__", "torch.Tensor.__rand__", Refuse::kFloating},
+    {"bitwise_or", Promotion::kSame, Op::kOr, "torch.bitwise_or torch.Tensor.bitwise_or torch.Tensor.__or__", "torch.Tensor.bitwise_or_ torch.Tensor.__ior__", "torch.Tensor.__ror__", Refuse::kFloating},
+    {"bitwise_xor", Promotion::kSame, Op::kXor, "torch.bitwise_xor torch.Tensor.bitwise_xor torch.Tensor.__xor__", "torch.Tensor.bitwise_xor_ torch.Tensor.__ixor__", "torch.Tensor.__rxor__", Refuse::kFloating},
+    {"bitwise_left_shift", Promotion::kSame, Op::kShl, "torch.bitwise_left_shift torch.Tensor.bitwise_left_shift torch.Tensor.__lshift__", "torch.Tensor.bitwise_left_shift_ torch.Tensor.__ilshift__", "", Refuse::kFloating},
+    {"bitwise_right_shift", Promotion::kSame, Op::kShr, "torch.bitwise_right_shift torch.Tensor.bitwise_right_shift torch.Tensor.__rshift__", "torch.Tensor.bitwise_right_shift_ torch.Tensor.__irshift__", "", Refuse::kFloating},
+    {"eq", Promotion::kBool, Op::kEq, "torch.eq torch.Tensor.eq torch.Tensor.__eq__", "torch.Tensor.eq_", ""},
+    {"ne", Promotion::kBool, Op::kNe, "torch.ne torch.not_equal torch.Tensor.ne torch.Tensor.not_equal torch.Tensor.__ne__", "torch.Tensor.ne_ torch.Tensor.not_equal_", ""},
+    {"lt", Promotion::kBool, Op::kLt, "torch.lt torch.less torch.Tensor.lt torch.Tensor.less torch.Tensor.__lt__", "torch.Tensor.lt_ torch.Tensor.less_", "", Refuse::kComplex},
+    {"le", Promotion::kBool, Op::kLe, "torch.le torch.less_equal torch.Tensor.le torch.Tensor.less_equal torch.Tensor.__le__", "torch.Tensor.le_ torch.Tensor.less_equal_", "", Refuse::kComplex},
+    {"gt", Promotion::kBool, Op::kGt, "torch.gt torch.greater torch.Tensor.gt torch.Tensor.greater torch.Tensor.__gt__", "torch.Tensor.gt_ torch.Tensor.greater_", "", Refuse::kComplex},
+    {"ge", Promotion::kBool, Op::kGe, "torch.ge torch.greater_equal torch.Tensor.ge torch.Tensor.greater_equal torch.Tensor.__ge__", "torch.Tensor.ge_ torch.Tensor.greater_equal_", "", Refuse::kComplex},
+};
+// clang-format on
+
+void refuse(const std::string& name, Refuse what, DType dtype) {
+  const bool no = (what == Refuse::kBool && dtype == DType::kBool) || (what == Refuse::kComplex && is_complex(dtype)) ||
+                  (what == Refuse::kFloating && (is_floating(dtype) || is_complex(dtype)));
+  if (no) throw InvalidArgument(str_cat("\"", name, "\" not implemented for ", dtype_name(dtype)));
+}
+
+/// Whether operand 1 is a number by which integers of the type can be divided (or shifted) without a special case.
+bool harmless(MetaContext& m, Op op, DType dtype) {
+  if (m.is_tensor(1) || !m.is_tensor(0) || !is_integral(dtype)) return false;
+  const Scalar value = m.scalar(1);
+  const auto* n = std::get_if<int64_t>(&value);
+  if (n == nullptr) return false;
+  if (op == Op::kShl || op == Op::kShr) return *n >= 0 && *n < 8 * dtype_size(dtype) - 1;
+  const bool small = *n > -128 && *n < 128 && (is_signed(dtype) || *n > 0);  // fits every integer type
+  return small && *n != 0 && *n != -1;
+}
+
+MetaFn row_meta(const Row& row) {
+  return [row](MetaContext& m) -> std::vector<TensorType> {
+    const size_t both[] = {0, 1};
+    const DType common = m.result_type(both);
+    refuse(row.name, row.refuse, common);
+    const bool integer_division = row.op == Op::kFloorDiv || row.op == Op::kMod || row.op == Op::kFmod ||
+                                  row.op == Op::kShl || row.op == Op::kShr;
+    // Division by an integer zero raises, and shifts past the width have torch's own results: only known numbers are
+    // computed here, the rest by the host (choose_integer).
+    if (integer_division && !is_floating(common) && !harmless(m, row.op, common)) {
+      throw Unsupported(str_cat(row.name, " of integers runs by the host"));
+    }
+    return {pointwise_type(m, both, promoted(m, both, row.promotion))};
+  };
+}
+
+/// floor division of floats as CPython and torch do it: exact floor of the quotient by way of fmod.
+ScalarId floor_divide(LoopBuilder& b, ScalarId x, ScalarId y) {
+  const DType t = b.dtype(x);
+  return b.apply(Op::kFloorDiv, t, std::vector<ScalarId>{x, y});
+}
+
+PointwiseBody row_body(const Row& row) {
+  return [row](LoopBuilder& b, DType dtype, std::span<const ScalarId> v) -> ScalarId {
+    if (row.promotion == Promotion::kBool) return b.compare(row.op, v[0], v[1]);
+    if (dtype == DType::kBool) {
+      if (row.op == Op::kMul || row.op == Op::kMin || row.op == Op::kFmin) return b.apply(Op::kAnd, dtype, v);
+      if (row.op == Op::kMax || row.op == Op::kFmax) return b.apply(Op::kOr, dtype, v);
+    }
+    if (row.op == Op::kFloorDiv) return floor_divide(b, v[0], v[1]);
+    return b.apply(row.op, dtype, v);
+  };
+}
+
+// ---- add, sub, rsub: a + alpha * b -----------------------------------------------------------------------------------
+
+enum class Sum : uint8_t { kAdd, kSub, kRsub };
+
+MetaFn sum_meta(Sum form) {
+  return [form](MetaContext& m) -> std::vector<TensorType> {
+    const size_t both[] = {0, 1};
+    const DType dtype = m.result_type(both);
+    if (form != Sum::kAdd && dtype == DType::kBool) {
+      throw InvalidArgument(
+          "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+          "`logical_xor()` operator instead.");
+    }
+    const auto is_bool = [&](size_t i) {
+      return m.is_tensor(i) ? m.tensor(i).dtype == DType::kBool : std::holds_alternative<bool>(m.scalar(i));
+    };
+    if (form != Sum::kAdd && (is_bool(0) || is_bool(1))) {
+      throw InvalidArgument(
+          "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert "
+          "a mask, use the `~` or `logical_not()` operator instead.");
+    }
+    const Scalar alpha = m.scalar(2);
+    if (!is_floating(dtype) && !is_complex(dtype) && std::holds_alternative<double>(alpha)) {
+      throw InvalidArgument("For integral input tensors, argument alpha must not be a floating point number.");
+    }
+    if (std::holds_alternative<bool>(alpha) && dtype != DType::kBool) {
+      throw InvalidArgument("Boolean alpha only supported for Boolean results.");
+    }
+    return {pointwise_type(m, both, dtype)};
+  };
+}
+
+bool is_one(const Scalar& s) {
+  if (const auto* n = std::get_if<int64_t>(&s)) return *n == 1;
+  if (const auto* d = std::get_if<double>(&s)) return *d == 1;
+  if (const auto* flag = std::get_if<bool>(&s)) return *flag;
+  return false;
+}
+
+bool is_zero_number(const Scalar& s) {
+  if (const auto* n = std::get_if<int64_t>(&s)) return *n == 0;
+  if (const auto* flag = std::get_if<bool>(&s)) return !*flag;
+  return false;
+}
+
+LowerFn sum_lower(Sum form) {
+  return [form](LowerContext& ctx) {
+    const DType dtype = compute_dtype(ctx.result().dtype);
+    const Scalar alpha = std::get<Scalar>(ctx.node().args[2]);
+    ctx.pointwise(0, [&ctx, form, dtype, alpha](LoopBuilder& b, std::span<const Expr> indices) {
+      ScalarId x = operand_at(ctx, b, 0, dtype, indices);
+      ScalarId y = operand_at(ctx, b, 1, dtype, indices);
+      if (form == Sum::kRsub) std::swap(x, y);
+      if (dtype == DType::kBool) {
+        const ScalarId scaled = is_zero_number(alpha) ? b.constant_int(0, dtype) : y;
+        return b.apply2(Op::kOr, x, scaled);
+      }
+      const bool scaled = !is_one(alpha);
+      if (scaled) y = b.apply2(Op::kMul, y, number_as(b, alpha, dtype));
+      return b.apply2(form == Sum::kAdd ? Op::kAdd : Op::kSub, x, y);
+    });
+  };
+}
+
+// ---- the rest --------------------------------------------------------------------------------------------------------
+
+enum class Logic : uint8_t { kAnd, kOr, kXor };
+
+LowerFn logical_lower(Logic logic) {
+  return [logic](LowerContext& ctx) {
+    ctx.pointwise(0, [&ctx, logic](LoopBuilder& b, std::span<const Expr> indices) {
+      // Truth of each operand in its own type: promotion does not change it.
+      const ScalarId x = operand_at(ctx, b, 0, DType::kBool, indices);
+      const ScalarId y = operand_at(ctx, b, 1, DType::kBool, indices);
+      const Op op = logic == Logic::kAnd ? Op::kAnd : logic == Logic::kOr ? Op::kOr : Op::kXor;
+      return b.apply2(op, x, y);
+    });
+  };
+}
+
+ScalarId power(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) { return b.apply(Op::kPow, dtype, v); }
+
+/// x ** n for the exponents that eager computes without pow().
+LowerFn pow_lower() {
+  return [](LowerContext& ctx) {
+    const DType dtype = compute_dtype(ctx.result().dtype);
+    ctx.pointwise(0, [&ctx, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+      const ScalarId x = operand_at(ctx, b, 0, dtype, indices);
+      if (const auto* scalar = std::get_if<Scalar>(&ctx.node().args[1])) {
+        double exponent = 0;
+        bool known = true;
+        if (const auto* n = std::get_if<int64_t>(scalar)) {
+          exponent = static_cast<double>(*n);
+        } else if (const auto* d = std::get_if<double>(scalar)) {
+          exponent = *d;
+        } else {
+          known = false;
+        }
+        const bool real = is_floating(dtype);
+        if (known && exponent == 2) return b.apply2(Op::kMul, x, x);
+        if (known && exponent == 3) return b.apply2(Op::kMul, b.apply2(Op::kMul, x, x), x);
+        if (known && exponent == 1) return x;
+        if (known && real && exponent == 0.5) return b.apply1(Op::kSqrt, x);
+        if (known && real && exponent == -0.5) return b.apply1(Op::kRsqrt, x);
+        if (known && real && exponent == -1) return b.apply1(Op::kReciprocal, x);
+        if (known && real && exponent == -2) return b.apply1(Op::kReciprocal, b.apply2(Op::kMul, x, x));
+      }
+      const ScalarId v[] = {x, operand_at(ctx, b, 1, dtype, indices)};
+      return power(b, dtype, v);
+    });
+  };
+}
+
+MetaFn pow_meta() {
+  return [](MetaContext& m) -> std::vector<TensorType> {
+    const size_t both[] = {0, 1};
+    const DType dtype = m.result_type(both);
+    if (!is_floating(dtype) && !is_complex(dtype)) {
+      const bool small =
+          !m.is_tensor(1) && std::holds_alternative<int64_t>(m.scalar(1)) && m.integer(1) >= 1 && m.integer(1) <= 3;
+      if (!small || dtype == DType::kBool) throw Unsupported("pow of integers runs by the host");
+    }
+    return {pointwise_type(m, both, dtype)};
+  };
+}
+
+ScalarId xlogy(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
+  const ScalarId zero = b.constant(0, dtype);
+  const ScalarId product = b.apply2(Op::kMul, v[0], b.apply1(Op::kLog, v[1]));
+  const ScalarId chosen = b.select(b.compare(Op::kEq, v[0], zero), zero, product);
+  return b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[1]}), v[1], chosen);
+}
+
+ScalarId logaddexp(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
+  // max + log1p(exp(-|a - b|)); equal infinities stay themselves.
+  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
+  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
+  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply1(Op::kLog1p, b.apply1(Op::kExp, gap)));
+  const ScalarId infinite = b.apply(Op::kIsInf, DType::kBool, std::vector<ScalarId>{v[0]});
+  const ScalarId same = b.apply2(Op::kAnd, infinite, b.compare(Op::kEq, v[0], v[1]));
+  (void)dtype;
+  return b.select(same, v[0], sum);
+}
+
+ScalarId heaviside(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
+  const bool whole = !is_floating(dtype);
+  const ScalarId zero = whole ? b.constant_int(0, dtype) : b.constant(0, dtype);
+  const ScalarId one = whole ? b.constant_int(1, dtype) : b.constant(1, dtype);
+  const ScalarId sides = b.select(b.compare(Op::kLt, v[0], zero), zero, one);
+  const ScalarId stepped = b.select(b.compare(Op::kEq, v[0], zero), v[1], sides);
+  return whole ? stepped : b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[0]}), v[0], stepped);
+}
+
+ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v, bool floor) {
+  if (floor) return floor_divide(b, v[0], v[1]);
+  (void)dtype;
+  return b.apply1(Op::kTrunc, b.apply2(Op::kDiv, v[0], v[1]));
+}
+
+}  // namespace
+
+void register_pointwise_binary(OpRegistry& r) {
+  for (const Row& row : kRows) {
+    OpDef def =
+        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
+                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
+    def.reflected_names = row.reflected;
+    r.add(std::move(def));
+  }
+  const char* sum_schema = "(Operand self, Operand other, *, Scalar alpha=1) -> Tensor";
+  OpDef add = make_op({"add", OpKind::kPointwise, sum_schema, "torch.add torch.Tensor.add torch.Tensor.__add__",
+                       "torch.Tensor.add_ torch.Tensor.__iadd__"},
+                      sum_meta(Sum::kAdd), nullptr, sum_lower(Sum::kAdd));
+  add.reflected_names = "torch.Tensor.__radd__";
+  r.add(std::move(add));
+  r.add(make_op({"sub", OpKind::kPointwise, sum_schema,
+                 "torch.sub torch.subtract torch.Tensor.sub torch.Tensor.subtract torch.Tensor.__sub__",
+                 "torch.Tensor.sub_ torch.Tensor.subtract_ torch.Tensor.__isub__"},
+                sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
+  r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
+                nullptr, sum_lower(Sum::kRsub)));
+  r.add(make_op({"pow", OpKind::kPointwise, kSchema, "torch.pow torch.Tensor.pow torch.Tensor.__pow__",
+                 "torch.Tensor.pow_ torch.Tensor.__ipow__"},
+                pow_meta(), nullptr, pow_lower()));
+  OpDef rdiv =
+      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
+              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
+              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
+                return b.apply2(Op::kDiv, v[0], v[1]);
+              }));
+  r.add(std::move(rdiv));
+  OpDef rpow = make_op(
+      {"rpow", OpKind::kPointwise, kSchema, "torch.Tensor.__rpow__"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (!is_floating(dtype) && !is_complex(dtype)) throw Unsupported("pow of integers runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
+  r.add(std::move(rpow));
+  const struct {
+    const char* name;
+    Logic logic;
+    const char* names;
+    const char* inplace;
+  } logicals[] = {
+      {"logical_and", Logic::kAnd, "torch.logical_and torch.Tensor.logical_and", "torch.Tensor.logical_and_"},
+      {"logical_or", Logic::kOr, "torch.logical_or torch.Tensor.logical_or", "torch.Tensor.logical_or_"},
+      {"logical_xor", Logic::kXor, "torch.logical_xor torch.Tensor.logical_xor", "torch.Tensor.logical_xor_"},
+  };
+  for (const auto& row : logicals) {
+    r.add(make_op({row.name, OpKind::kPointwise, kTensors, row.names, row.inplace},
+                  pointwise_meta({0, 1}, Promotion::kBool), nullptr, logical_lower(row.logic)));
+  }
+  r.add(make_op(
+      {"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy",
+       "torch.Tensor.xlogy_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = promoted(m, both, Promotion::kIntToFloat);
+        if (is_complex(dtype)) throw InvalidArgument("\"xlogy_cpu\" not implemented for complex types");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
+  r.add(make_op(
+      {"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (!is_floating(dtype)) throw Unsupported("logaddexp of other types than floats runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
+  r.add(make_op(
+      {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (is_complex(dtype) || dtype == DType::kBool) throw Unsupported("heaviside of bool or complex");
+        if (m.tensor(0).dtype != m.tensor(1).dtype) {
+          throw InvalidArgument("heaviside is not yet implemented for tensors with different dtypes.");
+        }
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr, pointwise_lower({0, 1}, Promotion::kSame, heaviside)));
+  r.add(make_op(
+      {"div.mode", OpKind::kPointwise, "(Operand self, Operand other, *, str? rounding_mode) -> Tensor",
+       "torch.div torch.divide torch.Tensor.div torch.Tensor.divide", "torch.Tensor.div_ torch.Tensor.divide_"},
+      [](MetaContext& m) -> std::vector<TensorType> {
+        const size_t both[] = {0, 1};
+        const DType dtype = m.result_type(both);
+        if (m.is_none(2)) return {pointwise_type(m, both, promoted(m, both, Promotion::kIntToFloat))};
+        if (!is_floating(dtype)) throw Unsupported("rounded division of integers runs by the host");
+        return {pointwise_type(m, both, dtype)};
+      },
+      nullptr,
+      [](LowerContext& ctx) {
+        const DType dtype = compute_dtype(ctx.result().dtype);
+        const auto* mode = std::get_if<std::string>(&ctx.node().args[2]);
+        ctx.pointwise(0, [&ctx, dtype, mode](LoopBuilder& b, std::span<const Expr> indices) {
+          const ScalarId v[] = {operand_at(ctx, b, 0, dtype, indices), operand_at(ctx, b, 1, dtype, indices)};
+          if (mode == nullptr) return b.apply(Op::kDiv, dtype, v);
+          return round_quotient(b, dtype, v, *mode == "floor");
+        });
+      }));
+}
+
+}  // namespace tatara

@@ -1,0 +1,210 @@
+// Less common pointwise operators, and operators with their operands exchanged.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "ops/core/pointwise_util.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+using namespace ops;
+using Op = ScalarOp;
+using Scalars = std::span<const ScalarId>;
+
+ScalarId number(LoopBuilder& b, double value, DType t) { return number_as(b, Scalar(value), t); }
+
+/// Result of the promoted operands; complex and (on request) integers are left to the host.
+MetaFn floating_meta(std::vector<size_t> operands, Promotion promotion) {
+  return [operands = std::move(operands), promotion](MetaContext& m) -> std::vector<TensorType> {
+    const DType dtype = promoted(m, operands, promotion);
+    if (!is_floating(dtype)) throw Unsupported(str_cat(m.op().name, " of ", dtype_name(dtype), " runs by the host"));
+    return {pointwise_type(m, operands, dtype)};
+  };
+}
+
+// ---- one operand -----------------------------------------------------------------------------------------------------
+
+void lower_logit(LowerContext& ctx) {
+  const Args args(ctx);
+  const bool bounded = !args.none(1);
+  const double eps = bounded ? args.number(1) : 0;
+  const DType t = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [&ctx, t, bounded, eps](LoopBuilder& b, std::span<const Expr> at) {
+    ScalarId x = operand_at(ctx, b, 0, t, at);
+    if (bounded) x = b.apply2(Op::kMin, b.apply2(Op::kMax, x, number(b, eps, t)), number(b, 1 - eps, t));
+    return b.apply1(Op::kLog, b.apply2(Op::kDiv, x, b.apply2(Op::kSub, number(b, 1, t), x)));
+  });
+}
+
+std::pair<double, double> limits(DType t) {
+  switch (t) {
+    case DType::kFloat16: return {-65504.0, 65504.0};
+    case DType::kBFloat16: return {-3.3895313892515355e38, 3.3895313892515355e38};
+    case DType::kFloat64: return {-std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
+    default: return {-3.4028234663852886e38, 3.4028234663852886e38};  // NOLINT: floats of 32 bits
+  }
+}
+
+std::vector<TensorType> nan_to_num_meta(MetaContext& m) {
+  const size_t self[] = {0};
+  const DType dtype = m.tensor(0).dtype;
+  if (is_complex(dtype)) throw Unsupported("nan_to_num of complex numbers runs by the host");
+  return {pointwise_type(m, self, dtype)};
+}
+
+void lower_nan_to_num(LowerContext& ctx) {
+  const Args args(ctx);
+  const DType dtype = ctx.result().dtype;
+  const DType t = compute_dtype(dtype);
+  const auto [lowest, highest] = limits(dtype);
+  const double nan = args.none(1) ? 0 : args.number(1);
+  const double up = args.none(2) ? highest : args.number(2);
+  const double down = args.none(3) ? lowest : args.number(3);
+  ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> at) {
+    const ScalarId x = operand_at(ctx, b, 0, t, at);
+    if (!is_floating(t)) return x;
+    ScalarId y = b.select(b.compare(Op::kEq, x, number(b, INFINITY, t)), number(b, up, t), x);
+    y = b.select(b.compare(Op::kEq, x, number(b, -INFINITY, t)), number(b, down, t), y);
+    return b.select(b.apply1(Op::kIsNan, x), number(b, nan, t), y);
+  });
+}
+
+/// round(x, decimals): by scaling, as eager.
+void lower_round_decimals(LowerContext& ctx) {
+  const int64_t decimals = Args(ctx).integer(1);
+  const DType t = compute_dtype(ctx.result().dtype);
+  const double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  ctx.pointwise(0, [&ctx, t, scale, negative = decimals < 0](LoopBuilder& b, std::span<const Expr> at) {
+    const ScalarId x = operand_at(ctx, b, 0, t, at);
+    const ScalarId s = number(b, scale, t);
+    const ScalarId scaled = b.apply1(Op::kRound, b.apply2(negative ? Op::kDiv : Op::kMul, x, s));
+    return b.apply2(negative ? Op::kMul : Op::kDiv, scaled, s);
+  });
+}
+
+std::vector<TensorType> isreal_meta(MetaContext& m) {
+  if (is_complex(m.tensor(0).dtype)) throw Unsupported("isreal of complex numbers runs in eager");
+  TensorType type = m.tensor(0);
+  type.dtype = DType::kBool;
+  type.is_wrapped_number = false;
+  const TensorType* operands[] = {&m.tensor(0)};
+  if (!is_dense(m.ctx(), type)) type.strides = m.iterator_strides(type.sizes, operands);
+  return {type};
+}
+
+// ---- two operands ----------------------------------------------------------------------------------------------------
+
+ScalarId logaddexp2(LoopBuilder& b, DType t, Scalars v) {
+  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
+  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
+  const ScalarId log = b.apply1(Op::kLog1p, b.apply1(Op::kExp2, gap));
+  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply2(Op::kMul, log, number(b, std::numbers::log2e, t)));
+  const ScalarId same = b.apply2(Op::kAnd, b.apply1(Op::kIsInf, v[0]), b.compare(Op::kEq, v[0], v[1]));
+  return b.select(same, v[0], sum);
+}
+
+ScalarId power(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
+
+std::vector<TensorType> float_power_meta(MetaContext& m) {
+  const size_t both[] = {0, 1};
+  if (is_complex(m.result_type(both))) throw Unsupported("float_power of complex numbers runs by the host");
+  TensorType type = pointwise_type(m, both, DType::kFloat64);
+  return {type};
+}
+
+ScalarId xlog1py(LoopBuilder& b, DType t, Scalars v) {
+  const ScalarId zero = number(b, 0, t);
+  const ScalarId product = b.apply2(Op::kMul, v[0], b.apply1(Op::kLog1p, v[1]));
+  const ScalarId chosen = b.select(b.compare(Op::kEq, v[0], zero), zero, product);
+  return b.select(b.apply1(Op::kIsNan, v[1]), v[1], chosen);
+}
+
+std::vector<TensorType> isclose_meta(MetaContext& m) {
+  const size_t both[] = {0, 1};
+  if (m.tensor(0).dtype != m.tensor(1).dtype) {
+    throw InvalidArgument(str_cat(dtype_name(m.tensor(0).dtype), " did not match ", dtype_name(m.tensor(1).dtype)));
+  }
+  if (!is_floating(m.tensor(0).dtype)) throw Unsupported("isclose of these types runs by the host");
+  return {pointwise_type(m, both, DType::kBool)};
+}
+
+void lower_isclose(LowerContext& ctx) {
+  const Args args(ctx);
+  const double rtol = args.number(2);
+  const double atol = args.number(3);
+  const bool equal_nan = args.flag(4);
+  const DType t = compute_dtype(ctx.operand(0).dtype);
+  ctx.pointwise(0, [=, &ctx](LoopBuilder& b, std::span<const Expr> at) {
+    const ScalarId x = operand_at(ctx, b, 0, t, at);
+    const ScalarId y = operand_at(ctx, b, 1, t, at);
+    ScalarId close = b.compare(Op::kEq, x, y);
+    if (equal_nan)
+      close = b.apply2(Op::kOr, close, b.apply2(Op::kAnd, b.apply1(Op::kIsNan, x), b.apply1(Op::kIsNan, y)));
+    const ScalarId error = b.apply1(Op::kAbs, b.apply2(Op::kSub, x, y));
+    const ScalarId bound =
+        b.apply2(Op::kAdd, number(b, atol, t), b.apply1(Op::kAbs, b.apply2(Op::kMul, number(b, rtol, t), y)));
+    const ScalarId finite = b.apply1(Op::kNot, b.apply1(Op::kIsInf, error));
+    return b.apply2(Op::kOr, close, b.apply2(Op::kAnd, finite, b.compare(Op::kLe, error, bound)));
+  });
+}
+
+/// self // other and its kin with the operands the other way round.
+ChooseFn exchanged(const char* op, std::optional<const char*> mode = std::nullopt) {
+  return [op, mode](MetaContext& m) -> Choice {
+    std::vector<Arg> args{m.arg(1), m.arg(0)};
+    if (mode) args.push_back(std::string(*mode));
+    return {op, std::move(args)};
+  };
+}
+
+void add_choice(OpRegistry& r, const char* name, const char* schema, const char* names, const char* inplace,
+                ChooseFn choose) {
+  OpDef def = make_op({name, OpKind::kComposite, schema, names, inplace}, nullptr);
+  def.choose = std::move(choose);
+  r.add(std::move(def));
+}
+
+}  // namespace
+
+void register_pointwise_more(OpRegistry& r) {
+  r.add(make_op({"logit", OpKind::kPointwise, "(Tensor self, float? eps=None) -> Tensor",
+                 "torch.logit torch.special.logit torch.Tensor.logit", "torch.Tensor.logit_ torch.logit_"},
+                floating_meta({0}, Promotion::kIntToFloat), nullptr, lower_logit));
+  r.add(make_op({"nan_to_num", OpKind::kPointwise,
+                 "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+                 "torch.nan_to_num torch.Tensor.nan_to_num", "torch.Tensor.nan_to_num_ torch.nan_to_num_"},
+                nan_to_num_meta, nullptr, lower_nan_to_num));
+  r.add(make_op({"round.decimals", OpKind::kPointwise, "(Tensor self, *, int decimals) -> Tensor",
+                 "torch.round torch.special.round torch.Tensor.round", "torch.Tensor.round_"},
+                floating_meta({0}, Promotion::kSame), nullptr, lower_round_decimals));
+  r.add(make_op({"isreal", OpKind::kPointwise, "(Tensor self) -> Tensor", "torch.isreal torch.Tensor.isreal"},
+                isreal_meta, nullptr, [](LowerContext& ctx) {
+                  ctx.pointwise(0,
+                                [](LoopBuilder& b, std::span<const Expr>) { return b.constant_int(1, DType::kBool); });
+                }));
+  const char* tensors = "(Tensor self, Tensor other) -> Tensor";
+  const char* operands = "(Operand self, Operand other) -> Tensor";
+  r.add(make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2"},
+                floating_meta({0, 1}, Promotion::kSame), nullptr,
+                pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
+  r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
+                 "torch.Tensor.float_power_"},
+                float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));
+  r.add(make_op({"special_xlog1py", OpKind::kPointwise, operands, "torch.special.xlog1py"},
+                floating_meta({0, 1}, Promotion::kIntToFloat), nullptr,
+                pointwise_lower({0, 1}, Promotion::kIntToFloat, xlog1py)));
+  r.add(make_op({"isclose", OpKind::kPointwise,
+                 "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+                 "torch.isclose torch.Tensor.isclose"},
+                isclose_meta, nullptr, lower_isclose));
+  add_choice(r, "rfloordiv", operands, "torch.Tensor.__rfloordiv__", "", exchanged("floor_divide"));
+  add_choice(r, "rmod", operands, "torch.Tensor.__rmod__", "", exchanged("remainder"));
+  add_choice(r, "rlshift", operands, "torch.Tensor.__rlshift__", "", exchanged("bitwise_left_shift"));
+  add_choice(r, "rrshift", operands, "torch.Tensor.__rrshift__", "", exchanged("bitwise_right_shift"));
+  add_choice(r, "floordiv_operator", operands, "torch.Tensor.__floordiv__", "torch.Tensor.__ifloordiv__",
+             [](MetaContext& m) -> Choice { return {"floor_divide", {m.arg(0), m.arg(1)}}; });
+}
+
+}  // namespace tatara
