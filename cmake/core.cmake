@@ -32,7 +32,7 @@ target_link_libraries(tatara_core INTERFACE tatara_compiler)
 
 # Code in the disk cache is good only for the emitter that made it: its sources are a part of every key.
 file(GLOB emitter_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/codegen/*" "${PROJECT_SOURCE_DIR}/src/loops/*"
-     "${PROJECT_SOURCE_DIR}/src/runtime/llvm_provider.cpp")
+     "${PROJECT_SOURCE_DIR}/src/runtime/jit/llvm_provider.cpp")
 set(emitter_hashes "")
 foreach(source IN LISTS emitter_sources)
   file(SHA256 "${source}" hash)
@@ -46,10 +46,10 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/compiler/kernel_store.cpp
 # The innermost loops of matrix products, compiled for instruction sets that not every machine has (chosen at run time).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(tatara_gemm_flags -O3 -ffp-contract=fast -mavx2 -mfma)
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx2.cpp" PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx2.cpp" PROPERTIES COMPILE_OPTIONS
                               "${tatara_gemm_flags}")
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx512.cpp" PROPERTIES COMPILE_OPTIONS
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx512.cpp" PROPERTIES COMPILE_OPTIONS
                               "${tatara_gemm_flags};-mavx512f;-mavx512dq")
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx2.cpp"
-                              "${PROJECT_SOURCE_DIR}/src/runtime/gemm_avx512.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx2.cpp"
+                              "${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx512.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endif()

@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import rooms
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # The order of dependence: a folder of src/ includes only itself and folders before it.
@@ -141,7 +143,7 @@ def layout_problems() -> Iterator[str]:
 
 def check_layout(_fix: bool) -> list[str]:
     """What the layout of the house demands."""
-    return list(layout_problems())
+    return [*layout_problems(), *rooms.problems(ROOT)]
 
 
 def check_clang_tidy(_fix: bool) -> list[str]:

@@ -3,9 +3,9 @@
 #include <nanobind/stl/string.h>
 
 #include "codegen/emit_cpu.h"
-#include "runtime/cache.h"
-#include "runtime/llvm_provider.h"
-#include "runtime/thread_pool.h"
+#include "runtime/base/cache.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 
 namespace nb = nanobind;

@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "runtime/history.h"
+#include "runtime/base/history.h"
 
 namespace nb = nanobind;
 

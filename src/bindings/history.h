@@ -1,4 +1,4 @@
-// runtime/history.h for Python.
+// runtime/base/history.h for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -8,7 +8,7 @@
 #include "capture/report_details.h"
 #include "capture/tracer.h"
 #include "capture/vm.h"
-#include "runtime/llvm_provider.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "support/options.h"
 

@@ -12,8 +12,8 @@
 
 #include "capture/gil.h"
 #include "ops/rules/fused_attention.h"
-#include "runtime/host.h"
-#include "runtime/torch_abi.h"
+#include "runtime/host/host.h"
+#include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/fork.h"
 

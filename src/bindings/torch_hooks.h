@@ -1,4 +1,4 @@
-// What the runtime needs of torch that only Python can give (runtime/host.h, TorchPythonHooks).
+// What the runtime needs of torch that only Python can give (runtime/host/host.h, TorchPythonHooks).
 #pragma once
 
 namespace tatara {

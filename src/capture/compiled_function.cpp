@@ -10,8 +10,8 @@
 
 #include "capture/graph_object.h"
 #include "capture/tracer.h"
-#include "runtime/executable.h"
-#include "runtime/gemm.h"
+#include "runtime/host/gemm.h"
+#include "runtime/plan/executable.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "capture/py.h"
-#include "runtime/torch_abi.h"
+#include "runtime/host/torch_abi.h"
 
 namespace tatara::capture {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "capture/numpy_rules.h"
-#include "runtime/torch_abi.h"
+#include "runtime/host/torch_abi.h"
 #include "support/error.h"
 
 namespace tatara::capture {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "capture/tracer_internal.h"
-#include "runtime/torch_abi.h"
+#include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "capture/torch_api.h"
-#include "runtime/pages.h"
+#include "runtime/base/pages.h"
 #include "support/error.h"
 #include "support/made_once.h"
 

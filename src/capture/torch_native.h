@@ -10,7 +10,7 @@
 #include "capture/kept_outputs.h"
 #include "capture/py.h"
 #include "ir/dtype.h"
-#include "runtime/torch_abi.h"
+#include "runtime/host/torch_abi.h"
 
 namespace tatara::capture {
 

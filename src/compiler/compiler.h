@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "runtime/executable.h"
+#include "runtime/plan/executable.h"
 #include "schedule/schedule.h"
 
 namespace tatara {

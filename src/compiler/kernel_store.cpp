@@ -6,10 +6,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "runtime/cache.h"
-#include "runtime/cuda.h"
-#include "runtime/jit_loader.h"
-#include "runtime/llvm_provider.h"
+#include "runtime/base/cache.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/jit/jit_loader.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/hash.h"

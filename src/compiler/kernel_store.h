@@ -8,7 +8,7 @@
 #include "codegen/emit_cpu.h"
 #include "codegen/emit_gpu.h"
 #include "loops/kernel.h"
-#include "runtime/executable.h"
+#include "runtime/plan/executable.h"
 
 namespace tatara {
 

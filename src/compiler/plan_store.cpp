@@ -10,7 +10,7 @@
 
 #include "compiler/kernel_store.h"
 #include "ops/core/op_def.h"
-#include "runtime/cache.h"
+#include "runtime/base/cache.h"
 #include "schedule/plan_io.h"
 #include "support/error.h"
 #include "support/hash.h"

@@ -110,7 +110,7 @@ struct PlanKernel {
   std::vector<std::string> fault_sites;       // message per IndexValue site
 };
 
-/// Product of schedule/; runtime/executable.h adds the code and runs it.
+/// Product of schedule/; runtime/plan/executable.h adds the code and runs it.
 struct Plan {
   std::shared_ptr<ExprContext> ctx;
   std::vector<Expr> size_symbols;  // s0, s1, ... in the order of run-time values

@@ -1,7 +1,7 @@
 // The LLVM that unit tests compile with: option llvm (TATARA_LLVM), else the llvmlite that CMake found.
 #pragma once
 
-#include "runtime/llvm_provider.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "support/options.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/cache.h"
+#include "runtime/base/cache.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
 #include "codegen/abi.h"
 #include "codegen/emit_cpu.h"
 #include "loops/kernel.h"
-#include "runtime/jit_loader.h"
-#include "runtime/llvm_provider.h"
+#include "runtime/jit/jit_loader.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "testing.h"
 

@@ -9,7 +9,7 @@
 #include "codegen/emit_cpu.h"
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
-#include "runtime/llvm_provider.h"
+#include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "testing.h"
 

@@ -20,9 +20,9 @@
 #include "llvm_for_tests.h"
 #include "loops/parser.h"
 #include "programs.h"
-#include "runtime/cuda.h"
-#include "runtime/jit_loader.h"
-#include "runtime/llvm_provider.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/jit/jit_loader.h"
+#include "runtime/jit/llvm_provider.h"
 #include "testing.h"
 
 namespace tatara {

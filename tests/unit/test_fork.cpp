@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "llvm_for_tests.h"
-#include "runtime/arena.h"
-#include "runtime/history.h"
-#include "runtime/thread_pool.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/history.h"
+#include "runtime/base/thread_pool.h"
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/made_once.h"

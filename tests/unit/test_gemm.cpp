@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "codegen/emit_cpu.h"
-#include "runtime/gemm.h"
-#include "runtime/gemm_kernel.h"
-#include "runtime/thread_pool.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/host/gemm.h"
+#include "runtime/host/gemm_kernel.h"
 #include "support/options.h"
 #include "testing.h"
 

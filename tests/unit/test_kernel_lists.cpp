@@ -4,7 +4,7 @@
 #include "loops/list_table.h"
 #include "loops/parser.h"
 #include "programs.h"
-#include "runtime/cuda.h"
+#include "runtime/cuda/cuda.h"
 #include "schedule/plan_io.h"
 #include "support/options.h"
 #include "testing.h"

@@ -1,4 +1,4 @@
-#include "runtime/llvm_provider.h"
+#include "runtime/jit/llvm_provider.h"
 
 #include <cmath>
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "llvm_for_tests.h"
-#include "runtime/jit_loader.h"
-#include "runtime/thread_pool.h"
+#include "runtime/base/thread_pool.h"
+#include "runtime/jit/jit_loader.h"
 #include "support/error.h"
 #include "testing.h"
 

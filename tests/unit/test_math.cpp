@@ -15,7 +15,7 @@
 #include "llvm_for_tests.h"
 #include "loops/kernel.h"
 #include "math_reference.h"
-#include "runtime/jit_loader.h"
+#include "runtime/jit/jit_loader.h"
 #include "support/error.h"
 #include "testing.h"
 

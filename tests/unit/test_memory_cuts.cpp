@@ -2,7 +2,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/memory_cuts.h"
+#include "runtime/base/memory_cuts.h"
 #include "testing.h"
 
 namespace tatara {

@@ -2,7 +2,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/mersenne.h"
+#include "runtime/host/mersenne.h"
 #include "testing.h"
 
 namespace tatara {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "runtime/pages.h"
+#include "runtime/base/pages.h"
 #include "testing.h"
 
 namespace tatara {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/thread_pool.h"
+#include "runtime/base/thread_pool.h"
 #include "support/options.h"
 #include "testing.h"
 

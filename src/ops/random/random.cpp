@@ -132,7 +132,7 @@ void register_random(OpRegistry& r) {
     r.add(std::move(def));
   }
   {
-    // Masks of a CPU (runtime/random_ops.h).
+    // Masks of a CPU (runtime/host/random_ops.h).
     OpDef def = make_op({"bernoulli_mask", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> Tensor", ""},
                         [](MetaContext& m) -> std::vector<TensorType> {
                           return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0))};
