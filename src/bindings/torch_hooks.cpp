@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/gil.h"
+#include "capture/py_errors.h"
 #include "ops/rules/fused_attention.h"
 #include "runtime/host/host.h"
 #include "runtime/host/torch_abi.h"
@@ -38,16 +39,10 @@ struct DecRef {
 using Ref = std::unique_ptr<PyObject, DecRef>;
 
 std::string take_python_error() {
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  const Ref owned_type(type);
-  const Ref owned_value(value);
-  const Ref owned_traceback(traceback);
-  const Ref text(value != nullptr ? PyObject_Str(value) : nullptr);
+  const Ref error(capture::take_error());
+  const Ref text(error ? PyObject_Str(error.get()) : nullptr);
   const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  PyErr_Clear();
+  capture::forget_error();
   return utf8 != nullptr ? utf8 : "unknown error";
 }
 

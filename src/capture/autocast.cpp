@@ -13,14 +13,14 @@ Ref text(const char* value) { return Ref::steal(PyUnicode_InternFromString(value
 bool any_on(const TorchApi& api) {
   if (!api.present()) return false;
   const Ref answer = Ref::steal(PyObject_CallNoArgs(api.is_autocast.get()));
-  if (!answer) PyErr_Clear();
+  if (!answer) forget_error();
   return answer.get() == Py_True;
 }
 
 void switch_device(const TorchApi& api, const char* device, bool on) {
   const Ref done = Ref::steal(
       PyObject_CallFunctionObjArgs(api.set_autocast.get(), text(device).get(), on ? Py_True : Py_False, nullptr));
-  if (!done) PyErr_Clear();
+  if (!done) forget_error();
 }
 
 using Table = std::unordered_map<std::string, CastPolicy>;
@@ -37,7 +37,7 @@ Table read_table(const std::string& device_type) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (found && PyDict_Next(found.get(), &at, &key, &value) != 0) table[text_of(key)] = words.at(text_of(value));
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return table;
 }
 
@@ -53,7 +53,7 @@ AutocastState AutocastState::read(const TorchApi& api) {
     if (state.devices[i].on) {
       state.devices[i].dtype = Ref::steal(PyObject_CallOneArg(api.get_autocast_dtype.get(), name.get()));
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   return state;
 }
@@ -74,7 +74,7 @@ void AutocastState::apply(const TorchApi& api) const {
     if (!devices[i].dtype) continue;
     const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(api.set_autocast_dtype.get(), text(kDevices[i]).get(),
                                                              devices[i].dtype.get(), nullptr));
-    if (!done) PyErr_Clear();
+    if (!done) forget_error();
   }
 }
 
@@ -83,7 +83,7 @@ Ref AutocastState::as_tuple() const {
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!devices[i].on) continue;
     const Ref each = Ref::steal(PyTuple_Pack(3, text(kDevices[i]).get(), Py_True, devices[i].dtype.get()));
-    if (!each || PyList_Append(list.get(), each.get()) != 0) PyErr_Clear();
+    if (!each || PyList_Append(list.get(), each.get()) != 0) forget_error();
   }
   return Ref::steal(PyList_AsTuple(list.get()));
 }

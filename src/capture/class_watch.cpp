@@ -36,7 +36,7 @@ PyObject* defining_dict(PyTypeObject* type, PyObject* name) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     PyObject* dict = class_dict(base);
     if (dict != nullptr && PyDict_GetItemWithError(dict, name) != nullptr) return dict;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   return nullptr;
 }
@@ -52,14 +52,14 @@ ClassWatch::ClassWatch(PyTypeObject* type)
     if (dict == nullptr) continue;
     bases_.push_back({Ref::borrow(base), Ref::steal(PyDict_Copy(dict))});
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
 }
 
 void ClassWatch::read(PyObject* name) {
   if (name == nullptr || PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     all_ = true;
   } else if (PySet_Add(names_.get(), name) != 0) {
-    PyErr_Clear();
+    forget_error();
   }
 }
 
@@ -67,7 +67,7 @@ bool ClassWatch::matters(PyObject* name, PyObject* before, PyObject* now) const 
   if (same_value(before, now)) return false;
   if (all_ || !is_plain_data(before) || !is_plain_data(now) || is_special(name)) return true;
   const int known = PySet_Contains(names_.get(), name);
-  if (known < 0) PyErr_Clear();
+  if (known < 0) forget_error();
   return known != 0;
 }
 
@@ -85,13 +85,13 @@ bool ClassWatch::same(const Base& base, std::string* why) const {
   Py_ssize_t at = 0;
   while (PyDict_Next(base.before.get(), &at, &key, &value) != 0) {
     PyObject* now = PyDict_GetItemWithError(dict, key);
-    if (now == nullptr) PyErr_Clear();
+    if (now == nullptr) forget_error();
     if (matters(key, value, now)) return fail(key, value, now);
   }
   at = 0;
   while (PyDict_Next(dict, &at, &key, &value) != 0) {
     PyObject* before = PyDict_GetItemWithError(base.before.get(), key);
-    if (before == nullptr) PyErr_Clear();
+    if (before == nullptr) forget_error();
     if (before == nullptr && matters(key, nullptr, value)) return fail(key, nullptr, value);
   }
   return true;
@@ -118,9 +118,9 @@ void ClassWatch::other_numbers(std::set<NumberPlace>& places) const {
     Py_ssize_t at = 0;
     while (dict != nullptr && base.before && PyDict_Next(base.before.get(), &at, &key, &value) != 0) {
       PyObject* now = PyDict_GetItemWithError(dict, key);
-      if (now == nullptr) PyErr_Clear();
+      if (now == nullptr) forget_error();
       const int known = PySet_Contains(names_.get(), key);
-      if (known < 0) PyErr_Clear();
+      if (known < 0) forget_error();
       if (known == 1 && other_number(value, now)) places.insert({dict, key});
     }
   }

@@ -19,7 +19,7 @@ void raise_error(const std::exception& error) {
   const Ref module = Ref::steal(PyImport_ImportModule("tatara._errors"));
   const std::string kind(ours != nullptr ? ours->kind() : "InternalError");
   const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), kind.c_str())) : Ref();
-  if (!type) PyErr_Clear();
+  if (!type) forget_error();
   PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
 }
 
@@ -81,7 +81,7 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
       entry.runner = std::move(runner);
     }
   } catch (const std::exception& error) {
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     if (!option_bool(Option::kFallback)) {
       raise_error(error);
       return false;

@@ -321,7 +321,7 @@ PyObject* text(const std::string& s) {
 
 void put(PyObject* dict, const char* key, PyObject* value) {
   if (value == nullptr) {
-    PyErr_Clear();
+    forget_error();
     return;
   }
   PyDict_SetItemString(dict, key, value);
@@ -367,7 +367,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
         if (item) {
           PyList_Append(guards, item.get());
         } else {
-          PyErr_Clear();
+          forget_error();
         }
       }
     }
@@ -439,7 +439,7 @@ PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t narg
       Ref::steal(tracer.run(c->function, args, static_cast<size_t>(nargs), nullptr, std::move(roots), nullptr, {}));
   std::string problem = tracer.found_problem();
   if (!result && problem.empty()) problem = "it raises " + take_error_text();
-  PyErr_Clear();
+  forget_error();
   if (!problem.empty()) return Py_BuildValue("(NO)", text(problem), Py_None);
   return PyTuple_Pack(2, Py_None, result.get());
 }

@@ -438,7 +438,7 @@ CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi&
     problem_ = error.what();
     if (!unwritten_) {
       const ErrorAside aside;
-      if (!count_writes(env)) PyErr_Clear();
+      if (!count_writes(env)) forget_error();
     }
     if (!mutates_ && !let_go_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
     if (PyErr_Occurred() == nullptr) set_python_error(error);

@@ -39,7 +39,7 @@ void ConstantTensors::advance(const Tape& tape) {
     if (constant)
       constant = Tape::call(node, env_, tape.open_hints(), results) && results.size() >= node.outputs.size();
     if (!constant) {
-      if (PyErr_Occurred() != nullptr) PyErr_Clear();
+      forget_error();
       // The write may reach any of them through a view.
       if (node.mutates || node.statistics) std::fill(env_.begin(), env_.end(), Ref());
       continue;
@@ -89,7 +89,7 @@ bool ConstantGuard::holds(std::span<const int64_t> symbols) {
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const ErrorAside aside;
   const bool result = evaluate(symbols);
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (known_.size() >= kMaxKnown) known_.clear();
   known_[std::move(key)] = result;
   return result;
@@ -115,7 +115,7 @@ bool ConstantGuard::evaluate(std::span<const int64_t> symbols) const {
 
 std::string ConstantGuard::str() const {
   const Ref text = Ref::steal(PyObject_Repr(expected_.get()));
-  if (!text) PyErr_Clear();
+  if (!text) forget_error();
   const std::string place = nodes_.empty() || nodes_.back().line == 0
                                 ? std::string()
                                 : " at " + nodes_.back().file + ":" + std::to_string(nodes_.back().line);

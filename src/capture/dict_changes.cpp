@@ -44,7 +44,7 @@ struct DictWatchers {
   bool add(DictChanges* changes, PyObject* dict, size_t index) {
     if (id < 0) id = PyDict_AddWatcher(changed);
     if (id < 0 || PyDict_Watch(id, dict) != 0) {
-      PyErr_Clear();  // all eight are taken
+      forget_error();  // all eight are taken
       return false;
     }
     listeners[dict].emplace_back(changes, index);
@@ -57,7 +57,7 @@ struct DictWatchers {
     std::erase_if(found->second, [changes](const auto& listener) { return listener.first == changes; });
     if (!found->second.empty()) return;
     listeners.erase(found);
-    if (PyDict_Unwatch(id, dict) != 0) PyErr_Clear();
+    if (PyDict_Unwatch(id, dict) != 0) forget_error();
   }
 };
 
@@ -85,7 +85,7 @@ uint64_t changes_of_dicts() {
   static PyObject* const probe = PyDict_New();
   static PyObject* const key = PyUnicode_InternFromString("probe");
   static uint64_t own = 0;
-  if (PyDict_SetItem(probe, key, own % 2 == 0 ? Py_True : Py_False) != 0) PyErr_Clear();
+  if (PyDict_SetItem(probe, key, own % 2 == 0 ? Py_True : Py_False) != 0) forget_error();
   ++own;
   return dict_version(probe) - own;
 }

@@ -98,11 +98,7 @@ bool apply(Effect::Kind kind, PyObject* name, const Ref* objects, size_t count) 
       std::vector<PyObject*> args;
       for (size_t i = 0; i <= count; ++i) args.push_back(objects[i].get());
       const Ref done = Ref::steal(PyObject_Vectorcall(name, args.data(), args.size(), nullptr));
-      if (!done && PyErr_ExceptionMatches(PyExc_StopIteration) != 0) {  // an iterator at its end, as in the trace
-        PyErr_Clear();
-        return true;
-      }
-      return static_cast<bool>(done);
+      return done || caught(PyExc_StopIteration);  // an iterator at its end, as in the trace
     }
     case Effect::Kind::kSwitch: {
       std::vector<PyObject*> args;

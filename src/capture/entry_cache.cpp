@@ -30,7 +30,7 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
 bool runs_instead(const GraphRunner& runner) {
   // Not when somebody ends the program.
   if (!runner.untouched() || PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
-  PyErr_Clear();
+  forget_error();
   return true;
 }
 

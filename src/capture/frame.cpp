@@ -39,7 +39,7 @@ int Frame::line() const {
 bool Frame::drops_result() const {
   const uint16_t* words = vm::plain_code(code());
   if (words == nullptr) {
-    PyErr_Clear();
+    forget_error();
     return false;
   }
   const auto opcode = [words](int index) { return static_cast<uint8_t>(words[index] & 0xff); };

@@ -21,7 +21,7 @@ GeneratorStates::GeneratorStates(const Tape& tape, const TorchApi& api) {
 void GeneratorStates::keep(PyObject* generator) {
   Ref state = generator != nullptr ? Ref::steal(PyObject_CallMethod(generator, "get_state", nullptr)) : Ref();
   if (state) states_.emplace_back(Ref::borrow(generator), std::move(state));
-  PyErr_Clear();
+  forget_error();
 }
 
 void GeneratorStates::put_back() const {

@@ -35,7 +35,7 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
         at = next;
       }
       if (!object) continue;
-      PyErr_Clear();
+      forget_error();
       // A getter ("torch.Tensor.T.__get__") is known by its descriptor.
       if (std::strcmp(Py_TYPE(object.get())->tp_name, "method-wrapper") == 0) object = attr(object.get(), "__self__");
       made->emplace(object.release(), dotted);  // identity stays taken
@@ -279,7 +279,7 @@ class Converter {
   TensorRef constant(const TapeNode& node) {
     Ref made = Ref::steal(PyObject_Call(node.func.get(), node.args.get(), node.kwargs.get()));
     if (!made) {
-      PyErr_Clear();
+      forget_error();
       throw Unsupported("torch.tensor of this data");
     }
     TensorType type;
@@ -838,7 +838,7 @@ int16_t current_gpu() {
   const Ref module = attr_or_null(TorchApi::get()->torch.get(), "cuda");
   const Ref number = module ? Ref::steal(PyObject_CallMethod(module.get(), "current_device", nullptr)) : Ref();
   if (!number) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("device cuda, without a GPU");
   }
   return static_cast<int16_t>(PyLong_AsLong(number.get()));

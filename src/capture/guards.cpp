@@ -25,7 +25,7 @@ std::string short_repr(PyObject* object) {
   if (object == nullptr) return "unbound";
   const Ref text = Ref::steal(PyObject_Repr(object));
   if (!text) {
-    PyErr_Clear();
+    forget_error();
     return type_name(object);
   }
   std::string result = text_of(text.get());
@@ -78,7 +78,7 @@ std::vector<Ref> ordered_keys(PyObject* dict) {
     if (!key) break;
     keys.push_back(std::move(key));
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return keys;
 }
 
@@ -100,7 +100,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (PyLong_CheckExact(a) || PyUnicode_CheckExact(a) || PyBytes_CheckExact(a) || PyRange_Check(a) ||
       PyComplex_CheckExact(a) || std::strncmp(Py_TYPE(a)->tp_name, "torch.d", 7) == 0) {
     const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
-    if (equal < 0) PyErr_Clear();
+    if (equal < 0) forget_error();
     return equal == 1;
   }
   if (const NumpyApi* numpy = NumpyApi::get(); numpy != nullptr && (numpy->is_scalar(a) || numpy->is_dtype(a))) {
@@ -120,7 +120,7 @@ bool is_plain_instance(PyObject* object) {
   }
   // Not through a look-up, which may run the program's code.
   const Ref dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
-  if (!dict) PyErr_Clear();
+  if (!dict) forget_error();
   return dict && PyDict_CheckExact(dict.get());
 }
 
@@ -397,7 +397,7 @@ struct ValueGuard::Builder {
       if (d < 0) d += static_cast<long long>(rank);
       if (d >= 0 && d < 64) mask |= uint64_t{1} << d;
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     return mask;
   }
 
@@ -608,7 +608,7 @@ struct ValueGuard::Checker {
     static PyObject* const name = PyUnicode_InternFromString("requires_grad");
     if (!api.is_torch_tensor(o)) return true;
     const Ref now = Ref::steal(PyObject_GetAttr(o, name));
-    if (!now) PyErr_Clear();
+    if (!now) forget_error();
     if ((now.get() == Py_True) == expected) return true;
     return fail(expected ? "a tensor no longer requires grad" : "a tensor requires grad");
   }
@@ -776,7 +776,7 @@ bool dual_level_open(const TorchApi& api) {
   if (level == nullptr || PyLong_Check(level) == 0 || PyLong_AsLong(level) < 0) return false;
   // Where tangents are switched off nobody sees them.
   const Ref on = Ref::steal(PyObject_CallMethod(api.core.get(), "_is_fwd_grad_enabled", nullptr));
-  if (!on) PyErr_Clear();
+  if (!on) forget_error();
   return on.get() != Py_False;
 }
 
@@ -784,7 +784,7 @@ bool dual_level_open(const TorchApi& api) {
 bool answers(const Ref& function, PyObject* argument = nullptr) {
   if (!function) return false;
   const Ref answer = Ref::steal(PyObject_CallFunctionObjArgs(function.get(), argument, nullptr));
-  if (!answer) PyErr_Clear();
+  if (!answer) forget_error();
   return answer && answer.get() != Py_None;
 }
 
@@ -800,7 +800,7 @@ GlobalState GlobalState::read(TorchApi& api) {
   if (!api.present()) return result;
   const auto flag = [](const Ref& fn) {
     const Ref answer = Ref::steal(PyObject_CallNoArgs(fn.get()));
-    if (!answer) PyErr_Clear();
+    if (!answer) forget_error();
     return answer.get() == Py_True;
   };
   result.grad = flag(api.is_grad_enabled);
@@ -815,7 +815,7 @@ GlobalState GlobalState::read(TorchApi& api) {
   if (depth) result.modes = PyLong_AsLong(depth.get());
   const Ref below = api.dispatch_modes ? Ref::steal(PyObject_CallNoArgs(api.dispatch_modes.get())) : Ref();
   if (below) result.dispatch_modes = PyLong_AsLong(below.get());
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
   return result;
 }

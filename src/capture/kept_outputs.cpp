@@ -27,7 +27,7 @@ struct StorageFunctions {
       address = attr_or_null(core.get(), "_storage_address");
       use_count = attr_or_null(core.get(), "_storage_Use_Count");
     }
-    PyErr_Clear();
+    forget_error();
     const torch_abi::Api* abi = torch_abi::api();
     usable = address && use_count && abi != nullptr && abi->aoti_torch__reinterpret_tensor != nullptr &&
              abi->aoti_torch_get_storage_size != nullptr;
@@ -55,7 +55,7 @@ void KeptOutputs::drop(size_t i) {
 bool KeptOutputs::unused(const Block& block) {
   const Ref count = Ref::steal(PyObject_CallOneArg(StorageFunctions::get().use_count.get(), block.address.get()));
   const long users = count ? PyLong_AsLong(count.get()) : -1;
-  if (users < 0) PyErr_Clear();
+  if (users < 0) forget_error();
   // What other threads did to the memory before they let go of it comes before what the next run does.
   std::atomic_thread_fence(std::memory_order_acquire);
   return users == 1;
@@ -94,7 +94,7 @@ void KeptOutputs::keep(torch_abi::TensorHandle tensor, PyObject* object, size_t 
   }
   block.address = Ref::steal(PyObject_CallOneArg(StorageFunctions::get().address.get(), object));
   if (!block.address) {
-    PyErr_Clear();
+    forget_error();
     return;
   }
   if (abi.aoti_torch__reinterpret_tensor(tensor, 1, &one, &one, 0, &block.tensor) != 0) return;

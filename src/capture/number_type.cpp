@@ -59,8 +59,7 @@ PyObject* value(PyObject* a) { return plain_number(a).release(); }
 
 PyObject* get_attribute(PyObject* a, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(a, name);
-  if (found != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return found;
-  PyErr_Clear();
+  if (found != nullptr || !caught(PyExc_AttributeError)) return found;
   return PyObject_GetAttr(plain_number(a).get(), name);
 }
 

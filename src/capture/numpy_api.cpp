@@ -104,7 +104,7 @@ NumpyApi* NumpyApi::get() {
   if (PyDict_GetItemString(modules, "numpy") == nullptr) return nullptr;
   auto* made = new NumpyApi;  // lives as long as the process
   if (!made->load()) {
-    PyErr_Clear();
+    forget_error();
     delete made;
     return nullptr;  // in the middle of its import
   }
@@ -244,7 +244,7 @@ Ref NumpyApi::array_of(PyObject* scalar) const {
 
 Ref NumpyApi::errstate() const {
   PyObject* value = nullptr;
-  if (PyContextVar_Get(errstate_var_.get(), nullptr, &value) != 0) PyErr_Clear();
+  if (PyContextVar_Get(errstate_var_.get(), nullptr, &value) != 0) forget_error();
   return Ref::steal(value);
 }
 
@@ -254,7 +254,7 @@ Ref NumpyApi::call_with(PyObject* errstate, PyObject* fn, PyObject* args, PyObje
   if (!token) return {};
   Ref result = Ref::steal(PyObject_Call(fn, args, kwargs));
   const ErrorAside aside;
-  if (PyContextVar_Reset(errstate_var_.get(), token.get()) != 0) PyErr_Clear();
+  if (PyContextVar_Reset(errstate_var_.get(), token.get()) != 0) forget_error();
   return result;
 }
 
@@ -263,7 +263,7 @@ std::string NumpyApi::errstate_text(PyObject* errstate) const {
   const Ref none = Ref::steal(PyTuple_New(0));
   const Ref dict = call_with(errstate, errstate_dict_.get(), none.get(), nullptr);
   const Ref text = Ref::steal(dict ? PyObject_Repr(dict.get()) : nullptr);
-  if (!text) PyErr_Clear();
+  if (!text) forget_error();
   return text_of(text.get());
 }
 
@@ -285,7 +285,7 @@ bool NumpyApi::same_bytes(PyObject* a, PyObject* b) const {
   const Ref x = Ref::steal(PyObject_CallMethod(a, "tobytes", nullptr)),
             y = Ref::steal(PyObject_CallMethod(b, "tobytes", nullptr));
   const bool same = x && y && PyObject_RichCompareBool(x.get(), y.get(), Py_EQ) == 1;
-  PyErr_Clear();
+  forget_error();
   return same;
 }
 

@@ -73,7 +73,7 @@ Scalar NumpyGraph::number_as(PyObject* number, DType dtype) const {
   const Ref cast = Ref::steal(PyObject_CallOneArg(type.get(), number));
   const Ref item = Ref::steal(cast ? PyObject_CallMethod(cast.get(), "item", nullptr) : nullptr);
   if (!item) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("a number that the type cannot hold");
   }
   if (PyBool_Check(item.get())) return item.get() == Py_True;
@@ -84,7 +84,7 @@ Scalar NumpyGraph::number_as(PyObject* number, DType dtype) const {
   }
   const long long value = PyLong_AsLongLong(item.get());
   if (value == -1 && PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("an integer beyond 64 bits");
   }
   return static_cast<int64_t>(value);
@@ -131,7 +131,7 @@ void NumpyGraph::add(const TapeNode& node) {
   const NumpyRule rule = find_numpy_rule(node, np_);
   if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
   rule(*this, node);
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   ++nodes_;
 }
 

@@ -29,7 +29,7 @@ std::vector<PyObject*> items_of(PyObject* key) {
 ArrayRef take_slice(const NumpyRules& g, ArrayRef base, int64_t dim, PyObject* slice) {
   Py_ssize_t start = 0, stop = 0, step = 0;
   if (PySlice_Unpack(slice, &start, &stop, &step) != 0) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("the bounds of a slice");
   }
   if (step < 0) throw Unsupported("a slice that runs backwards");

@@ -223,7 +223,7 @@ std::vector<DType> NumpyRules::loop_types(PyObject* ufunc, const std::vector<PyO
   }
   const Ref resolved = Ref::steal(PyObject_CallMethod(ufunc, "resolve_dtypes", "(O)", types.get()));
   if (!resolved) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("the loop of a ufunc");
   }
   std::vector<DType> result;

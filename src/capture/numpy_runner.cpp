@@ -305,7 +305,7 @@ class Splitter {
       graph_->add(node);
       return true;
     } catch (const Error& error) {
-      if (PyErr_Occurred() != nullptr) PyErr_Clear();
+      forget_error();
       why = error.what();
       return false;
     }
@@ -317,7 +317,7 @@ class Splitter {
                                         node.name.c_str(), "overload", "", "node", -1, "buffers", none.get(), "results",
                                         none.get(), "reason", why.c_str(), "file", node.file.c_str(), "function",
                                         node.function.c_str(), "line", node.line));
-    if (!step) return PyErr_Clear();
+    if (!step) return forget_error();
     PyList_Append(list("steps").get(), step.get());
   }
 
@@ -332,7 +332,7 @@ class Splitter {
 
   /// Joins the report of one stretch to that of the whole; kernels are numbered through.
   void join(const Ref& part) {
-    if (!part) return PyErr_Clear();
+    if (!part) return forget_error();
     const Py_ssize_t kernels = PyList_GET_SIZE(list("kernels").get());
     PyObject* steps = PyDict_GetItemString(part.get(), "steps");
     for (Py_ssize_t i = 0; steps != nullptr && i < PyList_GET_SIZE(steps); ++i) {
@@ -379,7 +379,7 @@ class Splitter {
       join(details_of(result));
       part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
     } catch (const std::exception& error) {
-      if (PyErr_Occurred() != nullptr) PyErr_Clear();
+      forget_error();
       for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());
     }
     parts_.push_back(std::move(part));

@@ -199,7 +199,7 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
   if (!problem.empty() || !node.args) {
-    PyErr_Clear();
+    forget_error();
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
@@ -208,10 +208,8 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
   --bypass_;
   if (!result) {
     // The next run makes this call for real, and its own error.
-    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (!graph_break(call.name + " raised an exception")) PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
+    const ErrorAside aside;
+    if (!graph_break(call.name + " raised an exception")) forget_error();
     return nullptr;
   }
   if (!uses && api_.numpy->is_scalar(result.get())) return result.release();  // of constants: a constant

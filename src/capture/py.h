@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "capture/py_errors.h"
+
 namespace tatara::capture {
 
 /// An owned reference to a Python object; may be null.
@@ -76,7 +78,7 @@ inline Ref attr(PyObject* object, const char* name) { return Ref::steal(PyObject
 /// The attribute, or null without an error.
 inline Ref attr_or_null(PyObject* object, const char* name) {
   Ref result = attr(object, name);
-  if (!result) PyErr_Clear();
+  if (!result) forget_error();
   return result;
 }
 
@@ -96,7 +98,7 @@ inline PyObject* weak_object(PyObject* reference) {
 inline PyObject* own_attribute(PyObject* object, PyObject* name) {
   PyObject** dict = _PyObject_GetDictPtr(object);
   PyObject* value = dict != nullptr && *dict != nullptr ? PyDict_GetItemWithError(*dict, name) : nullptr;
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return value;
 }
 
@@ -105,7 +107,7 @@ inline std::string text_of(PyObject* object) {
   if (object == nullptr || !PyUnicode_Check(object)) return {};
   const char* text = PyUnicode_AsUTF8(object);
   if (text == nullptr) {
-    PyErr_Clear();
+    forget_error();
     return {};
   }
   return text;
@@ -129,22 +131,23 @@ inline bool is_deque(PyObject* object) { return is_deque_type(Py_TYPE(object)); 
 /// "module.qualname" of a type, for messages.
 inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
-/// Takes the Python error as text and clears it.
+/// Takes the Python error as text, as forget_error() does.
 inline std::string take_error_text() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  const Ref t = Ref::steal(type), v = Ref::steal(value), b = Ref::steal(traceback);
-  const Ref text = Ref::steal(value != nullptr ? PyObject_Str(value) : nullptr);
-  if (!text) PyErr_Clear();
-  return (type != nullptr ? std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + ": " : std::string()) +
-         text_of(text.get());
+  const Ref error = Ref::steal(take_error());
+  if (!error) return error_postponed() ? "interrupted" : "";
+  const Ref text = Ref::steal(PyObject_Str(error.get()));
+  if (!text) forget_error();
+  return type_name(error.get()) + ": " + text_of(text.get());
 }
 
 /// Keeps a Python error aside while other Python code runs.
 class ErrorAside {
  public:
   ErrorAside() { PyErr_Fetch(&type_, &value_, &traceback_); }
-  ~ErrorAside() { PyErr_Restore(type_, value_, traceback_); }
+  ~ErrorAside() {
+    forget_error();
+    PyErr_Restore(type_, value_, traceback_);
+  }
   ErrorAside(const ErrorAside&) = delete;
   ErrorAside& operator=(const ErrorAside&) = delete;
 

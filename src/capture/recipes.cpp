@@ -326,7 +326,7 @@ int RecipeBuilder::add_new(PyObject* o) {
   if (plain || PyDict_Check(o)) {
     if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
       const Ref factory = attr_or_null(o, "default_factory"), items = Ref::steal(PyDict_New());
-      if (!factory || PyDict_Update(items.get(), o) != 0) PyErr_Clear();
+      if (!factory || PyDict_Update(items.get(), o) != 0) forget_error();
       const Ref args = Ref::steal(PyTuple_Pack(2, factory ? factory.get() : Py_None, items.get()));
       alive_.push_back(args);
       return all({Kind::kReduce, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}},
@@ -345,7 +345,7 @@ int RecipeBuilder::add_new(PyObject* o) {
   if (is_rebuildable_iterator(o)) {
     const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
     if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
-      PyErr_Clear();
+      forget_error();
       return fail("an iterator that cannot be copied");
     }
     alive_.push_back(reduced);

@@ -199,7 +199,7 @@ Ref details_of(const CompileResult& compiled) {
 
 void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, TorchApi& api) {
   if (!api.present() || entry.runner == nullptr || !entry.runner->compiled()) return;
-  const auto failed = [] { PyErr_Clear(); };  // the program's own run has its result already
+  const auto failed = [] { forget_error(); };  // the program's own run has its result already
   const Ref state = Ref::steal(PyObject_CallMethod(api.torch.get(), "get_rng_state", nullptr));
   if (!state) return failed();
   std::vector<Ref> env(entry.tape->slots().size());

@@ -20,7 +20,7 @@ Ref gradient_hooks(PyObject* tensor) {
     if (values) here = Ref::steal(PyList_AsTuple(values.get()));
     any = any || here;
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (!any) return {};
   for (Ref& each : found) {
     if (!each) each = Ref::steal(PyTuple_New(0));
@@ -125,7 +125,7 @@ class StepRunner final : public GraphRunner {
       const TapeSlot& slot = tape.slots()[i];
       PyObject* tensor = slot.object ? slot.object.get() : env[i].get();
       if (!slot.input || !slot.requires_grad || tensor == nullptr) continue;
-      if (PyList_Append(leaves.get(), tensor) != 0) PyErr_Clear();
+      if (PyList_Append(leaves.get(), tensor) != 0) forget_error();
     }
     return leaves;
   }

@@ -63,7 +63,7 @@ bool is_torch_size(PyObject* type) {
 bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
   if (PyDict_Check(holder)) {
     const bool there = PyDict_GetItemWithError(holder, key) == before && PyDict_SetItem(holder, key, now) == 0;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     return there;
   }
   const Py_ssize_t index = PyLong_AsSsize_t(key);

@@ -63,7 +63,7 @@ TapeSlot describe(TapeSlot slot) {
   slot.dtype = attr_or_null(slot.meta.get(), "dtype");
   slot.sizes = attr_or_null(slot.meta.get(), "shape");
   slot.strides = Ref::steal(PyObject_CallMethod(slot.meta.get(), "stride", nullptr));
-  if (!slot.strides) PyErr_Clear();
+  if (!slot.strides) forget_error();
   return slot;
 }
 
@@ -111,7 +111,7 @@ class OpenLevels {
     while (!open_.empty()) leave();
     for (size_t n = 0; n < nodes_.size(); ++n) done(n);
     for (const size_t n : open_) {
-      if (!call_node(nodes_[n], {}, symbols)) PyErr_Clear();
+      if (!call_node(nodes_[n], {}, symbols)) forget_error();
     }
     keep();
   }
@@ -122,7 +122,7 @@ class OpenLevels {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._transforms"));
     const Ref name = Ref::steal(PyUnicode_FromString(nodes_[open_.back()].name.c_str()));
     const Ref left = Ref::steal(module ? PyObject_CallMethod(module.get(), "leave", "O", name.get()) : nullptr);
-    if (!left) PyErr_Clear();
+    if (!left) forget_error();
     open_.pop_back();
   }
 
@@ -141,7 +141,7 @@ void abandon_regions(const std::vector<TapeNode>& nodes, size_t done) {
     if (open.back() < done && n >= done) {
       const ErrorAside aside;
       const Ref state = Ref::borrow(PyTuple_GET_ITEM(nodes[n].args.get(), 0));
-      if (!Ref::steal(PyObject_CallMethod(state.get(), "abandon", nullptr))) PyErr_Clear();
+      if (!Ref::steal(PyObject_CallMethod(state.get(), "abandon", nullptr))) forget_error();
     }
     open.pop_back();
   }
@@ -202,7 +202,7 @@ void Tape::take_layouts(const Tape& open) {
     if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) continue;
     Ref strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
     if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
 }
 
@@ -489,7 +489,7 @@ bool Tape::checks_hold(std::span<const int64_t> symbols, std::string* why) const
   for (const size_t n : check_nodes_) {
     const TapeNode& node = nodes_[n];
     Ref value = call_node(node, env, symbols);
-    if (!value) PyErr_Clear();
+    if (!value) forget_error();
     if (value && (!node.check || same_value(value.get(), node.check.get()))) {
       env[static_cast<size_t>(node.outputs[0])] = std::move(value);
       continue;
@@ -600,11 +600,11 @@ std::string Tape::str() const {
     for (size_t k = 0; k < node.outputs.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", node.outputs[k]);
     if (!node.outputs.empty()) text += " = ";
     const Ref args = Ref::steal(PyObject_Repr(node.args.get()));
-    if (!args) PyErr_Clear();
+    if (!args) forget_error();
     text += node.name + text_of(args.get());
     if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) {
       const Ref kwargs = Ref::steal(PyObject_Repr(node.kwargs.get()));
-      if (!kwargs) PyErr_Clear();
+      if (!kwargs) forget_error();
       text += " " + text_of(kwargs.get());
     }
     if (node.line > 0) text += str_cat("   # ", node.file.substr(node.file.rfind('/') + 1), ":", node.line);

@@ -73,7 +73,7 @@ int64_t int_value(PyObject* o) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (overflow != 0 || (value == -1 && PyErr_Occurred() != nullptr)) {
-    PyErr_Clear();
+    forget_error();
     throw Unsupported("an integer beyond 64 bits");
   }
   return value;
@@ -81,7 +81,7 @@ int64_t int_value(PyObject* o) {
 
 std::string after_dot(PyObject* o) {
   const Ref text = Ref::steal(PyObject_Str(o));
-  if (!text) PyErr_Clear();
+  if (!text) forget_error();
   const std::string s = text_of(text.get());
   return s.substr(s.rfind('.') + 1);
 }
@@ -165,7 +165,7 @@ Device NodeSource::device(size_t item) {
   PyObject* o = items_[item];
   if (!PyUnicode_Check(o)) return device_of(o);
   const Ref made = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(TorchApi::get()->device_type), o));
-  if (!made) PyErr_Clear();
+  if (!made) forget_error();
   if (!made) throw Unsupported("device " + text_of(o));
   return device_of(made.get());
 }

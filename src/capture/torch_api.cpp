@@ -238,7 +238,7 @@ TorchApi* TorchApi::get() {
       made.numpy = api->numpy;
       *api = std::move(made);
     } else {
-      PyErr_Clear();  // in the middle of its import
+      forget_error();  // in the middle of its import
     }
   }
   return api;
@@ -285,7 +285,7 @@ bool TorchApi::load() {
   saved_tensor_hooks = attr_or_null(autograd.get(), "_top_saved_tensors_default_hooks");
   forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
   current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
-  PyErr_Clear();
+  forget_error();
   get_autocast = attr(torch.get(), "is_autocast_enabled");
   set_autocast = attr(torch.get(), "set_autocast_enabled");
   get_autocast_dtype = attr(torch.get(), "get_autocast_dtype");
@@ -322,7 +322,7 @@ bool TorchApi::load() {
 void TorchApi::set_grad(bool on) const {
   const ErrorAside aside;
   const Ref done = Ref::steal(PyObject_CallOneArg(set_grad_enabled.get(), on ? Py_True : Py_False));
-  if (!done) PyErr_Clear();
+  if (!done) forget_error();
 }
 
 bool TorchApi::grad_enabled() const {
@@ -334,7 +334,7 @@ bool TorchApi::grad_enabled() const {
 /// The exchange API's view of a tensor whose memory holds its values.
 bool TorchApi::exchange(PyObject* tensor, void* out) const {
   if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, static_cast<DlTensor*>(out)) != 0) {
-    PyErr_Clear();
+    forget_error();
     return false;
   }
   return TorchNative::get().holds_values(tensor);
@@ -347,13 +347,13 @@ std::string TorchApi::why_not(PyObject* tensor) const {
     const Ref answer = attr_or_null(tensor, name);
     if (!answer || PyBool_Check(answer.get())) return answer.get() == Py_True;
     const Ref called = Ref::steal(PyObject_CallNoArgs(answer.get()));
-    if (!called) PyErr_Clear();
+    if (!called) forget_error();
     return called.get() == Py_True;
   };
   const auto text = [tensor](const char* name) {
     const Ref value = attr_or_null(tensor, name);
     const Ref shown = Ref::steal(value ? PyObject_Str(value.get()) : nullptr);
-    if (!shown) PyErr_Clear();
+    if (!shown) forget_error();
     return text_of(shown.get());
   };
   if (is("is_nested")) return "a nested tensor";

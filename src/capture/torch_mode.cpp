@@ -18,7 +18,7 @@ class InferenceMode {
   ~InferenceMode() {
     const ErrorAside aside;
     if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
-    PyErr_Clear();
+    forget_error();
   }
   InferenceMode(const InferenceMode&) = delete;
   InferenceMode& operator=(const InferenceMode&) = delete;
@@ -32,7 +32,7 @@ struct MetaHelper {
   Ref call;
   MetaHelper() {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
-    if (!module) PyErr_Clear();
+    if (!module) forget_error();
     if (module) call = attr_or_null(module.get(), "call");
   }
 };
@@ -105,7 +105,7 @@ int Tracer::slot_for(PyObject* tensor) {
   if (const int slot = t.tape.find(tensor); slot >= 0) return slot;
   Ref meta = api_.meta_like(tensor);
   if (!meta) {
-    PyErr_Clear();
+    forget_error();
     return -1;
   }
   Ref device = attr(tensor, "device");
@@ -387,7 +387,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   size_t tensors = 0;
   Ref meta_args, meta_kwargs, tape_args, tape_kwargs, cast_args, cast_kwargs;
   const auto give_up = [&](const std::string& reason, bool eager) -> PyObject* {
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     if (!graph_break(reason, eager)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   };
@@ -500,7 +500,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       PyList_SetItem(changed.get(), 1, Py_NewRef(api_.meta_device.get()));
       meta_args = Ref::steal(PyList_AsTuple(changed.get()));
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     const InferenceMode mode(api_);
     result = call_meta(func, meta_args.get(), meta_kwargs.get());
     leave_out_unasked(fn.name, meta_args.get(), meta_kwargs.get(), result);
@@ -560,7 +560,7 @@ bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Re
   } else {
     result = take(result.get());
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (bad || !result) return false;
   node.func = Ref::borrow(func);
   node.args = std::move(args);
@@ -606,7 +606,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
                  (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
   node.statistics = updates_statistics(node);
   node.generator = generator_of(node);
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   user_location(node.file, node.function, node.line);
   note_modes(node);
   if (node.level != 0) {
@@ -659,7 +659,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
     Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), dtype.get());
     if (!placeholder) {
-      PyErr_Clear();
+      forget_error();
       return Inferred::kUnknown;
     }
     const int slot = t.tape.add_placeholder(placeholder.get(), where);

@@ -61,7 +61,7 @@ TorchNative::TorchNative() : abi_(torch_abi::api()) {
   const Ref aoti = core ? attr_or_null(core.get(), "_aoti") : Ref();
   if (core) increment_version_ = attr_or_null(core.get(), "_increment_version");
   if (aoti) steal_ = attr_or_null(aoti.get(), "alloc_tensor_by_stealing_from_void_ptr");
-  PyErr_Clear();
+  forget_error();
 }
 
 void TorchNative::load_bits(PyObject* torch) {
@@ -106,7 +106,7 @@ void TorchNative::find_mark(PyObject* torch, PyObject* example) {
   const Ref raw = keys ? Ref::steal(PyObject_CallMethod(keys.get(), "raw_repr", nullptr)) : Ref();
   const Ref data = raw ? Ref::steal(PyObject_CallMethod(example, "data_ptr", nullptr)) : Ref();
   if (!data) {
-    PyErr_Clear();
+    forget_error();
     return;
   }
   const uint64_t wanted = PyLong_AsUnsignedLongLongMask(raw.get());
@@ -152,7 +152,7 @@ bool TorchNative::holds_values(PyObject* tensor) const {
   }
   for (const Ref* method : {&is_conj_method_, &is_neg_method_}) {
     const Ref answer = *method ? Ref::steal(PyObject_CallOneArg(method->get(), tensor)) : Ref();
-    if (!answer) PyErr_Clear();
+    if (!answer) forget_error();
     if (answer.get() != Py_False) return false;
   }
   return true;
@@ -277,7 +277,7 @@ void set_host_error(std::string_view message) {
   if (message.find("out of memory") != std::string_view::npos) {
     const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
     if (torch) kind = attr_or_null(torch.get(), "OutOfMemoryError");
-    PyErr_Clear();
+    forget_error();
   }
   PyErr_SetString(kind ? kind.get() : PyExc_RuntimeError, std::string(message).c_str());
 }

@@ -132,7 +132,7 @@ void Tracer::set_mode(bool on) {
   const ErrorAside aside;
   const Ref done = Ref::steal(on ? PyObject_CallOneArg(api_.push_mode.get(), mode_object())
                                  : PyObject_CallNoArgs(api_.pop_mode.get()));
-  if (!done) PyErr_Clear();
+  if (!done) forget_error();
 }
 
 bool Tracer::push_mode() {
@@ -143,7 +143,7 @@ bool Tracer::push_mode() {
 void Tracer::pop_mode() {
   const ErrorAside aside;
   const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
-  if (!done) PyErr_Clear();
+  if (!done) forget_error();
 }
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
@@ -173,7 +173,7 @@ bool is_opaque(const PyCodeObject* code) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
   if (code->co_name == del) return true;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (file == nullptr) PyErr_Clear();
+  if (file == nullptr) forget_error();
   if (file == nullptr) return false;
   if (std::strncmp(file, "<frozen importlib.", 18) == 0) return true;
   if (PyUnicode_CompareWithASCIIString(code->co_qualname, "ForwardRef.__init__") == 0) {
@@ -188,7 +188,7 @@ bool is_opaque(const PyCodeObject* code) {
 bool decides_by_last_bits(const PyCodeObject* code) {
   if (PyUnicode_CompareWithASCIIString(code->co_name, "step") != 0) return false;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (file == nullptr) PyErr_Clear();
+  if (file == nullptr) forget_error();
   return file != nullptr && std::string_view(file).ends_with("/torch/optim/lbfgs.py");
 }
 
@@ -296,7 +296,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
   }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
-    if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) PyErr_Clear();
+    if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) forget_error();
   }
   if (&f == root_) {
     root_ = nullptr;
@@ -309,7 +309,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
       ++bypass_;
       if (!looking_ && !run_tape()) {
         undo_later_writes();
-        PyErr_Clear();
+        forget_error();
       }
       --bypass_;
     }
@@ -488,7 +488,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     }
     trace->guard.check_grad = trace->state.grad;
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   --bypass_;
   if (!unfit.empty() && looking_) {
     found_ = unfit;
@@ -663,7 +663,7 @@ bool Tracer::rewind(Frame& f) {
   const Ref grad = api_.present()
                        ? Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), t.state.grad ? Py_True : Py_False))
                        : Ref();
-  if (!grad) PyErr_Clear();
+  if (!grad) forget_error();
   undo_switches();
   for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
   std::vector<PyObject*> stack;
@@ -682,7 +682,7 @@ void Tracer::undo_switches() {
     const char* opposite = name == "autocast_increment_nesting"   ? "autocast_decrement_nesting"
                            : name == "autocast_decrement_nesting" ? "autocast_increment_nesting"
                                                                   : nullptr;
-    if (opposite != nullptr && !Ref::steal(PyObject_CallMethod(api_.torch.get(), opposite, nullptr))) PyErr_Clear();
+    if (opposite != nullptr && !Ref::steal(PyObject_CallMethod(api_.torch.get(), opposite, nullptr))) forget_error();
   }
   trace_->state.autocast.apply(api_);
 }
@@ -696,7 +696,7 @@ void Tracer::undo_later_writes() {
   if (!later || !t.watches.undo_writes()) return;
   undo_switches();
   for (const Effect& effect : t.effects) {
-    if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) PyErr_Clear();
+    if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
   }
 }
 
@@ -752,7 +752,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
       owner_.cache.add(std::move(entry));
     }
   } else if (rewind(f)) {
-    PyErr_Clear();
+    forget_error();
     again = true;
     if (!t.tape.mismatch().empty()) {
       const TapeNode& node = t.tape.nodes()[t.tape.nodes_done()];

@@ -269,7 +269,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (f->m_self == nullptr || PyModule_Check(f->m_self)) {
       if (module.empty() && f->m_self != nullptr) {
         const char* text = PyModule_GetName(f->m_self);
-        if (text == nullptr) PyErr_Clear();
+        if (text == nullptr) forget_error();
         module = text != nullptr ? text : "";
       }
     } else if (PyType_Check(f->m_self)) {
@@ -589,7 +589,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   if (!result && same_trace && *running == 0 && trace_->said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
-    if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) PyErr_Clear();
+    if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) forget_error();
   }
   return result.release();
 }
@@ -628,7 +628,7 @@ bool Tracer::logs(const Frame& f) {
       f.function() != nullptr) {
     const Bypass bypass(bypass_);
     const Ref known = Ref::steal(PyObject_CallFunctionObjArgs(f.function(), f.local(0), f.local(1), nullptr));
-    if (!known) PyErr_Clear();  // the traced call is about to raise it
+    if (!known) forget_error();  // the traced call is about to raise it
   }
   return false;
 }
@@ -653,7 +653,7 @@ void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
   if (!attributes && std::strcmp(type, "operator.methodcaller") != 0) return;
   const Ref reduced = Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));  // (type, names)
   PyObject* names = reduced && PyTuple_GET_SIZE(reduced.get()) > 1 ? PyTuple_GET_ITEM(reduced.get(), 1) : nullptr;
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   for (Py_ssize_t i = 0; names != nullptr && PyTuple_Check(names) && i < PyTuple_GET_SIZE(names); ++i) {
     Ref at = Ref::borrow(owner);
     const Ref dot = Ref::steal(PyUnicode_FromString("."));
@@ -662,7 +662,7 @@ void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
       watch_lookup(at.get(), PyList_GET_ITEM(path.get(), k));
       at = Ref::steal(PyObject_GetAttr(at.get(), PyList_GET_ITEM(path.get(), k)));
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     if (!attributes) return;
   }
 }

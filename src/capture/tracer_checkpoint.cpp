@@ -160,7 +160,7 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
   user_location(node.file, node.function, node.line);
   if (node.region == RegionMark::kBegin) {
     const Ref casts = AutocastState::read(api_).as_tuple();
-    if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) PyErr_Clear();
+    if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) forget_error();
     std::vector<int64_t> versions = t.inference.versions();
     versions.resize(t.tape.slots().size(), -1);
     t.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions)});

@@ -11,7 +11,7 @@ namespace {
 /// How many references the host's own side of a tensor holds of its Python object.
 Py_ssize_t held_by_host(PyObject* tensor) {
   const Ref uses = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
-  if (!uses) PyErr_Clear();
+  if (!uses) forget_error();
   return uses && PyLong_AsLong(uses.get()) > 1 ? 1 : 0;
 }
 

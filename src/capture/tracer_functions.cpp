@@ -72,7 +72,7 @@ PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_s
                            (t.tape.find(args[i]) >= 0 || api_.read_meta(args[i], meta));
         const int slot = known ? slot_for(args[i]) : -1;
         const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : needs_grad(slot);
-        if (PyErr_Occurred() != nullptr) PyErr_Clear();
+        forget_error();
         if (answer == NeedsGrad::kUnknown) return not_handled();
         if (answer == NeedsGrad::kYes) need = Py_True;
         t.guard.check_grad = true;
@@ -97,7 +97,7 @@ std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
   const Ref constant = attr_or_null(call.context, "non_differentiable");
   const Ref materialize = attr_or_null(call.context, "materialize_grads");
   const Ref dirty = attr_or_null(call.context, "dirty_tensors");
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (dirty && dirty.get() != Py_None) return "it writes to its arguments";
   call.materialize = !materialize || materialize.get() != Py_False;
   if (PyTuple_Check(outputs)) {
@@ -258,7 +258,7 @@ std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& mad
   made.nodes = std::move(run.nodes);
   if (run.problem.empty()) run.problem = read_function_gradients(run.returned.get(), call, made);
   if (run.problem.empty()) run.problem = function_nodes_problem(call, made, run.slots);
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return run.problem;
 }
 
@@ -272,7 +272,7 @@ PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
   {
     const Bypass bypass(bypass_);
     problem = read_function_call(args[3], call);
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   if (problem.empty() && call.outputs.empty()) return Py_NewRef(args[3]);
   const auto backward = [&call](PyObject* cotangents) {

@@ -156,7 +156,7 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
       }
       if (!same) problem = "a gradient of another kind than its tensor";
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
   const auto known = t.gradients.find(tensor);
@@ -185,7 +185,7 @@ std::vector<int> Tracer::slots_cleared_first() const {
 
 void Tracer::perform_later_effects() {
   for (const Effect& effect : trace_->effects) {
-    if (effect.later && effect.nodes <= trace_->tape.nodes_done() && !perform(effect)) PyErr_Clear();
+    if (effect.later && effect.nodes <= trace_->tape.nodes_done() && !perform(effect)) forget_error();
   }
 }
 
@@ -198,7 +198,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
   int keep = 0, create = 0, unused = 0, accumulate = 0;
   if (PyArg_ParseTupleAndKeywords(args, kwargs, "OOpp|Opp", const_cast<char**>(names), &tensors, &cotangents, &keep,
                                   &create, &inputs, &unused, &accumulate) == 0) {
-    PyErr_Clear();
+    forget_error();
     return "its arguments are not known";
   }
   if (create != 0 && accumulate != 0) return "create_graph=True with results in .grad";
@@ -259,7 +259,7 @@ namespace {
 Ref slot_list(const std::vector<int>& slots) {
   Ref list = Ref::steal(PyList_New(0));
   for (const int slot : slots) {
-    if (PyList_Append(list.get(), make_slot_ref(slot).get()) != 0) PyErr_Clear();
+    if (PyList_Append(list.get(), make_slot_ref(slot).get()) != 0) forget_error();
   }
   return list;
 }
@@ -281,7 +281,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     if (problem.empty()) {
       const Ref anomaly = Ref::steal(PyObject_CallMethod(api_.torch.get(), "is_anomaly_enabled", nullptr));
       if (anomaly.get() == Py_True) problem = "anomaly detection is on";
-      if (!anomaly) PyErr_Clear();
+      if (!anomaly) forget_error();
     }
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) node.func = attr_or_null(module.get(), "backward_pass");
@@ -328,7 +328,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       const Ref slot = Ref::steal(PyLong_FromLong(t.tape.find(call.tensors[i])));
       PyDict_SetItem(node.hooks.get(), slot.get(), call.hooks[i].get());
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
@@ -444,7 +444,7 @@ PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
     }
     if (indices) PyList_Append(PyTuple_GET_ITEM(group, 1), Ref::steal(PyLong_FromSsize_t(i)).get());
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (!good) return not_handled();
   mark_born(groups.get());
   return groups.release();

@@ -86,7 +86,7 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
     const auto problem = [](const std::string& what) { return "a hook on a tensor: " + what; };
     if (!run.problem.empty()) return problem(run.problem);
     const int made = api_.is_plain_tensor(run.returned.get()) ? slot_for(run.returned.get()) : -1;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     if (made < 0) return problem("what it returns is no plain tensor");
     const TapeSlot a = t.tape.slots()[static_cast<size_t>(made)];
     const TapeSlot b = t.tape.slots()[static_cast<size_t>(t.tape.find(call.tensors[i]))];

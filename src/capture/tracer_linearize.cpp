@@ -248,7 +248,7 @@ PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
   } catch (const Error& error) {
     run.problem = error.message();
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (!run.problem.empty()) return transform_break("linearize: " + run.problem);
   bool symbolic = std::any_of(run.nodes.begin(), run.nodes.end(), varies);
   Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(made.reads.size())));

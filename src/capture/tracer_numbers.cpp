@@ -71,7 +71,7 @@ bool Tracer::number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& o
     on_tape = make_size_ref(e, t.symbols);
   } else if (PyFloat_CheckExact(operand) || PyLong_CheckExact(operand)) {
     if (PyFloat_AsDouble(operand) == -1 && PyErr_Occurred() != nullptr) {
-      PyErr_Clear();  // beyond all floats
+      forget_error();  // beyond all floats
       return false;
     }
     value = on_tape = Ref::borrow(operand);
@@ -101,7 +101,7 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   const bool check = result && PyBool_Check(result.get());
   const bool whole = result && PyLong_CheckExact(result.get()) && fits_word(result.get());
   if (!result || !(check || whole || PyFloat_CheckExact(result.get())) || (of_tensor && (check || whole))) {
-    PyErr_Clear();  // an error, or a complex number: by value
+    forget_error();  // an error, or a complex number: by value
     return {};
   }
   TapeNode node;
@@ -128,7 +128,7 @@ void Tracer::need_number(int slot) {
   if (state_ != State::kTracing) return;
   Trace& t = *trace_;
   if (!from_numbers(slot)) {
-    if (!graph_break("the value of a float that the graph computes")) PyErr_Clear();
+    if (!graph_break("the value of a float that the graph computes")) forget_error();
     return;
   }
   // Not what it comes from: other numbers may give the same.
@@ -230,7 +230,7 @@ Ref Tracer::ask_table(PyObject* table, const char* method, PyObject* key, bool d
   node.func = attr_or_null(table, method);
   Ref result = node.func ? Ref::steal(PyObject_CallOneArg(node.func.get(), value.get())) : Ref();
   if (!result) {
-    PyErr_Clear();  // the program's own look-up says what happens
+    forget_error();  // the program's own look-up says what happens
     return {};
   }
   node.name = "number.table";
@@ -247,7 +247,7 @@ Ref Tracer::number_in(PyObject* container, PyObject* item) {
   if (!is_symbolic_number(item) || (sequence && PySequence_Fast_GET_SIZE(container) <= kFew)) return {};
   const Ref table = table_of(container, api_);
   if (!table) {
-    PyErr_Clear();
+    forget_error();
     return {};
   }
   return ask_table(table.get(), "__contains__", item, true);
@@ -257,7 +257,7 @@ Ref Tracer::number_item(PyObject* container, PyObject* key, PyObject* absent) {
   if (!is_symbolic_number(key) || PyRange_Check(container) || PyAnySet_Check(container)) return {};
   const Ref table = table_of(container, api_);
   if (!table) {
-    PyErr_Clear();
+    forget_error();
     return {};
   }
   Ref places = table;
@@ -349,7 +349,7 @@ PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
   const bool whole = text_of(attr_or_null(func, "__name__").get()) == "__float__" && dtype == "torch.int64";
   if ((real || whole) && text_of(device.get()) == "cpu") value = value_of(slot);
   if (value && whole) value = Ref::steal(PyNumber_Float(value.get()));
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   if (!value || !PyFloat_CheckExact(value.get())) return nullptr;
   TapeNode node;
   node.func = Ref::borrow(func);

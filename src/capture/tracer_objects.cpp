@@ -119,21 +119,21 @@ PyObject* Tracer::watch_found(PyObject* owner, PyObject* name, bool number) {
     if (PyMethod_Check(owner) || PyCode_Check(owner)) return made;  // these never change
     if (thread_local_data || (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type)) {  // or a slot
       const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
-      if (!value) PyErr_Clear();
+      if (!value) forget_error();
       t.watches.attribute(owner, name, value.get());
       return nullptr;
     }
     if ((PyFunction_Check(owner) && descriptor != nullptr) || !has_instance_dict(owner)) return made;
     if (made != nullptr) {
       const Ref attributes = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
-      if (!attributes) PyErr_Clear();
+      if (!attributes) forget_error();
       if (attributes) t.watches.dict_key(attributes.get(), name);
       return made;
     }
   }
   const Ref dict = module ? Ref::borrow(PyModule_GetDict(owner)) : Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict || !PyDict_Check(dict.get())) {
-    PyErr_Clear();
+    forget_error();
     return nullptr;
   }
   if (number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
@@ -158,7 +158,7 @@ void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   if (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input) return;
   if (const int index = t.index_of(tensor); index >= 0) return t.watches.tensor_attribute(index, tensor, name);
   const Ref dict = Ref::steal(PyObject_GenericGetDict(tensor, nullptr));
-  if (!dict) return PyErr_Clear();
+  if (!dict) return forget_error();
   t.watches.dict_key(dict.get(), name);
 }
 
@@ -174,7 +174,7 @@ bool Tracer::touch(PyObject* object) {
 
 void Tracer::adopt_dict(PyObject* owner) {
   const Ref dict = Ref::steal(has_instance_dict(owner) ? PyObject_GenericGetDict(owner, nullptr) : nullptr);
-  if (!dict || born(dict.get())) return PyErr_Clear();
+  if (!dict || born(dict.get())) return forget_error();
   mark_born(dict.get());
   trace_->born[dict.get()] = trace_->born[owner];
 }
@@ -186,7 +186,7 @@ PyObject* Tracer::instance_of(PyObject* dict) {
     for (PyObject* object : t.objects) {
       if (is_pinned_kind(object, api_) || !is_plain_instance(object)) continue;
       const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
-      if (!attributes) PyErr_Clear();
+      if (!attributes) forget_error();
       if (attributes) t.instance_dicts.emplace(attributes.get(), object);
     }
   }
@@ -278,7 +278,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     trace_->watches.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
     const Py_ssize_t index = PyLong_AsSsize_t(key);
-    if (index == -1) PyErr_Clear();
+    if (index == -1) forget_error();
     const Py_ssize_t place = index < 0 ? index + PyList_GET_SIZE(container) : index;
     if (place >= 0 && place < PyList_GET_SIZE(container)) {
       PyObject* made = watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
@@ -450,7 +450,7 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   const Ref keys = Ref::steal(PySequence_List(object));
   if (keys && numpy_inside(keys.get())) {
     trace_->mutated = true;  // it is made already
-    if (!graph_break("the hash of a NumPy value")) PyErr_Clear();
+    if (!graph_break("the hash of a NumPy value")) forget_error();
   }
 }
 

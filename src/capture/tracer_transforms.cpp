@@ -127,7 +127,7 @@ class CallArgs {
   int number(Py_ssize_t position, const char* name) const {
     PyObject* value = get(position, name);
     const long result = value != nullptr && PyLong_Check(value) ? PyLong_AsLong(value) : -1;
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     return static_cast<int>(result);
   }
   bool flag(Py_ssize_t position, const char* name, bool otherwise) const {
@@ -144,7 +144,7 @@ class CallArgs {
 Ref slots_of(const std::vector<int>& slots) {
   Ref list = Ref::steal(PyList_New(0));
   for (const int slot : slots) {
-    if (PyList_Append(list.get(), make_slot_ref(slot).get()) != 0) PyErr_Clear();
+    if (PyList_Append(list.get(), make_slot_ref(slot).get()) != 0) forget_error();
   }
   return list;
 }
@@ -227,7 +227,7 @@ int Tracer::transform_operand(PyObject* tensor, std::string& problem) {
     slot = slot_for(tensor);
     if (slot < 0) problem = "a tensor without meta form";
   }
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return slot;
 }
 
@@ -285,14 +285,14 @@ PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* n
       return t.levels[static_cast<size_t>(open)].kind == Level::Kind::kGrad;
     });
     if (!level.outer_grad && nested) problem = "a transform inside of another where gradients are switched off";
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   if (!problem.empty()) {
     PyObject* broken = transform_break(problem);
     if (broken == nullptr && !tracing()) {
       // The graph may not break (fullgraph): torch leaves the level before the error goes on, so it is entered.
       const ErrorAside aside;
-      if (!Ref::steal(PyObject_CallObject(callable.get(), args.get()))) PyErr_Clear();
+      if (!Ref::steal(PyObject_CallObject(callable.get(), args.get()))) forget_error();
     }
     return broken;
   }
@@ -504,7 +504,7 @@ bool Tracer::same_form(int one, int other) {
   };
   const Ref first = place(a), second = place(b);
   const bool same = first && second && PyObject_RichCompareBool(first.get(), second.get(), Py_EQ) == 1;
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   return same;
 }
 
@@ -530,7 +530,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
     } catch (const Error& error) {
       problem = error.message();
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
     const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
     if (problem.empty() && layouts[0] && !knows_layout(info, layouts[0]->strides)) {
       problem = "a tangent whose layout depends on sizes that vary";
@@ -771,7 +771,7 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
     } catch (const Error& error) {
       problem = error.message();
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   for (size_t i = 0; problem.empty() && i < variables.size(); ++i) {
     const TapeSlot info = type_of(variables[i]);
@@ -849,7 +849,7 @@ void Tracer::finish_look(PyObject* result) {
     found_ = error.what();
   }
   t.watches.undo_writes();
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  forget_error();
   end_trace();
 }
 

@@ -131,7 +131,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   } else {
     dict = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
     if (!dict || !PyDict_CheckExact(dict.get())) {
-      PyErr_Clear();
+      forget_error();
       return kNotHandled;  // an error in the program
     }
     place = dict.get();
@@ -281,7 +281,7 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
   }
   if (name == "__setitem__" && operands.size() == 2 && PyLong_CheckExact(operands[0]) && PyList_CheckExact(target)) {
     Py_ssize_t index = PyLong_AsSsize_t(operands[0]);
-    if (index == -1) PyErr_Clear();
+    if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
     watches.list_size(target);

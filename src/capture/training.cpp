@@ -71,7 +71,7 @@ class PlanCall {
       TensorMeta meta;
       if (!strides_[i] || PyFloat_CheckExact(inputs[i].get()) || PyLong_CheckExact(inputs[i].get())) continue;
       const bool plain = api.read_meta(inputs[i].get(), meta);
-      if (!plain) PyErr_Clear();
+      if (!plain) forget_error();
       if (plain && (meta.strides.size() != strides_[i]->size() || meta.strides == *strides_[i])) continue;
       const Ref sizes = attr(inputs[i].get(), "shape"), strides = int_tuple(*strides_[i]);
       Ref copy =
@@ -314,7 +314,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     ExprMap sizes;
     const auto bind = [&](Py_ssize_t value, const TensorType& type) {
       TensorMeta meta;
-      if (!TorchApi::get()->read_meta(PyList_GET_ITEM(values, value), meta)) return PyErr_Clear();
+      if (!TorchApi::get()->read_meta(PyList_GET_ITEM(values, value), meta)) return forget_error();
       for (size_t d = 0; d < type.sizes.size() && d < meta.sizes.size(); ++d) {
         if (type.sizes[d].is_symbol()) sizes.insert_or_assign(type.sizes[d], ctx.constant(meta.sizes[d]));
         if (type.strides[d].is_symbol()) sizes.insert_or_assign(type.strides[d], ctx.constant(meta.strides[d]));
@@ -746,7 +746,7 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
     const Ref stage = wrap_stage(Stage::make(part.graph, part.needs, options, result.results));
     const Ref item =
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
-    if (PyList_Append(stages.get(), item.get()) != 0) PyErr_Clear();
+    if (PyList_Append(stages.get(), item.get()) != 0) forget_error();
   }
   const bool draws = std::any_of(result.results.begin(), result.results.end(), [](const CompileResult& compiled) {
     return compiled.executable->draws_and_may_fail();

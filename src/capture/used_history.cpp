@@ -80,7 +80,7 @@ bool UsedHistory::saves(size_t n) {
           Ref::steal(PyObject_CallFunctionObjArgs(ask.get(), node.func.get(), args.get(), kwargs.get(), nullptr));
       answer = found.get() != Py_False;
     }
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    forget_error();
   }
   saves_[n] = answer;
   return answer;

@@ -436,9 +436,7 @@ int unpack_iterable(PyObject* iterable, int before, int after, PyObject** out) {
 int list_extend(PyObject* list, PyObject* iterable) {
   PyObject* none = _PyList_Extend(reinterpret_cast<PyListObject*>(list), iterable);
   if (none == nullptr) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr &&
-        !PySequence_Check(iterable)) {
-      PyErr_Clear();
+    if (Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable) && caught(PyExc_TypeError)) {
       PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
     }
     return -1;
@@ -459,8 +457,7 @@ namespace {
 
 /// Turns the error of merging `**mapping` into the message of a call.
 void format_keywords_error(PyObject* callable, PyObject* mapping) {
-  if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Clear();
+  if (caught(PyExc_AttributeError)) {
     PyObject* text = _PyObject_FunctionStr(callable);
     if (text == nullptr) return;
     PyErr_Format(PyExc_TypeError, "%U argument after ** must be a mapping, not %.200s", text,

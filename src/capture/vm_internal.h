@@ -36,6 +36,7 @@ extern "C" {
 
 #include <cstdint>
 
+#include "capture/py_errors.h"
 #include "capture/vm.h"
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000

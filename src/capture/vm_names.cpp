@@ -21,7 +21,7 @@ void set_name_error(PyObject* type, const char* format, PyObject* name) {
   PyObject* error = take_exception(nullptr);
   if (PyErr_GivenExceptionMatches(error, PyExc_NameError) != 0 &&
       reinterpret_cast<PyNameErrorObject*>(error)->name == nullptr) {
-    if (PyObject_SetAttrString(error, "name", name) != 0) PyErr_Clear();
+    if (PyObject_SetAttrString(error, "name", name) != 0) forget_error();
   }
   restore_exception(error);
 }
@@ -48,9 +48,7 @@ int lookup_mapping(PyObject* mapping, PyObject* name, PyObject** value) {
   }
   *value = PyObject_GetItem(mapping, name);
   if (*value != nullptr) return 1;
-  if (!PyErr_ExceptionMatches(PyExc_KeyError)) return -1;
-  PyErr_Clear();
-  return 0;
+  return caught(PyExc_KeyError) ? 0 : -1;
 }
 
 PyObject* borrowed_name = nullptr;
@@ -155,8 +153,7 @@ PyObject* borrow_instruction(_PyInterpreterFrame* frame, int opcode, int oparg, 
 
 PyObject* import_from(_PyInterpreterFrame* raw, PyObject* module, PyObject* name) {
   PyObject* value = PyObject_GetAttr(module, name);
-  if (value != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
-  PyErr_Clear();
+  if (value != nullptr || !caught(PyExc_AttributeError)) return value;
   // Submodules in sys.modules and the many messages of ImportError: CPython's own instruction knows them.
   PyObject* names = PyTuple_Pack(1, name);
   PyCodeObject* code = names == nullptr ? nullptr : borrowed_code(IMPORT_FROM, 0, 1, 2, names);

@@ -31,7 +31,7 @@ Watches::DictWatch& Watches::dict_watch(PyObject* dict) {
 void Watches::dict_key(PyObject* dict, PyObject* key) {
   if (!keys_seen_[dict].insert(key).second || is_written(dict, key)) return;
   PyObject* value = PyDict_GetItemWithError(dict, key);
-  if (value == nullptr) PyErr_Clear();
+  if (value == nullptr) forget_error();
   know(value);
   dict_watch(dict).reads.push_back({Ref::borrow(key), Ref::borrow(value)});
 }
@@ -103,7 +103,7 @@ void Watches::set(PyObject* set) {
   if ((written != nullptr && written->all) || !seen_.insert(set).second) return;
   Ref copy = Ref::steal(PyFrozenSet_New(written != nullptr ? written->before.get() : set));
   if (!copy) {
-    PyErr_Clear();
+    forget_error();
     return;
   }
   know(set);
@@ -115,7 +115,7 @@ void Watches::deque(PyObject* deque) {
   if ((written != nullptr && written->all) || !seen_.insert(deque).second) return;
   Ref copy = written != nullptr ? written->before : Ref::steal(PySequence_List(deque));
   if (!copy) {
-    PyErr_Clear();
+    forget_error();
     return;
   }
   know(deque);
@@ -204,7 +204,7 @@ void Watches::leave_writes(Watches& other) {
     for (Read& read : watch.reads) {
       if (!is_written(watch.dict.get(), read.key.get())) continue;
       note(read, PyDict_GetItemWithError(watch.dict.get(), read.key.get()));
-      if (PyErr_Occurred() != nullptr) PyErr_Clear();
+      forget_error();
     }
   }
   for (CellWatch& watch : cells_) {
@@ -262,7 +262,7 @@ void Watches::before_write(PyObject* object) {
   state.object = Ref::borrow(object);
   if (PyDict_Check(object)) {
     state.before = Ref::steal(PyDict_New());
-    if (PyDict_Update(state.before.get(), object) != 0) PyErr_Clear();
+    if (PyDict_Update(state.before.get(), object) != 0) forget_error();
   } else if (PyAnySet_Check(object)) {
     state.before = Ref::steal(PyFrozenSet_New(object));
   } else if (PyCell_Check(object)) {
@@ -276,7 +276,7 @@ void Watches::written(PyObject* object, PyObject* key) {
   before_write(object);
   Written& state = written_[object];
   if (!state.keys) state.keys = Ref::steal(PySet_New(nullptr));
-  if (!state.keys || PySet_Add(state.keys.get(), key) != 0) PyErr_Clear();
+  if (!state.keys || PySet_Add(state.keys.get(), key) != 0) forget_error();
 }
 
 bool Watches::undo_writes() {
@@ -284,7 +284,7 @@ bool Watches::undo_writes() {
     if (!PyCell_Check(object) && (!state.before || PyObject_TypeCheck(object, &PyODict_Type) != 0)) return false;
   }
   for (const auto& [object, state] : written_) {
-    if (!restore_contents(object, state.before.get())) PyErr_Clear();
+    if (!restore_contents(object, state.before.get())) forget_error();
   }
   return true;
 }
@@ -300,7 +300,7 @@ bool Watches::is_written(PyObject* object, PyObject* key) const {
   if (state->all) return true;
   if (!state->keys) return false;
   const int found = PySet_Contains(state->keys.get(), key);
-  if (found < 0) PyErr_Clear();
+  if (found < 0) forget_error();
   return found == 1;
 }
 
@@ -385,7 +385,7 @@ struct Watches::Check {
   bool dict(const DictWatch& watch) {
     for (const Read& read : watch.reads) {
       PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
-      if (now == nullptr) PyErr_Clear();
+      if (now == nullptr) forget_error();
       if (!same("name", read, now)) return false;
     }
     if (watch.all) {
@@ -414,7 +414,7 @@ struct Watches::Check {
 
   bool deque(const DequeWatch& watch) const {
     const Ref now = Ref::steal(PySequence_List(watch.deque.get()));
-    if (!now) PyErr_Clear();
+    if (!now) forget_error();
     bool same_items = now && PyList_GET_SIZE(now.get()) == PyList_GET_SIZE(watch.before.get());
     for (Py_ssize_t i = 0; same_items && i < PyList_GET_SIZE(now.get()); ++i) {
       same_items = same_value(PyList_GET_ITEM(now.get(), i), PyList_GET_ITEM(watch.before.get(), i));
@@ -453,7 +453,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   }
   for (const SetWatch& watch : sets_) {
     if (PyObject_RichCompareBool(watch.set.get(), watch.before.get(), Py_EQ) != 1) {
-      PyErr_Clear();
+      forget_error();
       return check.fail("items of a set", nullptr, nullptr, nullptr);
     }
   }
@@ -465,7 +465,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   }
   for (const AttrWatch& watch : attrs_) {
     const Ref now = Ref::steal(PyObject_GetAttr(watch.object(), watch.read.key.get()));
-    if (!now) PyErr_Clear();
+    if (!now) forget_error();
     if (!check.same("attribute", watch.read, now.get())) return false;
   }
   for (const TensorAttrWatch& watch : tensor_attrs_) {
@@ -495,7 +495,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     args.clear();
     for (const Ref& arg : watch.args) args.push_back(arg.get());
     const Ref now = Ref::steal(PyObject_Vectorcall(watch.callable.get(), args.data(), args.size(), nullptr));
-    if (!now) PyErr_Clear();
+    if (!now) forget_error();
     if (!same_value(now.get(), watch.result.get())) {
       return check.fail("result of", watch.callable.get(), watch.result.get(), now.get());
     }
@@ -507,7 +507,7 @@ PyObject* Watches::NumberWatch::now() const {
   PyObject* found = nullptr;
   if (key) {
     found = PyDict_GetItemWithError(holder.get(), key.get());
-    if (found == nullptr) PyErr_Clear();
+    if (found == nullptr) forget_error();
   } else if (PyCell_Check(holder.get())) {
     found = PyCell_GET(holder.get());
   } else if (index < PyList_GET_SIZE(holder.get())) {
@@ -574,7 +574,7 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
   for (const DictWatch& watch : dicts_) {
     for (const Read& read : watch.reads) {
       PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
-      if (now == nullptr) PyErr_Clear();
+      if (now == nullptr) forget_error();
       const NumberPlace place{watch.dict.get(), read.key.get()};
       if (read.rewritten) varying.insert(place);
       add_varying(place, read.value.get(), now, varying);

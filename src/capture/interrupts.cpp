@@ -1,0 +1,184 @@
+#include "capture/vm_internal.h"  // first: it decides how Python.h declares things
+
+#include "capture/interrupts.h"
+
+#include <opcode.h>
+
+#include <utility>
+
+namespace tatara::capture {
+namespace {
+
+// What this thread knows of itself. Plain numbers, so that reading them costs nothing.
+thread_local int t_waiting = 0;           // SignalsWait that live
+thread_local unsigned long t_hidden = 0;  // the main thread's name, while this is the main thread and handlers wait
+thread_local PyObject* t_postponed = nullptr;
+
+/// CPython runs handlers in the thread whose name is _PyRuntime.main_thread, and nowhere else. Without a name there they
+/// wait, with all else as before: signals are noted, and no thread but the main one has use for that name.
+void hide() {
+  const unsigned long self = PyThread_get_thread_ident();
+  if (_PyRuntime.main_thread != self) return;
+  t_hidden = self;
+  _PyRuntime.main_thread = 0;
+}
+
+bool signals_wait() {
+#if VM_PY311
+  return __atomic_load_n(&_PyRuntime.ceval.signals_pending._value, __ATOMIC_RELAXED) != 0;
+#elif VM_PY312
+  return __atomic_load_n(&_PyRuntime.signals.is_tripped._value, __ATOMIC_RELAXED) != 0;
+#else
+  return __atomic_load_n(&_PyRuntime.signals.is_tripped, __ATOMIC_RELAXED) != 0;
+#endif
+}
+
+/// The evaluator has looked meanwhile, found that it may not run handlers, and looks no more.
+void look_again([[maybe_unused]] PyThreadState* state) {
+#if VM_PY313
+  _Py_set_eval_breaker_bit(state, _PY_SIGNALS_PENDING_BIT);
+#else
+#if VM_PY312
+  __atomic_store_n(&_PyRuntime.ceval.signals_pending._value, 1, __ATOMIC_RELAXED);
+#endif
+  __atomic_store_n(&state->interp->ceval.eval_breaker._value, 1, __ATOMIC_RELAXED);
+#endif
+}
+
+void show() {
+  if (t_hidden == 0) return;
+  _PyRuntime.main_thread = std::exchange(t_hidden, 0UL);
+  if (signals_wait()) look_again(PyThreadState_Get());
+}
+
+/// Whether the exception was raised between two instructions by the evaluator itself, as PyThreadState_SetAsyncExc asks it to:
+/// it was made of a class of the program's alone, in code that stands where the evaluator looks for such.
+bool sent_by_a_thread(PyObject* error) {
+  if (PyErr_GivenExceptionMatches(error, PyExc_Exception) == 0) return true;
+  const PyTypeObject* type = Py_TYPE(error);
+  const bool own = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || type == (PyTypeObject*)PyExc_TimeoutError;
+  PyObject* args = reinterpret_cast<PyBaseExceptionObject*>(error)->args;
+  if (!own || args == nullptr || PyTuple_GET_SIZE(args) != 0) return false;
+  auto* trace = reinterpret_cast<PyTracebackObject*>(reinterpret_cast<PyBaseExceptionObject*>(error)->traceback);
+  if (trace == nullptr) return true;
+  while (trace->tb_next != nullptr) trace = trace->tb_next;
+  PyCodeObject* code = PyFrame_GetCode(trace->tb_frame);
+  const std::uint16_t* words = vm::plain_code(code);
+  const int opcode = words != nullptr && trace->tb_lasti >= 0 ? words[trace->tb_lasti / 2] & 255 : -1;
+  Py_DECREF(code);
+  return opcode == RESUME || opcode == JUMP_BACKWARD || opcode == CALL || opcode == CALL_FUNCTION_EX;
+}
+
+/// The Python error that is set, as an instance with its traceback; none is set afterwards.
+PyObject* take_raised() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
+void keep(PyObject* error) {
+  if (t_postponed == nullptr) {
+    t_postponed = error;
+  } else {
+    Py_DECREF(error);
+  }
+}
+
+}  // namespace
+
+SignalsWait::SignalsWait() {
+  if (t_waiting++ == 0) hide();
+}
+
+SignalsWait::~SignalsWait() {
+  if (--t_waiting == 0) show();
+}
+
+SignalsRun::SignalsRun() : depth_(std::exchange(t_waiting, 0)) {
+  if (depth_ > 0) show();
+}
+
+SignalsRun::~SignalsRun() {
+  t_waiting = depth_;
+  if (depth_ > 0) hide();
+}
+
+bool interrupted(PyThreadState* state) {
+  if (t_postponed != nullptr || state->async_exc != nullptr) return true;
+  return signals_wait() && (t_hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident());
+}
+
+int deliver_interrupts() {
+  if (raise_postponed()) return -1;
+  const SignalsRun run;
+  if (Py_MakePendingCalls() != 0) return -1;
+  PyThreadState* state = PyThreadState_Get();
+#if VM_PY313
+  PyObject* sent = static_cast<PyObject*>(_Py_atomic_exchange_ptr(&state->async_exc, nullptr));
+#else
+  PyObject* sent = std::exchange(state->async_exc, nullptr);
+#endif
+  if (sent == nullptr) return 0;
+  PyErr_SetNone(sent);
+  Py_DECREF(sent);
+  return -1;
+}
+
+void forget_error(PyObject* expected) {
+  PyObject* const kind = PyErr_Occurred();
+  if (kind == nullptr) return;
+  // One of Python's own, as most are, need not be looked at.
+  const bool usual = (reinterpret_cast<PyTypeObject*>(kind)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
+                     kind != PyExc_TimeoutError && PyErr_GivenExceptionMatches(kind, PyExc_MemoryError) == 0;
+  if (usual && PyErr_GivenExceptionMatches(kind, expected) != 0 &&
+      PyErr_GivenExceptionMatches(kind, PyExc_Exception) != 0) {
+    PyErr_Clear();
+    return;
+  }
+  Py_XDECREF(take_error(expected));
+}
+
+PyObject* take_error(PyObject* expected) {
+  if (PyErr_Occurred() == nullptr) return nullptr;
+  PyObject* error = take_raised();
+  if (PyErr_GivenExceptionMatches(error, expected) != 0 && PyErr_GivenExceptionMatches(error, PyExc_MemoryError) == 0 &&
+      !sent_by_a_thread(error)) {
+    return error;
+  }
+  keep(error);
+  return nullptr;
+}
+
+bool caught(PyObject* kind) {
+  if (PyErr_ExceptionMatches(kind) == 0) return false;
+  PyErr_Clear();
+  return true;
+}
+
+void postpone_error() {
+  if (PyErr_Occurred() != nullptr) keep(take_raised());
+}
+
+bool error_postponed() { return t_postponed != nullptr; }
+
+bool raise_postponed() {
+  if (t_postponed == nullptr) return false;
+  PyObject* error = std::exchange(t_postponed, nullptr);
+  PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error));
+  return true;
+}
+
+PyObject* or_postponed(PyObject* result) {
+  if (t_postponed == nullptr) return result;
+  Py_XDECREF(result);
+  PyObject* other = PyErr_Occurred() != nullptr ? take_raised() : nullptr;
+  if (other != nullptr) PyException_SetContext(t_postponed, other);
+  raise_postponed();
+  return nullptr;
+}
+
+}  // namespace tatara::capture

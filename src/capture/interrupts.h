@@ -1,0 +1,44 @@
+// Exceptions that come from outside of the running code: handlers of signals (KeyboardInterrupt among them) and
+// PyThreadState_SetAsyncExc.
+//
+// CPython runs a signal's handler between two instructions of whatever Python code the main thread is in, and its exception
+// goes up from there. In the middle of our own work that would be a point which the program never passes: half of a guard
+// looked at, some of a run's writes done, placeholders in its variables. So handlers wait while our own code is at work or a
+// trace is open (SignalsWait), and run where the program's state is one that eager could have: in the program's own code
+// (SignalsRun), or at a point of our choice (deliver_interrupts()). Long work asks interrupted() and ends early.
+#pragma once
+
+#include "capture/py_errors.h"
+
+namespace tatara::capture {
+
+/// While one lives, no handler of a signal runs in this thread. They nest.
+class SignalsWait {
+ public:
+  SignalsWait();
+  ~SignalsWait();
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+};
+
+/// Handlers run again, within any number of SignalsWait.
+class SignalsRun {
+ public:
+  SignalsRun();
+  ~SignalsRun();
+  SignalsRun(const SignalsRun&) = delete;
+  SignalsRun& operator=(const SignalsRun&) = delete;
+
+ private:
+  int depth_;
+};
+
+/// Whether a signal, an exception from another thread, or a postponed error waits for this thread. It may be a false alarm.
+/// Needs no GIL, if `state` is given.
+bool interrupted(PyThreadState* state = PyThreadState_Get());
+
+/// Runs the handlers of signals that have come, and raises what waits: -1 with a Python error set. Only where the program's
+/// state is real, with no Python error set.
+int deliver_interrupts();
+
+}  // namespace tatara::capture
