@@ -264,7 +264,10 @@ def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
         return outputs
     with torch.enable_grad():
         if fresh:
-            results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *inputs)
+            operands = list(inputs)
+            for i in stage.unreached:
+                operands[i] = operands[i].detach()
+            results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *operands)
             for i, result in zip(fresh, results, strict=True):
                 outputs[i] = result
         for i, of_input, base, needs in views:

@@ -84,8 +84,8 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
   std::vector<Ref> held;
   entry.recipe.hold(call->objects, held);
-  if (!entry.run(call->env, api)) {
-    if (runs_instead(*entry.runner)) call->env.clear();
+  if (const Entry::Ran ran = entry.run(call->env, api); ran != Entry::Ran::kDone) {
+    if (ran == Entry::Ran::kAgain) call->env.clear();
     return nullptr;
   }
   const int slot = entry.recipe.single_tensor();

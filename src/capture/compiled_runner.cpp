@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "capture/generator_states.h"
 #include "capture/gil.h"
 #include "capture/kept_outputs.h"
 #include "capture/torch_native.h"
 #include "capture/tracer.h"
+#include "capture/transaction.h"
 #include "support/error.h"
 #include "support/options.h"
 
@@ -99,6 +99,8 @@ struct CompiledRunner::Frame {
   std::vector<KeptOutputs> kept;  // per buffer
   std::vector<HostTensor> host_outputs;
   std::vector<bool> host_layout;  // eager's own, other than the plan's
+  WrittenInputs written;          // to be kept while the plan runs
+  bool wrote = false;             // the last run has begun to write to inputs
 };
 
 CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
@@ -325,6 +327,7 @@ bool CompiledRunner::import_all(const std::vector<Ref>& env, const TorchApi& api
 void CompiledRunner::resolve(Frame& frame) const {
   const Plan& plan = executable_->plan();
   executable_->edge_layouts(frame.wanted, frame.layouts);
+  executable_->written_inputs(frame.wanted, Transaction::kMostInCall, frame.written);
   frame.symbols = frame.wanted;
   frame.whole.assign(outputs_.size(), -1);
   std::vector<bool> used(buffer_types_.size());
@@ -412,53 +415,75 @@ bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector
   return true;
 }
 
-CompiledRunner::Outcome CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {
+/// What the plan writes to, and may fail after.
+void CompiledRunner::keep_written(const std::vector<Ref>& env, const Frame& frame) const {
+  Transaction* const transaction = Transaction::current();
+  if (transaction == nullptr || consumes_) return;  // an operand that the run lets go of may be nobody's by then
+  for (const auto& [at, bytes] : frame.written.inputs) {
+    transaction->keep_memory(input(env, at), frame.input_data[at], bytes);
+  }
+}
+
+/// After a failure: writes that are not taken back count.
+void CompiledRunner::note_writes(const std::vector<Ref>& env, const Frame& frame) const {
+  Transaction* const transaction = Transaction::current();
+  if (!frame.wrote || (transaction != nullptr && transaction->can_undo())) return;
+  const ErrorAside aside;
+  if (!count_writes(env)) forget_error();
+}
+
+CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
+  problem_ = error.what();
+  if (PyErr_Occurred() != nullptr) return Tried::kFailed;
+  set_python_error(error);
+  // The program's own error is the same as the tape's.
+  return error.kind() == "IndexError" || let_go_ ? Tried::kFailed : Tried::kBroken;
+}
+
+CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& api) {
   std::unique_ptr<Frame> frame = take_frame();
   try {
     if (!import_all(env, api, *frame)) {
       problem_ = "an input is not as compiled for";
-      return Outcome::kRefused;
+      return Tried::kRefused;
     }
     if (mutates_ && overlapping(frame->inputs, executable_->plan())) {
       problem_ = "inputs overlap in memory and one of them is written";
-      return Outcome::kRefused;
+      return Tried::kRefused;
     }
-    unwritten_ = true;
-    late_ = let_go_ = false;
+    let_go_ = frame->wrote = false;
+    if (mutates_) keep_written(env, *frame);
     const bool done = run_plan(env, env, api, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
-    if (done) frames_.push_back(std::move(frame));
-    return done ? Outcome::kDone : Outcome::kFailed;
-  } catch (const LateIndexFault& error) {
-    late_ = true;
-    set_python_error(error);
-    return Outcome::kFailed;
-  } catch (const Error& error) {
-    // Eager's own error, or its result: nothing outside was touched.
-    problem_ = error.what();
-    if (!unwritten_) {
-      const ErrorAside aside;
-      if (!count_writes(env)) forget_error();
+    if (!done) {
+      note_writes(env, *frame);
+      return Tried::kFailed;
     }
-    if (!mutates_ && !let_go_ && PyErr_Occurred() == nullptr) return Outcome::kRefused;
-    if (PyErr_Occurred() == nullptr) set_python_error(error);
-    return Outcome::kFailed;
+    frames_.push_back(std::move(frame));
+    return Tried::kDone;
+  } catch (const LateIndexFault& error) {
+    if (Transaction* const transaction = Transaction::current()) transaction->lose("an earlier run has failed");
+    set_python_error(error);
+    return Tried::kFailed;
+  } catch (const Error& error) {
+    note_writes(env, *frame);
+    return after_error(error);
   }
 }
 
-bool CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
-  if (!run_numbers(tape, host_nodes_, env, api)) return false;
-  std::optional<GeneratorStates> generators;
-  if (executable_->draws_and_may_fail()) generators.emplace(tape, api);
-  switch (try_run(env, api)) {
-    case Outcome::kDone: return true;
-    case Outcome::kRefused:
-      if (generators) generators->put_back();
-      return tape.run(env, api, untouched_);
-    case Outcome::kFailed: untouched_ = left_no_trace(); break;
+GraphRunner::Outcome CompiledRunner::run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+  if (!run_numbers(tape, host_nodes_, env, api)) return Outcome::kFailed;
+  Transaction* const transaction = Transaction::current();
+  if (executable_->draws() && (executable_->may_fail() || !proven_) && transaction != nullptr) {
+    transaction->keep_generators(tape, api);
   }
-  if (untouched_ && generators) generators->put_back();
-  return false;
+  switch (try_run(env, api)) {
+    case Tried::kDone: proven_ = true; return Outcome::kDone;
+    case Tried::kRefused:
+    case Tried::kBroken: return Outcome::kTape;
+    case Tried::kFailed: break;
+  }
+  return Outcome::kFailed;
 }
 
 bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
@@ -490,9 +515,13 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   }
   struct Progress {
     const RunIo& io;
-    bool& unwritten;
-    ~Progress() { unwritten = io.untouched; }
-  } const progress{io, unwritten_};
+    Frame& frame;
+    ~Progress() {
+      frame.wrote = io.wrote;
+      Transaction* const transaction = Transaction::current();
+      if (io.wrote && !frame.written.all && transaction != nullptr) transaction->lose("a graph writes to big tensors");
+    }
+  } const progress{io, frame};
   if (host_calls_ == 0 && frame.layouts.work < kBriefWork) {
     executable_->run(io, frame.symbols);
   } else {

@@ -22,17 +22,19 @@ class CompiledRunner final : public GraphRunner {
   CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs);
   ~CompiledRunner() override;
 
-  enum class Outcome : uint8_t { kDone, kRefused, kFailed };
-  /// Runs the plan alone. Refused (nothing happened, see problem()): operands other than compiled for. Failed: a Python
-  /// error is set.
-  Outcome try_run(std::vector<Ref>& env, TorchApi& api);
-  /// After a run that failed: see GraphRunner::untouched().
-  bool left_no_trace() const { return !late_ && unwritten_; }
+  enum class Tried : uint8_t {
+    kDone,
+    kRefused,  ///< operands other than compiled for, see problem(); nothing happened
+    kBroken,   ///< an operator gave something else than compiled for, or failed: the tape tells; a Python error is set
+    kFailed,   ///< with the program's own error, as a Python error
+  };
+  /// Runs the plan alone.
+  Tried try_run(std::vector<Ref>& env, TorchApi& api);
   /// From now on try_run() lets go of operands in `env` as soon as the plan does not need them.
   void consume_operands() { consumes_ = true; }
   /// Runs stand between others whose results are in memory: of a forward or a backward pass.
   void spare_memory() { lean_ = true; }
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::string problem() const override { return problem_; }
   std::string launches() const override { return executable_->launches(); }
@@ -61,6 +63,9 @@ class CompiledRunner final : public GraphRunner {
   bool makes_late() const { return consumes_ && gpu_outputs_; }
   bool allocate_on_gpu(Frame& frame, size_t i) const;
   bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
+  void keep_written(const std::vector<Ref>& env, const Frame& frame) const;
+  void note_writes(const std::vector<Ref>& env, const Frame& frame) const;
+  Tried after_error(const Error& error);
   bool count_writes(const std::vector<Ref>& env) const;
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
   std::unique_ptr<Frame> take_frame();
@@ -87,10 +92,8 @@ class CompiledRunner final : public GraphRunner {
   int marked_times_ = 0;
   std::vector<InputRef> pinned_;  // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
-  // Of the last run:
-  bool unwritten_ = false;  // no input is other than it was before
-  bool late_ = false;       // it told of an earlier run's fault
-  bool let_go_ = false;     // it let go of operands
+  bool let_go_ = false;     // the last run let go of operands
+  bool proven_ = false;     // a run has shown that the host's operators give what was inferred
   int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls
   std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;

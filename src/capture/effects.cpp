@@ -118,12 +118,45 @@ bool perform(const Effect& effect) {
   return apply(effect.kind, effect.name.get(), objects.data(), effect.operands.size());
 }
 
+namespace {
+
+bool restore_slots(PyObject* target, PyObject* before) {
+  PyObject *name = nullptr, *kept = nullptr;
+  Py_ssize_t at = 0;
+  bool all = true;
+  while (PyDict_Next(before, &at, &name, &kept) != 0) {
+    PyObject* const value = PyTuple_GET_SIZE(kept) > 0 ? PyTuple_GET_ITEM(kept, 0) : nullptr;
+    if (PyObject_GenericSetAttr(target, name, value) == 0) continue;
+    all = value == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0 && all;  // it is empty already
+    forget_error();
+  }
+  return all;
+}
+
+bool restore_ordered(PyObject* target, PyObject* before) {
+  const Ref present = Ref::steal(PyDict_Keys(target));
+  for (Py_ssize_t i = 0; present && i < PyList_GET_SIZE(present.get()); ++i) {
+    if (PyODict_DelItem(target, PyList_GET_ITEM(present.get(), i)) != 0) return false;
+  }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(before, &at, &key, &value) != 0) {
+    if (PyODict_SetItem(target, key, value) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool restore_contents(PyObject* target, PyObject* before) {
   if (PyCell_Check(target)) return PyCell_Set(target, before) == 0;
+  if (before == nullptr) return false;
+  if (PyODict_Check(target)) return restore_ordered(target, before);
   if (PyDict_Check(target)) {
     PyDict_Clear(target);
     return PyDict_Update(target, before) == 0;
   }
+  if (PyDict_Check(before)) return restore_slots(target, before);
   const Ref items = Ref::steal(PySequence_List(before));
   std::vector<Ref> operands;
   for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {

@@ -29,7 +29,8 @@ struct Effect {
 
 /// Does one write, in a trace's own terms. False with a Python error set.
 bool perform(const Effect& effect);
-/// Gives a dict, list, set, deque or cell back what it held: a copy, or the value of a cell. False with a Python error set.
+/// Gives a dict, list, set, deque, cell or object with slots back what it held (see Watches::Written::before). False with or
+/// without a Python error set.
 bool restore_contents(PyObject* target, PyObject* before);
 
 /// The writes of an entry; their objects are wanted results of its recipe.

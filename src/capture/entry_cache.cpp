@@ -1,7 +1,9 @@
 #include "capture/entry_cache.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "capture/transaction.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -26,13 +28,6 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
 }
 
 }  // namespace
-
-bool runs_instead(const GraphRunner& runner) {
-  // Not when somebody ends the program.
-  if (!runner.untouched() || PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
-  forget_error();
-  return true;
-}
 
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               DynamicDims& dims) const {
@@ -100,16 +95,29 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
   static PyObject* const name = PyUnicode_InternFromString("grad");
   for (const int slot : cleared_first) {
     const Ref& tensor = env[static_cast<size_t>(slot)];
-    if (tensor && PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
+    if (!tensor) continue;
+    Transaction::current()->keep_gradient(tensor.get());
+    if (PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
   }
   return true;
 }
 
-bool Entry::run(std::vector<Ref>& env, TorchApi& api) const {
-  if (!clear_gradients(env)) return false;
-  if (!state.autocast.any) return runner->run(*tape, env, api);
-  const AutocastOff off(api);
-  return runner->run(*tape, env, api);
+Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
+  using Outcome = GraphRunner::Outcome;
+  Transaction transaction(Transaction::kMostInCall);
+  const Transaction::Scope scope(transaction);
+  std::optional<AutocastOff> off;
+  if (state.autocast.any) off.emplace(api);
+  const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
+  if (outcome == Outcome::kDone) return Ran::kDone;
+  if (outcome == Outcome::kTape && transaction.undo()) {
+    forget_error();
+    if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;
+  }
+  // Not when somebody ends the program.
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || !transaction.undo()) return Ran::kFailed;
+  forget_error();
+  return Ran::kAgain;
 }
 
 int Entry::traverse(const Visitor& visit) const {

@@ -17,11 +17,13 @@ namespace tatara::capture {
 class GraphRunner {
  public:
   virtual ~GraphRunner() = default;
-  /// `env` has the inputs filled in; fills the tape's outputs. False with a Python error set.
-  virtual bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
-  /// After a run() that failed: no tensor from outside was written, so that the program itself may run from the same point,
-  /// with its own writes and its own error.
-  bool untouched() const { return untouched_; }
+  enum class Outcome : uint8_t {
+    kDone,
+    kTape,    ///< the graph does not do for these inputs (problem() says why): the tape may; a Python error may be set
+    kFailed,  ///< with a Python error set
+  };
+  /// `env` has the inputs filled in; fills the tape's outputs. What it changes, the present transaction knows.
+  virtual Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
   /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
   virtual bool pinned_unchanged(TorchApi&) { return true; }
   /// A guard on the objects that come with a call.
@@ -35,13 +37,7 @@ class GraphRunner {
   virtual bool compiled() const { return false; }
   /// Hands the references that the runner owns to the cycle collector.
   virtual int traverse(const Visitor&) const { return 0; }
-
- protected:
-  bool untouched_ = false;
 };
-
-/// After a run that failed: whether the program is to run instead. Clears the Python error then.
-bool runs_instead(const GraphRunner& runner);
 
 struct BreakInfo {
   std::string reason;
@@ -87,8 +83,13 @@ struct Entry {
   /// All guards but those on the layouts of parameters.
   bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
              std::vector<int64_t>& symbols, std::string* reason);
+  enum class Ran : uint8_t {
+    kDone,
+    kAgain,   ///< an operator failed; nothing has happened, and the program itself is to run, to its own error
+    kFailed,  ///< with a Python error set
+  };
   /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
-  bool run(std::vector<Ref>& env, TorchApi& api) const;
+  Ran run(std::vector<Ref>& env, TorchApi& api) const;
   bool clear_gradients(const std::vector<Ref>& env) const;
   int traverse(const Visitor& visit) const;
 };

@@ -2,13 +2,16 @@
 #include "capture/graph_object.h"
 #include "capture/numpy_graph.h"
 #include "capture/tracer.h"
+#include "capture/transaction.h"
 
 namespace tatara::capture {
 namespace {
 
 class EagerRunner final : public GraphRunner {
  public:
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override { return tape.run(env, api, untouched_); }
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    return tape.run(env, api) ? Outcome::kDone : Outcome::kFailed;
+  }
 };
 
 /// A user's callable: takes the graph's inputs, returns its outputs.
@@ -16,7 +19,15 @@ class CallableRunner final : public GraphRunner {
  public:
   CallableRunner(Ref callable, std::vector<int> inputs) : callable_(std::move(callable)), inputs_(std::move(inputs)) {}
   int traverse(const Visitor& visit) const override { return visit(callable_); }
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi&) override {
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi&) override {
+    // Nobody knows what somebody else's code does, but for that of our own graphs.
+    Transaction* const transaction = Transaction::current();
+    if (transaction != nullptr && !is_graph_object(callable_.get())) transaction->lose("a backend's own code has run");
+    return call(tape, env) ? Outcome::kDone : Outcome::kFailed;
+  }
+
+ private:
+  bool call(const Tape& tape, std::vector<Ref>& env) const {
     const Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     for (size_t i = 0; i < inputs_.size(); ++i) {
       PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), Py_NewRef(env[static_cast<size_t>(inputs_[i])].get()));
@@ -39,7 +50,6 @@ class CallableRunner final : public GraphRunner {
     return true;
   }
 
- private:
   Ref callable_;
   std::vector<int> inputs_;
 };

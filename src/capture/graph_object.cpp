@@ -92,6 +92,8 @@ PyTypeObject* graph_type() {
 
 }  // namespace
 
+bool is_graph_object(PyObject* object) { return Py_TYPE(object) == graph_type(); }
+
 Ref make_graph_object(std::shared_ptr<Tape> tape) {
   auto* object = PyObject_New(GraphObject, graph_type());
   if (object == nullptr) return {};

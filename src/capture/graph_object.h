@@ -13,6 +13,7 @@ std::vector<int> computed_outputs(const Tape& tape);
 std::vector<int> input_slots(const Tape& tape);
 /// A Python object: callable with the inputs, `str()`, `nodes`, `inputs`, `outputs`.
 Ref make_graph_object(std::shared_ptr<Tape> tape);
+bool is_graph_object(PyObject* object);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.fallback_reason.
 bool attach_compiled(Entry& entry, TorchApi& api);

@@ -69,19 +69,8 @@ bool sent_by_a_thread(PyObject* error) {
   return opcode == RESUME || opcode == JUMP_BACKWARD || opcode == CALL || opcode == CALL_FUNCTION_EX;
 }
 
-/// The Python error that is set, as an instance with its traceback; none is set afterwards.
-PyObject* take_raised() {
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  return value;
-}
-
 void keep(PyObject* error) {
-  if (t_postponed == nullptr) {
+  if (t_postponed == nullptr && PyErr_GivenExceptionMatches(error, unwinding_error()) == 0) {
     t_postponed = error;
   } else {
     Py_DECREF(error);
@@ -128,6 +117,23 @@ int deliver_interrupts() {
   return -1;
 }
 
+PyObject* unwinding_error() {
+  static PyObject* const type = PyErr_NewException("tatara._core.Unwinding", PyExc_BaseException, nullptr);
+  return type;
+}
+
+PyObject* take_raised() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
+void set_raised(PyObject* error) { PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error)); }
+
 void forget_error(PyObject* expected) {
   PyObject* const kind = PyErr_Occurred();
   if (kind == nullptr) return;
@@ -167,8 +173,7 @@ bool error_postponed() { return t_postponed != nullptr; }
 
 bool raise_postponed() {
   if (t_postponed == nullptr) return false;
-  PyObject* error = std::exchange(t_postponed, nullptr);
-  PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error));
+  set_raised(std::exchange(t_postponed, nullptr));
   return true;
 }
 

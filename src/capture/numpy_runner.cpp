@@ -7,6 +7,7 @@
 #include "capture/numpy_graph.h"
 #include "capture/report_details.h"
 #include "capture/tracer.h"
+#include "capture/transaction.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -61,12 +62,22 @@ class Stretch {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!edges.inputs[i].fits(inputs[i])) return 0;
     }
-    bool untouched = true;
+    bool wrote = false;
+    Transaction& transaction = *Transaction::current();
+    const size_t before = transaction.count();
+    WrittenInputs written;
+    executable_->written_inputs(symbols, Transaction::kMostInCall, written);
+    for (const auto& [at, bytes] : written.inputs) {
+      transaction.keep_memory(env[static_cast<size_t>(inputs_[at])].get(), views[at].data, bytes);
+    }
     try {
-      return run_plan(env, views, symbols, edges, np, untouched) ? 1 : -1;
+      const bool done = run_plan(env, views, symbols, edges, np, wrote);
+      if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
+      return done ? 1 : -1;
     } catch (const Error&) {
+      if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
       if (PyErr_Occurred() != nullptr) return -1;
-      if (untouched) return 0;  // for NumPy's own error
+      if (transaction.undo_since(before)) return 0;  // for NumPy's own error
       PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
       return -1;
     }
@@ -109,7 +120,7 @@ class Stretch {
   }
 
   bool run_plan(std::vector<Ref>& env, const std::vector<TensorView>& views, const std::vector<int64_t>& symbols,
-                const EdgeLayouts& edges, const NumpyApi& np, bool& untouched) const {
+                const EdgeLayouts& edges, const NumpyApi& np, bool& wrote) const {
     const Plan& plan = executable_->plan();
     const std::vector<OutputBuffer>& outs = executable_->output_buffers();
     const std::vector<TensorLayout>& layouts = edges.outputs;
@@ -136,9 +147,9 @@ class Stretch {
     RunIo io{inputs, pointers, {}, {}};
     struct Progress {
       const RunIo& io;
-      bool& untouched;
-      ~Progress() { untouched = io.untouched; }
-    } const progress{io, untouched};
+      bool& wrote;
+      ~Progress() { wrote = io.wrote; }
+    } const progress{io, wrote};
     {
       const GilRelease unlocked;
       executable_->run(io, symbols);
@@ -238,10 +249,8 @@ class NumpyRunner final : public GraphRunner {
     }
     return true;
   }
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
-    if (run_parts(tape, env, api)) return true;
-    untouched_ = !tape.mutates();
-    return false;
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    return run_parts(tape, env, api) ? Outcome::kDone : Outcome::kFailed;
   }
 
  private:

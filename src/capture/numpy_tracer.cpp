@@ -203,6 +203,7 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
+  if (call.mutates) t.transaction.lose("NumPy has written to an array");
   ++bypass_;
   Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
   --bypass_;

@@ -17,6 +17,14 @@ void forget_error(PyObject* expected = PyExc_Exception);
 /// The same, but gives the error itself (a new reference); null when there is none, or it was postponed.
 PyObject* take_error(PyObject* expected = PyExc_Exception);
 
+/// The Python error that is set, whatever it is, with its traceback (a new reference); null when there is none. For
+/// set_raised(), which takes that reference over.
+PyObject* take_raised();
+void set_raised(PyObject* error);
+
+/// Goes through frames whose work is given up and done again. No code of the program sees it, and forget_error() drops it.
+PyObject* unwinding_error();
+
 /// As `except kind:` does: true when the Python error that is set is one, which is dropped. For the program's own errors,
 /// where CPython drops them.
 bool caught(PyObject* kind);

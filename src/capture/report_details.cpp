@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "capture/transaction.h"
 #include "ops/core/op_def.h"
 #include "support/str_cat.h"
 
@@ -200,8 +201,9 @@ Ref details_of(const CompileResult& compiled) {
 void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, TorchApi& api) {
   if (!api.present() || entry.runner == nullptr || !entry.runner->compiled()) return;
   const auto failed = [] { forget_error(); };  // the program's own run has its result already
-  const Ref state = Ref::steal(PyObject_CallMethod(api.torch.get(), "get_rng_state", nullptr));
-  if (!state) return failed();
+  Transaction transaction(Transaction::kMostInTrace);
+  const Transaction::Scope scope(transaction);
+  transaction.keep_generators(*entry.tape, api);
   std::vector<Ref> env(entry.tape->slots().size());
   const auto fill = [&] {
     for (size_t i = 0; i < env.size(); ++i) {
@@ -219,13 +221,12 @@ void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, To
   };
   // Several: the first run also takes the arena from the system, and the report shows the quickest.
   for (int i = 0; i < 4; ++i) {
-    if (!fill() || !entry.run(env, api)) {
+    if (!fill() || entry.run(env, api) != Entry::Ran::kDone) {
       failed();
       break;
     }
   }
-  const Ref restored = Ref::steal(PyObject_CallMethod(api.torch.get(), "set_rng_state", "O", state.get()));
-  if (!restored) failed();
+  transaction.undo_in_part();  // all else was written to copies
 }
 
 }  // namespace tatara::capture

@@ -92,24 +92,21 @@ class StepRunner final : public GraphRunner {
     });
   }
 
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
     std::vector<Ref> given;  // a run lets go of what it has no more use for
     if (!used_up_.empty()) given = env;
-    const bool ran = plan_->run(tape, env, api);
-    untouched_ = plan_->untouched();
-    if (!ran) return false;
+    if (const Outcome outcome = plan_->run(tape, env, api); outcome != Outcome::kDone) return outcome;
     const Ref leaves = used_up_.empty() ? Ref() : required(tape, given);
     for (const int slot : used_up_) {
       Ref& value = env[static_cast<size_t>(slot)];
-      if (attr_or_null(value.get(), "requires_grad").get() == Py_True) continue;  // the tape itself ran
       value = Ref::steal(PyObject_CallFunctionObjArgs(mark_.get(), value.get(), leaves.get(), nullptr));
-      if (!value) return false;
+      if (!value) return Outcome::kFailed;
     }
     for (const int slot : leaves_) {
       const Ref done = Ref::steal(PyObject_CallMethod(env[static_cast<size_t>(slot)].get(), "requires_grad_", nullptr));
-      if (!done) return false;
+      if (!done) return Outcome::kFailed;
     }
-    return true;
+    return Outcome::kDone;
   }
 
   std::string problem() const override { return plan_->problem(); }

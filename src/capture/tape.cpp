@@ -4,9 +4,9 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "capture/generator_states.h"
 #include "capture/guards.h"
 #include "capture/numpy_api.h"
+#include "capture/transaction.h"
 #include "support/made_once.h"
 #include "support/str_cat.h"
 
@@ -115,14 +115,22 @@ class OpenLevels {
     }
     keep();
   }
-  void keep() { kept_ = true; }
+  /// They stay open: the program goes on inside of them.
+  void keep() {
+    kept_ = true;
+    Transaction* const transaction = Transaction::current();
+    for (size_t i = 0; i < open_.size() && transaction != nullptr; ++i) {
+      transaction->on_undo([name = nodes_[open_[i]].name] { return leave_level(name); });
+    }
+  }
 
  private:
-  void leave() {
+  static bool leave_level(const std::string& name) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._transforms"));
-    const Ref name = Ref::steal(PyUnicode_FromString(nodes_[open_.back()].name.c_str()));
-    const Ref left = Ref::steal(module ? PyObject_CallMethod(module.get(), "leave", "O", name.get()) : nullptr);
-    if (!left) forget_error();
+    return module && Ref::steal(PyObject_CallMethod(module.get(), "leave", "s", name.c_str()));
+  }
+  void leave() {
+    if (!leave_level(nodes_[open_.back()].name)) forget_error();
     open_.pop_back();
   }
 
@@ -285,41 +293,11 @@ Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, P
   return changed[inside] ? Tape::call_object(node, changed, symbols) : Ref();
 }
 
-/// How often torch has counted a write to these tensors; negative where it does not count.
-int64_t versions_of(const std::vector<Ref>& tensors) {
-  int64_t total = 0;
-  for (const Ref& tensor : tensors) {
-    if (tensor && (PyLong_CheckExact(tensor.get()) || PyFloat_CheckExact(tensor.get()))) continue;
-    const Ref version = tensor ? attr_or_null(tensor.get(), "_version") : Ref();
-    if (!version || !PyLong_Check(version.get())) return -1;
-    total += PyLong_AsLongLong(version.get());
-  }
-  return total;
-}
-
 }  // namespace
 
-std::vector<Ref> Tape::inputs_in(const std::vector<Ref>& env) const {
-  std::vector<Ref> inputs;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].input) inputs.push_back(env[i]);
-  }
-  return inputs;
-}
-
-bool Tape::counts_writes(size_t count) const {
-  return std::none_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
-                      [](const TapeNode& node) { return node.name == "data" || node.statistics; });
-}
-
-bool Tape::has_written() const {
-  const size_t begun = nodes_done_ + 1;
-  if (!mutates(begun)) return false;
-  if (versions_before_ < 0 || !counts_writes(begun)) return true;
-  const ErrorAside aside;
-  std::vector<Ref> env(slots_.size());
-  for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
-  return versions_of(inputs_in(env)) != versions_before_;
+void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const {
+  Transaction* const transaction = Transaction::current();
+  if (transaction != nullptr) transaction->keep_operands(node, env, *TorchApi::get());
 }
 
 bool Tape::materialise(TorchApi& api) {
@@ -329,7 +307,7 @@ bool Tape::materialise(TorchApi& api) {
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
   mismatch_.clear();
-  versions_before_ = mutates() ? versions_of(inputs_in(env)) : 0;
+  if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
   const auto failed = [&] {
@@ -341,6 +319,7 @@ bool Tape::materialise(TorchApi& api) {
     const TapeNode& node = nodes_[nodes_done_];
     if (node.done) continue;
     modes.want(node);
+    note_writes(node, env);
     const Ref result = call_node(node, env, symbols);
     if (!result) return failed();
     levels.done(nodes_done_);
@@ -543,25 +522,9 @@ bool Tape::symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector
 }
 
 bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
+  if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
   std::vector<int64_t> symbols;
   return symbol_values(env, api, symbols) && run_nodes(env, 0, nodes_.size(), symbols);
-}
-
-bool Tape::run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const {
-  const GeneratorStates generators(*this, api);
-  if (!mutates()) {
-    untouched = true;
-    if (run(env, api)) return true;
-    generators.put_back();
-    return false;
-  }
-  const std::vector<Ref> inputs = inputs_in(env);
-  const int64_t before = counts_writes(nodes_.size()) ? versions_of(inputs) : -1;
-  if (run(env, api)) return true;
-  const ErrorAside aside;
-  untouched = before >= 0 && versions_of(inputs) == before;
-  if (untouched) generators.put_back();
-  return false;
 }
 
 void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
@@ -576,6 +539,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
   for (size_t n = first; n < last; ++n) {
     const TapeNode& node = nodes_[n];
     modes.want(node);
+    note_writes(node, env);
     const Ref result = call_node(node, env, symbols);
     if (!result) return false;
     levels.done(n);

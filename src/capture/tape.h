@@ -167,8 +167,6 @@ class Tape {
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
-  /// The same; after a failure `untouched` says whether no input was written to.
-  bool run(std::vector<Ref>& env, TorchApi& api, bool& untouched) const;
   /// Nodes [first, last) of a tape without symbols, as run() does them.
   bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {}) const;
   /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
@@ -183,13 +181,6 @@ class Tape {
   const std::vector<int>& outputs() const { return outputs_; }
   /// The last node that uses each slot; -1 for outputs, and for slots without use.
   std::vector<int> last_uses() const;
-  /// Some node (of the first `count`) writes to a tensor, be it one from outside or one of the tape's own.
-  bool mutates(size_t count = SIZE_MAX) const {
-    return std::any_of(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(std::min(count, nodes_.size())),
-                       [](const TapeNode& node) { return node.mutates || node.statistics; });
-  }
-  /// After materialise() failed: it has, or may have, written to a tensor from outside.
-  bool has_written() const;
   /// Why it failed, if an operator's results were other than was inferred; else empty.
   const std::string& mismatch() const { return mismatch_; }
   bool has_reentrant_regions() const {
@@ -213,9 +204,7 @@ class Tape {
   int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }
 
  private:
-  std::vector<Ref> inputs_in(const std::vector<Ref>& env) const;
-  /// Whether torch counts all that the first `count` nodes write to inputs. Writes through x.data are not counted with x.
-  bool counts_writes(size_t count) const;
+  void note_writes(const TapeNode& node, const std::vector<Ref>& env) const;
 
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;
@@ -223,7 +212,6 @@ class Tape {
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
   size_t nodes_done_ = 0;
-  int64_t versions_before_ = 0;  // of the inputs together, before materialise(); negative: not known
   std::string mismatch_;
   /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
   struct Fill {

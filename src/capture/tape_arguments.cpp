@@ -102,7 +102,7 @@ Scalar scalar_of(ExprContext& ctx, PyObject* o) {
 }
 
 NodeSource::NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx)
-    : refs_(refs), ctx_(ctx) {
+    : refs_(refs), ctx_(ctx), overload_(std::strncmp(Py_TYPE(node.func.get())->tp_name, "OpOverload", 10) == 0) {
   positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
   for (size_t i = 0; i < positional_; ++i)
     items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));

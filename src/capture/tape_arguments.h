@@ -32,6 +32,7 @@ class NodeSource final : public ArgSource {
   const std::vector<TensorRef>& out() const { return out_; }
 
   size_t num_positional() const override { return positional_; }
+  bool none_is_default() const override { return !overload_; }
   size_t num_keywords() const override { return keywords_.size(); }
   std::string_view keyword(size_t k) const override { return keywords_[k]; }
   ArgKind kind(size_t item) const override;
@@ -56,6 +57,7 @@ class NodeSource final : public ArgSource {
 
   const std::vector<TensorRef>& refs_;
   ExprContext& ctx_;
+  bool overload_;  // the call is of an operator of the dispatcher (torch.ops), not of a Python function
   size_t positional_ = 0;
   std::vector<PyObject*> items_;
   std::vector<std::string> keywords_;

@@ -195,6 +195,10 @@ bool decides_by_last_bits(const PyCodeObject* code) {
 }  // namespace
 
 FrameAction Tracer::on_frame_enter(Frame& f) {
+  if (state_ == State::kUnwinding) {
+    unwind();
+    return FrameAction::kRaise;
+  }
   if (bypass_ > 0) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
@@ -299,20 +303,23 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) forget_error();
   }
   if (&f == root_) {
-    root_ = nullptr;
     if (state_ == State::kTracing) {
-      // An exception leaves the traced function (or the frame was handed back): what was recorded happens now.
-      const ErrorAside aside;
-      if (looking_) finish_look(nullptr);
+      // The frame is handed back: what was recorded happens now.
       state_ = State::kConcrete;
       set_mode(false);
-      ++bypass_;
-      if (!looking_ && !run_tape()) {
-        undo_later_writes();
-        forget_error();
+      const Bypass bypass(bypass_);
+      if (looking_) {
+        const ErrorAside aside;
+        finish_look(nullptr);
+      } else if (!run_tape()) {
+        if (take_back()) {
+          land(f);
+        } else {
+          undo_later_writes();
+        }
       }
-      --bypass_;
     }
+    root_ = nullptr;
     end_trace();
   }
   if (frames_.empty()) state_ = State::kOff;
@@ -326,12 +333,12 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
         snapshot(f);
-        if (finish_return(f, result)) return FrameAction::kReload;
-        return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
+        return finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
       }
       snapshot(f);
       return FrameAction::kRun;
     case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
+    case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
     case State::kConcrete: set_mode(false); return at_boundary(f);
   }
@@ -403,8 +410,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   entry.tape->fill_inputs(objects, env);
   std::vector<Ref> held;
   entry.recipe.hold(objects, held);
-  bool ok = entry.run(env, api_);
-  if (!ok) runs_instead(*entry.runner);
+  bool ok = entry.run(env, api_) == Entry::Ran::kDone;
   ok = ok && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.set_grad) {
@@ -509,6 +515,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
+  begin_transaction();
   for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
   place_symbols(f, places);
@@ -618,17 +625,26 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
-  if (!can_resume) root_->root = false;
-  bool ok = run_tape();
-  if (!ok) undo_later_writes();
-  if (ok && owner_.fullgraph && !stay_eager) {
-    raise_unsupported(why);
-    ok = false;
-  }
-  if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-  if (ok) ok = prepare_entry(*entry);
-  if (ok) owner_.cache.add(std::move(entry));
   --bypass_;
+  if (owner_.fullgraph && !stay_eager) {
+    if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
+    return refuse();
+  }
+  if (!can_resume) root_->root = false;
+  ++bypass_;
+  bool ok = run_tape();
+  if (!ok && take_back()) {
+    --bypass_;
+    return (t.tape.mismatch().empty() || note_mismatch(std::move(entry), false)) && unwind();
+  }
+  if (!ok) undo_later_writes();
+  if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+  const bool prepared = ok && prepare_entry(*entry);
+  --bypass_;
+  if (ok && !prepared) refuse();
+  if (state_ == State::kUnwinding) return false;
+  ok = prepared;
+  if (ok) owner_.cache.add(std::move(entry));
   stopped_ = stopped_ || stay_eager || !ok;
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : frames_) {
@@ -646,32 +662,120 @@ bool Tracer::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   settle_symbols();
   const AutocastOff off(api_);
+  const Transaction::Scope scope(trace_->transaction);
   const bool ok = trace_->tape.materialise(api_);
   if (ok) perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
 
-bool Tracer::rewind(Frame& f) {
+// ---- Giving up -------------------------------------------------------------------------------------------------------
+
+void Tracer::begin_transaction() {
   Trace& t = *trace_;
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || t.tape.has_written() || !t.open_context_vars.empty()) {
-    return false;
-  }
+  t.start_exception = Ref::steal(PyErr_GetHandledException());
+  t.transaction.on_undo([this] {
+    undo_switches();
+    if (api_.present()) api_.set_grad(trace_->state.grad);
+    return true;
+  });
+  t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
+}
+
+bool Tracer::take_back() {
+  Trace& t = *trace_;
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  // The function whose result the cache would keep is not done, and would say it again.
+  if (*t.cached_calls > 0 && t.said_once) return false;
   const ErrorAside aside;
-  if (!t.watches.undo_writes()) return false;
-  t.generators->put_back();
-  const Ref grad = api_.present()
-                       ? Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), t.state.grad ? Py_True : Py_False))
-                       : Ref();
-  if (!grad) forget_error();
-  undo_switches();
+  take_back_symbols();
+  if (!t.transaction.undo()) return false;
+  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
+  return true;
+}
+
+bool Tracer::unwind() {
+  state_ = State::kUnwinding;
+  forget_error();
+  for (Frame* frame : frames_) frame->root = true;
+  PyErr_SetNone(unwinding_error());
+  return false;
+}
+
+bool Tracer::refuse() {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  take_back();
+  refusal_ = Ref::steal(take_raised());
+  return unwind();
+}
+
+FrameAction Tracer::land(Frame& f) {
+  Trace& t = *trace_;
+  forget_error();
+  set_mode(false);
+  const Ref handled = Ref::steal(PyErr_GetHandledException());
+  if (handled.get() != t.start_exception.get()) PyErr_SetHandledException(t.start_exception.get());
+  state_ = State::kConcrete;
+  f.root = false;
+  stopped_ = true;
+  if (refusal_) {
+    end_trace();
+    set_raised(refusal_.release());
+    return FrameAction::kAbandon;
+  }
   for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
   std::vector<PyObject*> stack;
   for (const Ref& value : t.start_stack) stack.push_back(value.get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
   f.set_state(t.start_offset, static_cast<int>(stack.size()));
-  f.root = false;
-  stopped_ = true;
+  end_trace();
+  return FrameAction::kReload;
+}
+
+FrameAction Tracer::on_exception(Frame& f, bool handled) {
+  if (state_ == State::kUnwinding) {
+    if (&f == root_) return land(f);
+    unwind();
+    return FrameAction::kAbandon;
+  }
+  // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
+  if (looking_ && !found_.empty()) return FrameAction::kAbandon;
+  return &f == root_ && !handled && state_ == State::kTracing && !looking_ ? leave_root() : FrameAction::kRun;
+}
+
+/// What was recorded happens now.
+FrameAction Tracer::leave_root() {
+  Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
+  state_ = State::kConcrete;
+  set_mode(false);
+  ++bypass_;
+  const bool ok = run_tape();
+  const bool again = !ok && take_back();
+  if (!ok && !again) undo_later_writes();
+  --bypass_;
+  if (again) return land(*root_);
+  if (!ok) return FrameAction::kAbandon;  // it would have failed before
+  if (leaving) set_raised(leaving.release());
+  return FrameAction::kRun;
+}
+
+bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
+  const Tape& tape = trace_->tape;
+  const TapeNode& node = tape.nodes()[tape.nodes_done()];
+  entry->end = Entry::End::kEager;
+  entry->callees = true;
+  entry->why = {tape.mismatch(), node.file, node.function, node.line};
+  entry->tape = nullptr;
+  entry->runner = nullptr;
+  owner_.breaks.push_back(entry->why);
+  ++stats().breaks;
+  if (owner_.fullgraph) {
+    raise_unsupported(entry->why);
+    return refuse();
+  }
+  const Bypass bypass(bypass_);
+  if (!prepared && !prepare_entry(*entry)) return refuse();
+  owner_.cache.add(std::move(entry));
   return true;
 }
 
@@ -704,7 +808,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
   if (looking_) {
     finish_look(result);
-    return false;
+    return true;
   }
   state_ = State::kConcrete;
   set_mode(false);
@@ -735,48 +839,43 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;
   }
-  bool again = false;
-  const bool compiled_first = may_run_compiled(*entry);
-  if (compiled_first) settle_symbols();
-  if (compiled_first && !prepare_entry(*entry)) {
-    --bypass_;
-    end_trace();
-    return false;
-  }
-  t.generators.emplace(t.tape, api_);
-  if (compiled_first ? run_compiled(f, *entry) : run_tape()) {
-    if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-    if (owner_.fullgraph && entry->end == Entry::End::kEager) {
-      raise_unsupported(entry->why);
-    } else if (compiled_first || prepare_entry(*entry)) {
-      owner_.cache.add(std::move(entry));
-    }
-  } else if (rewind(f)) {
-    forget_error();
-    again = true;
-    if (!t.tape.mismatch().empty()) {
-      const TapeNode& node = t.tape.nodes()[t.tape.nodes_done()];
-      entry->end = Entry::End::kEager;
-      entry->callees = true;
-      entry->why = {t.tape.mismatch(), node.file, node.function, node.line};
-      entry->tape = nullptr;
-      entry->runner = nullptr;
-      owner_.breaks.push_back(entry->why);
-      ++stats().breaks;
-      again = !owner_.fullgraph;
-      if (owner_.fullgraph) {
-        raise_unsupported(entry->why);
-      } else if (compiled_first || prepare_entry(*entry)) {
-        owner_.cache.add(std::move(entry));
-      }
-    }
-  } else {
-    undo_later_writes();
-  }
   --bypass_;
+  if (owner_.fullgraph && entry->end == Entry::End::kEager) {
+    raise_unsupported(entry->why);
+    return refuse();
+  }
+  if (!run_return(f, std::move(entry))) return false;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
-  return again;
+  return true;
+}
+
+bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
+  Trace& t = *trace_;
+  const bool compiled_first = may_run_compiled(*entry);
+  ++bypass_;
+  if (compiled_first) settle_symbols();
+  bool prepared = !compiled_first || prepare_entry(*entry);
+  const bool ran = prepared && (compiled_first ? run_compiled(f, *entry) : run_tape());
+  if (ran && !compiled_first) {
+    if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+    prepared = prepare_entry(*entry);
+  }
+  --bypass_;
+  if (!prepared) {
+    refuse();
+    if (state_ != State::kUnwinding) end_trace();
+    return false;
+  }
+  if (ran) {
+    owner_.cache.add(std::move(entry));
+    return true;
+  }
+  const Bypass bypass(bypass_);
+  if (take_back()) return (t.tape.mismatch().empty() || note_mismatch(std::move(entry), compiled_first)) && unwind();
+  undo_later_writes();
+  end_trace();
+  return false;
 }
 
 /// Tensors of places that the trace wrote to become inputs that come with each call.

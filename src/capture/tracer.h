@@ -97,7 +97,7 @@ class Tracer final : public VmObserver {
 
   /// The tracer of this thread that is at work, or null.
   static Tracer* current();
-  bool at_work() const { return state_ == State::kTracing || bypass_ > 0; }
+  bool at_work() const { return state_ == State::kTracing || state_ == State::kUnwinding || bypass_ > 0; }
 
   /// Calls `function`; its frame starts with `hit` (an entry that ends in a break) or with a new trace.
   PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
@@ -113,6 +113,7 @@ class Tracer final : public VmObserver {
   FrameAction on_frame_enter(Frame&) override;
   void on_frame_exit(Frame&, FrameExit, PyObject*) override;
   FrameAction before_instruction(Frame&, int, int) override;
+  FrameAction on_exception(Frame&, bool) override;
   PyObject* read_name(Frame&, PyObject*, PyObject*, PyObject*) override;
   PyObject* read_cell(Frame&, int, PyObject*, PyObject*) override;
   PyObject* read_attr(Frame&, PyObject*, PyObject*, bool) override;
@@ -147,9 +148,10 @@ class Tracer final : public VmObserver {
   enum class State : uint8_t {
     kOff,  // before the compiled function's frame, and after it
     kTracing,
-    kBroken,    // a break happened in the present instruction of some frame, which goes on for real
-    kResuming,  // an entry restored the frame; the next instruction is to run for real
-    kConcrete,  // the program runs for real: frames marked as roots and new ones look for entries
+    kBroken,     // a break happened in the present instruction of some frame, which goes on for real
+    kUnwinding,  // the trace is given up: frames end, past their handlers, up to its root, which lands
+    kResuming,   // an entry restored the frame; the next instruction is to run for real
+    kConcrete,   // the program runs for real: frames marked as roots and new ones look for entries
   };
   struct Trace;
   struct CallPlan;
@@ -173,17 +175,29 @@ class Tracer final : public VmObserver {
   void settle_symbols();
   /// Makes every placeholder real. False with a Python error set.
   bool run_tape();
-  /// True: the frame is set back to the trace's start, from where it goes on for real.
+  /// False with a Python error set.
   bool finish_return(Frame& f, PyObject* result);
+  bool run_return(Frame& f, std::unique_ptr<Entry> entry);
   /// The end of a call that is only looked at.
   void finish_look(PyObject* result);
-  /// An operator has failed, with a Python error set, where eager would have done less than the trace: undoes its writes, so
-  /// that the program can run again from its start. False: not possible.
-  bool rewind(Frame& f);
+  /// An operator has failed, with a Python error set, where eager would have done less than the trace. All that the trace did
+  /// is taken back, so that the program can run again from its start. False: not possible.
+  bool take_back();
   /// The same where the program cannot run again: what was written before the operator stays.
   void undo_later_writes();
+  /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.
+  bool unwind();
+  /// The same, also where not all is taken back: then the root raises the Python error that is set now. False.
+  bool refuse();
+  /// The root frame is where the trace began, and goes on for real; or it ends, with the error of refuse().
+  FrameAction land(Frame& f);
+  /// An exception leaves the root.
+  FrameAction leave_root();
+  /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
+  bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
   /// Gives autocast the state that it had before the trace.
   void undo_switches();
+  void begin_transaction();
   void end_trace();
   void take_sources();
   /// Compiles what the trace has found. False with a Python error set.
@@ -332,6 +346,7 @@ class Tracer final : public VmObserver {
   void note_modes(TapeNode& node) const { note_modes(node, api_.grad_enabled()); }
   void note_modes(TapeNode& node, bool mode) const;
   struct Level;
+  void keep_switch(PyObject* callable, const char* reader);
   PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
   PyObject* exit_level(Ref callable, Ref args);
   int open_level(int number) const;
@@ -490,7 +505,7 @@ class Tracer final : public VmObserver {
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
-  bool note_context(PyObject* variable, const std::string& method);
+  bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
@@ -506,6 +521,7 @@ class Tracer final : public VmObserver {
   bool entered_ = false;
   bool stopped_ = false;  // no more traces in this call
   bool looking_ = false;  // see only_look()
+  Ref refusal_;           // see refuse()
   std::string found_;
   /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
   struct Ahead {

@@ -539,7 +539,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                          ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
-  if (plan.variable != nullptr && note_context(plan.variable, plan.name)) return result;
+  if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
+    return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
     trace_->watches.weak(plan.weak, result);
     trace_->alive.push_back(Ref::borrow(result));
@@ -584,6 +585,9 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   const bool same_trace = tracing() && running == trace_->cached_calls;
   if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes) {
     // Later calls get this very tensor.
+    trace_->transaction.on_undo([cache = Ref::borrow(callable)] {
+      return static_cast<bool>(Ref::steal(PyObject_CallMethod(cache.get(), "cache_clear", nullptr)));
+    });
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
   if (!result && same_trace && *running == 0 && trace_->said_once) {
@@ -669,9 +673,19 @@ void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
 
 /// A context variable is set or reset for real; undone by the program itself as long as the trace holds both. True also
 /// for a read of one that the trace has set, which says nothing of the state before.
-bool Tracer::note_context(PyObject* variable, const std::string& method) {
+bool Tracer::note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result) {
   std::unordered_map<PyObject*, int>& open = trace_->open_context_vars;
   if (method != "set" && method != "reset") return open.contains(variable);
+  if (method == "set") {
+    trace_->transaction.on_undo([held = Ref::borrow(variable), token = Ref::borrow(result)] {
+      // A token that the program has used itself has no say any more.
+      if (!Ref::steal(PyObject_CallMethod(held.get(), "reset", "O", token.get()))) forget_error();
+      return true;
+    });
+    mark_born(result);
+  } else if (!born(given)) {
+    trace_->transaction.lose("a context variable has its value of before the trace back");
+  }
   int& count = open[variable];
   count += method == "set" ? 1 : -1;
   if (count == 0) open.erase(variable);

@@ -58,7 +58,8 @@ bool Tracer::run_compiled(Frame& f, Entry& entry) {
   for (int i = 0; i < f.local_count() && !f.is_held(); ++i) f.set_local(i, nullptr);
   if (placeholders_seen(entry)) return run_tape();
   entry.tape->fill_inputs(t.objects, env);
-  return entry.run(env, api_) && t.tape.take_results(entry.tape->outputs(), env, api_);
+  const Transaction::Scope scope(t.transaction);
+  return entry.run(env, api_) == Entry::Ran::kDone && t.tape.take_results(entry.tape->outputs(), env, api_);
 }
 
 }  // namespace tatara::capture

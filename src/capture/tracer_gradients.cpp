@@ -185,7 +185,9 @@ std::vector<int> Tracer::slots_cleared_first() const {
 
 void Tracer::perform_later_effects() {
   for (const Effect& effect : trace_->effects) {
-    if (effect.later && effect.nodes <= trace_->tape.nodes_done() && !perform(effect)) forget_error();
+    if (!effect.later || effect.nodes > trace_->tape.nodes_done()) continue;
+    trace_->transaction.keep_gradient(effect.target.get());
+    if (!perform(effect)) forget_error();
   }
 }
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "capture/constant_tensors.h"
-#include "capture/generator_states.h"
 #include "capture/graph_from_tape.h"
 #include "capture/tracer.h"
+#include "capture/transaction.h"
 
 namespace tatara::capture {
 
@@ -70,7 +70,8 @@ struct Tracer::Trace {
   double run_seconds = 0;  // of the tape's own run, which is the program's work
 
   std::vector<Ref> start_locals, start_stack;  // of the root frame
-  std::optional<GeneratorStates> generators;   // as the tape's run found them
+  Ref start_exception;                         // that was being handled
+  Transaction transaction{Transaction::kMostInTrace};
 
   // The root frame as it was before its present instruction.
   std::vector<Ref> snap_locals, snap_stack;

@@ -848,9 +848,24 @@ void Tracer::finish_look(PyObject* result) {
   } catch (const std::exception& error) {
     found_ = error.what();
   }
-  t.watches.undo_writes();
+  t.transaction.undo();
   forget_error();
   end_trace();
+}
+
+/// Before a switch of the host's is thrown; `reader` tells how it stands.
+void Tracer::keep_switch(PyObject* callable, const char* reader) {
+  const ErrorAside aside;
+  const Ref functorch = attr_or_null(api_.core.get(), "_functorch");
+  Ref now;
+  for (PyObject* place : {api_.core.get(), functorch.get()}) {
+    if (!now && place != nullptr) now = Ref::steal(PyObject_CallMethod(place, reader, nullptr));
+    forget_error();
+  }
+  if (!now) return trace_->transaction.lose("a switch that cannot be read");
+  trace_->transaction.on_undo([switch_ = Ref::borrow(callable), now] {
+    return static_cast<bool>(Ref::steal(PyObject_CallOneArg(switch_.get(), now.get())));
+  });
 }
 
 PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
@@ -899,6 +914,7 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
       return unpack_dual(callable, args.get(0, "tensor"), std::max(args.number(1, "level"), 0));
     case TransformCall::kForwardSwitch:
       // Thrown for real, and back by the transform itself; a run of the tape does it where it enters the level.
+      keep_switch(callable, "_is_fwd_grad_enabled");
       return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);
     case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
     case TransformCall::kExit: {
@@ -910,6 +926,7 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kAllowVariables:
       if (t.open_levels.empty()) return not_handled();
       t.variables_allowed = args.get(0, "allowed") == Py_True;
+      keep_switch(callable, "get_inplace_requires_grad_allowed");
       return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);  // in case of a graph break
     case TransformCall::kGradients:
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),

@@ -139,7 +139,11 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!break_if_cached(owner)) return -1;
   if (!tracing()) return kNotHandled;
   if (!reachable(owner)) return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
-  t.watches.before_write(place);
+  if (place == owner) {
+    t.watches.before_slot(owner, name);
+  } else {
+    t.watches.before_write(place);
+  }
   if (PyObject_GenericSetAttr(owner, name, value) != 0) return -1;
   t.watches.written(place, name);
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(owner), Ref::borrow(name), {}};

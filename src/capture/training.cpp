@@ -4,8 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "capture/generator_states.h"
 #include "capture/tracer.h"
+#include "capture/transaction.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -30,15 +30,15 @@ class PlanCall {
     runner_->spare_memory();
   }
 
-  CompiledRunner::Outcome call(std::vector<Ref> inputs, std::vector<Ref>& outputs, TorchApi& api) {
+  CompiledRunner::Tried call(std::vector<Ref> inputs, std::vector<Ref>& outputs, TorchApi& api) {
     outputs.clear();
-    if (runner_ == nullptr) return CompiledRunner::Outcome::kDone;
+    if (runner_ == nullptr) return CompiledRunner::Tried::kDone;
     const size_t count = inputs.size();
     inputs.resize(count + outputs_);
-    CompiledRunner::Outcome outcome = runner_->try_run(inputs, api);
+    CompiledRunner::Tried outcome = runner_->try_run(inputs, api);
     // What the host computed may lie otherwise than its operator's types say.
-    if (outcome == CompiledRunner::Outcome::kRefused && lay_out(inputs, api)) outcome = runner_->try_run(inputs, api);
-    if (outcome == CompiledRunner::Outcome::kDone) {
+    if (outcome == CompiledRunner::Tried::kRefused && lay_out(inputs, api)) outcome = runner_->try_run(inputs, api);
+    if (outcome == CompiledRunner::Tried::kDone) {
       outputs.assign(std::make_move_iterator(inputs.begin() + static_cast<std::ptrdiff_t>(count)),
                      std::make_move_iterator(inputs.end()));
     }
@@ -49,7 +49,6 @@ class PlanCall {
     if (runner_ != nullptr) runner_->consume_operands();
   }
   std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
-  bool left_no_trace() const { return runner_ == nullptr || runner_->left_no_trace(); }
 
  private:
   using Strides = std::optional<std::vector<int64_t>>;
@@ -164,6 +163,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
   std::vector<int> differentiable;                 // fresh outputs with gradients
   std::vector<std::vector<int>> cotangent_orders;  // one for each of these, or none where all are contiguous
   std::vector<int> second_inputs;                  // inputs that second derivatives read, and that are not saved
+  std::vector<int> unreached;                      // inputs that require grad, and whose history is no result's
   std::vector<SizeCarrier> carriers;               // what they carry follows the saved values
   std::unique_ptr<PlanCall> forward;
   std::map<Mask, Backward> backwards;
@@ -195,6 +195,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
     for (const ValueId v : stage->saved) stage->saved_types.push_back(whole.joint.graph.type(v));
+    stage->find_unreached(joint);
     stage->find_carriers();
     whole.cut = stage->cut_backward(whole.joint);
     ForwardGraph first = forward_graph(whole.joint, stage->saved);
@@ -206,6 +207,22 @@ struct Stage : std::enable_shared_from_this<Stage> {
     stage->backwards.emplace(Mask(stage->differentiable.size(), true), std::move(whole));
     stage->known_guards = g.ctx().guards().size();
     return stage;
+  }
+
+  /// `detach` may stand between such an input and all results.
+  void find_unreached(const JointGraph& joint) {
+    for (size_t i = 0; i < needs.size(); ++i) {
+      const auto input = static_cast<int>(i);
+      if (!needs[i] || std::find(joint.gradients.begin(), joint.gradients.end(), input) != joint.gradients.end())
+        continue;
+      Mask alone(needs.size(), false);
+      alone[i] = true;
+      const std::vector<bool> follows = values_needing_grad(graph, alone);
+      const bool any = std::any_of(differentiable.begin(), differentiable.end(), [&](int output) {
+        return follows[static_cast<size_t>(graph.outputs()[static_cast<size_t>(output)].value)];
+      });
+      if (!any) unreached.push_back(input);
+    }
   }
 
   /// A view that needs a gradient is made anew from its base by the host, so the base must need one.
@@ -464,30 +481,48 @@ PyObject* guarded(Fn&& body) {
   }
 }
 
-/// Whether the last stage that failed has left its inputs as they were.
-bool& last_failure_left_no_trace() {
-  thread_local bool left_none = false;
-  return left_none;
-}
-
 /// Why the last stage that refused its operands did so.
 std::string& last_refusal() {
   thread_local std::string reason;
   return reason;
 }
 
+/// An empty tensor of the size that a tensor among the inputs has, or that a Python int among them is. Null with a Python error
+/// set.
+Ref carry(const SizeCarrier& carrier, PyObject* input, const TorchApi& api) {
+  if (PyLong_CheckExact(input)) {
+    const Ref bytes = attr(api.torch.get(), "uint8");
+    const Ref made = Ref::steal(PyObject_CallMethod(api.torch.get(), "empty", "((ii))", 0, 0));
+    const Ref plain = made && bytes ? Ref::steal(PyObject_CallMethod(made.get(), "to", "O", bytes.get())) : Ref();
+    return plain ? Ref::steal(PyObject_CallMethod(plain.get(), "new_empty", "((Oi))", input, 0)) : Ref();
+  }
+  const Ref size = Ref::steal(PyObject_CallMethod(input, carrier.stride ? "stride" : "size", "i", carrier.dim));
+  return size ? Ref::steal(PyObject_CallMethod(input, "new_empty", "((Oi))", size.get(), 0)) : Ref();
+}
+
 PyObject* stage_run(PyObject* self, PyObject* inputs) {
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
     TorchApi& api = *TorchApi::get();
+    for (const SizeCarrier& carrier : stage.carriers) {
+      PyObject* const given = PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input));
+      if (!PyLong_CheckExact(given) ||
+          PyObject_RichCompareBool(given, Ref::steal(PyLong_FromLong(0)).get(), Py_LT) == 0) {
+        continue;
+      }
+      last_refusal() = "a negative number that gradients may depend on";
+      Py_RETURN_NONE;
+    }
     const NoGrad off(api);
     std::vector<Ref> outputs;
     switch (stage.forward->call(items_of(inputs), outputs, api)) {
-      case CompiledRunner::Outcome::kDone: break;
-      case CompiledRunner::Outcome::kRefused: last_refusal() = stage.forward->problem(); Py_RETURN_NONE;
-      case CompiledRunner::Outcome::kFailed:
-        last_failure_left_no_trace() = stage.forward->left_no_trace();
-        return nullptr;
+      case CompiledRunner::Tried::kDone: break;
+      case CompiledRunner::Tried::kRefused:
+      case CompiledRunner::Tried::kBroken:
+        forget_error();  // the tape is to run instead
+        last_refusal() = stage.forward->problem();
+        Py_RETURN_NONE;
+      case CompiledRunner::Tried::kFailed: return nullptr;
     }
     std::vector<Ref> saved;
     for (const ForwardGraph::Saved& place : stage.saved_places) {
@@ -497,9 +532,7 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
                           : outputs[static_cast<size_t>(place.index)]);
     }
     for (const SizeCarrier& carrier : stage.carriers) {
-      PyObject* tensor = PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input));
-      const Ref size = Ref::steal(PyObject_CallMethod(tensor, carrier.stride ? "stride" : "size", "i", carrier.dim));
-      saved.push_back(size ? Ref::steal(PyObject_CallMethod(tensor, "new_empty", "((Oi))", size.get(), 0)) : Ref());
+      saved.push_back(carry(carrier, PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input)), api));
       if (!saved.back()) return nullptr;
     }
     outputs.resize(stage.graph.outputs().size());
@@ -542,11 +575,12 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
     const NoGrad off(api);
     std::vector<Ref> outputs;
     switch (backward.plan->call(std::move(inputs), outputs, api)) {
-      case CompiledRunner::Outcome::kDone: break;
-      case CompiledRunner::Outcome::kRefused:
+      case CompiledRunner::Tried::kDone: break;
+      case CompiledRunner::Tried::kRefused:
         set_host_error("tatara: a compiled gradient refused its operands: " + backward.plan->problem());
         return nullptr;
-      case CompiledRunner::Outcome::kFailed: return nullptr;
+      case CompiledRunner::Tried::kBroken:
+      case CompiledRunner::Tried::kFailed: return nullptr;
     }
     std::vector<Ref> gradients(stage.needs.size());
     for (size_t i = 0; i < backward.joint.gradients.size(); ++i) {
@@ -589,6 +623,8 @@ PyObject* stage_layouts(PyObject* self, void*) {
   }
   return tuple_of(orders).release();
 }
+
+PyObject* stage_unreached(PyObject* self, void*) { return int_tuple_of(stage_of(self).unreached).release(); }
 
 PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
 
@@ -633,6 +669,7 @@ PyTypeObject* stage_type() {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
         {"layouts", stage_layouts, nullptr, "layouts of the gradients of these outputs", nullptr},
         {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
+        {"unreached", stage_unreached, nullptr, "inputs that require grad, and whose history is no result's", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
         {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},
         {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -656,15 +693,16 @@ Ref wrap_stage(std::shared_ptr<Stage> stage) {
 
 class TrainingRunner final : public GraphRunner {
  public:
-  /// `draws`: some stage draws random numbers and may fail.
-  TrainingRunner(Ref stages, TapeGraph made, Mask needs, bool draws)
+  /// `draws`: some stage draws random numbers; `may_fail`: a run may fail once it has.
+  TrainingRunner(Ref stages, TapeGraph made, Mask needs, bool draws, bool may_fail)
       : stages_(std::move(stages)),
         inputs_(std::move(made.inputs)),
         outputs_(std::move(made.outputs)),
         constants_(std::move(made.constants)),
         host_nodes_(std::move(made.host_nodes)),
         needs_(std::move(needs)),
-        draws_(draws) {
+        draws_(draws),
+        may_fail_(may_fail) {
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
     if (!run_) throw InternalError("tatara._training cannot be imported");
@@ -674,17 +712,8 @@ class TrainingRunner final : public GraphRunner {
   }
 
   int traverse(const Visitor& visit) const override { return visit(stages_, run_, constants_); }
-  bool run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
-    untouched_ = written_.empty();
-    return run_stages(tape, env, api);
-  }
-  std::string problem() const override { return problem_; }
-  bool compiled() const override { return true; }
-  std::vector<int> written_slots() const override { return written_; }
-
- private:
-  bool run_stages(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
-    if (!run_numbers(tape, host_nodes_, env, api)) return false;
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    if (!run_numbers(tape, host_nodes_, env, api)) return Outcome::kFailed;
     Ref inputs = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
     bool same = true;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -697,35 +726,33 @@ class TrainingRunner final : public GraphRunner {
     }
     if (!same) {
       problem_ = "an input requires grad where it did not, or no longer does";
-      return tape.run(env, api, untouched_);
+      return Outcome::kTape;
     }
-    std::optional<GeneratorStates> generators;
-    if (draws_) generators.emplace(tape, api);
-    last_failure_left_no_trace() = false;
+    Transaction* const transaction = Transaction::current();
+    if (draws_ && (may_fail_ || !proven_) && transaction != nullptr) transaction->keep_generators(tape, api);
     const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
-    if (!results) {
-      // A graph with writes is one stage.
-      untouched_ = untouched_ || last_failure_left_no_trace();
-      if (untouched_ && generators) generators->put_back();
-      return false;
-    }
+    if (!results) return Outcome::kFailed;
     if (results.get() == Py_None) {
-      if (generators) generators->put_back();
       problem_ = last_refusal();
-      return tape.run(env, api, untouched_);
+      return Outcome::kTape;
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       env[static_cast<size_t>(outputs_[i])] = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
     }
-    return true;
+    proven_ = true;
+    return Outcome::kDone;
   }
+  std::string problem() const override { return problem_; }
+  bool compiled() const override { return true; }
+  std::vector<int> written_slots() const override { return written_; }
 
+ private:
   Ref stages_, run_;
   std::vector<int> inputs_, outputs_, written_;
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;
   Mask needs_;
-  bool draws_;
+  bool draws_, may_fail_, proven_ = false;
   std::string problem_;
 };
 
@@ -748,10 +775,14 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
     if (PyList_Append(stages.get(), item.get()) != 0) forget_error();
   }
-  const bool draws = std::any_of(result.results.begin(), result.results.end(), [](const CompileResult& compiled) {
-    return compiled.executable->draws_and_may_fail();
-  });
-  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs), draws);
+  const auto any = [&](bool (Executable::*question)() const) {
+    return std::any_of(result.results.begin(), result.results.end(),
+                       [&](const CompileResult& compiled) { return ((*compiled.executable).*question)(); });
+  };
+  // A stage may also refuse what the one before it gives.
+  const bool may_fail = any(&Executable::may_fail) || parts.size() > 1;
+  result.runner =
+      std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs), any(&Executable::draws), may_fail);
   return result;
 }
 

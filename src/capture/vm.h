@@ -24,6 +24,7 @@ enum class FrameAction {
   kReturn,    ///< leave the frame with Frame::result (a new reference), as RETURN_VALUE would (not in a handler, where
               ///< POP_EXCEPT is still to come)
   kRaise,     ///< a Python error is set: unwind the frame from the current instruction
+  kAbandon,   ///< only from on_exception: leave the frame with the error that is set, past its handlers
 };
 
 /// How a frame left the VM.
@@ -101,12 +102,13 @@ class VmObserver {
   /// be cleared to run the frame in the VM without hooks).
   virtual FrameAction on_frame_enter(Frame&) { return FrameAction::kRun; }
   /// `result` is the value returned or yielded (borrowed), nullptr for errors and hand-backs. After kError the Python
-  /// error is set and must be left so.
+  /// error is set and must be left so; one that is set after kHandBack is raised at the frame's present instruction.
   virtual void on_frame_exit(Frame&, FrameExit, PyObject* /*result*/) {}
   /// Only for frames with root set: before each instruction. f.offset() is the instruction, the stack complete.
   virtual FrameAction before_instruction(Frame&, int /*opcode*/, int /*oparg*/) { return FrameAction::kRun; }
-  /// An exception (set as the Python error) starts to unwind this frame at the current instruction.
-  virtual void on_exception(Frame&) {}
+  /// An exception (set as the Python error) starts to unwind this frame at the current instruction; `handled`: the frame has
+  /// a handler for it. kRun: as usual; kReload: the error is gone, the frame goes on where it was put; kAbandon.
+  virtual FrameAction on_exception(Frame&, bool /*handled*/) { return FrameAction::kRun; }
 
   // Reads ------------------------------------------------------------------------------------------------------
   /// LOAD_GLOBAL, LOAD_NAME, LOAD_BUILD_CLASS, ...: `value` was found in `dict` (globals, builtins or locals mapping).
@@ -224,6 +226,9 @@ bool vm_installed();
 /// Whether frames of threads without an observer run in the VM (the default, for tests) or go straight to CPython's
 /// evaluator, which is faster.
 void vm_run_unobserved(bool run);
+
+/// An object that nobody was to see goes without its finalizer (`__del__`, or what a generator does when it is closed).
+void vm_drop_finalizer(PyObject* object);
 
 /// Leaves the VM for this frame: writes its registers back and runs the rest in _PyEval_EvalFrameDefault. The frame
 /// must not be used by the VM afterwards. Used by the VM for FrameAction::kHandBack.

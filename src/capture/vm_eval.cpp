@@ -51,8 +51,7 @@ void notify_exit(Frame& f, FrameExit how, PyObject* result) {
 
 /// Ends the frame with `result` (a reference we own); the value stack is empty. `forced`: not by the program's own
 /// return instruction.
-PyObject* leave_with_result(Frame& f, PyObject* result, [[maybe_unused]] bool forced) {
-  notify_exit(f, FrameExit::kReturn, result);
+PyObject* leave_by_return(Frame& f, PyObject* result, [[maybe_unused]] bool forced) {
 #if VM_PY312
   // The hidden clean-up runs behind any RETURN_VALUE; find one to stand on.
   PyCodeObject* code = frame_code(f.raw);
@@ -93,17 +92,26 @@ PyObject* leave_with_result(Frame& f, PyObject* result, [[maybe_unused]] bool fo
 #endif
 }
 
+PyObject* leave_with_result(Frame& f, PyObject* result, bool forced) {
+  notify_exit(f, FrameExit::kReturn, result);
+  return leave_by_return(f, result, forced);
+}
+
+void drop_stack(Frame& f) {
+  PyObject** const base = f.stack();
+  while (f.sp > base) {
+    PyObject* value = *--f.sp;
+    Py_XDECREF(value);
+  }
+}
+
 /// Ends the frame with the raised exception, which no handler of this frame takes.
 PyObject* leave_with_error(Frame& f) {
   notify_exit(f, FrameExit::kError, nullptr);
 #if VM_PY312
   return leave_through_default(f, 0, 1);
 #else
-  PyObject** const base = f.stack();
-  while (f.sp > base) {
-    PyObject* value = *--f.sp;
-    Py_XDECREF(value);
-  }
+  drop_stack(f);
   _PyFrame_SetStackPointer(f.raw, f.sp);
   recursion_remaining(f.tstate)++;
   unlink_frame(f.tstate, f.raw);
@@ -111,6 +119,23 @@ PyObject* leave_with_error(Frame& f) {
   _PyEval_FrameClearAndPop(f.tstate, f.raw);
 #endif
   return nullptr;
+#endif
+}
+
+/// Ends the frame with the raised exception, whatever handlers it has.
+PyObject* leave_past_handlers(Frame& f) {
+#if VM_PY312
+  // CPython's evaluator would look for a handler: the frame returns, and then the error is set again.
+  PyObject* const error = take_exception(f.tstate);
+  restore_exception(Py_NewRef(error));
+  notify_exit(f, FrameExit::kError, nullptr);
+  Py_XDECREF(take_exception(f.tstate));
+  drop_stack(f);
+  Py_XDECREF(leave_by_return(f, Py_NewRef(Py_None), true));
+  restore_exception(error);
+  return nullptr;
+#else
+  return leave_with_error(f);
 #endif
 }
 
@@ -184,10 +209,7 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
       sp = f.sp;
       if (action != FrameAction::kRun) {
         if (action == FrameAction::kHandBack) goto hand_back;
-        if (action == FrameAction::kReload) {
-          next = f.start;
-          continue;
-        }
+        if (action == FrameAction::kReload) goto reload;
         if (action == FrameAction::kReturn) goto forced_return;
         goto error;
       }
@@ -216,6 +238,11 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
     }
     continue;
 
+  reload:
+    sp = f.sp;
+    next = f.start;
+    continue;
+
   error:
     raise_kind = RaiseKind::kError;
     lookup = f.current;
@@ -227,8 +254,16 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
     kwnames = nullptr;
     f.sp = sp;
     Handler handler;
-    if (f.observer != nullptr) f.observer->on_exception(f);
-    if (!find_handler(co, lookup, &handler)) {
+    const bool handled = find_handler(co, lookup, &handler);
+    if (f.observer != nullptr) {
+      const FrameAction action = f.observer->on_exception(f, handled);
+      if (action == FrameAction::kReload) goto reload;
+      if (action == FrameAction::kAbandon) {
+        context.instructions += count;
+        return leave_past_handlers(f);
+      }
+    }
+    if (!handled) {
 #if !VM_PY312
       if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
 #endif
@@ -290,7 +325,9 @@ hand_back_error:
   f.sp = sp;
   context.instructions += count;
   if (f.observer != nullptr) {
-    f.observer->on_exception(f);
+    const FrameAction action = f.observer->on_exception(f, false);
+    if (action == FrameAction::kReload) goto reload;
+    if (action == FrameAction::kAbandon) return leave_past_handlers(f);
     f.observer->on_frame_exit(f, FrameExit::kError, nullptr);
   }
   return leave_through_default(f, f.start, 0);
@@ -330,7 +367,7 @@ VmContext& vm_context() {
 
 PyObject* vm_hand_back(Frame& frame) {
   notify_exit(frame, FrameExit::kHandBack, nullptr);
-  return leave_through_default(frame, frame.start, 0);
+  return leave_through_default(frame, frame.start, PyErr_Occurred() != nullptr ? 1 : 0);
 }
 
 PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag) {
@@ -380,7 +417,8 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
         }
         return leave_with_result(frame, result, true);
       }
-      case FrameAction::kRaise: throwflag = 1; break;
+      case FrameAction::kRaise:
+      case FrameAction::kAbandon: throwflag = 1; break;
     }
   }
   return run(frame, context, throwflag);

@@ -522,3 +522,11 @@ PyObject* call_ex(PyObject* callable, PyObject* args, PyObject* kwargs) {
 }
 
 }  // namespace tatara::capture::vm
+
+namespace tatara::capture {
+
+void vm_drop_finalizer(PyObject* object) {
+  if (PyObject_IS_GC(object) && Py_TYPE(object)->tp_finalize != nullptr) _PyGC_SET_FINALIZED(object);
+}
+
+}  // namespace tatara::capture

@@ -279,14 +279,25 @@ void Watches::written(PyObject* object, PyObject* key) {
   if (!state.keys || PySet_Add(state.keys.get(), key) != 0) forget_error();
 }
 
+void Watches::before_slot(PyObject* object, PyObject* name) {
+  before_write(object);
+  Written& state = written_[object];
+  if (!state.before) state.before = Ref::steal(PyDict_New());
+  if (PyDict_Contains(state.before.get(), name) != 0) return;
+  const Ref value = Ref::steal(PyObject_GenericGetAttr(object, name));
+  if (!value) forget_error();
+  const Ref kept = Ref::steal(value ? PyTuple_Pack(1, value.get()) : PyTuple_New(0));
+  if (PyDict_SetItem(state.before.get(), name, kept.get()) != 0) forget_error();
+}
+
 bool Watches::undo_writes() {
+  bool all = true;
   for (const auto& [object, state] : written_) {
-    if (!PyCell_Check(object) && (!state.before || PyObject_TypeCheck(object, &PyODict_Type) != 0)) return false;
+    if (restore_contents(object, state.before.get())) continue;
+    forget_error();
+    all = false;
   }
-  for (const auto& [object, state] : written_) {
-    if (!restore_contents(object, state.before.get())) forget_error();
-  }
-  return true;
+  return all;
 }
 
 void Watches::written_all(PyObject* object) {
@@ -481,6 +492,11 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   }
   for (const GradientWatch& watch : gradients_) {
     PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
+    // Reading it of another kind of tensor that comes with the call would be a warning.
+    if (watch.object >= 0 && attr_or_null(owner, "is_leaf").get() != Py_True &&
+        attr_or_null(owner, "retains_grad").get() != Py_True) {
+      return check.fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
+    }
     const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
     PyObject* now = held.get();
     const bool none = now == nullptr || now == Py_None;

@@ -58,12 +58,14 @@ class Watches {
   // Writes.
   /// Before the first change of a dict, list, set, deque or cell, and each later one: remembers what it was.
   void before_write(PyObject* object);
+  /// Before a write to a slot of an object (`__slots__`).
+  void before_slot(PyObject* object, PyObject* name);
   /// The trace gave `key` (of a dict or list, or the name of a slot of `object`) its value.
   void written(PyObject* object, PyObject* key);
   /// The trace gave all of the object's contents.
   void written_all(PyObject* object);
   bool is_written(PyObject* object, PyObject* key) const;
-  /// What the trace wrote to is as it was before. False where that is not known (slots), with nothing done.
+  /// What the trace wrote to is as it was before. False where something stays changed.
   bool undo_writes();
   /// Once the trace is over: gives the copies of what was written to `other`, to be dropped with it.
   void leave_writes(Watches& other);
@@ -182,8 +184,8 @@ class Watches {
   /// An object that the trace changed.
   struct Written {
     Ref object;
-    Ref before;  // a copy: dict, list, set; the value of a cell
-    Ref keys;    // a set
+    Ref before;  // a copy: dict, list, set; the value of a cell; a tuple for each name of a slot: its value, if it had one
+    Ref keys;  // a set
     bool all = false;
     int traverse(const Visitor& visit) const { return visit(object, before, keys); }
   };

@@ -207,7 +207,10 @@ std::optional<std::vector<Arg>> bind_args(ExprContext& ctx, const OpSchema& sche
   }
   std::vector<Arg> args;
   for (size_t i = 0; i < schema.args.size(); ++i) {
-    if (item_of[i] == kUnbound) {
+    const bool left_out =
+        item_of[i] == kUnbound || (schema.args[i].type == ArgType::kDType && source.none_is_default() &&
+                                   source.kind(item_of[i]) == ArgKind::kNone);
+    if (left_out && schema.args[i].has_default) {
       args.push_back(default_argument(ctx, schema.args[i]));
     } else if (i == gathered_at) {
       SymInts list;

@@ -37,6 +37,8 @@ class ArgSource {
   virtual ~ArgSource() = default;
   virtual size_t num_positional() const = 0;
   virtual size_t num_keywords() const = 0;
+  /// None in place of a dtype means the default, as for the host's Python functions; not for its operators themselves.
+  virtual bool none_is_default() const = 0;
   virtual std::string_view keyword(size_t k) const = 0;
   virtual ArgKind kind(size_t item) const = 0;
   virtual ValueId tensor(size_t item) = 0;                // kTensor

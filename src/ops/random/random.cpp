@@ -10,15 +10,14 @@ using namespace ops;
 /// Of a state of the host's CPU generator.
 constexpr int64_t kGeneratorBytes = 5056;
 
-/// A fresh tensor of the sizes in argument `size_arg`; dtype argument `dtype_arg` defaults to `fallback`, or to
-/// torch.get_default_dtype().
-MetaFn factory_meta(size_t size_arg, size_t dtype_arg, std::optional<DType> fallback) {
+/// A fresh tensor of the sizes in argument `size_arg`; without a dtype argument (`dtype_arg`) it has torch.get_default_dtype().
+MetaFn factory_meta(size_t size_arg, size_t dtype_arg) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     Device device;
     for (size_t i = 0; i < m.num_args(); ++i) {
       if (const auto* given = std::get_if<Device>(&m.arg(i))) device = *given;
     }
-    const DType dtype = m.dtype(dtype_arg).value_or(fallback.value_or(m.default_dtype()));
+    const DType dtype = m.dtype(dtype_arg).value_or(m.default_dtype());
     return {contiguous_type(m.ctx(), dtype, device, m.ints(size_arg))};
   };
 }
@@ -69,11 +68,12 @@ std::vector<TensorType> contiguous_like_meta(MetaContext& m) {
 }  // namespace
 
 void register_random(OpRegistry& r) {
-  const std::string factory =
-      ", *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-      "bool? pin_memory=None) -> Tensor";
-  const std::string plain =
-      ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor";
+  const std::string memory = ", Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor";
+  const std::string factory = ", *, Generator? generator=None, ScalarType? dtype=None" + memory;
+  const std::string plain = ", *, ScalarType? dtype=None" + memory;
+  // Without a dtype these are int64; with None in its place the dispatcher's operator has another.
+  const std::string integer_factory = ", *, Generator? generator=None, ScalarType? dtype=long" + memory;
+  const std::string integers = ", *, ScalarType? dtype=long" + memory;
   const std::string same =
       ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
       "MemoryFormat? memory_format=None) -> Tensor";
@@ -83,18 +83,17 @@ void register_random(OpRegistry& r) {
     def.nondeterministic = true;
     r.add(std::move(def));
   };
-  add("rand", "", "(SymInt[] size" + plain, "torch.rand", factory_meta(0, 1, std::nullopt));
-  add("rand.generator", "generator", "(SymInt[] size" + factory, "torch.rand", factory_meta(0, 2, std::nullopt));
-  add("randn", "", "(SymInt[] size" + plain, "torch.randn", factory_meta(0, 1, std::nullopt));
-  add("randn.generator", "generator", "(SymInt[] size" + factory, "torch.randn", factory_meta(0, 2, std::nullopt));
-  add("randint", "", "(SymInt high, SymInt[] size" + plain, "torch.randint", factory_meta(1, 2, DType::kInt64));
-  add("randint.low", "low", "(SymInt low, SymInt high, SymInt[] size" + plain, "torch.randint",
-      factory_meta(2, 3, DType::kInt64));
-  add("randint.generator", "generator", "(SymInt high, SymInt[] size" + factory, "torch.randint",
-      factory_meta(1, 3, DType::kInt64));
-  add("randint.low_generator", "low_generator", "(SymInt low, SymInt high, SymInt[] size" + factory, "torch.randint",
-      factory_meta(2, 4, DType::kInt64));
-  add("randperm", "", "(SymInt n" + plain, "torch.randperm", permutation_meta);
+  add("rand", "", "(SymInt[] size" + plain, "torch.rand", factory_meta(0, 1));
+  add("rand.generator", "generator", "(SymInt[] size" + factory, "torch.rand", factory_meta(0, 2));
+  add("randn", "", "(SymInt[] size" + plain, "torch.randn", factory_meta(0, 1));
+  add("randn.generator", "generator", "(SymInt[] size" + factory, "torch.randn", factory_meta(0, 2));
+  add("randint", "", "(SymInt high, SymInt[] size" + integers, "torch.randint", factory_meta(1, 2));
+  add("randint.low", "low", "(SymInt low, SymInt high, SymInt[] size" + integers, "torch.randint", factory_meta(2, 3));
+  add("randint.generator", "generator", "(SymInt high, SymInt[] size" + integer_factory, "torch.randint",
+      factory_meta(1, 3));
+  add("randint.low_generator", "low_generator", "(SymInt low, SymInt high, SymInt[] size" + integer_factory,
+      "torch.randint", factory_meta(2, 4));
+  add("randperm", "", "(SymInt n" + integers, "torch.randperm", permutation_meta);
   add("rand_like", "", "(Tensor self" + same, "torch.rand_like", like_meta(1));
   add("randn_like", "", "(Tensor self" + same, "torch.randn_like", like_meta(1));
   add("randint_like", "", "(Tensor self, SymInt high" + same, "torch.randint_like", like_meta(2));

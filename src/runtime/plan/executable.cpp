@@ -137,6 +137,19 @@ void Executable::Impl::leave_out_clearing(RunContext& context, RunIo& io) const 
   }
 }
 
+namespace {
+
+/// Of operators that draw random numbers: whether they do so whatever their operands hold.
+bool always_draws(const HostCall& call) {
+  static constexpr std::string_view kAlways[] = {"aten::rand",         "aten::randn",         "aten::randint",
+                                                 "aten::randperm",     "aten::rand_like",     "aten::randn_like",
+                                                 "aten::randint_like", "aten::native_dropout"};
+  return std::find(std::begin(kAlways), std::end(kAlways), call.op) != std::end(kAlways) ||
+         call.op.rfind("tatara::", 0) == 0;
+}
+
+}  // namespace
+
 void Executable::Impl::find_failures() {
   const auto draws = [](const PlanStep& step) {
     const auto* call = std::get_if<HostCall>(&step);
@@ -144,59 +157,13 @@ void Executable::Impl::find_failures() {
   };
   const auto may_fail = [&](const PlanStep& step) {
     const auto* launch = std::get_if<KernelLaunch>(&step);
-    if (launch == nullptr) return !draws(step);
+    if (launch == nullptr) return !draws(step) || !always_draws(std::get<HostCall>(step));
     return !plan.kernels[static_cast<size_t>(launch->kernel)].fault_sites.empty();
   };
-  draws_and_may_fail = std::any_of(plan.steps.begin(), plan.steps.end(), draws) &&
-                       std::any_of(plan.steps.begin(), plan.steps.end(), may_fail);
+  draws_numbers = std::any_of(plan.steps.begin(), plan.steps.end(), draws);
+  fails = std::any_of(plan.steps.begin(), plan.steps.end(), may_fail);
   if (plan.first_write < 0) return;
   fails_late = gpu < 0 && std::any_of(plan.steps.begin() + plan.first_write, plan.steps.end(), may_fail);
-}
-
-void Executable::Impl::measure_written(RunContext& context) const {
-  constexpr size_t kMost = size_t{1} << 20;  // running statistics and counters are less; copies of more take their time
-  context.written.clear();
-  if (!fails_late) return;
-  size_t total = 0;
-  std::vector<int64_t> sizes, strides;
-  for (const InputWrite& write : plan.input_writes) {
-    const auto input = static_cast<size_t>(write.input_index);
-    values_of(input_layouts[input].sizes, context.symbols, sizes);
-    values_of(input_layouts[input].strides, context.symbols, strides);
-    const DType dtype = plan.inputs[input].type.dtype;
-    const auto elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-    const size_t bytes = static_cast<size_t>(elements * dtype_size(dtype));
-    // What lies between the elements of others may change meanwhile.
-    const bool dense = std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride >= 0; }) &&
-                       span_of(sizes, strides, dtype) == bytes;
-    total += bytes;
-    if (!dense || total > kMost) {
-      context.written.clear();
-      return;
-    }
-    context.written.emplace_back(input, bytes);
-  }
-}
-
-void Executable::Impl::keep_written(RunContext& context, const RunIo& io) const {
-  context.begun = 0;
-  context.kept.clear();
-  if (io.done_with) return;  // an operand may be nobody's by then
-  for (const auto& [input, bytes] : context.written) {
-    const auto* data = static_cast<const std::byte*>(io.inputs[input]);
-    context.kept.insert(context.kept.end(), data, data + bytes);
-  }
-}
-
-bool Executable::Impl::put_back(const RunContext& context, const RunIo& io) const {
-  if (plan.first_write < 0 || context.begun <= static_cast<size_t>(plan.first_write)) return true;
-  if (context.kept.empty()) return false;
-  const std::byte* kept = context.kept.data();
-  for (const auto& [input, bytes] : context.written) {
-    std::memcpy(io.inputs[input], kept, bytes);
-    kept += bytes;
-  }
-  return true;
 }
 
 void Executable::Impl::resolve_host(const HostCall& call, const StepPrograms& step, HostState& state,
@@ -301,7 +268,6 @@ void Executable::Impl::resolve(RunContext& context, std::span<const int64_t> sym
     }
   }
   if (gpu < 0 && !context.arena.is_shared()) place_arena(context, context.arena.enter());
-  measure_written(context);
   context.resolved = true;
 }
 
@@ -564,7 +530,34 @@ Executable::~Executable() = default;
 const Plan& Executable::plan() const { return impl_->plan; }
 int64_t Executable::id() const { return impl_->number; }
 std::string Executable::launches() const { return impl_->launches(); }
-bool Executable::draws_and_may_fail() const { return impl_->draws_and_may_fail; }
+bool Executable::draws() const { return impl_->draws_numbers; }
+bool Executable::may_fail() const { return impl_->fails; }
+
+void Executable::written_inputs(std::span<const int64_t> symbol_values, size_t most_bytes, WrittenInputs& out) const {
+  const Plan& plan = impl_->plan;
+  out = {};
+  if (!impl_->fails_late) return;
+  size_t total = 0;
+  std::vector<int64_t> sizes, strides;
+  for (const InputWrite& write : plan.input_writes) {
+    const auto input = static_cast<size_t>(write.input_index);
+    values_of(impl_->input_layouts[input].sizes, symbol_values, sizes);
+    values_of(impl_->input_layouts[input].strides, symbol_values, strides);
+    const DType dtype = plan.inputs[input].type.dtype;
+    const auto elements = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+    const size_t bytes = static_cast<size_t>(elements * dtype_size(dtype));
+    // What lies between the elements of others may change meanwhile.
+    const bool dense = std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride >= 0; }) &&
+                       span_of(sizes, strides, dtype) == bytes;
+    total += bytes;
+    if (!dense || total > most_bytes) {
+      out = {};
+      return;
+    }
+    out.inputs.emplace_back(input, bytes);
+  }
+  out.all = true;
+}
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->output_buffers; }
 
 bool TensorLayout::fits(const InputRef& input) const {
@@ -612,7 +605,7 @@ void Executable::edge_layouts(std::span<const int64_t> symbol_values, EdgeLayout
 
 void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   const Impl& impl = *impl_;
-  io.untouched = true;
+  io.wrote = false;
   std::unique_ptr<RunContext> context = impl.take_context(symbol_values);
   for (const auto& [buffer, input] : impl.from_inputs) context->data[buffer] = io.inputs[input];
   for (size_t i = 0; i < impl.output_buffers.size(); ++i) {
@@ -622,14 +615,14 @@ void Executable::run(RunIo& io, std::span<const int64_t> symbol_values) const {
   impl.leave_out_clearing(*context, io);
   const bool shared = impl.gpu < 0 && context->arena.is_shared();
   if (shared) impl.place_arena(*context, context->arena.enter());
-  impl.keep_written(*context, io);
+  context->begun = 0;
   try {
     impl.run_all(*context, io);
   } catch (...) {
-    io.untouched = impl.put_back(*context, io);
+    io.wrote = impl.plan.first_write >= 0 && context->begun > static_cast<size_t>(impl.plan.first_write);
     throw;
   }
-  io.untouched = impl.plan.first_write < 0;
+  io.wrote = impl.plan.first_write >= 0;
   if (shared) context->arena.leave();
   if (impl.has_host_calls) {
     io.host_outputs.assign(impl.plan.outputs.size(), nullptr);

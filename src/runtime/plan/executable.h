@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/abi.h"
@@ -87,12 +88,18 @@ struct RunIo {
   bool lean = false;
   /// Per output buffer, if not empty: its memory is zero (see OutputBuffer::cleared).
   std::span<const uint8_t> zero = {};
-  /// Set by run(): no input is other than it was before. A run that fails undoes small writes.
-  bool untouched = false;
+  /// Set by run(), also when it fails: it has begun to write to inputs.
+  bool wrote = false;
   /// Set by run(): kernels left out, since memory was zero.
   int64_t left_out = 0;
   /// Set by run(): it went as a CUDA graph; one was recorded for it.
   bool as_graph = false, recorded = false;
+};
+
+/// Inputs that a run writes to.
+struct WrittenInputs {
+  std::vector<std::pair<size_t, size_t>> inputs;  // and their bytes
+  bool all = false;                               // there are no others
 };
 
 /// Layout of memory that the caller allocates before a run.
@@ -124,8 +131,12 @@ class Executable {
   std::string launches() const;
   /// The buffers with home kOutput, in order of their index.
   const std::vector<OutputBuffer>& output_buffers() const;
-  /// Whether a run moves the host's generator on, and may fail then.
-  bool draws_and_may_fail() const;
+  /// Whether a run moves the host's generator on, and whether it may fail for other reasons.
+  bool draws() const;
+  bool may_fail() const;
+  /// What a run writes to, where it may fail after it has begun to: for the caller to keep. Nothing where that is more than
+  /// `most_bytes`.
+  void written_inputs(std::span<const int64_t> symbol_values, size_t most_bytes, WrittenInputs& out) const;
 
   /// Values of the size symbols from the inputs' sizes and strides. False when an input's rank contradicts the plan.
   bool bind_symbols(std::span<const InputRef> inputs, std::vector<int64_t>& symbol_values) const;

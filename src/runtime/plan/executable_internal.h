@@ -74,8 +74,6 @@ struct RunContext {
   std::vector<LaunchState> launches;  // per step
   std::vector<HostState> hosts;       // per step
   size_t begun = 0;                   // how many steps the run has begun
-  std::vector<std::pair<size_t, size_t>> written;  // inputs to keep a copy of, and their bytes
-  std::vector<std::byte> kept;                     // these copies, side by side
   bool is_needless(size_t step) const { return !needless.empty() && needless[step] != 0; }
 };
 
@@ -232,7 +230,7 @@ struct Executable::Impl {
   std::vector<std::pair<size_t, size_t>> from_inputs;  // (buffer, input)
   std::vector<std::pair<size_t, size_t>> clearing;     // (step, output buffer): kernels that clear one
   bool has_host_calls = false;
-  bool draws_and_may_fail = false;
+  bool draws_numbers = false, fails = false;
   bool fails_late = false;                      // a step after the first write to an input may fail (on the CPU)
   int gpu = -1;                                 // number of the device that all kernels run on; -1: the CPU
   std::vector<std::vector<size_t>> last_reads;  // per step: inputs that nothing needs after it
@@ -318,11 +316,6 @@ struct Executable::Impl {
   void find_clearing();
   void leave_out_clearing(RunContext& context, RunIo& io) const;
   void find_failures();
-  void measure_written(RunContext& context) const;
-  /// What the run writes to, where a later step can fail. Not where that is much.
-  void keep_written(RunContext& context, const RunIo& io) const;
-  /// After a failure: whether the inputs are as they were.
-  bool put_back(const RunContext& context, const RunIo& io) const;
   void run_recorded(RunContext& context) const;
   HistoryEvent describe_step(size_t i, const RunContext& context) const;
 };
