@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: zoo fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build-extension
@@ -80,6 +80,10 @@ pyvm:
 # Generated programs of each class, compiled, beside eager: ARGS="containers --count 5000".
 fuzz: build
 	cd tests/fuzz && $(abspath $(PY)) -m generated $(ARGS)
+
+# Every architecture of transformers at a small size, inference and training; goes on where it stopped (ARGS=--fresh).
+zoo: build
+	$(PY) bench/zoo_sweep.py $(ARGS)
 
 bench-models: build
 	$(PY) bench/models.py
