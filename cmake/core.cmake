@@ -31,15 +31,8 @@ add_library(tatara_core INTERFACE)
 target_link_libraries(tatara_core INTERFACE tatara_compiler)
 
 # Code in the disk cache is good only for the emitter that made it: its sources are a part of every key.
-file(GLOB emitter_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/codegen/*" "${PROJECT_SOURCE_DIR}/src/loops/*"
-     "${PROJECT_SOURCE_DIR}/src/runtime/jit/llvm_provider.cpp")
-set(emitter_hashes "")
-foreach(source IN LISTS emitter_sources)
-  file(SHA256 "${source}" hash)
-  string(APPEND emitter_hashes "${hash}")
-endforeach()
-string(SHA256 emitter_hash "${emitter_hashes}")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${emitter_sources})
+include("${CMAKE_CURRENT_LIST_DIR}/source_hash.cmake")
+tatara_source_hash(emitter_hash "${PROJECT_SOURCE_DIR}/src" "codegen/*" "loops/*" "runtime/jit/llvm_provider.cpp")
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/compiler/kernel_store.cpp" PROPERTIES COMPILE_DEFINITIONS
                             "TATARA_EMITTER_HASH=\"${emitter_hash}\"")
 
