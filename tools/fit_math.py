@@ -1,4 +1,4 @@
-"""Fits the polynomials of src/codegen/math_*.cpp and writes src/codegen/math_coefficients.h.
+"""Fits the polynomials of src/codegen/math/*.cpp and writes src/codegen/math/coefficients.h.
 
 Each polynomial minimises the largest weighted error over its interval: Remez's exchange algorithm (E. Remez, 1934) on a
 dense set of Chebyshev points, in 60 digits. Usage: python tools/fit_math.py [NAME ...] prints those fits, without names
@@ -17,7 +17,7 @@ import mpmath
 from mpmath import mpf
 
 mpmath.mp.dps = 60
-HEADER = pathlib.Path(__file__).parent.parent / "src/codegen/math_coefficients.h"
+HEADER = pathlib.Path(__file__).parent.parent / "src/codegen/math/coefficients.h"
 Function = Callable[[Any], Any]
 
 

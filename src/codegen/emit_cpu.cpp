@@ -1,6 +1,6 @@
 #include "codegen/emit_cpu.h"
 
-#include "codegen/emitter.h"
+#include "codegen/core/emitter.h"
 #include "support/options.h"
 
 namespace tatara {

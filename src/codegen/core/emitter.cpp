@@ -1,4 +1,4 @@
-#include "codegen/emitter.h"
+#include "codegen/core/emitter.h"
 
 #include <algorithm>
 
@@ -8,54 +8,13 @@ namespace tatara::codegen {
 
 using namespace loops;
 
-std::string llvm_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return "i1";
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kFloat8E4M3FN:
-    case DType::kFloat8E5M2: return "i8";
-    case DType::kUInt16:
-    case DType::kInt16:
-    case DType::kBFloat16: return "i16";
-    case DType::kUInt32:
-    case DType::kInt32: return "i32";
-    case DType::kUInt64:
-    case DType::kInt64: return "i64";
-    case DType::kFloat16: return "half";
-    case DType::kFloat32: return "float";
-    case DType::kFloat64: return "double";
-    case DType::kComplex32:
-    case DType::kComplex64:
-    case DType::kComplex128: break;
-  }
-  throw InternalError("a complex scalar in one register");
-}
-
 Emitter::Emitter(const Kernel& kernel, const CpuTarget& target, std::string_view symbol)
     : kernel_(kernel), target_(target), symbol_(symbol), regs_(kernel.scalar_types.size()) {}
-
-std::string Emitter::assign(const std::string& text) {
-  std::string r = fresh();
-  line(r + " = " + text);
-  return r;
-}
-
-void Emitter::start_block(const std::string& name) {
-  out_ += name + ":\n";
-  current_block_ = name;
-}
-
-std::string Emitter::splat(const std::string& scalar_type, const std::string& text) {
-  const std::string type = vec_type(scalar_type);
-  const std::string one = assign("insertelement " + type + " poison, " + scalar_type + " " + text + ", i64 0");
-  return assign("shufflevector " + type + " " + one + ", " + type + " poison, " + vec_type("i32") + " zeroinitializer");
-}
 
 // ---- Indices ---------------------------------------------------------------------------------------------------------
 
 bool Emitter::varies(Expr e) const {
-  if (lanes_ == 1) return false;
+  if (ir_.lanes() == 1) return false;
   if (e.is_symbol()) {
     if (e == vector_var_) return true;
     const auto found = symbols_.find(e);
@@ -67,27 +26,27 @@ bool Emitter::varies(Expr e) const {
 std::string Emitter::index(Expr e) { return index_expr(e, false); }
 
 std::string Emitter::index_vector(Expr e) {
-  return varies(e) ? index_expr(e, true) : splat("i64", index_expr(e, false));
+  return varies(e) ? index_expr(e, true) : ir_.splat("i64", index_expr(e, false));
 }
 
 std::string Emitter::index_expr(Expr e, bool vec) {
-  if (e.is_const()) return vec ? splat("i64", std::to_string(e.const_value())) : std::to_string(e.const_value());
+  if (e.is_const()) return vec ? ir_.splat("i64", std::to_string(e.const_value())) : std::to_string(e.const_value());
   if (e.is_symbol()) {
     const auto found = symbols_.find(e);
     TATARA_CHECK(found != symbols_.end(), "index symbol ", e.str(), " has no value in ", kernel_.name);
     if (vec && e == vector_var_) {
-      std::string lanes = vec_type("i64") + " <";
+      std::string lanes = ir_.vec_type("i64") + " <";
       std::string list;
-      for (int i = 0; i < lanes_; ++i) list += (i > 0 ? ", i64 " : "i64 ") + std::to_string(i);
-      return assign("add " + vec_type("i64") + " " + splat("i64", found->second.text) + ", <" + list + ">");
+      for (int i = 0; i < ir_.lanes(); ++i) list += (i > 0 ? ", i64 " : "i64 ") + std::to_string(i);
+      return ir_.assign("add " + ir_.vec_type("i64") + " " + ir_.splat("i64", found->second.text) + ", <" + list + ">");
     }
-    return vec ? as_vec("i64", found->second) : found->second.text;
+    return vec ? ir_.as_vec("i64", found->second) : found->second.text;
   }
-  const std::string type = vec ? vec_type("i64") : "i64";
+  const std::string type = vec ? ir_.vec_type("i64") : "i64";
   const auto operand = [&](Expr x) { return vec ? index_vector(x) : index_expr(x, false); };
   const auto fold = [&](const char* op) {
     std::string value = operand(e.operands()[0]);
-    for (size_t i = 1; i < e.operands().size(); ++i) value = binary(op, type, value, operand(e.operands()[i]));
+    for (size_t i = 1; i < e.operands().size(); ++i) value = ir_.binary(op, type, value, operand(e.operands()[i]));
     return value;
   };
   const auto nonnegative = [&](Expr x) { return kernel_.ctx->range(x).lo >= 0; };
@@ -100,13 +59,13 @@ std::string Emitter::index_expr(Expr e, bool vec) {
         // floor(a / b) for b > 0: (a - ((a < 0) ? b - 1 : 0)) / b, truncating.
         const std::string a = operand(e.operands()[0]);
         const std::string b = operand(e.operands()[1]);
-        const std::string one = vec ? splat("i64", "1") : "1";
+        const std::string one = vec ? ir_.splat("i64", "1") : "1";
         const std::string zero = vec ? "zeroinitializer" : "0";
-        const std::string below = assign("icmp slt " + type + " " + a + ", " + zero);
-        const std::string less = binary("sub", type, b, one);
-        const std::string shift = select(below, type, less, zero, vec);
-        const std::string q = binary("sdiv", type, binary("sub", type, a, shift), b);
-        return e.kind() == ExprKind::kFloorDiv ? q : binary("sub", type, a, binary("mul", type, q, b));
+        const std::string below = ir_.assign("icmp slt " + type + " " + a + ", " + zero);
+        const std::string less = ir_.binary("sub", type, b, one);
+        const std::string shift = ir_.select(below, type, less, zero, vec);
+        const std::string q = ir_.binary("sdiv", type, ir_.binary("sub", type, a, shift), b);
+        return e.kind() == ExprKind::kFloorDiv ? q : ir_.binary("sub", type, a, ir_.binary("mul", type, q, b));
       }
       return fold(e.kind() == ExprKind::kFloorDiv ? "udiv" : "urem");
     }
@@ -115,7 +74,7 @@ std::string Emitter::index_expr(Expr e, bool vec) {
       const std::string a = operand(e.operands()[0]);
       const std::string b = operand(e.operands()[1]);
       const char* test = e.kind() == ExprKind::kMin ? "slt" : "sgt";
-      return select(assign(std::string("icmp ") + test + " " + type + " " + a + ", " + b), type, a, b, vec);
+      return ir_.select(ir_.assign(std::string("icmp ") + test + " " + type + " " + a + ", " + b), type, a, b, vec);
     }
     case ExprKind::kConst:
     case ExprKind::kSymbol:
@@ -155,13 +114,13 @@ void Emitter::statement(const Let& let) {
   const DType type = let.scalar.dtype;
   const bool vec = std::any_of(product->second.begin(), product->second.end(), [&](ScalarId x) { return reg(x).vec; });
   std::vector<std::string> args;
-  for (const ScalarId x : product->second) args.push_back(vec ? as_vec(llvm_type(type), reg(x)) : reg(x).text);
-  set(let.dst, {intrinsic("fmuladd", type, vec, args), vec});
+  for (const ScalarId x : product->second) args.push_back(vec ? ir_.as_vec(llvm_type(type), reg(x)) : reg(x).text);
+  set(let.dst, {ir_.intrinsic("fmuladd", type, vec, args), vec});
 }
 
 void Emitter::statement(const If& branch) {
   if (reg(branch.condition).vec) throw InternalError("a branch on a vector in " + kernel_.name);
-  when(reg(branch.condition).text, [&] { block(*branch.body); });
+  ir_.when(reg(branch.condition).text, [&] { block(*branch.body); });
 }
 
 void Emitter::block(const Block& b) {
@@ -179,29 +138,26 @@ std::string Emitter::run() {
   for (const BufferArg& buffer : kernel_.buffers) {
     if (buffer.kind == ArgKind::kScratch) {
       const int64_t bytes = buffer.numel.const_value() * dtype_size(buffer.dtype);
-      bases_.push_back(assign("alloca [" + std::to_string(bytes) + " x i8], align 64"));
+      bases_.push_back(ir_.assign("alloca [" + std::to_string(bytes) + " x i8], align 64"));
       continue;
     }
-    const std::string slot = assign("getelementptr ptr, ptr %buffers, i64 " + std::to_string(argument++));
-    bases_.push_back(assign("load ptr, ptr " + slot));
+    const std::string slot = ir_.assign("getelementptr ptr, ptr %buffers, i64 " + std::to_string(argument++));
+    bases_.push_back(ir_.assign("load ptr, ptr " + slot));
   }
   for (size_t i = 0; i < kernel_.sizes.size(); ++i) {
-    const std::string slot = assign("getelementptr i64, ptr %sizes, i64 " + std::to_string(i));
-    symbols_[kernel_.sizes[i]] = {assign("load i64, ptr " + slot), false};
+    const std::string slot = ir_.assign("getelementptr i64, ptr %sizes, i64 " + std::to_string(i));
+    symbols_[kernel_.sizes[i]] = {ir_.assign("load i64, ptr " + slot), false};
   }
   for (size_t i = 0; i < kernel_.scalar_args.size(); ++i) {
-    const std::string slot = assign("getelementptr i64, ptr %scalars, i64 " + std::to_string(i));
+    const std::string slot = ir_.assign("getelementptr i64, ptr %scalars, i64 " + std::to_string(i));
     const DType type = kernel_.scalar_args[i];
     const DType stored = is_floating(type) ? DType::kFloat64 : DType::kInt64;
-    const std::string raw = assign("load " + llvm_type(stored) + ", ptr " + slot);
+    const std::string raw = ir_.assign("load " + llvm_type(stored) + ", ptr " + slot);
     set(kernel_.scalar_arg_ids[i], cast(stored, type, {raw, false}));
   }
   block(kernel_.body);
-  line("ret i32 0");
-  std::string text = head + out_ + "}\n";
-  std::vector<std::string> sorted(declarations_.begin(), declarations_.end());
-  std::sort(sorted.begin(), sorted.end());
-  for (const std::string& declaration : sorted) text += declaration + "\n";
+  ir_.line("ret i32 0");
+  std::string text = head + ir_.take() + "}\n" + text_of(declarations_);
   std::string attributes =
       "attributes #0 = { nounwind \"prefer-vector-width\"=\"" + std::to_string(target_.vector_bytes() * 8) + "\" }\n";
   return text + attributes + "!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n";

@@ -2,7 +2,7 @@
 // the edges is copied element by element.
 #include <algorithm>
 
-#include "codegen/emitter.h"
+#include "codegen/core/emitter.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -10,10 +10,6 @@ namespace tatara::codegen {
 using namespace loops;
 
 namespace {
-
-std::string vector_of(int lanes, const std::string& element) {
-  return "<" + std::to_string(lanes) + " x " + element + ">";
-}
 
 /// Lanes e of two vectors of `width`, by a function that gives the number among both.
 template <typename Pick>
@@ -36,8 +32,8 @@ void Emitter::transpose_registers(std::vector<std::string>& rows, const std::str
       std::string& a = rows[static_cast<size_t>(i)];
       std::string& b = rows[static_cast<size_t>(i + block)];
       const std::string pair = type + " " + a + ", " + type + " " + b;
-      const std::string top = assign("shufflevector " + pair + ", " + upper);
-      b = assign("shufflevector " + pair + ", " + lower);
+      const std::string top = ir_.assign("shufflevector " + pair + ", " + upper);
+      b = ir_.assign("shufflevector " + pair + ", " + lower);
       a = top;
     }
   }
@@ -48,7 +44,7 @@ void Emitter::statement(const Transpose& tile) {
     gpu_tile(tile);
     return;
   }
-  if (lanes_ > 1) throw InternalError("a tile inside of a vector loop in " + kernel_.name);
+  if (ir_.lanes() > 1) throw InternalError("a tile inside of a vector loop in " + kernel_.name);
   const DType dtype = kernel_.buffers[static_cast<size_t>(tile.from)].dtype;
   if (is_complex(dtype)) throw InternalError("a tile of complex numbers in " + kernel_.name);
   const std::string element = memory_type(dtype);
@@ -61,16 +57,16 @@ void Emitter::statement(const Transpose& tile) {
   const std::string to_stride = index(tile.to_stride);
   const auto at = [&](const std::string& base, const std::string& step, const std::string& stride,
                       const std::string& offset) {
-    const std::string place = binary("add nsw", "i64", binary("mul nsw", "i64", step, stride), offset);
-    return assign("getelementptr inbounds " + element + ", ptr " + base + ", i64 " + place);
+    const std::string place = ir_.binary("add nsw", "i64", ir_.binary("mul nsw", "i64", step, stride), offset);
+    return ir_.assign("getelementptr inbounds " + element + ", ptr " + base + ", i64 " + place);
   };
   std::vector<Reg> none;
   const auto element_loop = [&](const std::string& first_row, const std::string& first_column,
                                 const std::string& last_row) {
     counted(first_row, last_row, "1", {}, none, [&](const std::string& r, std::vector<Reg>&) {
       counted(first_column, columns, "1", {}, none, [&](const std::string& c, std::vector<Reg>&) {
-        const std::string value = assign("load " + element + ", ptr " + at(from, r, from_stride, c) + ", " + align);
-        line("store " + element + " " + value + ", ptr " + at(to, c, to_stride, r) + ", " + align);
+        const std::string value = ir_.assign("load " + element + ", ptr " + at(from, r, from_stride, c) + ", " + align);
+        ir_.line("store " + element + " " + value + ", ptr " + at(to, c, to_stride, r) + ", " + align);
       });
     });
   };
@@ -80,21 +76,21 @@ void Emitter::statement(const Transpose& tile) {
     return;
   }
   const std::string step = std::to_string(width);
-  const std::string whole_rows = binary("and", "i64", rows, std::to_string(-width));
-  const std::string whole_columns = binary("and", "i64", columns, std::to_string(-width));
+  const std::string whole_rows = ir_.binary("and", "i64", rows, std::to_string(-width));
+  const std::string whole_columns = ir_.binary("and", "i64", columns, std::to_string(-width));
   const std::string type = vector_of(width, element);
   counted("0", whole_rows, step, {}, none, [&](const std::string& r, std::vector<Reg>&) {
     counted("0", whole_columns, step, {}, none, [&](const std::string& c, std::vector<Reg>&) {
       std::vector<std::string> block;
       for (int i = 0; i < width; ++i) {
-        const std::string row = binary("add nsw", "i64", r, std::to_string(i));
-        block.push_back(assign("load " + type + ", ptr " + at(from, row, from_stride, c) + ", " + align));
+        const std::string row = ir_.binary("add nsw", "i64", r, std::to_string(i));
+        block.push_back(ir_.assign("load " + type + ", ptr " + at(from, row, from_stride, c) + ", " + align));
       }
       transpose_registers(block, element);
       for (int i = 0; i < width; ++i) {
-        const std::string column = binary("add nsw", "i64", c, std::to_string(i));
-        line("store " + type + " " + block[static_cast<size_t>(i)] + ", ptr " + at(to, column, to_stride, r) + ", " +
-             align);
+        const std::string column = ir_.binary("add nsw", "i64", c, std::to_string(i));
+        ir_.line("store " + type + " " + block[static_cast<size_t>(i)] + ", ptr " + at(to, column, to_stride, r) +
+                 ", " + align);
       }
     });
   });

@@ -2,8 +2,8 @@
 // Manual for the Elementary Functions, 1980).
 #include <cmath>
 
-#include "codegen/math_coefficients.h"
-#include "codegen/math_functions.h"
+#include "codegen/math/coefficients.h"
+#include "codegen/math/functions.h"
 
 namespace tatara::codegen {
 

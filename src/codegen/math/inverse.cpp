@@ -1,8 +1,8 @@
 // Inverse trigonometric and hyperbolic functions.
 #include <cmath>
 
-#include "codegen/math_coefficients.h"
-#include "codegen/math_functions.h"
+#include "codegen/math/coefficients.h"
+#include "codegen/math/functions.h"
 
 namespace tatara::codegen {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "codegen/emitter.h"
-#include "codegen/math_table.h"
+#include "codegen/core/emitter.h"
+#include "codegen/math/table.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -13,71 +13,10 @@ namespace tatara::codegen {
 using namespace loops;
 using Op = ScalarOp;
 
-std::string Emitter::binary(const char* op, const std::string& type, const std::string& a, const std::string& b) {
-  return assign(std::string(op) + " " + type + " " + a + ", " + b);
-}
-
-std::string Emitter::call(const std::string& name, const std::string& result, const std::string& args) {
-  return assign("call " + result + " " + name + "(" + args + ")");
-}
-
-std::string Emitter::select(const std::string& condition, const std::string& type, const std::string& a,
-                            const std::string& b, bool vec) {
-  return assign("select " + type_of("i1", vec) + " " + condition + ", " + type + " " + a + ", " + type + " " + b);
-}
-
-std::string Emitter::intrinsic(const char* name, DType dtype, bool vec, std::span<const std::string> args) {
-  const std::string type = type_of(llvm_type(dtype), vec);
-  std::string suffix = dtype == DType::kFloat32 ? "f32" : dtype == DType::kFloat64 ? "f64" : llvm_type(dtype);
-  if (vec) suffix = "v" + std::to_string(lanes_) + suffix;
-  const std::string full = std::string("@llvm.") + name + "." + suffix;
-  std::string types;
-  std::string values;
-  for (size_t i = 0; i < args.size(); ++i) {
-    types += (i > 0 ? ", " : "") + type;
-    values += (i > 0 ? ", " : "") + type + " " + args[i];
-  }
-  declare("declare " + type + " " + full + "(" + types + ")");
-  return call(full, type, values);
-}
-
-/// A C function on each lane.
-std::string Emitter::per_lane(const std::string& function, DType dtype, std::span<const Reg> v, bool vec) {
-  const std::string type = llvm_type(dtype);
-  std::string types;
-  for (size_t i = 0; i < v.size(); ++i) types += (i > 0 ? ", " : "") + type;
-  declare("declare " + type + " @" + function + "(" + types + ")");
-  if (!vec) {
-    std::string args;
-    for (size_t i = 0; i < v.size(); ++i) args += (i > 0 ? ", " : "") + type + " " + v[i].text;
-    return call("@" + function, type, args);
-  }
-  std::string result = "poison";
-  std::vector<std::string> vectors;
-  for (const Reg& r : v) vectors.push_back(as_vec(type, r));
-  for (int lane = 0; lane < lanes_; ++lane) {
-    std::string args;
-    for (size_t i = 0; i < v.size(); ++i) {
-      args += (i > 0 ? ", " : "") + type + " " +
-              assign("extractelement " + vec_type(type) + " " + vectors[i] + ", i64 " + std::to_string(lane));
-    }
-    const std::string one = call("@" + function, type, args);
-    result = assign("insertelement " + vec_type(type) + " " + result + ", " + type + " " + one + ", i64 " +
-                    std::to_string(lane));
-  }
-  return result;
-}
-
-namespace {
-bool floating_in_llvm(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-}  // namespace
-
 Reg Emitter::comparison(const Scalar& s, std::span<const Reg> v, bool vec) {
   const DType type = dtype(s.operands[0]);
   if (is_complex(type)) return complex_comparison(s.op, type, v[0], v[1], vec);
-  const bool floating = floating_in_llvm(type);
+  const bool floating = is_llvm_float(type);
   const bool sign = type != DType::kBool && is_signed(type);
   const char* test = "";
   switch (s.op) {
@@ -90,9 +29,9 @@ Reg Emitter::comparison(const Scalar& s, std::span<const Reg> v, bool vec) {
     default: throw InternalError("not a comparison");  // NOLINT: only the six above come here
   }
   const std::string t = llvm_type(type);
-  const std::string a = vec ? as_vec(t, v[0]) : v[0].text;
-  const std::string b = vec ? as_vec(t, v[1]) : v[1].text;
-  return {assign(std::string(test) + " " + type_of(t, vec) + " " + a + ", " + b), vec};
+  const std::string a = vec ? ir_.as_vec(t, v[0]) : v[0].text;
+  const std::string b = vec ? ir_.as_vec(t, v[1]) : v[1].text;
+  return {ir_.assign(std::string(test) + " " + ir_.type_of(t, vec) + " " + a + ", " + b), vec};
 }
 
 Reg Emitter::scalar(const Scalar& s) {
@@ -109,8 +48,8 @@ Reg Emitter::scalar(const Scalar& s) {
   }
   if (s.op == Op::kCast) return cast(dtype(s.operands[0]), s.dtype, v[0]);
   if (s.op == Op::kBitcast) {
-    return {assign("bitcast " + type_of(llvm_type(dtype(s.operands[0])), vec) + " " + v[0].text + " to " +
-                   type_of(llvm_type(s.dtype), vec)),
+    return {ir_.assign("bitcast " + ir_.type_of(llvm_type(dtype(s.operands[0])), vec) + " " + v[0].text + " to " +
+                       ir_.type_of(llvm_type(s.dtype), vec)),
             vec};
   }
   if (s.op >= Op::kEq && s.op <= Op::kGe) return comparison(s, v, vec);
@@ -121,18 +60,18 @@ Reg Emitter::scalar(const Scalar& s) {
 Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
   const DType in = s.operands.empty() ? s.dtype : dtype(s.operands[0]);
   if (is_complex(in) || is_complex(s.dtype)) return complex_arithmetic(s, v, vec);
-  const bool floating = floating_in_llvm(in);
+  const bool floating = is_llvm_float(in);
   const bool sign = in != DType::kBool && is_signed(in);
   const std::string t = llvm_type(in);
-  const std::string type = type_of(t, vec);
+  const std::string type = ir_.type_of(t, vec);
   std::vector<std::string> x;
-  for (const Reg& r : v) x.push_back(vec ? as_vec(t, r) : r.text);
+  for (const Reg& r : v) x.push_back(vec ? ir_.as_vec(t, r) : r.text);
   const auto two = [&](const char* f, const char* i) -> Reg {
-    return {binary(floating ? f : i, type, x[0], x[1]), vec};
+    return {ir_.binary(floating ? f : i, type, x[0], x[1]), vec};
   };
   const auto zero = [&] { return std::string(vec ? "zeroinitializer" : floating ? "0.0" : "0"); };
   const auto one_of = [&](const char* name, std::span<const std::string> args) -> Reg {
-    return {intrinsic(name, in, vec, args), vec};
+    return {ir_.intrinsic(name, in, vec, args), vec};
   };
   switch (s.op) {
     case Op::kAdd: return two("fadd", in == DType::kBool ? "or" : "add");
@@ -143,23 +82,23 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
       if (!gpu_same_.empty() && gpu_inside_ && !vec && in == DType::kFloat32) {
         // By a count of elements, which need not be rounded correctly: a call that rounds would keep loads from running ahead.
         const Reg count[] = {{x[1], false}};
-        const std::string about = per_lane("llvm.nvvm.rcp.approx.ftz.f", in, count, false);
-        const std::string rest = binary("fsub", type, float_bits(2.0, in), binary("fmul", type, x[1], about));
-        return {binary("fmul", type, x[0], binary("fmul", type, about, rest)), false};
+        const std::string about = ir_.per_lane("llvm.nvvm.rcp.approx.ftz.f", in, count, false);
+        const std::string rest = ir_.binary("fsub", type, float_bits(2.0, in), ir_.binary("fmul", type, x[1], about));
+        return {ir_.binary("fmul", type, x[0], ir_.binary("fmul", type, about, rest)), false};
       }
       if (!on_gpu() || in != DType::kFloat32 || divisor == constants_.end()) return two("fdiv", "sdiv");
       // As eager divides by a number there.
       const std::string reciprocal = float_bits(1.0F / static_cast<float>(divisor->second), in);
-      return {binary("fmul", type, x[0], vec ? splat(t, reciprocal) : reciprocal), vec};
+      return {ir_.binary("fmul", type, x[0], vec ? ir_.splat(t, reciprocal) : reciprocal), vec};
     }
     case Op::kNeg:
-      if (floating) return {assign("fneg " + type + " " + x[0]), vec};
-      return {binary("sub", type, zero(), x[0]), vec};
+      if (floating) return {ir_.assign("fneg " + type + " " + x[0]), vec};
+      return {ir_.binary("sub", type, zero(), x[0]), vec};
     case Op::kAbs: {
       if (floating) return one_of("fabs", x);
       if (!sign) return {x[0], vec};
-      const std::string negative = assign("icmp slt " + type + " " + x[0] + ", " + zero());
-      return {select(negative, type, binary("sub", type, zero(), x[0]), x[0], vec), vec};
+      const std::string negative = ir_.assign("icmp slt " + type + " " + x[0] + ", " + zero());
+      return {ir_.select(negative, type, ir_.binary("sub", type, zero(), x[0]), x[0], vec), vec};
     }
     case Op::kMin:
     case Op::kMax: {
@@ -169,13 +108,13 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
         // One min or max instruction, which gives its second operand when either is NaN, and a repair for the first.
         // The sign of a zero among zeros is not decided, as in eager.
         const std::string ahead =
-            assign(std::string("fcmp ") + (least ? "olt " : "ogt ") + type + " " + x[0] + ", " + x[1]);
-        const std::string best = select(ahead, type, x[0], x[1], vec);
-        const std::string nan = assign("fcmp uno " + type + " " + x[0] + ", " + x[0]);
-        return {select(nan, type, x[0], best, vec), vec};
+            ir_.assign(std::string("fcmp ") + (least ? "olt " : "ogt ") + type + " " + x[0] + ", " + x[1]);
+        const std::string best = ir_.select(ahead, type, x[0], x[1], vec);
+        const std::string nan = ir_.assign("fcmp uno " + type + " " + x[0] + ", " + x[0]);
+        return {ir_.select(nan, type, x[0], best, vec), vec};
       }
       const std::string test = std::string("icmp ") + (sign ? (least ? "slt " : "sgt ") : (least ? "ult " : "ugt "));
-      return {select(assign(test + type + " " + x[0] + ", " + x[1]), type, x[0], x[1], vec), vec};
+      return {ir_.select(ir_.assign(test + type + " " + x[0] + ", " + x[1]), type, x[0], x[1], vec), vec};
     }
     case Op::kFmin:
     case Op::kFmax: {
@@ -193,25 +132,25 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
       return floating ? real_division(s.op, in, a, b, vec) : integer_division(s.op, in, a, b, vec);
     }
     case Op::kFma: return one_of("fma", x);
-    case Op::kAnd: return {binary("and", type, x[0], x[1]), vec};
-    case Op::kOr: return {binary("or", type, x[0], x[1]), vec};
-    case Op::kXor: return {binary("xor", type, x[0], x[1]), vec};
+    case Op::kAnd: return {ir_.binary("and", type, x[0], x[1]), vec};
+    case Op::kOr: return {ir_.binary("or", type, x[0], x[1]), vec};
+    case Op::kXor: return {ir_.binary("xor", type, x[0], x[1]), vec};
     case Op::kShl:
     case Op::kShr: return shift(s.op, in, {x[0], vec}, {x[1], vec}, vec);
     case Op::kNot: {
       const std::string ones = in == DType::kBool ? "true" : "-1";
-      return {binary("xor", type, x[0], vec ? splat(t, ones) : ones), vec};
+      return {ir_.binary("xor", type, x[0], vec ? ir_.splat(t, ones) : ones), vec};
     }
-    case Op::kIsNan: return {assign("fcmp uno " + type + " " + x[0] + ", " + x[0]), vec};
+    case Op::kIsNan: return {ir_.assign("fcmp uno " + type + " " + x[0] + ", " + x[0]), vec};
     case Op::kIsInf: {
-      const std::string magnitude = intrinsic("fabs", in, vec, x);
+      const std::string magnitude = ir_.intrinsic("fabs", in, vec, x);
       const std::string infinite = float_bits(INFINITY, in);
-      return {assign("fcmp oeq " + type + " " + magnitude + ", " + (vec ? splat(t, infinite) : infinite)), vec};
+      return {ir_.assign("fcmp oeq " + type + " " + magnitude + ", " + (vec ? ir_.splat(t, infinite) : infinite)), vec};
     }
     case Op::kSignbit: {
       const std::string i = "i" + std::to_string(dtype_size(in) * 8);
-      const std::string bits = assign("bitcast " + type + " " + x[0] + " to " + type_of(i, vec));
-      return {assign("icmp slt " + type_of(i, vec) + " " + bits + ", " + (vec ? "zeroinitializer" : "0")), vec};
+      const std::string bits = ir_.assign("bitcast " + type + " " + x[0] + " to " + ir_.type_of(i, vec));
+      return {ir_.assign("icmp slt " + ir_.type_of(i, vec) + " " + bits + ", " + (vec ? "zeroinitializer" : "0")), vec};
     }
     case Op::kFloor: return one_of("floor", x);
     case Op::kCeil: return one_of("ceil", x);
@@ -223,11 +162,11 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kRsqrt: {
       // As eager computes it there.
       if (on_gpu() && s.op == Op::kRsqrt && in == DType::kFloat32) {
-        return {per_lane("llvm.nvvm.rsqrt.approx.f", in, v, vec), vec};
+        return {ir_.per_lane("llvm.nvvm.rsqrt.approx.f", in, v, vec), vec};
       }
       const std::string one = float_bits(1.0, in);
-      const std::string divisor = s.op == Op::kRsqrt ? intrinsic("sqrt", in, vec, x) : x[0];
-      return {binary("fdiv", type, vec ? splat(t, one) : one, divisor), vec};
+      const std::string divisor = s.op == Op::kRsqrt ? ir_.intrinsic("sqrt", in, vec, x) : x[0];
+      return {ir_.binary("fdiv", type, vec ? ir_.splat(t, one) : one, divisor), vec};
     }
     default:  // NOLINT: everything else is a function
       return function(s.op, in, v, vec);
@@ -235,21 +174,21 @@ Reg Emitter::arithmetic(const Scalar& s, std::span<const Reg> v, bool vec) {
 }
 
 bool Emitter::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec, std::string& result) {
-  const MathTarget target{vec ? lanes_ : 0, target_.has_fma, target_.isa == VectorIsa::kAvx512, "#0", on_gpu()};
+  const MathTarget target{vec ? ir_.lanes() : 0, target_.has_fma, target_.isa == VectorIsa::kAvx512, "#0", on_gpu()};
   const MathForm form = math_form(op, dtype, target);
   if (form == MathForm::kNone) return false;
   const std::string type = llvm_type(dtype);
-  MathBuilder builder({&out_, &next_, &current_block_, &declarations_}, target);
+  MathBuilder builder(ir_, target);
   std::vector<Val> args;
   std::string operands;
   for (const Reg& r : v) {
-    args.push_back(builder.value(math_lane(dtype), vec ? as_vec(type, r) : r.text));
-    operands += (operands.empty() ? "" : ", ") + type_of(type, vec) + " " + args.back().text;
+    args.push_back(builder.value(math_lane(dtype), vec ? ir_.as_vec(type, r) : r.text));
+    operands += (operands.empty() ? "" : ", ") + ir_.type_of(type, vec) + " " + args.back().text;
   }
   if (form == MathForm::kInline) {
     result = expand_math(op, args).text;
   } else {
-    result = call(define_math(op, dtype, target, declarations_), type_of(type, vec), operands);
+    result = ir_.call(define_math(op, dtype, target, declarations_), ir_.type_of(type, vec), operands);
   }
   return true;
 }
@@ -262,18 +201,17 @@ Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
     table_function(op, DType::kInt64, wide, vec, power);
     return cast(DType::kInt64, dtype, {power, vec});
   }
-  if (!floating_in_llvm(dtype))
-    throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
+  if (!is_llvm_float(dtype)) throw Unsupported(str_cat(scalar_op_name(op), " of ", dtype_name(dtype), " in a kernel"));
   std::string value;
   if (table_function(op, dtype, v, vec, value)) return {value, vec};
   if (op == Op::kSigmoid) {
-    const std::string type = type_of(llvm_type(dtype), vec);
-    const std::string minus = assign("fneg " + type + " " + (vec ? as_vec(llvm_type(dtype), v[0]) : v[0].text));
+    const std::string type = ir_.type_of(llvm_type(dtype), vec);
+    const std::string minus = ir_.assign("fneg " + type + " " + (vec ? ir_.as_vec(llvm_type(dtype), v[0]) : v[0].text));
     const Reg operand[] = {{minus, vec}};
-    const std::string one = vec ? splat(llvm_type(dtype), float_bits(1.0, dtype)) : float_bits(1.0, dtype);
+    const std::string one = vec ? ir_.splat(llvm_type(dtype), float_bits(1.0, dtype)) : float_bits(1.0, dtype);
     const std::string sum =
-        binary("fadd", type, one, per_lane(dtype == DType::kFloat32 ? "expf" : "exp", dtype, operand, vec));
-    return {binary("fdiv", type, one, sum), vec};
+        ir_.binary("fadd", type, one, ir_.per_lane(dtype == DType::kFloat32 ? "expf" : "exp", dtype, operand, vec));
+    return {ir_.binary("fdiv", type, one, sum), vec};
   }
   const char* name = nullptr;
   switch (op) {
@@ -308,7 +246,7 @@ Reg Emitter::function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
     default: break;  // NOLINT: the rest has no function in C
   }
   if (name == nullptr) throw Unsupported(str_cat("no code for ", scalar_op_name(op), " yet"));
-  return {per_lane(dtype == DType::kFloat32 ? std::string(name) + "f" : name, dtype, v, vec), vec};
+  return {ir_.per_lane(dtype == DType::kFloat32 ? std::string(name) + "f" : name, dtype, v, vec), vec};
 }
 
 }  // namespace tatara::codegen

@@ -14,17 +14,10 @@
 #include <vector>
 
 #include "codegen/emit_cpu.h"
+#include "codegen/text/ir_writer.h"
 #include "loops/kernel.h"
 
 namespace tatara::codegen {
-
-/// A scalar of the kernel in LLVM: a register or constant, one for each lane when `vec`. Complex scalars have a second
-/// one, their imaginary part.
-struct Reg {
-  std::string text;
-  bool vec = false;
-  std::string im = {};
-};
 
 /// How an index changes from lane to lane.
 enum class Stride : uint8_t { kUniform, kUnit, kReversed, kStrided, kGather };
@@ -39,20 +32,6 @@ class Emitter {
   std::string run_gpu(bool adds_vectors);
 
  private:
-  // -- text --
-  std::string fresh() { return "%v" + std::to_string(next_++); }
-  std::string label() { return "L" + std::to_string(next_++); }
-  void line(const std::string& text) { out_ += "  " + text + "\n"; }
-  std::string assign(const std::string& text);
-  void start_block(const std::string& name);
-  std::string vec_type(const std::string& scalar) const { return "<" + std::to_string(lanes_) + " x " + scalar + ">"; }
-  std::string type_of(const std::string& scalar, bool vec) const { return vec ? vec_type(scalar) : scalar; }
-  std::string splat(const std::string& scalar_type, const std::string& text);
-  std::string as_vec(const std::string& scalar_type, const Reg& reg) {
-    return reg.vec ? reg.text : splat(scalar_type, reg.text);
-  }
-  void declare(const std::string& text) { declarations_.insert(text); }
-
   // -- indices --
   bool varies(Expr e) const;
   std::string index(Expr e);         // i64 in lane 0
@@ -160,7 +139,6 @@ class Emitter {
   void report_fault(const loops::IndexValue& stmt, const std::string& bad, const std::string& given, bool vec);
 
   // -- memory --
-  std::string memory_type(DType dtype) const;  // of an element, or of a part of a complex one
   std::string address(int buffer, const std::string& index);
   std::string addresses(int buffer, const std::string& index);
   std::string from_memory(DType dtype, const std::string& text, bool vec);
@@ -179,8 +157,6 @@ class Emitter {
                      const std::string& mask);
   void scatter(const std::string& element, const std::string& value, const std::string& pointers,
                const std::string& align, const std::string& mask);
-  std::string shuffle(const std::string& element, int lanes, const std::string& a, const std::string& b,
-                      std::span<const int> indices);
   Reg split_pairs(const std::string& element, const std::string& pairs);
   std::string join_pairs(const std::string& element, const Reg& value);
   std::string second_part(const std::string& pointers, DType dtype);
@@ -189,7 +165,6 @@ class Emitter {
   Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
   void update_element(const loops::Store& store, const std::string& at, const Reg& value);
   Reg lane_of(DType dtype, const Reg& value, int lane);
-  void when(const std::string& condition, const std::function<void()>& body);
 
   // -- scalars --
   Reg scalar(const loops::Scalar& s);
@@ -208,10 +183,6 @@ class Emitter {
   Reg shift(loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
   std::string number(double value, DType dtype, bool vec) const;  // a constant of a floating or integer type
   Reg function(loops::ScalarOp op, DType dtype, std::span<const Reg> v, bool vec);
-  std::string binary(const char* op, const std::string& type, const std::string& a, const std::string& b);
-  std::string call(const std::string& name, const std::string& result, const std::string& args);
-  std::string intrinsic(const char* name, DType dtype, bool vec, std::span<const std::string> args);
-  std::string per_lane(const std::string& function, DType dtype, std::span<const Reg> v, bool vec);
   const Reg& reg(loops::ScalarId id) const { return regs_[static_cast<size_t>(id)]; }
   DType dtype(loops::ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
   void set(loops::ScalarId id, Reg value) { regs_[static_cast<size_t>(id)] = std::move(value); }
@@ -227,16 +198,11 @@ class Emitter {
   std::string magnitude(const std::string& re, const std::string& im, DType part, bool vec);
   Reg quotient(const Reg& x, const Reg& y, DType part, bool vec);
 
-  std::string select(const std::string& condition, const std::string& type, const std::string& a, const std::string& b,
-                     bool vec);
-
   const loops::Kernel& kernel_;
   const CpuTarget& target_;
   std::string symbol_;
-  std::string out_;
-  std::string current_block_ = "entry";
-  int next_ = 0;
-  int lanes_ = 1;
+  Declarations declarations_;
+  IrWriter ir_{declarations_};
   int site_ = 0;
   std::vector<Reg> regs_;
   std::vector<std::string> bases_;
@@ -248,16 +214,15 @@ class Emitter {
   std::unordered_map<loops::ScalarId, double> constants_;                         // floating ones so far
   std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
   std::string vector_mask_;         // lanes of the present pass that count; "" for all
-  std::unordered_set<std::string> declarations_;
-  std::string gpu_iteration_;   // this thread's place in the parallel space
-  std::string gpu_lane_;        // its place in the row, or the first element of its part of the vector loop
-  std::string gpu_members_;     // mask of the threads of the warp that have the same row
-  std::string gpu_guard_;       // whether this thread's part of a scan lies inside; "" for yes
-  bool gpu_inside_ = false;     // a vector loop
-  bool gpu_tiles_ = false;      // tiles are being copied: the loop over their rows comes next
-  std::string gpu_thread_;      // this thread's place in the block, where it copies tiles
-  std::string gpu_group_;       // and its group of threads that have the same row
-  std::vector<bool> gpu_same_;  // of what it carries: one register for all lanes
+  std::string gpu_iteration_;       // this thread's place in the parallel space
+  std::string gpu_lane_;            // its place in the row, or the first element of its part of the vector loop
+  std::string gpu_members_;         // mask of the threads of the warp that have the same row
+  std::string gpu_guard_;           // whether this thread's part of a scan lies inside; "" for yes
+  bool gpu_inside_ = false;         // a vector loop
+  bool gpu_tiles_ = false;          // tiles are being copied: the loop over their rows comes next
+  std::string gpu_thread_;          // this thread's place in the block, where it copies tiles
+  std::string gpu_group_;           // and its group of threads that have the same row
+  std::vector<bool> gpu_same_;      // of what it carries: one register for all lanes
   std::map<std::pair<int, const ExprNode*>, std::string> gpu_vectors_;   // noted, by address; "" until it is read
   std::map<std::pair<int, const ExprNode*>, std::string> gpu_elements_;  // read beside them
   bool gpu_adds_vectors_ = false;  // of four float32 to memory, by one instruction
@@ -266,9 +231,5 @@ class Emitter {
   bool gpu_rolled_ = false;        // some loop is to stay one
   bool gpu_written_out_ = false;   // passes of some loop are to be written out
 };
-
-/// Throws InternalError for complex types, which have no single register.
-std::string llvm_type(DType dtype);
-std::string float_bits(double value, DType dtype);
 
 }  // namespace tatara::codegen

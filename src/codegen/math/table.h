@@ -3,9 +3,8 @@
 
 #include <optional>
 #include <string>
-#include <unordered_set>
 
-#include "codegen/math_builder.h"
+#include "codegen/math/builder.h"
 #include "loops/kernel.h"
 
 namespace tatara::codegen {
@@ -23,7 +22,6 @@ MathForm math_form(loops::ScalarOp op, DType dtype, const MathTarget& target);
 Val expand_math(loops::ScalarOp op, std::span<const Val> args);
 
 /// Name of the module's function for op, whose text is added to the declarations.
-std::string define_math(loops::ScalarOp op, DType dtype, const MathTarget& target,
-                        std::unordered_set<std::string>& declarations);
+std::string define_math(loops::ScalarOp op, DType dtype, const MathTarget& target, Declarations& declarations);
 
 }  // namespace tatara::codegen

@@ -2,8 +2,8 @@
 // that occur; lanes beyond take the integer reduction of M. Payne and R. Hanek (SIGNUM Newsletter 18, 1983).
 #include <cmath>
 
-#include "codegen/math_coefficients.h"
-#include "codegen/math_functions.h"
+#include "codegen/math/coefficients.h"
+#include "codegen/math/functions.h"
 
 namespace tatara::codegen {
 

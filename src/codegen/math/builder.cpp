@@ -1,8 +1,7 @@
-#include "codegen/math_builder.h"
+#include "codegen/math/builder.h"
 
 #include <cmath>
 
-#include "codegen/emitter.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -43,17 +42,6 @@ std::string MathBuilder::suffix(Lane lane) const {
   return lanes_ == 0 ? name : "v" + std::to_string(lanes_) + name;
 }
 
-std::string MathBuilder::assign(const std::string& text) {
-  std::string r = "%v" + std::to_string((*sink_.next)++);
-  line(r + " = " + text);
-  return r;
-}
-
-void MathBuilder::start_block(const std::string& name) {
-  *sink_.out += name + ":\n";
-  *sink_.block = name;
-}
-
 Val MathBuilder::constant(Lane lane, double number) {
   if (!is_float(lane)) return integer(lane, static_cast<int64_t>(number));
   const std::string one = float_bits(number, lane == Lane::kF32 ? DType::kFloat32 : DType::kFloat64);
@@ -67,16 +55,16 @@ Val MathBuilder::integer(Lane lane, int64_t number) {
 
 Val MathBuilder::binary(const char* op, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "operands of different types in a function of the math table: ", op);
-  return value(x.lane, assign(std::string(op) + " " + type(x.lane) + " " + x.text + ", " + y.text));
+  return value(x.lane, ir_.assign(std::string(op) + " " + type(x.lane) + " " + x.text + ", " + y.text));
 }
 
 Val MathBuilder::compare(const char* test, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "comparison of different types in a function of the math table: ", test);
-  return value(Lane::kI1, assign(std::string(test) + " " + type(x.lane) + " " + x.text + ", " + y.text));
+  return value(Lane::kI1, ir_.assign(std::string(test) + " " + type(x.lane) + " " + x.text + ", " + y.text));
 }
 
 Val MathBuilder::convert(const char* op, const Val& x, Lane to) {
-  return value(to, assign(std::string(op) + " " + type(x.lane) + " " + x.text + " to " + type(to)));
+  return value(to, ir_.assign(std::string(op) + " " + type(x.lane) + " " + x.text + " to " + type(to)));
 }
 
 Val MathBuilder::intrinsic(const char* name, std::span<const Val> args) {
@@ -88,96 +76,96 @@ Val MathBuilder::intrinsic(const char* name, std::span<const Val> args) {
     types += (i > 0 ? ", " : "") + type(lane);
     values += (i > 0 ? ", " : "") + type(lane) + " " + args[i].text;
   }
-  sink_.declarations->insert("declare " + type(lane) + " " + full + "(" + types + ")");
-  return value(lane, assign("call " + type(lane) + " " + full + "(" + values + ")"));
+  ir_.declare("declare " + type(lane) + " " + full + "(" + types + ")");
+  return value(lane, ir_.assign("call " + type(lane) + " " + full + "(" + values + ")"));
 }
 
 Val MathBuilder::ldexp(const Val& x, const Val& k) {
   const std::string full = "@llvm.ldexp." + suffix(x.lane) + "." + suffix(k.lane);
   const std::string first = type(x.lane);
-  sink_.declarations->insert("declare " + first + " " + full + "(" + first + ", " + type(k.lane) + ")");
-  return value(x.lane, assign("call " + first + " " + full + "(" + first + " " + x.text + ", " + type(k.lane) + " " +
-                              k.text + ")"));
+  ir_.declare("declare " + first + " " + full + "(" + first + ", " + type(k.lane) + ")");
+  return value(x.lane, ir_.assign("call " + first + " " + full + "(" + first + " " + x.text + ", " + type(k.lane) +
+                                  " " + k.text + ")"));
 }
 
 Val MathBuilder::power(const Val& x) {
   const std::string name = "@llvm.nvvm.ex2.approx.ftz.f";
-  sink_.declarations->insert("declare float " + name + "(float)");
-  if (lanes_ == 0) return value(x.lane, assign("call float " + name + "(float " + x.text + ")"));
+  ir_.declare("declare float " + name + "(float)");
+  if (lanes_ == 0) return value(x.lane, ir_.assign("call float " + name + "(float " + x.text + ")"));
   std::string result = "poison";
   for (int lane = 0; lane < lanes_; ++lane) {
     const std::string at = ", i64 " + std::to_string(lane);
-    const std::string one = assign("extractelement " + type(x.lane) + " " + x.text + at);
-    const std::string raised = assign("call float " + name + "(float " + one + ")");
-    result = assign("insertelement " + type(x.lane) + " " + result + ", float " + raised + at);
+    const std::string one = ir_.assign("extractelement " + type(x.lane) + " " + x.text + at);
+    const std::string raised = ir_.assign("call float " + name + "(float " + one + ")");
+    result = ir_.assign("insertelement " + type(x.lane) + " " + result + ", float " + raised + at);
   }
   return value(x.lane, result);
 }
 
 Val MathBuilder::select(const Val& condition, const Val& x, const Val& y) {
   TATARA_CHECK(x.lane == y.lane, "selection between different types in a function of the math table");
-  return value(x.lane, assign("select " + type(Lane::kI1) + " " + condition.text + ", " + type(x.lane) + " " + x.text +
-                              ", " + type(x.lane) + " " + y.text));
+  return value(x.lane, ir_.assign("select " + type(Lane::kI1) + " " + condition.text + ", " + type(x.lane) + " " +
+                                  x.text + ", " + type(x.lane) + " " + y.text));
 }
 
 Val MathBuilder::negate(const Val& x) {
   if (!is_float(x.lane)) return integer(x.lane, 0) - x;
-  return value(x.lane, assign("fneg " + type(x.lane) + " " + x.text));
+  return value(x.lane, ir_.assign("fneg " + type(x.lane) + " " + x.text));
 }
 
-Val MathBuilder::freeze(const Val& x) { return value(x.lane, assign("freeze " + type(x.lane) + " " + x.text)); }
+Val MathBuilder::freeze(const Val& x) { return value(x.lane, ir_.assign("freeze " + type(x.lane) + " " + x.text)); }
 
 Val MathBuilder::lookup(const std::string& table, std::span<const uint32_t> words, const Val& index) {
   const std::string array = "[" + std::to_string(words.size()) + " x i32]";
   std::string items;
   for (const uint32_t word : words) items += (items.empty() ? "i32 " : ", i32 ") + std::to_string(word);
-  sink_.declarations->insert("@" + table + " = internal unnamed_addr constant " + array + " [" + items + "]");
+  ir_.declare("@" + table + " = internal unnamed_addr constant " + array + " [" + items + "]");
   const std::string pointers =
-      assign("getelementptr inbounds i32, ptr @" + table + ", " + type(Lane::kI64) + " " + index.text);
-  if (lanes_ == 0) return value(Lane::kI32, assign("load i32, ptr " + pointers + ", align 4"));
+      ir_.assign("getelementptr inbounds i32, ptr @" + table + ", " + type(Lane::kI64) + " " + index.text);
+  if (lanes_ == 0) return value(Lane::kI32, ir_.assign("load i32, ptr " + pointers + ", align 4"));
   const std::string n = std::to_string(lanes_);
   const std::string pointer_type = "<" + n + " x ptr>";
   const std::string words_type = type(Lane::kI32);
   const std::string name = "@llvm.masked.gather.v" + n + "i32.v" + n + "p0";
-  sink_.declarations->insert("declare " + words_type + " " + name + "(" + pointer_type + ", " + type(Lane::kI1) + ", " +
-                             words_type + ")");
-  return value(Lane::kI32,
-               assign("call " + words_type + " " + name + "(" + pointer_type + " align 4 " + pointers + ", " +
-                      type(Lane::kI1) + " " + integer(Lane::kI1, 1).text + ", " + words_type + " zeroinitializer)"));
+  ir_.declare("declare " + words_type + " " + name + "(" + pointer_type + ", " + type(Lane::kI1) + ", " + words_type +
+              ")");
+  return value(Lane::kI32, ir_.assign("call " + words_type + " " + name + "(" + pointer_type + " align 4 " + pointers +
+                                      ", " + type(Lane::kI1) + " " + integer(Lane::kI1, 1).text + ", " + words_type +
+                                      " zeroinitializer)"));
 }
 
 std::string MathBuilder::any(const Val& condition) {
   if (lanes_ == 0) return condition.text;
   const std::string packed_type = "i" + std::to_string(lanes_);
-  const std::string packed = assign("bitcast " + type(Lane::kI1) + " " + condition.text + " to " + packed_type);
-  return assign("icmp ne " + packed_type + " " + packed + ", 0");
+  const std::string packed = ir_.assign("bitcast " + type(Lane::kI1) + " " + condition.text + " to " + packed_type);
+  return ir_.assign("icmp ne " + packed_type + " " + packed + ", 0");
 }
 
 std::vector<Val> MathBuilder::patch(const Val& condition, std::vector<Val> values,
                                     const std::function<std::vector<Val>()>& slow) {
-  const std::string then = label();
-  const std::string done = label();
+  const std::string then = ir_.label();
+  const std::string done = ir_.label();
   const std::string some = any(condition);
-  const std::string before = *sink_.block;
-  line("br i1 " + some + ", label %" + then + ", label %" + done);
-  start_block(then);
+  const std::string before = ir_.block();
+  ir_.branch(some, then, done);
+  ir_.start_block(then);
   std::vector<Val> patched = slow();
   for (size_t i = 0; i < values.size(); ++i) patched[i] = select(condition, patched[i], values[i]);
-  const std::string last = *sink_.block;
-  line("br label %" + done);
-  start_block(done);
+  const std::string last = ir_.block();
+  ir_.jump(done);
+  ir_.start_block(done);
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i].text = assign("phi " + type(values[i].lane) + " [ " + patched[i].text + ", %" + last + " ], [ " +
-                            values[i].text + ", %" + before + " ]");
+    values[i].text = ir_.assign("phi " + type(values[i].lane) + " [ " + patched[i].text + ", %" + last + " ], [ " +
+                                values[i].text + ", %" + before + " ]");
   }
   return values;
 }
 
 /// The address of a variable of the stack with this value.
 std::string MathBuilder::stack_slot(const Val& initial) {
-  const std::string slot = "%v" + std::to_string((*sink_.next)++);
-  *sink_.entry += "  " + slot + " = alloca " + type(initial.lane) + "\n";
-  line("store " + type(initial.lane) + " " + initial.text + ", ptr " + slot);
+  const std::string slot = ir_.fresh();
+  *entry_ += "  " + slot + " = alloca " + type(initial.lane) + "\n";
+  ir_.line("store " + type(initial.lane) + " " + initial.text + ", ptr " + slot);
   return slot;
 }
 
@@ -185,84 +173,83 @@ std::vector<Val> MathBuilder::patch_each(const Val& x, const std::function<Val(c
                                          std::vector<Val> values,
                                          const std::function<std::vector<Val>(const Val&)>& slow) {
   const Val some = condition(x);
-  if (lanes_ == 0 || sink_.entry == nullptr) return patch(some, std::move(values), [&] { return slow(x); });
-  MathBuilder scalar(sink_, {0, has_fma_, false, ""});
-  const std::string then = label();
-  const std::string loop = label();
-  const std::string work = label();
-  const std::string next = label();
-  const std::string after = label();
-  const std::string done = label();
+  if (lanes_ == 0 || entry_ == nullptr) return patch(some, std::move(values), [&] { return slow(x); });
+  MathBuilder scalar(ir_, {0, has_fma_, false, ""}, entry_);
+  const std::string then = ir_.label();
+  const std::string loop = ir_.label();
+  const std::string work = ir_.label();
+  const std::string next = ir_.label();
+  const std::string after = ir_.label();
+  const std::string done = ir_.label();
   const std::string found = any(some);
-  const std::string before = *sink_.block;
-  line("br i1 " + found + ", label %" + then + ", label %" + done);
-  start_block(then);
+  const std::string before = ir_.block();
+  ir_.branch(found, then, done);
+  ir_.start_block(then);
   const std::string source = stack_slot(x);
   std::vector<std::string> slots;
   for (const Val& v : values) slots.push_back(stack_slot(v));
-  line("br label %" + loop);
-  start_block(loop);
-  const std::string lane = "%v" + std::to_string((*sink_.next)++);
-  const std::string advanced = "%v" + std::to_string((*sink_.next)++);
-  line(lane + " = phi i64 [ 0, %" + then + " ], [ " + advanced + ", %" + next + " ]");
+  ir_.jump(loop);
+  ir_.start_block(loop);
+  const std::string lane = ir_.fresh();
+  const std::string advanced = ir_.fresh();
+  ir_.line(lane + " = phi i64 [ 0, %" + then + " ], [ " + advanced + ", %" + next + " ]");
   const auto at = [&](const std::string& slot, Lane kind) {
-    return assign(std::string("getelementptr ") + lane_type(kind) + ", ptr " + slot + ", i64 " + lane);
+    return ir_.assign(std::string("getelementptr ") + lane_type(kind) + ", ptr " + slot + ", i64 " + lane);
   };
   const Val one =
-      scalar.value(x.lane, assign(std::string("load ") + lane_type(x.lane) + ", ptr " + at(source, x.lane)));
-  line("br i1 " + condition(one).text + ", label %" + work + ", label %" + next);
-  start_block(work);
+      scalar.value(x.lane, ir_.assign(std::string("load ") + lane_type(x.lane) + ", ptr " + at(source, x.lane)));
+  ir_.branch(condition(one).text, work, next);
+  ir_.start_block(work);
   const std::vector<Val> results = slow(one);
   for (size_t i = 0; i < values.size(); ++i)
-    line(std::string("store ") + lane_type(values[i].lane) + " " + results[i].text + ", ptr " +
-         at(slots[i], values[i].lane));
-  line("br label %" + next);
-  start_block(next);
-  line(advanced + " = add i64 " + lane + ", 1");
-  const std::string more = assign("icmp ult i64 " + advanced + ", " + std::to_string(lanes_));
-  line("br i1 " + more + ", label %" + loop + ", label %" + after);
-  start_block(after);
+    ir_.line(std::string("store ") + lane_type(values[i].lane) + " " + results[i].text + ", ptr " +
+             at(slots[i], values[i].lane));
+  ir_.jump(next);
+  ir_.start_block(next);
+  ir_.line(advanced + " = add i64 " + lane + ", 1");
+  const std::string more = ir_.assign("icmp ult i64 " + advanced + ", " + std::to_string(lanes_));
+  ir_.branch(more, loop, after);
+  ir_.start_block(after);
   std::vector<std::string> patched;
   for (size_t i = 0; i < values.size(); ++i)
-    patched.push_back(assign("load " + type(values[i].lane) + ", ptr " + slots[i]));
-  line("br label %" + done);
-  start_block(done);
+    patched.push_back(ir_.assign("load " + type(values[i].lane) + ", ptr " + slots[i]));
+  ir_.jump(done);
+  ir_.start_block(done);
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i].text = assign("phi " + type(values[i].lane) + " [ " + patched[i] + ", %" + after + " ], [ " +
-                            values[i].text + ", %" + before + " ]");
+    values[i].text = ir_.assign("phi " + type(values[i].lane) + " [ " + patched[i] + ", %" + after + " ], [ " +
+                                values[i].text + ", %" + before + " ]");
   }
   return values;
 }
 
 std::vector<Val> MathBuilder::repeat(std::vector<Val> state, const std::function<Val(const std::vector<Val>&)>& more,
                                      const std::function<std::vector<Val>(const std::vector<Val>&)>& step) {
-  const std::string head = label();
-  const std::string body = label();
-  const std::string done = label();
-  const std::string before = *sink_.block;
-  line("br label %" + head);
+  const std::string head = ir_.label();
+  const std::string body = ir_.label();
+  const std::string done = ir_.label();
+  const std::string before = ir_.block();
+  ir_.jump(head);
   std::vector<Val> carried = state;
-  for (Val& c : carried) c.text = "%v" + std::to_string((*sink_.next)++);
-  // The phis name values of the body, so the rest is printed first.
-  std::string outer;
-  outer.swap(*sink_.out);
-  *sink_.block = head;
-  const std::string go_on = any(more(carried));
-  line("br i1 " + go_on + ", label %" + body + ", label %" + done);
-  start_block(body);
-  const std::vector<Val> next = step(carried);
-  const std::string last = *sink_.block;
-  line("br label %" + head);
-  std::string rest;
-  rest.swap(*sink_.out);
-  sink_.out->swap(outer);
-  start_block(head);
+  for (Val& c : carried) c.text = ir_.fresh();
+  // The phis name values of the body, so the rest is written first.
+  std::string last;
+  std::vector<Val> next;
+  const std::string rest = ir_.apart([&] {
+    ir_.continue_block(head);
+    const std::string go_on = any(more(carried));
+    ir_.branch(go_on, body, done);
+    ir_.start_block(body);
+    next = step(carried);
+    last = ir_.block();
+    ir_.jump(head);
+  });
+  ir_.start_block(head);
   for (size_t i = 0; i < state.size(); ++i) {
-    line(carried[i].text + " = phi " + type(state[i].lane) + " [ " + state[i].text + ", %" + before + " ], [ " +
-         next[i].text + ", %" + last + " ]");
+    ir_.line(carried[i].text + " = phi " + type(state[i].lane) + " [ " + state[i].text + ", %" + before + " ], [ " +
+             next[i].text + ", %" + last + " ]");
   }
-  *sink_.out += rest;
-  start_block(done);
+  ir_.append(rest);
+  ir_.start_block(done);
   return carried;
 }
 

@@ -1,8 +1,8 @@
 // Powers, lengths and remainders.
 #include <cmath>
 
-#include "codegen/math_coefficients.h"
-#include "codegen/math_functions.h"
+#include "codegen/math/coefficients.h"
+#include "codegen/math/functions.h"
 
 namespace tatara::codegen {
 

@@ -2,7 +2,7 @@
 // and is right for all arguments: subnormals, infinities, NaN and signed zeros as in C99's annex F.
 #pragma once
 
-#include "codegen/math_builder.h"
+#include "codegen/math/builder.h"
 
 namespace tatara::codegen {
 
@@ -20,7 +20,7 @@ inline double by_lane(const Val& x, double f32, double f64) { return x.lane == L
 /// Bounds keep NaN: the comparison is false for it.
 inline Val clamp(const Val& x, double low, double high) { return largest(like(x, low), least(like(x, high), x)); }
 
-// ---- math_exp_log.cpp
+// ---- exp_log.cpp
 /// 2^n for integer lanes n within the exponents of normal numbers.
 Val power_of_two(const Val& n);
 /// x * 2^k for integer lanes k, in two steps, so that only the last one may over- or underflow.
@@ -43,7 +43,7 @@ Val cosh(const Val& x);
 Val tanh(const Val& x);
 Val sigmoid(const Val& x);
 
-// ---- math_trig.cpp
+// ---- trig.cpp
 Val sin(const Val& x);
 Val cos(const Val& x);
 Val tan(const Val& x);
@@ -51,7 +51,7 @@ Val tan(const Val& x);
 Val sine_polynomial(const Val& r);
 Val cosine_polynomial(const Val& r);
 
-// ---- math_inverse.cpp
+// ---- inverse.cpp
 Val asin(const Val& x);
 Val acos(const Val& x);
 Val atan(const Val& x);
@@ -60,7 +60,7 @@ Val asinh(const Val& x);
 Val acosh(const Val& x);
 Val atanh(const Val& x);
 
-// ---- math_power.cpp
+// ---- power.cpp
 /// log2 of positive normal float64 numbers to 2^-38, and 2^x to 2^-34 for |x| < 1022: enough for results of float32.
 Val log2_low(const Val& x);
 Val exp2_low(const Val& x);
@@ -73,14 +73,14 @@ Val hypot(const Val& x, const Val& y);
 /// The exact rest of x / y with the sign of x, as in C.
 Val fmod(const Val& x, const Val& y);
 
-// ---- math_special.cpp
+// ---- special.cpp
 Val erf(const Val& x);
 Val erfc(const Val& x);
 Val erfinv(const Val& x);
 Val ndtri(const Val& p);
 Val log_ndtr(const Val& x);
 
-// ---- math_gamma.cpp
+// ---- gamma.cpp
 Val lgamma(const Val& x);
 Val digamma(const Val& x);
 /// Modified Bessel functions of the first kind; with e, times exp(-|x|).

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codegen/emitter.h"
+#include "codegen/core/emitter.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -29,43 +29,41 @@ std::vector<DType> carried_types(const For& loop) {
 void Emitter::counted(const std::string& begin, const std::string& end, const std::string& step,
                       const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
                       bool written_out) {
-  const std::string head = label();
-  const std::string inside = label();
-  const std::string done = label();
-  const std::string before = current_block_;
-  line("br label %" + head);
-  const std::string counter = fresh();
+  const std::string head = ir_.label();
+  const std::string inside = ir_.label();
+  const std::string done = ir_.label();
+  const std::string before = ir_.block();
+  ir_.line("br label %" + head);
+  const std::string counter = ir_.fresh();
   std::vector<Reg> phis;
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    phis.push_back({fresh(), carried[i].vec, is_complex(dtypes[i]) ? fresh() : std::string()});
+    phis.push_back({ir_.fresh(), carried[i].vec, is_complex(dtypes[i]) ? ir_.fresh() : std::string()});
   }
-  // The body comes first, since the phis name the values and the block at its end.
-  std::string outer;
-  outer.swap(out_);
-  start_block(inside);
   std::vector<Reg> next = phis;
-  body(counter, next);
-  const std::string advanced = assign("add nsw i64 " + counter + ", " + step);
-  line("br label %" + head + (written_out ? ", !llvm.loop !4" : ""));
-  gpu_written_out_ = gpu_written_out_ || written_out;
-  const std::string last = current_block_;
-  std::string body_text;
-  body_text.swap(out_);
-  out_.swap(outer);
-  start_block(head);
-  line(counter + " = phi i64 [ " + begin + ", %" + before + " ], [ " + advanced + ", %" + last + " ]");
+  std::string advanced;
+  std::string last;
+  const std::string body_text = ir_.apart([&] {
+    ir_.start_block(inside);
+    body(counter, next);
+    advanced = ir_.assign("add nsw i64 " + counter + ", " + step);
+    ir_.line("br label %" + head + (written_out ? ", !llvm.loop !4" : ""));
+    gpu_written_out_ = gpu_written_out_ || written_out;
+    last = ir_.block();
+  });
+  ir_.start_block(head);
+  ir_.line(counter + " = phi i64 [ " + begin + ", %" + before + " ], [ " + advanced + ", %" + last + " ]");
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    const std::string type = type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
+    const std::string type = ir_.type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
     const auto phi = [&](const std::string& name, const std::string& first, const std::string& again) {
-      line(name + " = phi " + type + " [ " + first + ", %" + before + " ], [ " + again + ", %" + last + " ]");
+      ir_.line(name + " = phi " + type + " [ " + first + ", %" + before + " ], [ " + again + ", %" + last + " ]");
     };
     phi(phis[i].text, carried[i].text, next[i].text);
     if (is_complex(dtypes[i])) phi(phis[i].im, carried[i].im, next[i].im);
   }
-  const std::string more = assign("icmp slt i64 " + counter + ", " + end);
-  line("br i1 " + more + ", label %" + inside + ", label %" + done);
-  out_ += body_text;
-  start_block(done);
+  const std::string more = ir_.assign("icmp slt i64 " + counter + ", " + end);
+  ir_.line("br i1 " + more + ", label %" + inside + ", label %" + done);
+  ir_.append(body_text);
+  ir_.start_block(done);
   carried = phis;
 }
 
@@ -91,9 +89,9 @@ void Emitter::sum_level(const For& loop, const std::string& begin, const std::st
   for (int i = 1; i < level; ++i) size *= kSumBlock;
   const std::string block = std::to_string(size);
   counted(begin, end, block, dtypes, carried, [&](const std::string& base, std::vector<Reg>& values) {
-    const std::string after = binary("add nsw", "i64", base, block);
-    const std::string less = assign("icmp slt i64 " + after + ", " + end);
-    const std::string stop = select(less, "i64", after, end, false);
+    const std::string after = ir_.binary("add nsw", "i64", base, block);
+    const std::string less = ir_.assign("icmp slt i64 " + after + ", " + end);
+    const std::string stop = ir_.select(less, "i64", after, end, false);
     std::vector<Reg> inner = values;
     for (size_t i = 0; i < inner.size(); ++i) {
       if (!sums_floats(loop.carried[i])) continue;
@@ -149,8 +147,8 @@ void Emitter::parallel(const For& loop) {
           symbols_[chain[i]->var] = {part, false};
           rest = whole;
         } else {
-          symbols_[chain[i]->var] = {binary("urem", "i64", rest, extent), false};
-          rest = binary("udiv", "i64", rest, extent);
+          symbols_[chain[i]->var] = {ir_.binary("urem", "i64", rest, extent), false};
+          rest = ir_.binary("udiv", "i64", rest, extent);
         }
       }
     }
@@ -390,19 +388,19 @@ void Emitter::scan_step(const For& loop, const Let& let, size_t i, const std::st
   sum = combine(c.combine, c.dtype, carried[i], sum, true);
   set(c.next, sum);
   const std::string type = llvm_type(real_dtype(c.dtype));
-  const std::vector<int> last(static_cast<size_t>(lanes_), lanes_ - 1);
-  carried[i] = {shuffle(type, lanes_, sum.text, sum.text, last), true};
-  if (is_complex(c.dtype)) carried[i].im = shuffle(type, lanes_, sum.im, sum.im, last);
+  const std::vector<int> last(static_cast<size_t>(ir_.lanes()), ir_.lanes() - 1);
+  carried[i] = {ir_.shuffle(type, ir_.lanes(), sum.text, sum.text, last), true};
+  if (is_complex(c.dtype)) carried[i].im = ir_.shuffle(type, ir_.lanes(), sum.im, sum.im, last);
 }
 
 /// Hillis and Steele: after the step of distance d each lane has the total of its last 2d elements.
 Reg Emitter::scan_lanes(const Carried& c, Reg sum, const Reg& nothing) {
   const std::string type = llvm_type(real_dtype(c.dtype));
-  for (int distance = 1; distance < lanes_; distance *= 2) {
+  for (int distance = 1; distance < ir_.lanes(); distance *= 2) {
     std::vector<int> lanes;
-    for (int lane = 0; lane < lanes_; ++lane) lanes.push_back(lane < distance ? lanes_ : lane - distance);
-    Reg moved{shuffle(type, lanes_, sum.text, nothing.text, lanes), true};
-    if (is_complex(c.dtype)) moved.im = shuffle(type, lanes_, sum.im, nothing.im, lanes);
+    for (int lane = 0; lane < ir_.lanes(); ++lane) lanes.push_back(lane < distance ? ir_.lanes() : lane - distance);
+    Reg moved{ir_.shuffle(type, ir_.lanes(), sum.text, nothing.text, lanes), true};
+    if (is_complex(c.dtype)) moved.im = ir_.shuffle(type, ir_.lanes(), sum.im, nothing.im, lanes);
     sum = combine(c.combine, c.dtype, moved, sum, true);
   }
   return sum;
@@ -410,8 +408,8 @@ Reg Emitter::scan_lanes(const Carried& c, Reg sum, const Reg& nothing) {
 
 /// Halves the lanes until one is left: the upper half is combined into the lower one.
 void Emitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
-  while (lanes_ > 1) {
-    const int all = lanes_;
+  while (ir_.lanes() > 1) {
+    const int all = ir_.lanes();
     const int half = all / 2;
     std::vector<int> low;
     std::vector<int> high;
@@ -420,8 +418,9 @@ void Emitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
       high.push_back(half + i);
     }
     const auto take = [&](const std::string& element, const std::string& v, bool upper) {
-      if (half == 1) return assign("extractelement " + vec_type(element) + " " + v + (upper ? ", i64 1" : ", i64 0"));
-      return shuffle(element, all, v, "poison", upper ? high : low);
+      if (half == 1)
+        return ir_.assign("extractelement " + ir_.vec_type(element) + " " + v + (upper ? ", i64 1" : ", i64 0"));
+      return ir_.shuffle(element, all, v, "poison", upper ? high : low);
     };
     std::vector<Reg> left;
     std::vector<Reg> right;
@@ -434,7 +433,7 @@ void Emitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
         (upper ? right : left).push_back(part);
       }
     }
-    lanes_ = half;
+    ir_.set_lanes(half);
     if (loop.combine_fn == nullptr) {
       for (size_t i = 0; i < carried.size(); ++i) {
         carried[i] = combine(loop.carried[i].combine, loop.carried[i].dtype, left[i], right[i], half > 1);
@@ -454,9 +453,9 @@ void Emitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
 /// Lanes below `left`, which is at most 2^31.
 std::string Emitter::mask_below(const std::string& left) {
   std::string ids;
-  for (int i = 0; i < lanes_; ++i) ids += (i > 0 ? ", i32 " : "i32 ") + std::to_string(i);
-  const std::string narrow = assign("trunc i64 " + left + " to i32");
-  return assign("icmp sgt " + vec_type("i32") + " " + splat("i32", narrow) + ", <" + ids + ">");
+  for (int i = 0; i < ir_.lanes(); ++i) ids += (i > 0 ? ", i32 " : "i32 ") + std::to_string(i);
+  const std::string narrow = ir_.assign("trunc i64 " + left + " to i32");
+  return ir_.assign("icmp sgt " + ir_.vec_type("i32") + " " + ir_.splat("i32", narrow) + ", <" + ids + ">");
 }
 
 void Emitter::vector(const For& loop) {
@@ -470,7 +469,7 @@ void Emitter::vector(const For& loop) {
   const bool custom = loop.combine_fn != nullptr;
   std::vector<Reg> inits;
   for (const Carried& c : loop.carried) inits.push_back(reg(c.init));
-  lanes_ = lanes;
+  ir_.set_lanes(lanes);
   vector_var_ = loop.var;
   note_products(loop);
   // Where sums come first, computing them leaves the memory time enough; short runs seldom go on where they end.
@@ -492,13 +491,13 @@ void Emitter::vector(const For& loop) {
   const int64_t count = known ? loop.extent.const_value() : 0;
   const bool even = known && count % lanes == 0;
   const std::string whole =
-      known ? std::to_string(count / lanes * lanes) : binary("and", "i64", extent, std::to_string(-lanes));
+      known ? std::to_string(count / lanes * lanes) : ir_.binary("and", "i64", extent, std::to_string(-lanes));
   if (shape.heavy && shape.masks && !even && (!known || count > lanes)) {
     // One copy of a long body, with a mask that is full but for the last pass.
     summed(loop, "0", extent, lanes, carried, [&](const std::string& base, std::vector<Reg>& values) {
-      const std::string left = binary("sub", "i64", extent, base);
-      const std::string less = assign("icmp slt i64 " + left + ", " + std::to_string(lanes));
-      pass(base, mask_below(select(less, "i64", left, std::to_string(lanes), false)), values);
+      const std::string left = ir_.binary("sub", "i64", extent, base);
+      const std::string less = ir_.assign("icmp slt i64 " + left + ", " + std::to_string(lanes));
+      pass(base, mask_below(ir_.select(less, "i64", left, std::to_string(lanes), false)), values);
     });
   } else {
     if (!known || count >= lanes) {
@@ -513,7 +512,7 @@ void Emitter::vector(const For& loop) {
   } else {
     reduce_lanes(loop, carried);
   }
-  lanes_ = 1;
+  ir_.set_lanes(1);
   vector_var_ = Expr();
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
@@ -531,23 +530,23 @@ void Emitter::vector(const For& loop) {
 template <typename Pass>
 void Emitter::masked_rest(const For& loop, const std::string& extent, const std::string& whole,
                           std::vector<Reg>& carried, Pass&& pass) {
-  const std::string then = label();
-  const std::string done = label();
-  const std::string left = binary("sub", "i64", extent, whole);
-  const std::string any = assign("icmp sgt i64 " + left + ", 0");
-  const std::string before = current_block_;
-  line("br i1 " + any + ", label %" + then + ", label %" + done);
-  start_block(then);
+  const std::string then = ir_.label();
+  const std::string done = ir_.label();
+  const std::string left = ir_.binary("sub", "i64", extent, whole);
+  const std::string any = ir_.assign("icmp sgt i64 " + left + ", 0");
+  const std::string before = ir_.block();
+  ir_.line("br i1 " + any + ", label %" + then + ", label %" + done);
+  ir_.start_block(then);
   std::vector<Reg> tail = carried;
   pass(whole, mask_below(left), tail);
-  const std::string last = current_block_;
-  line("br label %" + done);
-  start_block(done);
+  const std::string last = ir_.block();
+  ir_.line("br label %" + done);
+  ir_.start_block(done);
   for (size_t i = 0; i < carried.size(); ++i) {
     const DType dtype = loop.carried[i].dtype;
-    const std::string type = vec_type(llvm_type(real_dtype(dtype)));
+    const std::string type = ir_.vec_type(llvm_type(real_dtype(dtype)));
     const auto merge = [&](const std::string& a, const std::string& b) {
-      return assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
+      return ir_.assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
     };
     carried[i].text = merge(tail[i].text, carried[i].text);
     if (is_complex(dtype)) carried[i].im = merge(tail[i].im, carried[i].im);

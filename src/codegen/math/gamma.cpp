@@ -1,8 +1,8 @@
 // The gamma function's logarithm and its derivative, and Bessel functions. Those of float32 are computed in float64.
 #include <cmath>
 
-#include "codegen/math_coefficients.h"
-#include "codegen/math_functions.h"
+#include "codegen/math/coefficients.h"
+#include "codegen/math/functions.h"
 
 namespace tatara::codegen {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/emitter.h"
+#include "codegen/core/emitter.h"
 #include "support/error.h"
 #include "symbolic/multiples.h"
 
@@ -42,8 +42,8 @@ class GpuSorter {
   void run() {
     TATARA_CHECK(row_ > 0, "a sort without rows of threads in ", e_.kernel_.name);
     e_.find_members();
-    thread_ = e_.assign("trunc i64 " + e_.gpu_lane_ + " to i32");
-    lane_ = e_.binary("and", "i32", thread_, "31");
+    thread_ = e_.ir_.assign("trunc i64 " + e_.gpu_lane_ + " to i32");
+    lane_ = e_.ir_.binary("and", "i32", thread_, "31");
     from_ = e_.index(sort_.from.index);
     from_stride_ = e_.index(sort_.from.stride);
     if (sort_.selects()) {
@@ -84,62 +84,62 @@ class GpuSorter {
   /// The bits of an element as a number without sign. Both zeros get one key, and so do all NaN.
   std::string key_of(const std::string& bits) {
     std::string key = bits;
-    if (is_signed()) key = e_.binary("xor", element_, bits, sign());
+    if (is_signed()) key = e_.ir_.binary("xor", element_, bits, sign());
     if (is_floating(dtype_)) {
-      const std::string all = e_.binary("ashr", element_, bits, std::to_string(bits_ - 1));
-      key = e_.binary("xor", element_, bits, e_.binary("or", element_, all, sign()));
-      const std::string size = e_.binary("and", element_, bits, number((uint64_t{1} << (bits_ - 1)) - 1));
-      key = choose(e_.assign("icmp eq " + element_ + " " + size + ", 0"), element_, sign(), key);
-      key = choose(e_.assign("icmp ugt " + element_ + " " + size + ", " + number(infinity())), element_, "-1", key);
+      const std::string all = e_.ir_.binary("ashr", element_, bits, std::to_string(bits_ - 1));
+      key = e_.ir_.binary("xor", element_, bits, e_.ir_.binary("or", element_, all, sign()));
+      const std::string size = e_.ir_.binary("and", element_, bits, number((uint64_t{1} << (bits_ - 1)) - 1));
+      key = choose(e_.ir_.assign("icmp eq " + element_ + " " + size + ", 0"), element_, sign(), key);
+      key = choose(e_.ir_.assign("icmp ugt " + element_ + " " + size + ", " + number(infinity())), element_, "-1", key);
     }
-    return sort_.descending ? e_.binary("xor", element_, key, "-1") : key;
+    return sort_.descending ? e_.ir_.binary("xor", element_, key, "-1") : key;
   }
 
   /// The element of a key, and whether it is one of several with that key (zero, NaN); "" for never.
   std::pair<std::string, std::string> element_of(std::string key) {
-    if (sort_.descending) key = e_.binary("xor", element_, key, "-1");
-    if (is_signed()) return {e_.binary("xor", element_, key, sign()), ""};
+    if (sort_.descending) key = e_.ir_.binary("xor", element_, key, "-1");
+    if (is_signed()) return {e_.ir_.binary("xor", element_, key, sign()), ""};
     if (!is_floating(dtype_)) return {key, ""};
-    const std::string negative = e_.assign("icmp sge " + element_ + " " + key + ", 0");
+    const std::string negative = e_.ir_.assign("icmp sge " + element_ + " " + key + ", 0");
     const std::string flip = choose(negative, element_, "-1", sign());
-    const std::string zero = e_.assign("icmp eq " + element_ + " " + key + ", " + sign());
-    const std::string nan = e_.assign("icmp eq " + element_ + " " + key + ", -1");
-    return {e_.binary("xor", element_, key, flip), e_.binary("or", "i1", zero, nan)};
+    const std::string zero = e_.ir_.assign("icmp eq " + element_ + " " + key + ", " + sign());
+    const std::string nan = e_.ir_.assign("icmp eq " + element_ + " " + key + ", -1");
+    return {e_.ir_.binary("xor", element_, key, flip), e_.ir_.binary("or", "i1", zero, nan)};
   }
 
   Item item_of(const std::string& bits, const std::string& place, const std::string& inside) {
     std::string key = key_of(bits);
     if (!inside.empty()) key = choose(inside, element_, key, "-1");
     if (apart_) return {key, place};
-    if (word_ != element_) key = e_.assign("zext " + element_ + " " + key + " to " + word_);
+    if (word_ != element_) key = e_.ir_.assign("zext " + element_ + " " + key + " to " + word_);
     std::string low = place;
-    if (!short_) low = e_.assign("zext i32 " + place + " to i64");
-    return {e_.binary("or", word_, e_.binary("shl", word_, key, std::to_string(key_bits_)), low), ""};
+    if (!short_) low = e_.ir_.assign("zext i32 " + place + " to i64");
+    return {e_.ir_.binary("or", word_, e_.ir_.binary("shl", word_, key, std::to_string(key_bits_)), low), ""};
   }
 
   std::string place_of(const Item& item) {
     if (apart_) return item.place;
-    if (short_) return e_.binary("and", "i32", item.word, "65535");
-    return e_.assign("trunc i64 " + item.word + " to i32");
+    if (short_) return e_.ir_.binary("and", "i32", item.word, "65535");
+    return e_.ir_.assign("trunc i64 " + item.word + " to i32");
   }
 
   std::string key_in(const Item& item) {
     if (apart_) return item.word;
-    const std::string key = e_.binary("lshr", word_, item.word, std::to_string(key_bits_));
-    return word_ == element_ ? key : e_.assign("trunc " + word_ + " " + key + " to " + element_);
+    const std::string key = e_.ir_.binary("lshr", word_, item.word, std::to_string(key_bits_));
+    return word_ == element_ ? key : e_.ir_.assign("trunc " + word_ + " " + key + " to " + element_);
   }
 
   std::string choose(const std::string& condition, const std::string& type, const std::string& a,
                      const std::string& b) {
-    return e_.assign("select i1 " + condition + ", " + type + " " + a + ", " + type + " " + b);
+    return e_.ir_.assign("select i1 " + condition + ", " + type + " " + a + ", " + type + " " + b);
   }
 
   std::string less(const Item& a, const Item& b) {
-    const std::string below = e_.assign("icmp ult " + word_ + " " + a.word + ", " + b.word);
+    const std::string below = e_.ir_.assign("icmp ult " + word_ + " " + a.word + ", " + b.word);
     if (!apart_) return below;
-    const std::string same = e_.assign("icmp eq i64 " + a.word + ", " + b.word);
-    const std::string before = e_.assign("icmp ult i32 " + a.place + ", " + b.place);
-    return e_.binary("or", "i1", below, e_.binary("and", "i1", same, before));
+    const std::string same = e_.ir_.assign("icmp eq i64 " + a.word + ", " + b.word);
+    const std::string before = e_.ir_.assign("icmp ult i32 " + a.place + ", " + b.place);
+    return e_.ir_.binary("or", "i1", below, e_.ir_.binary("and", "i1", same, before));
   }
 
   Item pick(const std::string& condition, const Item& a, const Item& b) {
@@ -150,8 +150,8 @@ class GpuSorter {
 
   std::string extreme(const char* which, const std::string& a, const std::string& b) {
     const std::string name = std::string("@llvm.") + which + ".i32";
-    e_.declare("declare i32 " + name + "(i32, i32)");
-    return e_.call(name, "i32", "i32 " + a + ", i32 " + b);
+    e_.ir_.declare("declare i32 " + name + "(i32, i32)");
+    return e_.ir_.call(name, "i32", "i32 " + a + ", i32 " + b);
   }
 
   void exchange(Item& a, Item& b) {
@@ -195,16 +195,16 @@ class GpuSorter {
   // ---- Other threads ----
 
   std::string shuffled(const std::string& type, const std::string& value, const std::string& mask) {
-    e_.declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)");
+    e_.ir_.declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)");
     const auto fetch = [&](const std::string& part) {
-      return e_.call("@llvm.nvvm.shfl.sync.bfly.i32", "i32",
-                     "i32 " + e_.gpu_members_ + ", i32 " + part + ", i32 " + mask + ", i32 31");
+      return e_.ir_.call("@llvm.nvvm.shfl.sync.bfly.i32", "i32",
+                         "i32 " + e_.gpu_members_ + ", i32 " + part + ", i32 " + mask + ", i32 31");
     };
     if (type == "i32") return fetch(value);
-    const std::string low = fetch(e_.assign("trunc i64 " + value + " to i32"));
-    const std::string high = fetch(e_.assign("trunc i64 " + e_.binary("lshr", "i64", value, "32") + " to i32"));
-    const std::string upper = e_.binary("shl", "i64", e_.assign("zext i32 " + high + " to i64"), "32");
-    return e_.binary("or", "i64", upper, e_.assign("zext i32 " + low + " to i64"));
+    const std::string low = fetch(e_.ir_.assign("trunc i64 " + value + " to i32"));
+    const std::string high = fetch(e_.ir_.assign("trunc i64 " + e_.ir_.binary("lshr", "i64", value, "32") + " to i32"));
+    const std::string upper = e_.ir_.binary("shl", "i64", e_.ir_.assign("zext i32 " + high + " to i64"), "32");
+    return e_.ir_.binary("or", "i64", upper, e_.ir_.assign("zext i32 " + low + " to i64"));
   }
 
   Item of_lane(const Item& item, const std::string& mask) {
@@ -216,7 +216,7 @@ class GpuSorter {
   /// Keeps the greater elements where `upper`, else the lower ones.
   void keep(Items& items, const Items& others, const std::string& upper) {
     for (size_t i = 0; i < items.size(); ++i) {
-      const std::string take = e_.binary("xor", "i1", less(others[i], items[i]), upper);
+      const std::string take = e_.ir_.binary("xor", "i1", less(others[i], items[i]), upper);
       items[i] = pick(take, others[i], items[i]);
     }
   }
@@ -231,11 +231,11 @@ class GpuSorter {
   }
 
   std::string is_upper(const std::string& bit) {
-    return e_.assign("icmp ne i32 " + e_.binary("and", "i32", thread_, bit) + ", 0");
+    return e_.ir_.assign("icmp ne i32 " + e_.ir_.binary("and", "i32", thread_, bit) + ", 0");
   }
 
   void exchange_warps(Items& items, const std::string& mask, const std::string& bit, bool mirrored) {
-    const std::string other = e_.binary("xor", "i32", thread_, mask);
+    const std::string other = e_.ir_.binary("xor", "i32", thread_, mask);
     const auto slots = static_cast<int64_t>(items.size()) * row_;
     for (size_t i = 0; i < items.size(); ++i) put(items[i], slots, static_cast<int64_t>(i) * row_, thread_);
     e_.barrier();
@@ -251,19 +251,19 @@ class GpuSorter {
   /// Slot `first + at` of the block's shared memory, which has room for `slots` items.
   std::string slot(const std::string& type, int64_t bytes_before, int64_t first, const std::string& at) {
     const int64_t size = type == "i32" ? 4 : 8;
-    const std::string wide = e_.assign("zext i32 " + at + " to i64");
-    const std::string place = e_.binary("add nuw nsw", "i64", wide, std::to_string(first + bytes_before / size));
-    return e_.assign("getelementptr " + type + ", ptr addrspace(3) @tatara_shared, i64 " + place);
+    const std::string wide = e_.ir_.assign("zext i32 " + at + " to i64");
+    const std::string place = e_.ir_.binary("add nuw nsw", "i64", wide, std::to_string(first + bytes_before / size));
+    return e_.ir_.assign("getelementptr " + type + ", ptr addrspace(3) @tatara_shared, i64 " + place);
   }
   void put(const Item& item, int64_t slots, int64_t first, const std::string& at) {
     const int64_t words = short_ ? (slots + 1) / 2 : apart_ ? slots + (slots + 1) / 2 : slots;
     e_.gpu_shared_ = std::max(e_.gpu_shared_, static_cast<int>(words));
-    e_.line("store " + word_ + " " + item.word + ", ptr addrspace(3) " + slot(word_, 0, first, at));
-    if (apart_) e_.line("store i32 " + item.place + ", ptr addrspace(3) " + slot("i32", 8 * slots, first, at));
+    e_.ir_.line("store " + word_ + " " + item.word + ", ptr addrspace(3) " + slot(word_, 0, first, at));
+    if (apart_) e_.ir_.line("store i32 " + item.place + ", ptr addrspace(3) " + slot("i32", 8 * slots, first, at));
   }
   Item get(int64_t slots, int64_t first, const std::string& at) {
-    Item item{e_.assign("load " + word_ + ", ptr addrspace(3) " + slot(word_, 0, first, at)), ""};
-    if (apart_) item.place = e_.assign("load i32, ptr addrspace(3) " + slot("i32", 8 * slots, first, at));
+    Item item{e_.ir_.assign("load " + word_ + ", ptr addrspace(3) " + slot(word_, 0, first, at)), ""};
+    if (apart_) item.place = e_.ir_.assign("load i32, ptr addrspace(3) " + slot("i32", 8 * slots, first, at));
     return item;
   }
 
@@ -275,35 +275,33 @@ class GpuSorter {
   /// A loop that stays one: `again` is an i1 of the counter (i32), `next` its next value.
   void loop(const std::string& first, Items& items, const Number& again, const Number& next, const Pass& body) {
     e_.gpu_rolled_ = true;
-    const std::string head = e_.label(), inside = e_.label(), done = e_.label();
-    const std::string before = e_.current_block_;
-    e_.line("br label %" + head);
-    const std::string counter = e_.fresh();
+    const std::string head = e_.ir_.label(), inside = e_.ir_.label(), done = e_.ir_.label();
+    const std::string before = e_.ir_.block();
+    e_.ir_.line("br label %" + head);
+    const std::string counter = e_.ir_.fresh();
     Items phis;
-    for (size_t i = 0; i < items.size(); ++i) phis.push_back({e_.fresh(), apart_ ? e_.fresh() : std::string()});
-    std::string outer;
-    outer.swap(e_.out_);
-    e_.start_block(inside);
+    for (size_t i = 0; i < items.size(); ++i) phis.push_back({e_.ir_.fresh(), apart_ ? e_.ir_.fresh() : std::string()});
     Items last = phis;
-    body(counter, last);
-    const std::string advanced = next(counter);
-    e_.line("br label %" + head + ", !llvm.loop !2");
-    const std::string end = e_.current_block_;
-    std::string text;
-    text.swap(e_.out_);
-    e_.out_.swap(outer);
-    e_.start_block(head);
+    std::string advanced, end;
+    const std::string text = e_.ir_.apart([&] {
+      e_.ir_.start_block(inside);
+      body(counter, last);
+      advanced = next(counter);
+      e_.ir_.line("br label %" + head + ", !llvm.loop !2");
+      end = e_.ir_.block();
+    });
+    e_.ir_.start_block(head);
     const auto phi = [&](const std::string& name, const std::string& type, const std::string& a, const std::string& b) {
-      e_.line(name + " = phi " + type + " [ " + a + ", %" + before + " ], [ " + b + ", %" + end + " ]");
+      e_.ir_.line(name + " = phi " + type + " [ " + a + ", %" + before + " ], [ " + b + ", %" + end + " ]");
     };
     phi(counter, "i32", first, advanced);
     for (size_t i = 0; i < items.size(); ++i) {
       phi(phis[i].word, word_, items[i].word, last[i].word);
       if (apart_) phi(phis[i].place, "i32", items[i].place, last[i].place);
     }
-    e_.line("br i1 " + again(counter) + ", label %" + inside + ", label %" + done);
-    e_.out_ += text;
-    e_.start_block(done);
+    e_.ir_.line("br i1 " + again(counter) + ", label %" + inside + ", label %" + done);
+    e_.ir_.append(text);
+    e_.ir_.start_block(done);
     items = std::move(phis);
   }
 
@@ -312,15 +310,15 @@ class GpuSorter {
     if (first > last) return;
     loop(
         std::to_string(first), items,
-        [&](const std::string& n) { return e_.assign("icmp ule i32 " + n + ", " + std::to_string(last)); },
-        [&](const std::string& n) { return e_.binary("shl", "i32", n, "1"); }, body);
+        [&](const std::string& n) { return e_.ir_.assign("icmp ule i32 " + n + ", " + std::to_string(last)); },
+        [&](const std::string& n) { return e_.ir_.binary("shl", "i32", n, "1"); }, body);
   }
   /// Counters `first`, half of it, ... down to `last`.
   void halving(const std::string& first, int64_t last, Items& items, const Pass& body) {
     loop(
         first, items,
-        [&](const std::string& n) { return e_.assign("icmp uge i32 " + n + ", " + std::to_string(last)); },
-        [&](const std::string& n) { return e_.binary("lshr", "i32", n, "1"); }, body);
+        [&](const std::string& n) { return e_.ir_.assign("icmp uge i32 " + n + ", " + std::to_string(last)); },
+        [&](const std::string& n) { return e_.ir_.binary("lshr", "i32", n, "1"); }, body);
   }
 
   // ---- Memory ----
@@ -335,34 +333,34 @@ class GpuSorter {
 
   std::string address(const Sort::Row& row, const std::string& base, const std::string& stride,
                       const std::string& place) {
-    std::string offset = e_.assign("zext i32 " + place + " to i64");
-    if (!row.stride.is_const(1)) offset = e_.binary("mul nsw", "i64", offset, stride);
-    return e_.address(row.buffer, e_.binary("add nsw", "i64", base, offset));
+    std::string offset = e_.ir_.assign("zext i32 " + place + " to i64");
+    if (!row.stride.is_const(1)) offset = e_.ir_.binary("mul nsw", "i64", offset, stride);
+    return e_.address(row.buffer, e_.ir_.binary("add nsw", "i64", base, offset));
   }
 
   /// This thread's elements of those from `first` on (i32; `bound` is the end of them all): neighbouring threads read neighbours.
   Items load(size_t count, const std::string& first, int64_t bound) {
     Items items;
     const int64_t width = access_width(sort_.from, dtype_size(dtype_), static_cast<int64_t>(count), sort_.extent);
-    const std::string own = e_.binary("mul nuw nsw", "i32", thread_, std::to_string(width));
-    const std::string start = first == "0" ? own : e_.binary("add nuw", "i32", own, first);
+    const std::string own = e_.ir_.binary("mul nuw nsw", "i32", thread_, std::to_string(width));
+    const std::string start = first == "0" ? own : e_.ir_.binary("add nuw", "i32", own, first);
     const std::string flags = e_.load_flags(sort_.from.buffer);
     for (size_t i = 0; i < count; i += static_cast<size_t>(width)) {
       const std::string place =
-          i == 0 ? start : e_.binary("add nuw", "i32", start, std::to_string(static_cast<int64_t>(i) * row_));
+          i == 0 ? start : e_.ir_.binary("add nuw", "i32", start, std::to_string(static_cast<int64_t>(i) * row_));
       std::string inside, safe = place;
       if (bound > sort_.extent) {
-        inside = e_.assign("icmp ult i32 " + place + ", " + std::to_string(sort_.extent));
+        inside = e_.ir_.assign("icmp ult i32 " + place + ", " + std::to_string(sort_.extent));
         safe = choose(inside, "i32", place, "0");
       }
       const std::string at = address(sort_.from, from_, from_stride_, safe);
       const std::string type = width > 1 ? "<" + std::to_string(width) + " x " + element_ + ">" : element_;
-      const std::string vector =
-          e_.assign("load " + type + ", ptr " + at + ", align " + std::to_string(width * dtype_size(dtype_)) + flags);
+      const std::string vector = e_.ir_.assign("load " + type + ", ptr " + at + ", align " +
+                                               std::to_string(width * dtype_size(dtype_)) + flags);
       for (int64_t k = 0; k < width; ++k) {
         std::string bits = vector;
-        if (width > 1) bits = e_.assign("extractelement " + type + " " + vector + ", i32 " + std::to_string(k));
-        const std::string here = k == 0 ? place : e_.binary("add nuw", "i32", place, std::to_string(k));
+        if (width > 1) bits = e_.ir_.assign("extractelement " + type + " " + vector + ", i32 " + std::to_string(k));
+        const std::string here = k == 0 ? place : e_.ir_.binary("add nuw", "i32", place, std::to_string(k));
         items.push_back(item_of(bits, here, inside));
       }
     }
@@ -376,25 +374,25 @@ class GpuSorter {
     for (const Item& item : items) {
       const auto [element, special] = element_of(key_in(item));
       result.push_back(element);
-      if (!special.empty()) any = any.empty() ? special : e_.binary("or", "i1", any, special);
+      if (!special.empty()) any = any.empty() ? special : e_.ir_.binary("or", "i1", any, special);
     }
     if (any.empty()) return result;
-    const std::string again = e_.label(), done = e_.label();
-    const std::string before = e_.current_block_;
-    e_.line("br i1 " + any + ", label %" + again + ", label %" + done);
-    e_.start_block(again);
+    const std::string again = e_.ir_.label(), done = e_.ir_.label();
+    const std::string before = e_.ir_.block();
+    e_.ir_.line("br i1 " + any + ", label %" + again + ", label %" + done);
+    e_.ir_.start_block(again);
     std::vector<std::string> read;
     for (const Item& item : items) {
       const std::string place = extreme("umin", place_of(item), std::to_string(sort_.extent - 1));
       const std::string at = address(sort_.from, from_, from_stride_, place);
-      read.push_back(e_.assign("load " + element_ + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype_)) +
-                               e_.load_flags(sort_.from.buffer)));
+      read.push_back(e_.ir_.assign("load " + element_ + ", ptr " + at + ", align " +
+                                   std::to_string(dtype_size(dtype_)) + e_.load_flags(sort_.from.buffer)));
     }
-    e_.line("br label %" + done);
-    e_.start_block(done);
+    e_.ir_.line("br label %" + done);
+    e_.ir_.start_block(done);
     for (size_t i = 0; i < items.size(); ++i) {
-      result[i] =
-          e_.assign("phi " + element_ + " [ " + read[i] + ", %" + again + " ], [ " + result[i] + ", %" + before + " ]");
+      result[i] = e_.ir_.assign("phi " + element_ + " [ " + read[i] + ", %" + again + " ], [ " + result[i] + ", %" +
+                                before + " ]");
     }
     return result;
   }
@@ -407,7 +405,7 @@ class GpuSorter {
     const std::string base = e_.index(row.index);
     const std::string stride = e_.index(row.stride);
     for (int64_t i = 0; i < have; i += width) {
-      const std::string rank = i == 0 ? first : e_.binary("add nuw", "i32", first, std::to_string(i));
+      const std::string rank = i == 0 ? first : e_.ir_.binary("add nuw", "i32", first, std::to_string(i));
       const auto write = [&] {
         std::string value = values[static_cast<size_t>(i)];
         std::string whole = type;
@@ -415,17 +413,17 @@ class GpuSorter {
           whole = "<" + std::to_string(width) + " x " + type + ">";
           value = "poison";
           for (int64_t k = 0; k < width; ++k) {
-            value = e_.assign("insertelement " + whole + " " + value + ", " + type + " " +
-                              values[static_cast<size_t>(i + k)] + ", i32 " + std::to_string(k));
+            value = e_.ir_.assign("insertelement " + whole + " " + value + ", " + type + " " +
+                                  values[static_cast<size_t>(i + k)] + ", i32 " + std::to_string(k));
           }
         }
-        e_.line("store " + whole + " " + value + ", ptr " + address(row, base, stride, rank) + ", align " +
-                std::to_string(width * size));
+        e_.ir_.line("store " + whole + " " + value + ", ptr " + address(row, base, stride, rank) + ", align " +
+                    std::to_string(width * size));
       };
       if (all_count) {
         write();
       } else {
-        e_.when(e_.assign("icmp ult i32 " + rank + ", " + std::to_string(sort_.count)), write);
+        e_.ir_.when(e_.ir_.assign("icmp ult i32 " + rank + ", " + std::to_string(sort_.count)), write);
       }
     }
   }
@@ -436,7 +434,7 @@ class GpuSorter {
     }
     if (sort_.places.buffer < 0) return;
     std::vector<std::string> places;
-    for (const Item& item : items) places.push_back(e_.assign("zext i32 " + place_of(item) + " to i64"));
+    for (const Item& item : items) places.push_back(e_.ir_.assign("zext i32 " + place_of(item) + " to i64"));
     store_row(sort_.places, "i64", 8, places, first, all_count);
   }
 
@@ -449,9 +447,9 @@ class GpuSorter {
     Items items = load(held, "0", static_cast<int64_t>(held) * row_);
     sort_thread(items);
     const int64_t in_warp = std::min<int64_t>(row_, kWarp);
-    const auto mirror = [&](const std::string& threads) { return e_.binary("sub", "i32", threads, "1"); };
+    const auto mirror = [&](const std::string& threads) { return e_.ir_.binary("sub", "i32", threads, "1"); };
     const auto below = [&](const std::string& threads, const char* by) {
-      return e_.binary("lshr", "i32", threads, by);
+      return e_.ir_.binary("lshr", "i32", threads, by);
     };
     const auto lanes = [&](const std::string& distance, Items& now) { exchange_lanes(now, distance, distance, false); };
     doubling(2, in_warp, items, [&](const std::string& threads, Items& now) {
@@ -466,7 +464,7 @@ class GpuSorter {
       halving(std::to_string(kWarp / 2), 1, now, lanes);
       halve(now, held / 2);
     });
-    const std::string first = e_.binary("mul nuw nsw", "i32", thread_, std::to_string(held));
+    const std::string first = e_.ir_.binary("mul nuw nsw", "i32", thread_, std::to_string(held));
     store(items, first, static_cast<int64_t>(held) * row_ == sort_.count);
   }
 
@@ -495,8 +493,10 @@ class GpuSorter {
     } else {
       loop(
           std::to_string(step), best,
-          [&](const std::string& n) { return e_.assign("icmp ult i32 " + n + ", " + std::to_string(sort_.extent)); },
-          [&](const std::string& n) { return e_.binary("add nuw", "i32", n, std::to_string(step)); }, pass);
+          [&](const std::string& n) {
+            return e_.ir_.assign("icmp ult i32 " + n + ", " + std::to_string(sort_.extent));
+          },
+          [&](const std::string& n) { return e_.ir_.binary("add nuw", "i32", n, std::to_string(step)); }, pass);
     }
     const auto join = [&](const std::string& distance, Items& now) {
       Items others;
@@ -505,7 +505,7 @@ class GpuSorter {
     };
     doubling(1, std::min<int64_t>(row_, kWarp) / 2, best, join);
     if (row_ > kWarp) share_warps(best, join);
-    e_.when(e_.assign("icmp eq i32 " + thread_ + ", 0"), [&] {
+    e_.ir_.when(e_.ir_.assign("icmp eq i32 " + thread_ + ", 0"), [&] {
       best.resize(static_cast<size_t>(sort_.count));
       store(best, "0", true);
     });
@@ -515,12 +515,12 @@ class GpuSorter {
   void share_warps(Items& best, const Pass& join) {
     const int64_t warps = row_ / kWarp;
     const auto slots = static_cast<int64_t>(best.size()) * warps;
-    e_.when(e_.assign("icmp eq i32 " + lane_ + ", 0"), [&] {
-      const std::string warp = e_.binary("lshr", "i32", thread_, "5");
+    e_.ir_.when(e_.ir_.assign("icmp eq i32 " + lane_ + ", 0"), [&] {
+      const std::string warp = e_.ir_.binary("lshr", "i32", thread_, "5");
       for (size_t i = 0; i < best.size(); ++i) put(best[i], slots, static_cast<int64_t>(i) * warps, warp);
     });
     e_.barrier();
-    const std::string from = e_.binary("and", "i32", lane_, std::to_string(warps - 1));
+    const std::string from = e_.ir_.binary("and", "i32", lane_, std::to_string(warps - 1));
     for (size_t i = 0; i < best.size(); ++i) best[i] = get(slots, static_cast<int64_t>(i) * warps, from);
     doubling(1, warps / 2, best, join);
   }

@@ -6,8 +6,9 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
+
+#include "codegen/text/ir_writer.h"
 
 namespace tatara::codegen {
 
@@ -22,15 +23,6 @@ struct Val {
   Lane lane = Lane::kF32;
 };
 
-/// Where the text goes: the state that a MathBuilder shares with whoever prints around it.
-struct MathSink {
-  std::string* out;
-  int* next;                                      // number of the next register or label
-  std::string* block;                             // name of the current basic block
-  std::unordered_set<std::string>* declarations;  // lines of the module beside this function
-  std::string* entry = nullptr;                   // lines at the head of this function, if they can still be added
-};
-
 /// What the functions are printed for.
 struct MathTarget {
   int lanes = 0;  // 0: scalars
@@ -42,9 +34,11 @@ struct MathTarget {
 
 class MathBuilder {
  public:
-  /// Without FMA, fma() is a product and a sum; see two_product for where that matters.
-  MathBuilder(MathSink sink, const MathTarget& target)
-      : sink_(sink),
+  /// Without FMA, fma() is a product and a sum; see two_product for where that matters. `entry` has the lines at the head of
+  /// the function, if more can still be added.
+  MathBuilder(IrWriter& ir, const MathTarget& target, std::string* entry = nullptr)
+      : ir_(ir),
+        entry_(entry),
         lanes_(target.lanes),
         has_fma_(target.has_fma),
         has_scale_(target.has_scale),
@@ -88,15 +82,12 @@ class MathBuilder {
                           const std::function<std::vector<Val>(const std::vector<Val>&)>& step);
 
  private:
-  std::string assign(const std::string& text);
-  void line(const std::string& text) { *sink_.out += "  " + text + "\n"; }
-  std::string label() { return "L" + std::to_string((*sink_.next)++); }
-  void start_block(const std::string& name);
   std::string stack_slot(const Val& initial);
   std::string suffix(Lane lane) const;
   std::string any(const Val& condition);
 
-  MathSink sink_;
+  IrWriter& ir_;
+  std::string* entry_;
   int lanes_;
   bool has_fma_;
   bool has_scale_;

@@ -3,8 +3,8 @@
 #include <bit>
 #include <tuple>
 
+#include "codegen/core/emitter.h"
 #include "codegen/emit_gpu.h"
-#include "codegen/emitter.h"
 #include "support/error.h"
 #include "symbolic/multiples.h"
 
@@ -35,20 +35,20 @@ const For* only_vector(const Block& block) {
 
 std::string Emitter::special_register(const char* name) {
   const std::string full = std::string("@llvm.nvvm.read.ptx.sreg.") + name + ".x";
-  declare("declare i32 " + full + "()");
-  return assign("zext i32 " + call(full, "i32", "") + " to i64");
+  ir_.declare("declare i32 " + full + "()");
+  return ir_.assign("zext i32 " + ir_.call(full, "i32", "") + " to i64");
 }
 
 /// Quotient and remainder of a position among all threads. Dividing 64 bits takes several times the instructions of 32.
 std::pair<std::string, std::string> Emitter::gpu_divided(const std::string& position, const std::string& count) {
-  if (!gpu_narrow_) return {binary("udiv", "i64", position, count), binary("urem", "i64", position, count)};
+  if (!gpu_narrow_) return {ir_.binary("udiv", "i64", position, count), ir_.binary("urem", "i64", position, count)};
   const auto narrow = [&](const std::string& text) {
-    return text.front() == '%' ? assign("trunc i64 " + text + " to i32") : text;
+    return text.front() == '%' ? ir_.assign("trunc i64 " + text + " to i32") : text;
   };
-  const auto wide = [&](const std::string& text) { return assign("zext nneg i32 " + text + " to i64"); };
+  const auto wide = [&](const std::string& text) { return ir_.assign("zext nneg i32 " + text + " to i64"); };
   const std::string whole = narrow(position);
   const std::string divisor = narrow(count);
-  return {wide(binary("udiv", "i32", whole, divisor)), wide(binary("urem", "i32", whole, divisor))};
+  return {wide(ir_.binary("udiv", "i32", whole, divisor)), wide(ir_.binary("urem", "i32", whole, divisor))};
 }
 
 namespace {
@@ -78,31 +78,32 @@ void Emitter::gpu_positions() {
   const std::string thread = special_register("tid");
   const std::string block = map.items > 0 ? "%block" : special_register("ctaid");
   const auto stop_unless = [&](const std::string& condition) {
-    const std::string go = label();
-    line("br i1 " + condition + ", label %" + go + ", label %exit");
-    start_block(go);
+    const std::string go = ir_.label();
+    ir_.line("br i1 " + condition + ", label %" + go + ", label %exit");
+    ir_.start_block(go);
   };
   if (map.tiles) {
     gpu_narrow_ = narrow_positions(kernel_.body, 1);
     gpu_iteration_ = block;
-    gpu_thread_ = binary("and", "i64", thread, std::to_string(map.threads - 1));
-    gpu_lane_ = binary("and", "i64", thread, std::to_string(map.row - 1));
-    gpu_group_ = binary("udiv", "i64", gpu_thread_, std::to_string(map.row));
+    gpu_thread_ = ir_.binary("and", "i64", thread, std::to_string(map.threads - 1));
+    gpu_lane_ = ir_.binary("and", "i64", thread, std::to_string(map.row - 1));
+    gpu_group_ = ir_.binary("udiv", "i64", gpu_thread_, std::to_string(map.row));
     return;
   }
   if (map.row > 0) {
     const int rows = map.threads / map.row;
     gpu_narrow_ = narrow_positions(kernel_.body, 1);
-    gpu_lane_ = rows == 1 ? thread : binary("and", "i64", thread, std::to_string(map.row - 1));
+    gpu_lane_ = rows == 1 ? thread : ir_.binary("and", "i64", thread, std::to_string(map.row - 1));
     gpu_iteration_ = block;
     if (rows == 1) return;
-    const std::string first = binary("mul nuw nsw", "i64", block, std::to_string(rows));
-    gpu_iteration_ = binary("add nuw nsw", "i64", first, binary("udiv", "i64", thread, std::to_string(map.row)));
-    stop_unless(assign("icmp ult i64 " + gpu_iteration_ + ", %iterations"));
+    const std::string first = ir_.binary("mul nuw nsw", "i64", block, std::to_string(rows));
+    gpu_iteration_ =
+        ir_.binary("add nuw nsw", "i64", first, ir_.binary("udiv", "i64", thread, std::to_string(map.row)));
+    stop_unless(ir_.assign("icmp ult i64 " + gpu_iteration_ + ", %iterations"));
     return;
   }
-  const std::string first = binary("mul nuw nsw", "i64", block, std::to_string(map.threads));
-  const std::string flat = binary("add nuw nsw", "i64", first, thread);
+  const std::string first = ir_.binary("mul nuw nsw", "i64", block, std::to_string(map.threads));
+  const std::string flat = ir_.binary("add nuw nsw", "i64", first, thread);
   const For* loop = only_vector(kernel_.body);
   if (loop == nullptr || loop->extent.is_const()) {
     gpu_narrow_ =
@@ -110,7 +111,7 @@ void Emitter::gpu_positions() {
   }
   if (loop == nullptr) {
     gpu_iteration_ = flat;
-    stop_unless(assign("icmp ult i64 " + flat + ", %iterations"));
+    stop_unless(ir_.assign("icmp ult i64 " + flat + ", %iterations"));
     return;
   }
   std::string count = index(loop->extent);
@@ -119,11 +120,11 @@ void Emitter::gpu_positions() {
     count = index(ctx.simplify(ctx.ceildiv(loop->extent, ctx.constant(map.lanes * map.passes))));
   }
   const bool one = !has_parallel_loops(kernel_);
-  stop_unless(
-      assign("icmp ult i64 " + flat + ", " + (one ? count : binary("mul nuw nsw", "i64", count, "%iterations"))));
+  stop_unless(ir_.assign("icmp ult i64 " + flat + ", " +
+                         (one ? count : ir_.binary("mul nuw nsw", "i64", count, "%iterations"))));
   std::string part = flat;
   if (!one) std::tie(gpu_iteration_, part) = gpu_divided(flat, count);
-  gpu_lane_ = map.lanes > 1 ? binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
+  gpu_lane_ = map.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
 }
 
 /// One pass of the vector loop for this thread.
@@ -136,13 +137,13 @@ void Emitter::gpu_pass(const For& loop, const std::string& base, int site, std::
 }
 
 void Emitter::gpu_enter(const For& loop, int lanes) {
-  lanes_ = lanes;
+  ir_.set_lanes(lanes);
   if (lanes > 1) vector_var_ = loop.var;
   gpu_inside_ = true;
 }
 
 void Emitter::gpu_leave() {
-  lanes_ = 1;
+  ir_.set_lanes(1);
   vector_var_ = Expr();
   gpu_inside_ = false;
 }
@@ -198,7 +199,8 @@ void Emitter::gpu_independent(const For& loop) {
     for (int k = 0; k < passes; ++k) {
       const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / passes * k;
       gpu_enter(loop, lanes);
-      gpu_pass(loop, k == 0 ? gpu_lane_ : binary("add nuw nsw", "i64", gpu_lane_, std::to_string(apart)), site, none);
+      gpu_pass(loop, k == 0 ? gpu_lane_ : ir_.binary("add nuw nsw", "i64", gpu_lane_, std::to_string(apart)), site,
+               none);
       gpu_leave();
     }
   };
@@ -206,22 +208,22 @@ void Emitter::gpu_independent(const For& loop) {
     pass();
     return;
   }
-  const std::string end = binary("add nuw nsw", "i64", gpu_lane_, std::to_string(lanes));
+  const std::string end = ir_.binary("add nuw nsw", "i64", gpu_lane_, std::to_string(lanes));
   const std::string extent = index(loop.extent);
-  const std::string whole = label();
-  const std::string rest = label();
-  const std::string done = label();
-  line("br i1 " + assign("icmp ule i64 " + end + ", " + extent) + ", label %" + whole + ", label %" + rest);
-  start_block(whole);
+  const std::string whole = ir_.label();
+  const std::string rest = ir_.label();
+  const std::string done = ir_.label();
+  ir_.line("br i1 " + ir_.assign("icmp ule i64 " + end + ", " + extent) + ", label %" + whole + ", label %" + rest);
+  ir_.start_block(whole);
   pass();
-  line("br label %" + done);
-  start_block(rest);
+  ir_.line("br label %" + done);
+  ir_.start_block(rest);
   site_ = site;
   gpu_inside_ = true;
   serial_from(loop, gpu_lane_, extent, {});
   gpu_inside_ = false;
-  line("br label %" + done);
-  start_block(done);
+  ir_.line("br label %" + done);
+  ir_.start_block(done);
 }
 
 /// This thread's passes over a row, combined with those of the other threads.
@@ -252,17 +254,17 @@ void Emitter::gpu_vector(const For& loop) {
   }
   const int site = site_;
   const std::string start =
-      map.lanes > 1 ? binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
+      map.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
   const int64_t step = int64_t{map.row} * map.lanes;
   const bool bounded = loop.extent.is_const() || map.tiles;
   const int64_t passes = bounded ? (kernel_.ctx->range(loop.extent).hi + step - 1) / step : kUnrolled + 1;
   if (passes <= kUnrolled) {
     for (int64_t k = 0; k < passes; ++k) {
-      const std::string base = k == 0 ? start : binary("add nuw nsw", "i64", start, std::to_string(k * step));
+      const std::string base = k == 0 ? start : ir_.binary("add nuw nsw", "i64", start, std::to_string(k * step));
       if (loop.extent.is_const() && (k + 1) * step <= loop.extent.const_value()) {
         gpu_pass(loop, base, site, carried);
       } else {
-        const std::string inside = assign("icmp ult i64 " + base + ", " + extent);
+        const std::string inside = ir_.assign("icmp ult i64 " + base + ", " + extent);
         gpu_when(inside, dtypes, carried, [&](std::vector<Reg>& values) { gpu_pass(loop, base, site, values); });
       }
     }
@@ -285,20 +287,20 @@ void Emitter::gpu_vector(const For& loop) {
 
 void Emitter::gpu_when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
                        const std::function<void(std::vector<Reg>&)>& body) {
-  const std::string then = label();
-  const std::string done = label();
-  const std::string before = current_block_;
-  line("br i1 " + condition + ", label %" + then + ", label %" + done);
-  start_block(then);
+  const std::string then = ir_.label();
+  const std::string done = ir_.label();
+  const std::string before = ir_.block();
+  ir_.line("br i1 " + condition + ", label %" + then + ", label %" + done);
+  ir_.start_block(then);
   std::vector<Reg> changed = carried;
   body(changed);
-  const std::string last = current_block_;
-  line("br label %" + done);
-  start_block(done);
+  const std::string last = ir_.block();
+  ir_.line("br label %" + done);
+  ir_.start_block(done);
   for (size_t i = 0; i < carried.size(); ++i) {
-    const std::string type = type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
+    const std::string type = ir_.type_of(llvm_type(real_dtype(dtypes[i])), carried[i].vec);
     const auto merge = [&](const std::string& a, const std::string& b) {
-      return assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
+      return ir_.assign("phi " + type + " [ " + a + ", %" + last + " ], [ " + b + ", %" + before + " ]");
     };
     carried[i].text = merge(changed[i].text, carried[i].text);
     if (is_complex(dtypes[i])) carried[i].im = merge(changed[i].im, carried[i].im);
@@ -315,9 +317,9 @@ std::string Emitter::as_word(DType part, const std::string& text) {
   std::string integer = type;
   if (is_floating(part) && type.front() != 'i') {
     integer = "i" + std::to_string(dtype_size(part) * 8);
-    bits = assign("bitcast " + type + " " + text + " to " + integer);
+    bits = ir_.assign("bitcast " + type + " " + text + " to " + integer);
   }
-  return integer == "i64" ? bits : assign("zext " + integer + " " + bits + " to i64");
+  return integer == "i64" ? bits : ir_.assign("zext " + integer + " " + bits + " to i64");
 }
 
 std::string Emitter::from_word(DType part, const std::string& word) {
@@ -325,8 +327,8 @@ std::string Emitter::from_word(DType part, const std::string& word) {
   if (type == "i64") return word;
   const bool real = is_floating(part) && type.front() != 'i';
   const std::string integer = real ? "i" + std::to_string(dtype_size(part) * 8) : type;
-  const std::string bits = integer == "i64" ? word : assign("trunc i64 " + word + " to " + integer);
-  return real ? assign("bitcast " + integer + " " + bits + " to " + type) : bits;
+  const std::string bits = integer == "i64" ? word : ir_.assign("trunc i64 " + word + " to " + integer);
+  return real ? ir_.assign("bitcast " + integer + " " + bits + " to " + type) : bits;
 }
 
 /// An element that came with the launch.
@@ -336,27 +338,27 @@ Reg Emitter::passed_value(int buffer) {
   const std::string& word = bases_[static_cast<size_t>(buffer)];
   Reg value{from_word(part, word), false};
   if (is_complex(dtype)) {
-    value.im = from_word(part, binary("lshr", "i64", word, std::to_string(8 * dtype_size(part))));
+    value.im = from_word(part, ir_.binary("lshr", "i64", word, std::to_string(8 * dtype_size(part))));
   }
   return value;
 }
 
 std::string Emitter::shuffle_word(DType part, const std::string& text, const char* mode, int operand, int clamp) {
   const std::string name = std::string("@llvm.nvvm.shfl.sync.") + mode + ".i32";
-  declare("declare i32 " + name + "(i32, i32, i32, i32)");
+  ir_.declare("declare i32 " + name + "(i32, i32, i32, i32)");
   const auto fetch = [&](const std::string& word) {
-    return call(name, "i32",
-                "i32 " + gpu_members_ + ", i32 " + word + ", i32 " + std::to_string(operand) + ", i32 " +
-                    std::to_string(clamp));
+    return ir_.call(name, "i32",
+                    "i32 " + gpu_members_ + ", i32 " + word + ", i32 " + std::to_string(operand) + ", i32 " +
+                        std::to_string(clamp));
   };
   const std::string word = as_word(part, text);
-  const std::string low = assign("trunc i64 " + word + " to i32");
-  const std::string other = assign("zext i32 " + fetch(low) + " to i64");
+  const std::string low = ir_.assign("trunc i64 " + word + " to i32");
+  const std::string other = ir_.assign("zext i32 " + fetch(low) + " to i64");
   const std::string type = llvm_type(part);
   if (type != "i64" && type != "double") return from_word(part, other);
-  const std::string high = assign("trunc i64 " + binary("lshr", "i64", word, "32") + " to i32");
-  const std::string upper = binary("shl", "i64", assign("zext i32 " + fetch(high) + " to i64"), "32");
-  return from_word(part, binary("or", "i64", upper, other));
+  const std::string high = ir_.assign("trunc i64 " + ir_.binary("lshr", "i64", word, "32") + " to i32");
+  const std::string upper = ir_.binary("shl", "i64", ir_.assign("zext i32 " + fetch(high) + " to i64"), "32");
+  return from_word(part, ir_.binary("or", "i64", upper, other));
 }
 
 Reg Emitter::shuffled(DType dtype, const Reg& value, const char* mode, int operand, int clamp) {
@@ -392,8 +394,8 @@ void Emitter::combine_warp(const For& loop, std::vector<Reg>& carried, int threa
     for (size_t i = 0; i < carried.size(); ++i) {
       other.push_back(shuffled(loop.carried[i].dtype, carried[i], "bfly", distance));
     }
-    const std::string bit = binary("and", "i64", lane, std::to_string(distance));
-    merge_values(loop, carried, other, assign("icmp ne i64 " + bit + ", 0"));
+    const std::string bit = ir_.binary("and", "i64", lane, std::to_string(distance));
+    merge_values(loop, carried, other, ir_.assign("icmp ne i64 " + bit + ", 0"));
   }
 }
 
@@ -406,20 +408,20 @@ void Emitter::find_members() {
   }
   const std::string thread = special_register("tid");
   const std::string first =
-      assign("trunc i64 " + binary("and", "i64", thread, std::to_string(kWarp - row)) + " to i32");
-  gpu_members_ = binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
+      ir_.assign("trunc i64 " + ir_.binary("and", "i64", thread, std::to_string(kWarp - row)) + " to i32");
+  gpu_members_ = ir_.binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
 }
 
 void Emitter::barrier() {
-  declare("declare void @llvm.nvvm.barrier0()");
-  line("call void @llvm.nvvm.barrier0()");
+  ir_.declare("declare void @llvm.nvvm.barrier0()");
+  ir_.line("call void @llvm.nvvm.barrier0()");
 }
 
 /// A place in shared memory: one word for each warp.
 std::string Emitter::shared_slot(size_t word, const std::string& at) {
   gpu_shared_ = std::max(gpu_shared_, static_cast<int>(word + 1) * kWarp);
-  const std::string place = binary("add nuw nsw", "i64", at, std::to_string(word * kWarp));
-  return assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
+  const std::string place = ir_.binary("add nuw nsw", "i64", at, std::to_string(word * kWarp));
+  return ir_.assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
 }
 
 void Emitter::combine_threads(const For& loop, std::vector<Reg>& carried) {
@@ -429,24 +431,24 @@ void Emitter::combine_threads(const For& loop, std::vector<Reg>& carried) {
   if (row <= kWarp) return;
   // One partial value per warp goes through shared memory; every warp combines them all.
   const int warps = row / kWarp;
-  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
-  const std::string warp = binary("lshr", "i64", gpu_lane_, "5");
+  const std::string lane = ir_.binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
+  const std::string warp = ir_.binary("lshr", "i64", gpu_lane_, "5");
   std::vector<std::pair<DType, std::string*>> words;
   for (size_t i = 0; i < carried.size(); ++i) {
     const DType part = real_dtype(loop.carried[i].dtype);
     words.emplace_back(part, &carried[i].text);
     if (is_complex(loop.carried[i].dtype)) words.emplace_back(part, &carried[i].im);
   }
-  when(assign("icmp eq i64 " + lane + ", 0"), [&] {
+  ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
     for (size_t i = 0; i < words.size(); ++i) {
       const std::string word = as_word(words[i].first, *words[i].second);
-      line("store i64 " + word + ", ptr addrspace(3) " + shared_slot(i, warp));
+      ir_.line("store i64 " + word + ", ptr addrspace(3) " + shared_slot(i, warp));
     }
   });
   barrier();
-  const std::string from = binary("and", "i64", lane, std::to_string(warps - 1));
+  const std::string from = ir_.binary("and", "i64", lane, std::to_string(warps - 1));
   for (size_t i = 0; i < words.size(); ++i) {
-    *words[i].second = from_word(words[i].first, assign("load i64, ptr addrspace(3) " + shared_slot(i, from)));
+    *words[i].second = from_word(words[i].first, ir_.assign("load i64, ptr addrspace(3) " + shared_slot(i, from)));
   }
   barrier();
   combine_warp(loop, carried, warps, from);
@@ -466,14 +468,14 @@ void Emitter::gpu_scan(const For& loop) {
   find_members();
   const std::string extent = index(loop.extent);
   const std::string own =
-      map.lanes > 1 ? binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
-  const std::string last = binary("sub", "i64", extent, std::to_string(map.lanes));
+      map.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", gpu_lane_, std::to_string(map.lanes)) : gpu_lane_;
+  const std::string last = ir_.binary("sub", "i64", extent, std::to_string(map.lanes));
   const int site = site_;
   counted("0", extent, std::to_string(int64_t{map.row} * map.lanes), dtypes, carried,
           [&](const std::string& base, std::vector<Reg>& values) {
-            const std::string at = binary("add nuw nsw", "i64", base, own);
-            const std::string inside = assign("icmp ule i64 " + at + ", " + last);
-            const std::string safe = select(inside, "i64", at, last, false);
+            const std::string at = ir_.binary("add nuw nsw", "i64", base, own);
+            const std::string inside = ir_.assign("icmp ule i64 " + at + ", " + last);
+            const std::string safe = ir_.select(inside, "i64", at, last, false);
             site_ = site;
             gpu_enter(loop, map.lanes);
             gpu_guard_ = inside;
@@ -489,22 +491,22 @@ void Emitter::gpu_scan_step(const For& loop, const Let& let, size_t i, std::vect
   const Carried& c = loop.carried[i];
   TATARA_CHECK(let.scalar.operands.size() == 2, "a scan by ", scalar_op_name(let.scalar.op), " in ", kernel_.name);
   const ScalarId element = let.scalar.operands[let.scalar.operands[0] == c.arg ? 1 : 0];
-  const bool vec = lanes_ > 1;
+  const bool vec = ir_.lanes() > 1;
   const Reg nothing = identity(c.combine, c.dtype);
   const Reg wide = widened(c.dtype, nothing);
   Reg sum = choose(c.dtype, {gpu_guard_, false}, widened(c.dtype, reg(element)), wide, vec);
   if (vec) sum = scan_lanes(c, sum, wide);
-  Reg through = vec ? lane_of(c.dtype, sum, lanes_ - 1) : sum;  // the total up to this thread, within its warp
+  Reg through = vec ? lane_of(c.dtype, sum, ir_.lanes() - 1) : sum;  // the total up to this thread, within its warp
   const int width = std::min(kernel_.gpu.row, kWarp);
-  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(width - 1));
+  const std::string lane = ir_.binary("and", "i64", gpu_lane_, std::to_string(width - 1));
   for (int distance = 1; distance < width; distance *= 2) {
     const Reg before = shuffled(c.dtype, through, "up", distance, 0);
     const Reg more = combine(c.combine, c.dtype, before, through, false);
-    const std::string has = assign("icmp uge i64 " + lane + ", " + std::to_string(distance));
+    const std::string has = ir_.assign("icmp uge i64 " + lane + ", " + std::to_string(distance));
     through = choose(c.dtype, {has, false}, more, through, false);
   }
   const Reg left = width > 1 ? shuffled(c.dtype, through, "up", 1, 0) : nothing;
-  Reg before = choose(c.dtype, {assign("icmp eq i64 " + lane + ", 0"), false}, nothing, left, false);
+  Reg before = choose(c.dtype, {ir_.assign("icmp eq i64 " + lane + ", 0"), false}, nothing, left, false);
   Reg total = shuffled(c.dtype, through, "idx", width - 1, ((kWarp - width) << 8) | (kWarp - 1));
   if (kernel_.gpu.row > kWarp) {
     const auto [earlier, whole] = totals_of_warps(c, total, nothing);
@@ -518,24 +520,24 @@ void Emitter::gpu_scan_step(const For& loop, const Let& let, size_t i, std::vect
 
 std::pair<Reg, Reg> Emitter::totals_of_warps(const Carried& c, const Reg& total, const Reg& nothing) {
   const DType part = real_dtype(c.dtype);
-  const std::string lane = binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
-  const std::string warp = binary("lshr", "i64", gpu_lane_, "5");
-  when(assign("icmp eq i64 " + lane + ", 0"), [&] {
-    line("store i64 " + as_word(part, total.text) + ", ptr addrspace(3) " + shared_slot(0, warp));
+  const std::string lane = ir_.binary("and", "i64", gpu_lane_, std::to_string(kWarp - 1));
+  const std::string warp = ir_.binary("lshr", "i64", gpu_lane_, "5");
+  ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
+    ir_.line("store i64 " + as_word(part, total.text) + ", ptr addrspace(3) " + shared_slot(0, warp));
     if (is_complex(c.dtype))
-      line("store i64 " + as_word(part, total.im) + ", ptr addrspace(3) " + shared_slot(1, warp));
+      ir_.line("store i64 " + as_word(part, total.im) + ", ptr addrspace(3) " + shared_slot(1, warp));
   });
   barrier();
   Reg before = nothing;
   Reg all = nothing;
   for (int w = 0; w < kernel_.gpu.row / kWarp; ++w) {
     const auto word = [&](size_t n) {
-      return from_word(part, assign("load i64, ptr addrspace(3) " + shared_slot(n, std::to_string(w))));
+      return from_word(part, ir_.assign("load i64, ptr addrspace(3) " + shared_slot(n, std::to_string(w))));
     };
     Reg one{word(0), false};
     if (is_complex(c.dtype)) one.im = word(1);
     all = w == 0 ? one : combine(c.combine, c.dtype, all, one, false);
-    const std::string is_next = assign("icmp eq i64 " + warp + ", " + std::to_string(w + 1));
+    const std::string is_next = ir_.assign("icmp eq i64 " + warp + ", " + std::to_string(w + 1));
     before = choose(c.dtype, {is_next, false}, all, before, false);
   }
   barrier();
@@ -575,34 +577,35 @@ void Emitter::gpu_tile(const Transpose& tile) {
   const std::string from = index(tile.from_index);
   const std::string to = index(tile.to_index);
   const std::string stride = index(tile.from_stride);
-  const std::string first = binary("mul nuw nsw", "i64", gpu_thread_, std::to_string(vector));
+  const std::string first = ir_.binary("mul nuw nsw", "i64", gpu_thread_, std::to_string(vector));
   const auto within = [&](const std::string& at, Expr extent, int64_t most) {
-    return extent.is_const(most) ? std::string() : assign("icmp slt i64 " + at + ", " + index(extent));
+    return extent.is_const(most) ? std::string() : ir_.assign("icmp slt i64 " + at + ", " + index(extent));
   };
   // All loads before the first store: a thread waits for all of them at once.
   const auto copy = [&](const std::string& base) {
     std::vector<std::pair<std::string, std::string>> parts;  // value and place
     for (int64_t k = 0; k < batch; ++k) {
       std::string at = first;
-      if (!base.empty()) at = binary("add nuw nsw", "i64", base, at);
-      if (k > 0) at = binary("add nuw nsw", "i64", at, std::to_string(k * threads * vector));
-      const std::string r = binary("udiv", "i64", at, std::to_string(columns));
-      const std::string c = binary("urem", "i64", at, std::to_string(columns));
-      std::string source = binary("add nsw", "i64", binary("mul nsw", "i64", r, stride), c);
+      if (!base.empty()) at = ir_.binary("add nuw nsw", "i64", base, at);
+      if (k > 0) at = ir_.binary("add nuw nsw", "i64", at, std::to_string(k * threads * vector));
+      const std::string r = ir_.binary("udiv", "i64", at, std::to_string(columns));
+      const std::string c = ir_.binary("urem", "i64", at, std::to_string(columns));
+      std::string source = ir_.binary("add nsw", "i64", ir_.binary("mul nsw", "i64", r, stride), c);
       for (const std::string& inside : {within(r, tile.rows, rows), within(c, tile.columns, columns)}) {
-        if (!inside.empty()) source = select(inside, "i64", source, "0", false);
+        if (!inside.empty()) source = ir_.select(inside, "i64", source, "0", false);
       }
-      source = address(tile.from, binary("add nsw", "i64", from, source));
-      const std::string value = assign("load " + type + ", ptr " + source + align + load_flags(tile.from));
-      const std::string place = binary("add nsw", "i64", binary("mul nuw nsw", "i64", c, std::to_string(pitch)), r);
-      parts.emplace_back(value, binary("add nsw", "i64", to, place));
+      source = address(tile.from, ir_.binary("add nsw", "i64", from, source));
+      const std::string value = ir_.assign("load " + type + ", ptr " + source + align + load_flags(tile.from));
+      const std::string place =
+          ir_.binary("add nsw", "i64", ir_.binary("mul nuw nsw", "i64", c, std::to_string(pitch)), r);
+      parts.emplace_back(value, ir_.binary("add nsw", "i64", to, place));
     }
     for (const auto& [value, place] : parts) {
       for (int64_t j = 0; j < vector; ++j) {
         std::string one = value;
-        if (vector > 1) one = assign("extractelement " + type + " " + value + ", i64 " + std::to_string(j));
-        const std::string at = j == 0 ? place : binary("add nuw nsw", "i64", place, std::to_string(j * pitch));
-        line("store " + element + " " + one + ", ptr " + address(tile.to, at) + ", align " + size);
+        if (vector > 1) one = ir_.assign("extractelement " + type + " " + value + ", i64 " + std::to_string(j));
+        const std::string at = j == 0 ? place : ir_.binary("add nuw nsw", "i64", place, std::to_string(j * pitch));
+        ir_.line("store " + element + " " + one + ", ptr " + address(tile.to, at) + ", align " + size);
       }
     }
   };
@@ -627,12 +630,12 @@ void Emitter::gpu_tile_rows(const For& loop) {
   const std::string extent = index(loop.extent);
   std::vector<Reg> none;
   counted("0", std::to_string(most), std::to_string(groups), {}, none, [&](const std::string& base, std::vector<Reg>&) {
-    const std::string row = binary("add nuw nsw", "i64", base, gpu_group_);
+    const std::string row = ir_.binary("add nuw nsw", "i64", base, gpu_group_);
     symbols_[loop.var] = {row, false};
     if (even) {
       block(*loop.body);
     } else {
-      when(assign("icmp slt i64 " + row + ", " + extent), [&] { block(*loop.body); });
+      ir_.when(ir_.assign("icmp slt i64 " + row + ", " + extent), [&] { block(*loop.body); });
     }
   });
 }
@@ -670,20 +673,18 @@ std::string Emitter::run_gpu(bool adds_vectors) {
   }
   gpu_positions();
   block(kernel_.body);
-  line("br label %exit");
+  ir_.line("br label %exit");
   const bool list = map.items > 0;
   std::string text = list ? "define internal void @tatara_item(" : "define ptx_kernel void @" + symbol_ + "(";
   text += parameters + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
-          out_ + "exit:\n  ret void\n}\n";
+          ir_.take() + "exit:\n  ret void\n}\n";
   text = tiles + text;
   if (list) text += list_entry();
   if (gpu_shared_ > 0) {
     text = "@tatara_shared = internal addrspace(3) global [" + std::to_string(gpu_shared_) +
            " x i64] poison, align 8\n" + text;
   }
-  std::vector<std::string> sorted(declarations_.begin(), declarations_.end());
-  std::sort(sorted.begin(), sorted.end());
-  for (const std::string& declaration : sorted) text += declaration + "\n";
+  text += text_of(declarations_);
   return text + "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"" +
          std::to_string(map.threads) + "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n" +
          (gpu_rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "") +

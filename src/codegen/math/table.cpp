@@ -1,8 +1,8 @@
-#include "codegen/math_table.h"
+#include "codegen/math/table.h"
 
 #include <array>
 
-#include "codegen/math_functions.h"
+#include "codegen/math/functions.h"
 #include "support/error.h"
 
 namespace tatara::codegen {
@@ -97,16 +97,13 @@ Val expand_math(ScalarOp op, std::span<const Val> args) {
   return row->unary != nullptr ? row->unary(args[0]) : row->binary(args[0], args[1]);
 }
 
-std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
-                        std::unordered_set<std::string>& declarations) {
+std::string define_math(ScalarOp op, DType dtype, const MathTarget& target, Declarations& declarations) {
   const Row* row = find(op);
   TATARA_CHECK(row != nullptr, "the math table has no ", loops::scalar_op_name(op));
   const Lane lane = math_lane(dtype);
-  std::string body;
   std::string entry;
-  std::string block = "entry";
-  int next = 0;
-  MathBuilder builder({&body, &next, &block, &declarations, &entry}, target);
+  IrWriter ir(declarations);
+  MathBuilder builder(ir, target, &entry);
   const size_t arity = row->unary != nullptr ? 1 : 2;
   const std::string type = builder.type(lane);
   std::vector<Val> args;
@@ -120,7 +117,7 @@ std::string define_math(ScalarOp op, DType dtype, const MathTarget& target,
   const std::string width = target.lanes > 0 ? "_v" + std::to_string(target.lanes) : "_";
   const std::string name = std::string("@tatara_") + row->name + width + suffix;
   declarations.insert("define internal " + type + " " + name + "(" + parameters + ") " + target.attributes +
-                      " {\nentry:\n" + entry + body + "  ret " + type + " " + result.text + "\n}");
+                      " {\nentry:\n" + entry + ir.take() + "  ret " + type + " " + result.text + "\n}");
   return name;
 }
 
