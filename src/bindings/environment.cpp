@@ -19,7 +19,6 @@ const char* isa_name(VectorIsa isa) {
     case VectorIsa::kAvx2: return "AVX2";
     case VectorIsa::kAvx512: return "AVX-512";
     case VectorIsa::kNeon: return "NEON";
-    case VectorIsa::kPtx: return "PTX";
   }
   return "?";
 }

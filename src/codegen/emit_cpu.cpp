@@ -1,24 +1,12 @@
 #include "codegen/emit_cpu.h"
 
-#include "codegen/core/emitter.h"
-#include "support/options.h"
+#include "codegen/cpu/cpu_emitter.h"
 
 namespace tatara {
 
-int CpuTarget::vector_bytes() const {
-  switch (isa) {
-    case VectorIsa::kScalar: return 4;
-    case VectorIsa::kAvx2: return 32;
-    case VectorIsa::kAvx512: return 64;
-    case VectorIsa::kNeon:
-    case VectorIsa::kPtx: return 16;
-  }
-  return 4;
-}
-
 std::string emit_cpu(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol) {
   loops::verify_kernel(kernel);
-  return codegen::Emitter(kernel, target, symbol).run();
+  return codegen::emit_cpu_module(kernel, target, symbol);
 }
 
 CpuTarget host_cpu_target() {

@@ -1,0 +1,146 @@
+// Complex numbers: two registers, the real and the imaginary part. Quotients are computed in eager's order of operations;
+// elementary functions are the C library's, lane by lane, as in eager.
+#include <cmath>
+
+#include "codegen/core/c_functions.h"
+#include "codegen/core/values.h"
+#include "support/error.h"
+
+namespace tatara::codegen {
+
+using Op = loops::ScalarOp;
+
+/// Squares of very large and very small numbers are those of scaled ones. The scale is a power of two, so the error is that
+/// of one sum and one root.
+std::string magnitude(IrWriter& ir, DType part, const std::string& re, const std::string& im, bool vec, bool has_fma) {
+  const bool single = part == DType::kFloat32;
+  const std::string type = ir.type_of(llvm_type(part), vec);
+  const auto c = [&](double value) { return number(value, part, vec); };
+  const std::string first[] = {re};
+  const std::string second[] = {im};
+  const std::string a = ir.intrinsic("fabs", part, vec, first);
+  const std::string b = ir.intrinsic("fabs", part, vec, second);
+  // The greater one, where neither is NaN; an infinity wins over NaN below.
+  const std::string above = ir.assign("fcmp ogt " + type + " " + a + ", " + b);
+  const std::string top = ir.select(above, type, a, b, vec);
+  const std::string big = ir.assign("fcmp ogt " + type + " " + top + ", " + c(std::ldexp(1.0, single ? 62 : 510)));
+  const std::string small = ir.assign("fcmp olt " + type + " " + top + ", " + c(std::ldexp(1.0, single ? -40 : -400)));
+  const auto scale = [&](int down, int up) {
+    return ir.select(big, type, c(std::ldexp(1.0, down)), ir.select(small, type, c(std::ldexp(1.0, up)), c(1.0), vec),
+                     vec);
+  };
+  const std::string there = single ? scale(-68, 100) : scale(-600, 600);
+  const std::string back = single ? scale(68, -100) : scale(600, -600);
+  const std::string x = ir.binary("fmul", type, a, there);
+  const std::string y = ir.binary("fmul", type, b, there);
+  const std::string square = ir.binary("fmul", type, y, y);
+  std::string sum;
+  if (has_fma) {
+    const std::string operands[] = {x, x, square};
+    sum = ir.intrinsic("fma", part, vec, operands);
+  } else {
+    sum = ir.binary("fadd", type, ir.binary("fmul", type, x, x), square);
+  }
+  const std::string operand[] = {sum};
+  const std::string root = ir.binary("fmul", type, ir.intrinsic("sqrt", part, vec, operand), back);
+  const auto infinite = [&](const std::string& v) {
+    return ir.assign("fcmp oeq " + type + " " + v + ", " + c(INFINITY));
+  };
+  const std::string any = ir.binary("or", ir.type_of("i1", vec), infinite(a), infinite(b));
+  return ir.select(any, type, c(INFINITY), root, vec);
+}
+
+/// Smith's method (Communications of the ACM 5, 1962), with eager's result for a zero divisor: the parts divided by +0.
+Reg complex_quotient(IrWriter& ir, DType part, const Reg& x, const Reg& y, bool vec) {
+  const std::string type = ir.type_of(llvm_type(part), vec);
+  const auto c = [&](double value) { return number(value, part, vec); };
+  const std::string first[] = {y.text};
+  const std::string second[] = {y.im};
+  const std::string p = ir.intrinsic("fabs", part, vec, first);
+  const std::string q = ir.intrinsic("fabs", part, vec, second);
+  const std::string wide = ir.assign("fcmp oge " + type + " " + p + ", " + q);
+  const auto pick = [&](const std::string& a, const std::string& b) { return ir.select(wide, type, a, b, vec); };
+  const std::string major = pick(y.text, y.im);
+  const std::string minor = pick(y.im, y.text);
+  const std::string nothing = ir.assign("fcmp oeq " + type + " " + pick(p, q) + ", " + c(0.0));
+  const std::string ratio = ir.binary("fdiv", type, minor, major);
+  const std::string whole = ir.binary("fadd", type, major, ir.binary("fmul", type, minor, ratio));
+  const std::string scale = ir.binary("fdiv", type, c(1.0), ir.select(nothing, type, p, whole, vec));
+  // wide: a + b*r, b - a*r; else a*r + b, b*r - a
+  const std::string ar = ir.binary("fmul", type, x.text, ratio);
+  const std::string br = ir.binary("fmul", type, x.im, ratio);
+  const std::string re = ir.binary("fadd", type, pick(x.text, ar), pick(br, x.im));
+  const std::string im = ir.binary("fsub", type, pick(x.im, br), pick(ar, x.text));
+  return {ir.binary("fmul", type, ir.select(nothing, type, x.text, re, vec), scale), vec,
+          ir.binary("fmul", type, ir.select(nothing, type, x.im, im, vec), scale)};
+}
+
+Reg complex_comparison(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg& b, bool vec) {
+  const Reg x = vec ? widened(ir, dtype, a) : a;
+  const Reg y = vec ? widened(ir, dtype, b) : b;
+  const std::string type = ir.type_of(llvm_type(real_dtype(dtype)), vec);
+  if (op != Op::kEq && op != Op::kNe) throw Unsupported("an order of complex numbers");
+  const auto test = [&](const std::string& p, const std::string& q) {
+    return ir.assign(std::string("fcmp ") + (op == Op::kEq ? "oeq " : "une ") + type + " " + p + ", " + q);
+  };
+  const std::string re = test(x.text, y.text);
+  return {ir.binary(op == Op::kEq ? "and" : "or", ir.type_of("i1", vec), re, test(x.im, y.im)), vec};
+}
+
+namespace {
+
+/// A complex number as C passes and returns it.
+struct PassedPair {
+  bool as_vector;
+  std::string part;  // type of a part
+  std::string type() const { return as_vector ? "<2 x " + part + ">" : "{ " + part + ", " + part + " }"; }
+  /// As parameters.
+  std::string parameters() const { return as_vector ? type() : part + ", " + part; }
+
+  std::string arguments(IrWriter& ir, const std::string& re, const std::string& im) const {
+    if (!as_vector) return part + " " + re + ", " + part + " " + im;
+    const std::string low = ir.assign("insertelement " + type() + " poison, " + part + " " + re + ", i64 0");
+    return type() + " " + ir.assign("insertelement " + type() + " " + low + ", " + part + " " + im + ", i64 1");
+  }
+  std::string extract(IrWriter& ir, const std::string& pair, int which) const {
+    const std::string k = std::to_string(which);
+    return as_vector ? ir.assign("extractelement " + type() + " " + pair + ", i64 " + k)
+                     : ir.assign("extractvalue " + type() + " " + pair + ", " + k);
+  }
+};
+
+}  // namespace
+
+Reg complex_function(IrWriter& ir, Op op, DType part, std::span<const Reg> operands, bool vec, ComplexCall convention) {
+  const char* name = complex_c_function(op);
+  if (name == nullptr) throw Unsupported(str_cat("no code for ", loops::scalar_op_name(op), " of complex numbers"));
+  const bool single = part == DType::kFloat32;
+  const std::string t = llvm_type(part);
+  const PassedPair pair{single && convention == ComplexCall::kFloatVector, t};
+  const std::string function = std::string("@") + name + (single ? "f" : "");
+  const auto comma = [](size_t k) { return k > 0 ? ", " : ""; };
+  std::string types;
+  for (size_t k = 0; k < operands.size(); ++k) types += comma(k) + pair.parameters();
+  ir.declare("declare " + pair.type() + " " + function + "(" + types + ")");
+  Reg result{"poison", vec, "poison"};
+  for (int i = 0; i < (vec ? ir.lanes() : 1); ++i) {
+    const std::string at = ", i64 " + std::to_string(i);
+    const auto lane = [&](const std::string& text) {
+      return vec ? ir.assign("extractelement " + ir.vec_type(t) + " " + text + at) : text;
+    };
+    std::string arguments;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const std::string re = lane(operands[k].text);
+      const std::string im = lane(operands[k].im);
+      arguments += comma(k) + pair.arguments(ir, re, im);
+    }
+    const std::string both = ir.call(function, pair.type(), arguments);
+    for (std::string* into : {&result.text, &result.im}) {
+      const std::string value = pair.extract(ir, both, into == &result.im ? 1 : 0);
+      *into = vec ? ir.assign("insertelement " + ir.vec_type(t) + " " + *into + ", " + t + " " + value + at) : value;
+    }
+  }
+  return result;
+}
+
+}  // namespace tatara::codegen

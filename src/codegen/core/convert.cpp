@@ -1,0 +1,190 @@
+// Constants and conversions. bfloat16 and the float8 kinds are bits in integer registers: they are converted to float32 for
+// arithmetic and back.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "codegen/core/values.h"
+#include "codegen/text/small_float.h"
+
+namespace tatara::codegen {
+
+using loops::Scalar;
+using loops::ScalarOp;
+
+Reg constant(const Scalar& s) {
+  if (s.dtype == DType::kBool) return {s.const_int != 0 ? "true" : "false", false};
+  if (is_complex(s.dtype)) {
+    const DType part = real_dtype(s.dtype);
+    return {float_bits(s.const_re, part), false, float_bits(s.const_im, part)};
+  }
+  if (is_floating(s.dtype)) return {float_bits(s.const_re, s.dtype), false};
+  return {std::to_string(s.const_int), false};
+}
+
+Reg zero(DType dtype) {
+  Scalar s{};
+  s.op = ScalarOp::kConst;
+  s.dtype = dtype;
+  return constant(s);
+}
+
+std::string number(double value, DType dtype, bool vec) {
+  const std::string text = is_floating(dtype) ? float_bits(value, dtype) : std::to_string(static_cast<int64_t>(value));
+  return vec ? "splat (" + llvm_type(dtype) + " " + text + ")" : text;
+}
+
+namespace {
+
+/// The bits of an i32.
+std::string word(uint32_t value, bool vec) {
+  const std::string text = std::to_string(static_cast<int32_t>(value));
+  return vec ? "splat (i32 " + text + ")" : text;
+}
+
+/// A narrow format (in an integer register) to float32: its bits are moved into place and scaled by a power of two, which is
+/// right for subnormal numbers, too.
+Reg widen_small(IrWriter& ir, DType from, const Reg& x) {
+  const bool vec = x.vec;
+  const SmallFloat& f = *small_float(from);
+  const std::string i32 = ir.type_of("i32", vec);
+  const auto c = [&](uint32_t value) { return word(value, vec); };
+  const std::string wide = ir.assign("zext " + ir.type_of(llvm_type(from), vec) + " " + x.text + " to " + i32);
+  const auto to_float = [&](const std::string& bits) {
+    return ir.assign("bitcast " + i32 + " " + bits + " to " + ir.type_of("float", vec));
+  };
+  if (from == DType::kBFloat16) return {to_float(ir.binary("shl", i32, wide, c(16))), vec};
+  const int width = f.exponent + f.mantissa;
+  const std::string magnitude = ir.binary("and", i32, wide, c((1U << width) - 1));
+  const std::string sign =
+      ir.binary("shl", i32, ir.binary("and", i32, wide, c(1U << width)), c(static_cast<uint32_t>(31 - width)));
+  const std::string shifted = to_float(ir.binary("shl", i32, magnitude, c(static_cast<uint32_t>(23 - f.mantissa))));
+  const std::string scaled = ir.binary("fmul", ir.type_of("float", vec), shifted,
+                                       number(std::ldexp(1.0, 127 - f.bias()), DType::kFloat32, vec));
+  std::string bits = ir.assign("bitcast " + ir.type_of("float", vec) + " " + scaled + " to " + i32);
+  const auto special = [&](const char* test, uint32_t from_bits, uint32_t becomes) {
+    const std::string is = ir.assign(std::string("icmp ") + test + " " + i32 + " " + magnitude + ", " + c(from_bits));
+    bits = ir.select(is, i32, c(becomes), bits, vec);
+  };
+  if (f.infinity) special("eq", f.infinity_bits(), 0x7f800000U);
+  special(f.infinity ? "ugt" : "uge", f.infinity ? f.infinity_bits() : f.nan_bits(), 0x7fc00000U);
+  return {to_float(ir.binary("or", i32, bits, sign)), vec};
+}
+
+/// The bits of a float32 as those of a format with fewer bits of mantissa, rounded to nearest even. Right for what is a
+/// normal number of the format, or beyond its range.
+std::string rounded(IrWriter& ir, const SmallFloat& f, const std::string& bits, bool vec) {
+  const std::string i32 = ir.type_of("i32", vec);
+  const auto c = [&](uint32_t value) { return word(value, vec); };
+  const auto drop = static_cast<uint32_t>(23 - f.mantissa);
+  const std::string odd = ir.binary("and", i32, ir.binary("lshr", i32, bits, c(drop)), c(1));
+  const uint32_t rebias = static_cast<uint32_t>(f.bias() - 127) << 23;
+  const std::string sum = ir.binary("add", i32, bits, ir.binary("add", i32, odd, c(rebias + (1U << (drop - 1)) - 1)));
+  return ir.binary("lshr", i32, sum, c(drop));
+}
+
+/// The bits (i32) of a float32, given by its bits, in a format with other exponents than float32's. Subnormal results are
+/// rounded by adding a number whose last place is theirs.
+std::string narrow_bits(IrWriter& ir, const SmallFloat& f, const std::string& bits, bool vec) {
+  const std::string i32 = ir.type_of("i32", vec);
+  const std::string f32 = ir.type_of("float", vec);
+  const auto c = [&](uint32_t value) { return word(value, vec); };
+  const std::string magnitude = ir.binary("and", i32, bits, c(0x7fffffffU));
+  const std::string sign =
+      ir.binary("and", i32, ir.binary("lshr", i32, bits, c(static_cast<uint32_t>(31 - f.exponent - f.mantissa))),
+                c(1U << (f.exponent + f.mantissa)));
+  // 2^e with e such that its last place is the smallest subnormal.
+  const uint32_t ruler = static_cast<uint32_t>(1 - f.bias() - f.mantissa + 23 + 127) << 23;
+  const std::string real = ir.assign("bitcast " + i32 + " " + magnitude + " to " + f32);
+  const std::string sum = ir.binary("fadd", f32, real, number(std::bit_cast<float>(ruler), DType::kFloat32, vec));
+  const std::string low = ir.binary("sub", i32, ir.assign("bitcast " + f32 + " " + sum + " to " + i32), c(ruler));
+  const std::string tiny =
+      ir.assign("icmp ult " + i32 + " " + magnitude + ", " + c(static_cast<uint32_t>(128 - f.bias()) << 23));
+  std::string result = ir.select(tiny, i32, low, rounded(ir, f, magnitude, vec), vec);
+  const std::string over =
+      ir.assign("icmp uge " + i32 + " " + magnitude + ", " + c(f.overflow_bits() + (f.infinity ? 0U : 1U)));
+  result = ir.select(over, i32, c(f.infinity ? f.infinity_bits() : f.nan_bits()), result, vec);
+  const std::string nan = ir.assign("icmp ugt " + i32 + " " + magnitude + ", " + c(0x7f800000U));
+  result = ir.select(nan, i32, c(f.nan_bits()), result, vec);
+  return ir.binary("or", i32, result, sign);
+}
+
+/// float32 to a narrow format (in an integer register), to nearest even.
+Reg narrow_small(IrWriter& ir, DType to, const Reg& x) {
+  const bool vec = x.vec;
+  const SmallFloat& f = *small_float(to);
+  const std::string i32 = ir.type_of("i32", vec);
+  const std::string f32 = ir.type_of("float", vec);
+  const std::string bits = ir.assign("bitcast " + f32 + " " + x.text + " to " + i32);
+  std::string result;
+  if (to == DType::kBFloat16) {
+    // Its exponents and subnormals are float32's; rounding keeps the sign.
+    result = rounded(ir, f, bits, vec);
+    const std::string nan = ir.assign("fcmp uno " + f32 + " " + x.text + ", " + x.text);
+    result = ir.select(nan, i32, word(f.nan_bits(), vec), result, vec);
+  } else {
+    result = narrow_bits(ir, f, bits, vec);
+  }
+  return {ir.assign("trunc " + i32 + " " + result + " to " + ir.type_of(llvm_type(to), vec)), vec};
+}
+
+Reg complex_cast(IrWriter& ir, DType from, DType to, const Reg& x) {
+  const DType a = real_dtype(from);
+  if (!is_complex(to)) {
+    if (to != DType::kBool) return cast(ir, a, to, {x.text, x.vec});
+    const std::string re = cast(ir, a, to, {x.text, x.vec}).text;
+    const std::string im = cast(ir, a, to, {x.im, x.vec}).text;
+    return {ir.binary("or", ir.type_of("i1", x.vec), re, im), x.vec};
+  }
+  const DType b = real_dtype(to);
+  Reg result = cast(ir, a, b, {x.text, x.vec});
+  result.im = is_complex(from) ? cast(ir, a, b, {x.im, x.vec}).text : (x.vec ? "zeroinitializer" : float_bits(0, b));
+  return result;
+}
+
+}  // namespace
+
+Reg cast(IrWriter& ir, DType from, DType to, const Reg& x) {
+  if (from == to) return x;
+  const bool vec = x.vec;
+  if (is_complex(from) || is_complex(to)) return complex_cast(ir, from, to, x);
+  const auto convert = [&](const char* op, const std::string& text, DType a, DType b) {
+    return ir.assign(std::string(op) + " " + ir.type_of(llvm_type(a), vec) + " " + text + " to " +
+                     ir.type_of(llvm_type(b), vec));
+  };
+  const auto through = [&](DType middle) { return cast(ir, middle, to, cast(ir, from, middle, x)); };
+  if (small_float(from) != nullptr && from != DType::kFloat16)
+    return cast(ir, DType::kFloat32, to, widen_small(ir, from, x));
+  if (small_float(to) != nullptr && to != DType::kFloat16)
+    return narrow_small(ir, to, cast(ir, from, DType::kFloat32, x));
+  const std::string type = ir.type_of(llvm_type(from), vec);
+  if (to == DType::kBool) {
+    const char* test = is_llvm_float(from) ? "fcmp une " : "icmp ne ";
+    const char* scalar_zero = is_llvm_float(from) ? "0.0" : "0";
+    return {ir.assign(test + type + " " + x.text + ", " + (vec ? "zeroinitializer" : scalar_zero)), vec};
+  }
+  if (is_llvm_float(from) && is_llvm_float(to)) {
+    // Through float32, as in eager, which rounds twice.
+    if (from == DType::kFloat64 && to == DType::kFloat16) return through(DType::kFloat32);
+    return {convert(dtype_size(from) < dtype_size(to) ? "fpext" : "fptrunc", x.text, from, to), vec};
+  }
+  if (is_llvm_float(from)) {
+    // To narrow types through a wider integer, whose low bits count, as eager does.
+    const DType middle = dtype_size(to) < 4 ? DType::kInt32 : to == DType::kUInt32 ? DType::kInt64 : to;
+    std::string value = convert(is_signed(middle) ? "fptosi" : "fptoui", x.text, from, middle);
+    value = ir.assign("freeze " + ir.type_of(llvm_type(middle), vec) + " " + value);
+    if (dtype_size(middle) > dtype_size(to)) value = convert("trunc", value, middle, to);
+    return {value, vec};
+  }
+  if (is_llvm_float(to)) {
+    const bool sign = is_signed_integer(from);
+    if (to == DType::kFloat16) return through(DType::kFloat32);
+    return {convert(sign ? "sitofp" : "uitofp", x.text, from, to), vec};
+  }
+  const int a = from == DType::kBool ? 0 : dtype_size(from);
+  if (a == dtype_size(to)) return x;
+  const bool sign = is_signed_integer(from);
+  return {convert(a > dtype_size(to) ? "trunc" : sign ? "sext" : "zext", x.text, from, to), vec};
+}
+
+}  // namespace tatara::codegen

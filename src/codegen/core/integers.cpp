@@ -1,0 +1,51 @@
+// Division, remainders and shifts of integers, rounded as in eager, and without traps.
+#include "codegen/core/values.h"
+#include "support/error.h"
+
+namespace tatara::codegen {
+
+using Op = loops::ScalarOp;
+
+Reg integer_division(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg& b, bool vec) {
+  const bool sign = is_signed_integer(dtype);
+  const std::string type = ir.type_of(llvm_type(dtype), vec);
+  const auto c = [&](int value) { return number(value, dtype, vec); };
+  const auto test = [&](const char* how, const std::string& x, const std::string& y) {
+    return ir.assign(std::string("icmp ") + how + " " + type + " " + x + ", " + y);
+  };
+  const std::string none = test("eq", b.text, c(0));
+  const bool remainder = op == Op::kMod || op == Op::kFmod;
+  if (!sign) {
+    const std::string divisor = ir.select(none, type, c(1), b.text, vec);
+    return {ir.binary(remainder ? "urem" : "udiv", type, a.text, divisor), vec};
+  }
+  const std::string minus = test("eq", b.text, c(-1));
+  const std::string special = ir.binary("or", ir.type_of("i1", vec), none, minus);
+  const std::string divisor = ir.select(special, type, c(1), b.text, vec);
+  const std::string plain = ir.binary("sdiv", type, a.text, divisor);
+  const std::string quotient = ir.select(minus, type, ir.binary("sub", type, c(0), a.text), plain, vec);
+  if (op == Op::kTruncDiv) return {quotient, vec};
+  // After division by -1 the quotient wraps, and so does the product: the rest is 0.
+  const std::string rest = ir.binary("sub", type, a.text, ir.binary("mul", type, quotient, b.text));
+  if (op == Op::kFmod) return {rest, vec};
+  const std::string inexact = test("ne", rest, c(0));
+  const std::string apart = test("slt", ir.binary("xor", type, rest, b.text), c(0));
+  const std::string down = ir.binary("and", ir.type_of("i1", vec), inexact, apart);
+  if (op == Op::kMod) return {ir.select(down, type, ir.binary("add", type, rest, b.text), rest, vec), vec};
+  return {ir.select(down, type, ir.binary("add", type, quotient, c(-1)), quotient, vec), vec};
+}
+
+Reg shift(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg& b, bool vec) {
+  if (dtype == DType::kBool) throw Unsupported("shifts of bool");
+  const std::string type = ir.type_of(llvm_type(dtype), vec);
+  const bool sign = is_signed(dtype);
+  const int width = 8 * dtype_size(dtype);
+  const std::string last = number(width - 1, dtype, vec);
+  const std::string inside = ir.assign("icmp ule " + type + " " + b.text + ", " + last);
+  const std::string by = ir.select(inside, type, b.text, last, vec);
+  const std::string shifted = ir.binary(op == Op::kShl ? "shl" : sign ? "ashr" : "lshr", type, a.text, by);
+  if (op == Op::kShr && sign) return {shifted, vec};
+  return {ir.select(inside, type, shifted, number(0, dtype, vec), vec), vec};
+}
+
+}  // namespace tatara::codegen

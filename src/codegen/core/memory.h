@@ -1,0 +1,86 @@
+// Loads and stores of single elements and of vectors. Complex elements lie in memory as (re, im) and live in registers as two
+// values.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "codegen/core/scalars.h"
+
+namespace tatara::codegen {
+
+class Memory {
+ public:
+  Memory(Emission& emission, Scalars& scalars)
+      : ir_(emission.ir), scope_(emission.scope), emission_(emission), scalars_(scalars) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  virtual ~Memory() = default;
+
+  /// The address of an element, whose index is an i64.
+  std::string address(int buffer, const std::string& index);
+  Reg load(DType dtype, const std::string& at, const std::string& flags = {});
+  void store(DType dtype, const std::string& at, const Reg& value);
+  /// The element of each lane that the mask (i1 for each lane; "" for all lanes) has; others get zeros.
+  Reg load_vector(int buffer, Expr where, const std::string& mask);
+  void store_vector(int buffer, Expr where, const Reg& value, const std::string& mask);
+  /// What an element becomes by a store of this mode; half types are combined in float32.
+  Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
+  void update(const loops::Store& store, const std::string& at, const Reg& value);
+
+  /// The value of a buffer that the launch passes by value.
+  virtual Reg passed_value(int buffer);
+  /// Metadata of loads from a buffer: ", !name !1", or "".
+  virtual std::string load_flags(int buffer) const = 0;
+
+ protected:
+  /// A run of elements in memory.
+  struct Run {
+    std::string element;  // type
+    int lanes;
+    std::string at;
+    std::string align;
+    std::string type() const { return vector_of(lanes, element); }
+    std::string bits() const { return vector_of(lanes, "i1"); }
+  };
+  /// The parts of a vector as they lie in memory.
+  virtual Reg load_parts(int buffer, Expr where, const std::string& mask);
+  virtual std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) = 0;
+  /// Called after elements were written to consecutive addresses.
+  virtual void after_store(int /*buffer*/, int /*bytes*/, const Run& /*run*/) {}
+  /// The constant distance of lanes where it is better to read everything between them than to gather; 0: none.
+  virtual int step_worth_reading(Expr where, DType dtype) const = 0;
+  /// Of a vector of consecutive elements.
+  virtual std::string vector_align(DType dtype, Expr where) const = 0;
+  /// What an atomic update says behind its operands.
+  virtual const char* atomic_ordering() const = 0;
+  std::string mangled(int lanes, const std::string& element) const;
+
+  IrWriter& ir_;
+  Scope& scope_;
+  Emission& emission_;
+  Scalars& scalars_;
+
+ private:
+  std::string from_memory(DType dtype, const std::string& text, bool vec);
+  std::string to_memory(DType dtype, const std::string& text, bool vec);
+  std::string addresses(int buffer, Expr where);
+  Reg load_run(int buffer, Expr where, const std::string& mask, bool reversed);
+  Reg load_between(int buffer, Expr where, const std::string& mask, int step);
+  Reg load_gathered(int buffer, Expr where, const std::string& mask);
+  void store_run(int buffer, Expr where, Reg value, const std::string& mask, bool reversed);
+  void store_scattered(int buffer, Expr where, const Reg& value, const std::string& mask);
+  std::string load_run_of(const Run& run, const std::string& mask, const std::string& flags = {});
+  void store_run_of(const Run& run, int bytes, const std::string& value, const std::string& mask);
+  std::string gather(const std::string& element, const std::string& pointers, const std::string& align,
+                     const std::string& mask);
+  void scatter(const std::string& element, const std::string& value, const std::string& pointers,
+               const std::string& align, const std::string& mask);
+  std::string backwards(const std::string& element, const std::string& value);
+  std::string spread_mask(const std::string& mask, int n, int used);
+  Reg split_pairs(const std::string& element, const std::string& pairs);
+  std::string join_pairs(const std::string& element, const Reg& value);
+  std::string second_part(const std::string& pointers, DType dtype);
+};
+
+}  // namespace tatara::codegen

@@ -1,0 +1,35 @@
+// Memory as a CPU sees it: masked loads and stores are instructions, and stores ask for their lines ahead of time.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include "codegen/core/memory.h"
+#include "codegen/cpu/target.h"
+
+namespace tatara::codegen {
+
+class CpuMemory final : public Memory {
+ public:
+  CpuMemory(Emission& emission, Scalars& scalars, const CpuTarget& target)
+      : Memory(emission, scalars), target_(target) {}
+
+  /// Whether the present vector loop does little but read and write.
+  void set_streaming(bool streams) { streams_ = streams; }
+  std::string load_flags(int /*buffer*/) const override { return ""; }
+
+ protected:
+  Reg load_parts(int buffer, Expr where, const std::string& mask) override;
+  std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) override;
+  void after_store(int buffer, int bytes, const Run& run) override;
+  int step_worth_reading(Expr where, DType dtype) const override;
+  std::string vector_align(DType dtype, Expr where) const override;
+  const char* atomic_ordering() const override { return " monotonic"; }
+
+ private:
+  const CpuTarget& target_;
+  bool streams_ = false;
+  std::unordered_set<int> loaded_;  // buffers that vectors were read from so far
+};
+
+}  // namespace tatara::codegen

@@ -1,0 +1,94 @@
+#include "codegen/cpu/vector_shape.h"
+
+#include <algorithm>
+
+namespace tatara::codegen {
+
+using namespace loops;
+
+namespace {
+
+/// What the lanes of a loop's body cost, in simple instructions of one vector.
+class BodyCost {
+ public:
+  explicit BodyCost(const Kernel& kernel) : kernel_(kernel) {}
+  int bytes = 1;     // of the widest part of a scalar
+  int smallest = 8;  // of the narrowest element in memory
+  int weight = 0;
+  int carried = 0;  // registers carried by inner loops
+
+  void block(const Block& b) {
+    for (const Stmt& stmt : b.stmts) std::visit([&](const auto& s) { add(s); }, stmt);
+  }
+
+ private:
+  static int part_size(DType dtype) { return dtype_size(real_dtype(dtype)); }
+
+  void memory(int buffer) {
+    const DType dtype = kernel_.buffers[static_cast<size_t>(buffer)].dtype;
+    bytes = std::max(bytes, part_size(dtype));
+    smallest = std::min(smallest, part_size(dtype));
+    weight += is_complex(dtype) ? 3 : 1;
+  }
+  void add(const Let& let) {
+    const Scalar& s = let.scalar;
+    // Index values are usually converted at once; they do not decide the width.
+    if (s.op != ScalarOp::kIndex) bytes = std::max(bytes, part_size(s.dtype));
+    int cost = 1;
+    if (s.op == ScalarOp::kConst) cost = 0;
+    if (s.op == ScalarOp::kDiv || s.op == ScalarOp::kSqrt || s.op == ScalarOp::kReciprocal) cost = 4;
+    if (s.op == ScalarOp::kCast && is_low_precision(s.dtype)) cost = 5;
+    if (s.op >= ScalarOp::kRsqrt && s.op <= ScalarOp::kLogNdtr && s.op != ScalarOp::kCopysign) cost = 20;
+    if (s.op == ScalarOp::kFloorDiv || s.op == ScalarOp::kMod || s.op == ScalarOp::kFmod || s.op == ScalarOp::kTruncDiv)
+      cost = 20;
+    if (s.op == ScalarOp::kPhilox) cost = 60;
+    weight += is_complex(s.dtype) ? 3 * cost : cost;
+  }
+  void add(const Load& load) { memory(load.buffer); }
+  void add(const Store& store) {
+    memory(store.buffer);
+    if (store.mode != StoreMode::kSet) weight += 20;
+  }
+  void add(const IndexValue&) { weight += 20; }
+  void add(const Transpose&) {}  // stands outside of vector loops
+  void add(const Sort&) {}       // likewise
+  void add(const If& branch) { block(*branch.body); }
+  void add(const For& loop) {
+    carried += static_cast<int>(loop.carried.size());
+    block(*loop.body);
+  }
+
+  const Kernel& kernel_;
+};
+
+}  // namespace
+
+VectorShape vector_shape(const Kernel& kernel, const For& loop, const CpuTarget& target) {
+  BodyCost cost(kernel);
+  cost.block(*loop.body);
+  const bool known = loop.extent.is_const();
+  const int64_t extent = known ? loop.extent.const_value() : INT64_MAX;
+  VectorShape shape;
+  if (extent < 2) return shape;
+  const int width = std::max(target.vector_bytes() / std::clamp(cost.bytes, 4, 8), 1);
+  shape.lanes = width;
+  while (shape.lanes / 2 >= extent) shape.lanes /= 2;
+  shape.masks = target.isa == VectorIsa::kAvx512 || (target.isa == VectorIsa::kAvx2 && cost.smallest >= 4);
+  shape.heavy = cost.weight > 60;
+  shape.light = cost.weight <= 16 && cost.carried == 0;
+  if (width < 4 || loop.scan) return shape;
+  int parts = cost.carried;
+  for (const Carried& c : loop.carried) parts += is_complex(c.dtype) ? 2 : 1;
+  const int registers = target.isa == VectorIsa::kAvx512 ? 16 : 8;
+  for (const int times : {4, 2}) {
+    const int64_t lanes = int64_t{width} * times;
+    const bool fits = !known || extent % lanes == 0 || extent >= 4 * lanes;
+    if (lanes <= 64 && fits && cost.weight * times <= 40 && parts * times <= registers) {
+      shape.lanes = static_cast<int>(lanes);
+      break;
+    }
+  }
+  return shape;
+}
+
+}  // namespace tatara::codegen

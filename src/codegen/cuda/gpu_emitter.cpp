@@ -1,0 +1,303 @@
+#include "codegen/cuda/gpu_emitter.h"
+
+#include <algorithm>
+
+#include "codegen/cuda/list_entry.h"
+#include "codegen/cuda/row_reduce.h"
+#include "codegen/cuda/row_scan.h"
+#include "codegen/cuda/row_sort.h"
+#include "support/error.h"
+#include "symbolic/multiples.h"
+
+namespace tatara::codegen {
+
+using namespace loops;
+
+namespace {
+
+constexpr size_t kShortBody = 48;  // statements of a loop of which four passes are written out
+constexpr int64_t kUnrolled = 8;   // passes over a row that are written out: the row stays in registers then
+constexpr const char* kWrittenOut = ", !llvm.loop !4";
+
+/// Whether several passes of a thread's loop are to be under way at once, for it waits for what it loads.
+bool waits_for_memory(const For& loop) {
+  const std::vector<Stmt>& body = loop.body->stmts;
+  const bool innermost =
+      std::none_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<For>(s); });
+  return innermost && body.size() <= kShortBody &&
+         std::any_of(body.begin(), body.end(), [](const Stmt& s) { return std::holds_alternative<Load>(s); });
+}
+
+}  // namespace
+
+// ---- The module --------------------------------------------------------------------------------------------------------
+
+std::string emit_gpu_module(const Kernel& kernel, bool adds_vectors, std::string_view symbol) {
+  Machine machine;
+  machine.has_float_power = true;
+  Emission emission(kernel, machine);
+  GpuParts parts(emission);
+  return GpuEmitter(parts, adds_vectors).run(symbol);
+}
+
+/// The parameters of buffers and sizes; `tiles` gets the definitions of shared memory for scratch buffers.
+std::string GpuEmitter::parameters(std::string& tiles) {
+  const Kernel& kernel = emission_.kernel;
+  std::string text;
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
+    const BufferArg& buffer = kernel.buffers[i];
+    if (buffer.kind == ArgKind::kScratch) {
+      const int64_t bytes = buffer.numel.const_value() * dtype_size(buffer.dtype);
+      const std::string name = "@tatara_tile" + std::to_string(i);
+      tiles += name + " = internal addrspace(3) global [" + std::to_string(bytes) + " x i8] poison, align 16\n";
+      scope_.add_base("addrspacecast (ptr addrspace(3) " + name + " to ptr)");
+      continue;
+    }
+    const std::string name = "%b" + std::to_string(i);
+    scope_.add_base(name);
+    if (buffer.kind == ArgKind::kValue) {
+      if (buffer.dtype == DType::kComplex128) throw Unsupported("a complex128 number of the host in a kernel of a GPU");
+      text += "i64 " + name + ", ";
+      continue;
+    }
+    text += std::string("ptr noalias align 16 ") + (buffer.kind == ArgKind::kInput ? "readonly " : "") + name + ", ";
+  }
+  for (size_t i = 0; i < kernel.sizes.size(); ++i) {
+    const std::string name = "%s" + std::to_string(i);
+    text += "i64 " + name + ", ";
+    scope_.bind(kernel.sizes[i], name);
+  }
+  return text;
+}
+
+std::string GpuEmitter::run(std::string_view symbol) {
+  if (!emission_.kernel.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
+  std::string tiles;
+  const std::string arguments = parameters(tiles);
+  parts_.threads.find_places();
+  block(emission_.kernel.body);
+  ir_.jump("exit");
+  const bool list = map_.items > 0;
+  std::string text = tiles;
+  text += list ? std::string("define internal void @tatara_item(") : str_cat("define ptx_kernel void @", symbol, "(");
+  text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
+          ir_.take() + "exit:\n  ret void\n}\n";
+  if (list) text += list_entry(emission_, symbol);
+  if (const int64_t words = parts_.threads.shared_words(); words > 0) {
+    text = str_cat("@tatara_shared = internal addrspace(3) global [", words, " x i64] poison, align 8\n", text);
+  }
+  return str_cat(text, text_of(emission_.declarations),
+                 "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"",
+                 map_.threads, "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
+                 rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "",
+                 written_out_ ? "!4 = distinct !{!4, !5}\n!5 = !{!\"llvm.loop.unroll.count\", i32 4}\n" : "");
+}
+
+// ---- Statements --------------------------------------------------------------------------------------------------------
+
+void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) {
+  body(parts_.threads.iteration());
+}
+
+std::pair<std::string, std::string> GpuEmitter::divided(const std::string& iteration, const std::string& extent) {
+  return parts_.threads.divided(iteration, extent);
+}
+
+std::string GpuEmitter::store_condition(const Store& store) {
+  std::string own = parts_.loop.guard;
+  if (map_.row > 1 && !parts_.loop.inside) {
+    // All threads of a row have the value: the first one stores it.
+    own = ir_.assign("icmp eq i64 " + parts_.threads.lane() + ", 0");
+  }
+  if (own.empty()) return KernelEmitter::store_condition(store);
+  if (store.mask == kNoScalar) return own;
+  return ir_.binary("and", "i1", own, scope_.reg(store.mask).text);
+}
+
+/// Adds four float32 neighbours to memory.
+bool GpuEmitter::update_vector(const Store& store, const Reg& value, const std::string& mask) {
+  const DType type = scope_.buffer(store.buffer).dtype;
+  if (!adds_vectors_ || type != DType::kFloat32 || ir_.lanes() != 4 || !mask.empty()) return false;
+  if (store.mode != StoreMode::kAdd || scope_.stride_of(store.index) != Stride::kUnit) return false;
+  if (!multiple_of(emission_.kernel.ctx->sub(store.index, scope_.vector_var()), ir_.lanes())) return false;
+  run_if(parts_.loop.guard, [&] {
+    std::string elements;
+    for (int i = 0; i < ir_.lanes(); ++i) elements += ", float " + lane_of(ir_, type, value, i).text;
+    const std::string at = memory_.address(store.buffer, scope_.index(store.index));
+    const std::string global = ir_.assign("addrspacecast ptr " + at + " to ptr addrspace(1)");
+    ir_.line(
+        "call void asm sideeffect \"red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};\", "
+        "\"l,f,f,f,f,~{memory}\"(ptr addrspace(1) " +
+        global + elements + ")");
+  });
+  return true;
+}
+
+/// The kernel goes on with another index, since other threads may wait for this one.
+void GpuEmitter::leave_after_fault(const std::string& next) {
+  const std::string raised_at = ir_.assign("getelementptr i8, ptr %fault, i64 20");
+  ir_.line("store i32 1, ptr " + raised_at);
+  ir_.jump(next);
+}
+
+std::string GpuEmitter::safe_index(const std::string& bad, const std::string& index, bool vec) {
+  return ir_.select(bad, ir_.type_of("i64", vec), vec ? "zeroinitializer" : "0", index, vec);
+}
+
+void GpuEmitter::sort(const Sort& sort) {
+  RowSorter sorter(parts_, *this, sort);
+  sorter.run();
+  rolled_ = rolled_ || sorter.has_loops();
+}
+
+void GpuEmitter::transpose(const Transpose& tile) { tiles_.copy(tile); }
+
+void GpuEmitter::serial_loop(const For& loop) {
+  if (tiles_.copied()) {
+    tiles_.rows(loop);
+  } else {
+    KernelEmitter::serial_loop(loop);
+  }
+}
+
+// ---- Vector loops ------------------------------------------------------------------------------------------------------
+
+void GpuEmitter::vector_loop(const For& loop) {
+  if (loop.scan) {
+    RowScan(parts_, *this, loop).run();
+  } else if (map_.row == 0) {
+    own_part(loop);
+  } else {
+    row(loop);
+  }
+}
+
+void GpuEmitter::pass(const For& loop, const std::string& base, int site, std::vector<Reg>& carried) {
+  site_ = site;
+  parts_.memory.note_vectors(loop);
+  vector_pass(loop, base, "", carried);
+  parts_.memory.forget_vectors();
+}
+
+Reg GpuEmitter::next_carried(const For& loop, size_t i, const Reg& before, const std::string& mask) {
+  const std::vector<bool>& same = parts_.loop.same_lanes;
+  if (!same.empty() && same[i]) return scope_.reg(loop.carried[i].next);
+  return KernelEmitter::next_carried(loop, i, before, mask);
+}
+
+void GpuEmitter::own_passes(const For& loop, int site) {
+  const std::string& first = parts_.threads.lane();
+  std::vector<Reg> none;
+  for (int k = 0; k < map_.passes; ++k) {
+    const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / map_.passes * k;
+    parts_.enter_loop(loop, map_.lanes);
+    pass(loop, k == 0 ? first : ir_.binary("add nuw nsw", "i64", first, std::to_string(apart)), site, none);
+    parts_.leave_loop();
+  }
+}
+
+/// The part of a loop that this thread has to itself.
+void GpuEmitter::own_part(const For& loop) {
+  const int site = site_;
+  TATARA_CHECK(
+      map_.passes == 1 || (loop.extent.is_const() && loop.extent.const_value() % (map_.lanes * map_.passes) == 0),
+      "passes of ", emission_.kernel.name);
+  if (multiple_of(loop.extent, map_.lanes)) {
+    own_passes(loop, site);
+    return;
+  }
+  const std::string& first = parts_.threads.lane();
+  const std::string end = ir_.binary("add nuw nsw", "i64", first, std::to_string(map_.lanes));
+  const std::string extent = scope_.index(loop.extent);
+  const std::string whole = ir_.label();
+  const std::string rest = ir_.label();
+  const std::string done = ir_.label();
+  ir_.branch(ir_.assign("icmp ule i64 " + end + ", " + extent), whole, rest);
+  ir_.start_block(whole);
+  own_passes(loop, site);
+  ir_.jump(done);
+  ir_.start_block(rest);
+  site_ = site;
+  parts_.loop.inside = true;
+  serial_from(loop, first, extent, {});
+  parts_.loop.inside = false;
+  ir_.jump(done);
+  ir_.start_block(done);
+}
+
+/// This thread's passes over a row, combined with those of the other threads.
+void GpuEmitter::row(const For& loop) {
+  const bool custom = loop.combine_fn != nullptr;
+  const std::vector<DType> dtypes = carried_types(loop);
+  std::vector<Reg> given;
+  for (const Carried& c : loop.carried) given.push_back(scope_.reg(c.init));
+  const std::string extent = scope_.index(loop.extent);
+  parts_.enter_loop(loop, map_.lanes);
+  note_products(loop);
+  std::vector<bool>& same = parts_.loop.same_lanes;
+  if (custom) same = same_in_lanes(loop, scope_);
+  std::vector<Reg> carried;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Carried& c = loop.carried[i];
+    const Reg first = custom ? given[i] : scalars_.identity(c.combine, c.dtype);
+    carried.push_back(custom && same[i] ? first : widened(ir_, c.dtype, first));
+  }
+  row_passes(loop, extent, carried);
+  same.clear();
+  for (size_t i = 0; i < carried.size(); ++i) carried[i] = widened(ir_, dtypes[i], carried[i]);
+  reduce_lanes(loop, carried);
+  parts_.leave_loop();
+  if (!carried.empty()) RowReduction(parts_, *this, loop).run(carried);
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    const Carried& c = loop.carried[i];
+    scope_.set(c.result, custom ? carried[i] : scalars_.combine(c.combine, c.dtype, given[i], carried[i], false));
+  }
+}
+
+void GpuEmitter::row_passes(const For& loop, const std::string& extent, std::vector<Reg>& carried) {
+  const std::vector<DType> dtypes = carried_types(loop);
+  const int site = site_;
+  const std::string& lane = parts_.threads.lane();
+  const std::string start = map_.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", lane, std::to_string(map_.lanes)) : lane;
+  const int64_t step = int64_t{map_.row} * map_.lanes;
+  const bool bounded = loop.extent.is_const() || map_.tiles;
+  const int64_t passes = bounded ? (emission_.kernel.ctx->range(loop.extent).hi + step - 1) / step : kUnrolled + 1;
+  if (passes > kUnrolled) {
+    const bool waits = waits_for_memory(loop);
+    written_out_ = written_out_ || waits;
+    counted(
+        start, extent, std::to_string(step), dtypes, carried,
+        [&](const std::string& base, std::vector<Reg>& values) { pass(loop, base, site, values); },
+        waits ? kWrittenOut : "");
+    return;
+  }
+  for (int64_t k = 0; k < passes; ++k) {
+    const std::string base = k == 0 ? start : ir_.binary("add nuw nsw", "i64", start, std::to_string(k * step));
+    if (loop.extent.is_const() && (k + 1) * step <= loop.extent.const_value()) {
+      pass(loop, base, site, carried);
+    } else {
+      const std::string inside = ir_.assign("icmp ult i64 " + base + ", " + extent);
+      when(inside, dtypes, carried, [&](std::vector<Reg>& values) { pass(loop, base, site, values); });
+    }
+  }
+}
+
+/// `body` changes what is carried where the condition holds.
+void GpuEmitter::when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
+                      const std::function<void(std::vector<Reg>&)>& body) {
+  const std::string then = ir_.label();
+  const std::string done = ir_.label();
+  const std::string before = ir_.block();
+  ir_.branch(condition, then, done);
+  ir_.start_block(then);
+  std::vector<Reg> changed = carried;
+  body(changed);
+  const std::string last = ir_.block();
+  ir_.jump(done);
+  ir_.start_block(done);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    carried[i] = merged(ir_, dtypes[i], changed[i], last, carried[i], before);
+  }
+}
+
+}  // namespace tatara::codegen

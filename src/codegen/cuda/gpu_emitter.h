@@ -1,0 +1,58 @@
+// Kernels for NVIDIA GPUs: each thread runs its share of the iterations, and what loops carry is combined over threads.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "codegen/core/kernel_emitter.h"
+#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/tiles.h"
+
+namespace tatara::codegen {
+
+/// The module text; see emit_gpu. `adds_vectors`: one instruction adds four float32 to memory.
+std::string emit_gpu_module(const loops::Kernel& kernel, bool adds_vectors, std::string_view symbol);
+
+class GpuEmitter final : public KernelEmitter {
+ public:
+  GpuEmitter(GpuParts& parts, bool adds_vectors)
+      : KernelEmitter(parts.emission, parts.scalars, parts.memory),
+        parts_(parts),
+        tiles_(parts, *this),
+        map_(parts.emission.kernel.gpu),
+        adds_vectors_(adds_vectors) {}
+  std::string run(std::string_view symbol);
+
+ protected:
+  void all_iterations(const std::function<void(const std::string&)>& body) override;
+  std::pair<std::string, std::string> divided(const std::string& iteration, const std::string& extent) override;
+  void vector_loop(const loops::For& loop) override;
+  void serial_loop(const loops::For& loop) override;
+  void transpose(const loops::Transpose& tile) override;
+  void sort(const loops::Sort& sort) override;
+  std::string store_condition(const loops::Store& store) override;
+  std::string vector_store_condition() const override { return parts_.loop.guard; }
+  bool update_vector(const loops::Store& store, const Reg& value, const std::string& mask) override;
+  void leave_after_fault(const std::string& next) override;
+  std::string safe_index(const std::string& bad, const std::string& index, bool vec) override;
+  Reg next_carried(const loops::For& loop, size_t i, const Reg& before, const std::string& mask) override;
+
+ private:
+  std::string parameters(std::string& tiles);
+  void own_part(const loops::For& loop);
+  void own_passes(const loops::For& loop, int site);
+  void row(const loops::For& loop);
+  void row_passes(const loops::For& loop, const std::string& extent, std::vector<Reg>& carried);
+  void pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);
+  void when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
+            const std::function<void(std::vector<Reg>&)>& body);
+
+  GpuParts& parts_;
+  Tiles tiles_;
+  const loops::GpuMapping& map_;
+  bool adds_vectors_;
+  bool rolled_ = false;       // some loop stays a loop
+  bool written_out_ = false;  // some loop has four passes written out
+};
+
+}  // namespace tatara::codegen

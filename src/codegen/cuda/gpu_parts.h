@@ -1,0 +1,82 @@
+// What a kernel for a GPU is written with, beside what all kernels are: its scalars, memory and threads.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/core/memory.h"
+#include "codegen/core/scalars.h"
+#include "codegen/cuda/threads.h"
+
+namespace tatara::codegen {
+
+/// The vector loop that is being written.
+struct ThreadLoop {
+  bool inside = false;
+  std::string guard;             // whether this thread's part of a scan lies within the row (i1); "" for yes
+  std::vector<bool> same_lanes;  // carried values that are the same in all lanes: one register; empty: none
+};
+
+/// float32 as eager computes it on a GPU.
+class GpuScalars final : public Scalars {
+ public:
+  GpuScalars(Emission& emission, const ThreadLoop& loop) : Scalars(emission), loop_(loop) {}
+
+ protected:
+  Reg divide(const Operation& o) override;
+  Reg extremum(const Operation& o) override;
+  Reg inverse_root(const Operation& o) override;
+
+ private:
+  const ThreadLoop& loop_;
+};
+
+/// Vectors are accesses of up to 16 bytes. What the kernel only reads comes through the read-only cache.
+class GpuMemory final : public Memory {
+ public:
+  using Memory::Memory;
+
+  Reg passed_value(int buffer) override;
+  std::string load_flags(int buffer) const override;
+  /// Notes the whole vectors that a pass of the loop reads in any case: other loads of the pass that overlap them take their
+  /// elements from there.
+  void note_vectors(const loops::For& loop);
+  void forget_vectors();
+
+ protected:
+  Reg load_parts(int buffer, Expr where, const std::string& mask) override;
+  std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) override;
+  int step_worth_reading(Expr /*where*/, DType /*dtype*/) const override { return 0; }
+  std::string vector_align(DType dtype, Expr where) const override;
+  const char* atomic_ordering() const override { return " syncscope(\"device\") monotonic"; }
+
+ private:
+  using Place = std::pair<int, const ExprNode*>;  // buffer and index
+
+  std::string* noted_vector(int buffer, Expr first);
+  std::optional<Reg> from_noted(int buffer, Expr where);
+  std::string single_element(int buffer, Expr where);
+
+  std::map<Place, std::string> vectors_;   // noted ones, by their first element; "" until it is loaded
+  std::map<Place, std::string> elements_;  // loaded beside them
+};
+
+struct GpuParts {
+  explicit GpuParts(Emission& e) : emission(e), scalars(e, loop), memory(e, scalars), threads(e) {}
+  GpuParts(const GpuParts&) = delete;
+  GpuParts& operator=(const GpuParts&) = delete;
+
+  void enter_loop(const loops::For& of, int lanes);
+  void leave_loop();
+
+  Emission& emission;
+  ThreadLoop loop;
+  GpuScalars scalars;
+  GpuMemory memory;
+  Threads threads;
+};
+
+}  // namespace tatara::codegen

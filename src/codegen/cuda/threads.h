@@ -1,0 +1,73 @@
+// The threads of a GPU: which iterations this one has, and the values that threads exchange.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "codegen/core/emission.h"
+
+namespace tatara::codegen {
+
+inline constexpr int kWarp = 32;  // threads that run together
+
+/// A register of any scalar type as an integer of 64 bits, and back.
+std::string as_word(IrWriter& ir, DType dtype, const std::string& text);
+std::string from_word(IrWriter& ir, DType dtype, const std::string& word);
+
+class Threads {
+ public:
+  explicit Threads(Emission& emission) : ir_(emission.ir), scope_(emission.scope), kernel_(emission.kernel) {}
+
+  // -- Places. The kernel's GpuMapping says what threads share. --
+
+  /// Computes this thread's places; threads without any iteration go to the block "exit".
+  void find_places();
+  /// Number of this thread's iteration of the parallel space.
+  const std::string& iteration() const { return iteration_; }
+  /// Its place among the threads that share a row; without rows, the first element of its part of the vector loop.
+  const std::string& lane() const { return lane_; }
+  /// Its place in the block, and the place of its group of `row` threads: where the block copies tiles.
+  const std::string& thread() const { return thread_; }
+  const std::string& group() const { return group_; }
+  /// Quotient and remainder of a position among all threads.
+  std::pair<std::string, std::string> divided(const std::string& position, const std::string& count);
+
+  // -- Values of the other threads of a warp --
+
+  /// Finds which threads of the warp have the same row: exchange() is for these.
+  void find_members();
+  /// The mask of these threads.
+  const std::string& members() const { return members_; }
+  /// The value of another thread. `mode` is bfly, up or idx, as PTX has them, `operand` and `clamp` belong to it.
+  Reg exchange(DType dtype, const Reg& value, const char* mode, int operand, int clamp = 31);
+
+  // -- Memory shared by the threads of a block --
+
+  void barrier();
+  /// Address of word `at` among the 32 that belong to value number `value`.
+  std::string shared_slot(size_t value, const std::string& at);
+  std::string load_shared(size_t value, const std::string& at);
+  /// Makes room for so many words of 64 bits.
+  void reserve_shared(int64_t words);
+  int64_t shared_words() const { return shared_words_; }
+
+ private:
+  std::string special_register(const char* name);
+  void stop_unless(const std::string& condition);
+  void find_row(const std::string& thread, const std::string& block);
+  void find_part(const std::string& thread, const std::string& block);
+  std::string exchange_part(DType part, const std::string& text, const char* mode, int operand, int clamp);
+
+  IrWriter& ir_;
+  Scope& scope_;
+  const loops::Kernel& kernel_;
+  std::string iteration_;
+  std::string lane_;
+  std::string thread_;
+  std::string group_;
+  std::string members_;
+  bool narrow_ = false;  // positions fit in 32 bits
+  int64_t shared_words_ = 0;
+};
+
+}  // namespace tatara::codegen
