@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: zoo fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: fuzz-cache zoo fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build-extension
@@ -168,6 +168,14 @@ asan: setup
 	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
 	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/asan/tests/unit/tatara_unit_tests
+
+# A million random changes of the disk cache's entries, of plans and of objects in it, under the same sanitizers.
+CHANGES ?= 1000000
+fuzz-cache: setup
+	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
+	TATARA_LLVM=$(LLVM) TATARA_FUZZ_COUNT=$(CHANGES) $(BUILD)/asan/tests/unit/tatara_unit_tests --filter=CacheFuzz
 
 tsan: setup
 	@test -f $(BUILD)/tsan/build.ninja || $(CONFIGURE) -B $(BUILD)/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo \

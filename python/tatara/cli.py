@@ -48,6 +48,8 @@ def _env(arguments: argparse.Namespace) -> int:
         print(f"{name}: {value}")
     cache = _core.cache()
     print(f"cache: {cache['directory'] or 'off'} ({cache['entries']} entries, {bytes_text(cache['bytes'])})")
+    if cache["directory"] and cache["why_not"]:
+        print(f"  not used: {cache['why_not']}")
     print("options (also tatara.config.NAME, or the environment):")
     for name, doc, _ in _core.option_names():
         print(f"  {name} = {_core.option(name)!r}   {doc}")
@@ -155,6 +157,11 @@ def _cache(arguments: argparse.Namespace) -> int:
         print("the cache is off (option cache), or there is no home directory for it")
         return 0
     print(f"{cache['directory']}: {cache['entries']} entries, {bytes_text(cache['bytes'])}")
+    if cache["why_not"]:
+        print(f"not used: {cache['why_not']}")
+        return 1 if arguments.clear else 0
+    if cache["key"]:
+        print(f"its entries are sealed with the key {cache['key']}")
     if arguments.clear:
         _core.clear_cache()
         print(f"cleared: {_core.cache()['entries']} entries are left")
@@ -191,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--html", metavar="PATH", help="also write the report as a page")
     explain.add_argument("--fullgraph", action="store_true", help="fail at a graph break")
     explain.add_argument("--grad", action="store_true", help="do not switch gradients off")
-    cache = command("cache", _cache, "Place and size of the disk cache.")
+    cache = command("cache", _cache, "Place and size of the disk cache, and why it is not used where it is not.")
     cache.add_argument("--clear", action="store_true", help="remove every entry")
     return parser
 

@@ -42,16 +42,19 @@ nb::dict machine() {
 }
 
 nb::dict cache() {
-  const DiskCache& disk = disk_cache();
+  DiskCache& disk = disk_cache();
   const DiskCache::Size size = disk.size();
   const CacheStats stats = disk.stats();
   nb::dict dict;
   dict["directory"] = disk.directory();
+  dict["why_not"] = disk.why_not();
+  dict["key"] = disk.key_path();
   dict["entries"] = size.entries;
   dict["bytes"] = size.bytes;
   dict["hits"] = stats.hits;
   dict["misses"] = stats.misses;
   dict["damaged"] = stats.damaged;
+  dict["foreign"] = stats.foreign;
   dict["writes"] = stats.writes;
   dict["failed_writes"] = stats.failed_writes;
   dict["evicted"] = stats.evicted;
@@ -64,7 +67,8 @@ void bind_environment(nb::module_& m) {
   m.def("machine", &machine, nb::sig("def machine() -> dict[str, object]"),
         "What code is made for: vectors, CPU, LLVM, threads. Loads LLVM.");
   m.def("cache", &cache, nb::sig("def cache() -> dict[str, typing.Any]"),
-        "Place, size and counters of the disk cache under the present options.");
+        "Place, size and counters of the disk cache under the present options; `why_not`: why it is not used, '' when "
+        "it is.");
   m.def("clear_cache", [] { disk_cache().clear(); }, "Removes every entry of the disk cache.");
   m.def("llvm_loaded", &llvm_loaded, "Whether LLVM was loaded in this process.");
 }

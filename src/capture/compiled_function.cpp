@@ -10,6 +10,7 @@
 
 #include "capture/graph_object.h"
 #include "capture/tracer.h"
+#include "runtime/base/cache.h"
 #include "runtime/host/gemm.h"
 #include "runtime/plan/executable.h"
 #include "support/options.h"
@@ -145,6 +146,22 @@ PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, 
                              keywords.get());
 }
 
+/// Says, when the outermost trace is over, what the disk cache has to say. A filter that makes errors of warnings does not make the
+/// program fail: its result does not depend on the cache.
+class CacheWarnings {
+ public:
+  CacheWarnings() = default;
+  CacheWarnings(const CacheWarnings&) = delete;
+  CacheWarnings& operator=(const CacheWarnings&) = delete;
+  ~CacheWarnings() {
+    if (Tracer::current() != nullptr) return;
+    for (const std::string& text : take_cache_warnings()) {
+      const ErrorAside aside;
+      if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) != 0) PyErr_WriteUnraisable(nullptr);
+    }
+  }
+};
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -190,6 +207,7 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
     ++stats().recompiles;
     owner.recompiles.push_back(failed);
   }
+  const CacheWarnings warnings;  // after the trace
   Tracer tracer(owner, *api, code);
   return tracer.run(c->function, args, nargsf, kwnames, roots, entry.get(), call->objects);
 }

@@ -12,6 +12,7 @@
 #include "compiler/dump.h"
 #include "compiler/kernel_store.h"
 #include "compiler/plan_store.h"
+#include "runtime/base/cache.h"
 #include "ops/core/op_def.h"
 #include "ops/core/parse.h"
 #include "runtime/base/history.h"
@@ -19,6 +20,7 @@
 #include "runtime/cuda/cuda.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/log.h"
 #include "support/options.h"
 #include "transforms/passes.h"
 
@@ -202,9 +204,9 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
 }
 
 /// A plan from the disk cache with all of its code. Null when either is not there.
-std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, bool on_gpu,
+std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, const KernelTarget& target,
                                             CompileResult& result, std::vector<HistoryEvent>& events) {
-  std::optional<StoredPlan> stored = find_plan(key, graph);
+  std::optional<StoredPlan> stored = find_plan(key, graph, target);
   if (!stored) return nullptr;
   const bool recording = history_on();
   std::vector<KernelCode> code;
@@ -214,17 +216,27 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
     const PlanKernel& kernel = stored->plan.kernels[i];
     const auto start = HistoryClock::now();
     KernelOrigin origin = KernelOrigin::kMemory;
-    code.push_back(find_kernel(kernel.cache_key, kernel.symbol, on_gpu, true, origin));
+    code.push_back(find_kernel(kernel.cache_key, kernel.symbol, target.gpu.has_value(), true, origin));
     if (!code.back()) return nullptr;
     from_disk += origin == KernelOrigin::kDisk ? 1 : 0;
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) found.push_back(compile_event(kernel, i, origin, seconds));
   }
+  std::shared_ptr<Executable> executable;
+  try {
+    HostOps* const host = torch_host_ops();
+    verify_host_calls(stored->plan, host);
+    executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host);
+  } catch (const Error& error) {
+    TATARA_LOG(kCache, error.what());
+    disk_cache().remove(key);
+    return nullptr;
+  }
   result.lowered_text = std::move(stored->lowered_text);
   result.notes = std::move(stored->notes);
   result.cache_hits = from_disk;
   events = std::move(found);
-  return std::make_shared<Executable>(std::move(stored->plan), std::move(code), torch_host_ops());
+  return executable;
 }
 
 /// Rewrites, schedules and compiles.
@@ -260,6 +272,10 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
     dump_compilation(dump_directory, {print_graph(graph, true), print_graph(lowered, true), schedule_text},
                      schedule.plan.kernels);
   }
+  if (option_bool(Option::kVerify) && options.keep_text && has_constant_sizes(graph, schedule.plan)) {
+    verify_stored_plan(schedule.plan, graph, target);
+    verify_host_calls(schedule.plan, torch_host_ops());
+  }
   if (!key.empty() && schedule.plan.size_symbols.empty()) {
     keep_plan(key, schedule.plan, result.lowered_text, result.notes);
   }
@@ -285,7 +301,7 @@ CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   if (options.use_cache && options.keep_text && !all_texts) {
     clock.run("find", [&] {
       key = plan_key(graph, schedule_options, target);
-      if (!key.empty()) result.executable = find_executable(key, graph, target.gpu.has_value(), result, events);
+      if (!key.empty()) result.executable = find_executable(key, graph, target, result, events);
     });
   }
   if (result.executable == nullptr) {

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/hash.h"
+#include "support/log.h"
 #include "support/made_once.h"
 
 namespace tatara {
@@ -101,21 +102,25 @@ std::string target_key(const KernelTarget& target) {
 }
 
 KernelRequest make_kernel_request(const loops::Kernel& kernel, const KernelTarget& target) {
+  return request_of_text(loops::print_kernel(kernel), kernel.name, target);
+}
+
+KernelRequest request_of_text(std::string loop_text, std::string_view name, const KernelTarget& target) {
   KernelRequest request;
-  request.loop_text = loops::print_kernel(kernel);
+  request.loop_text = std::move(loop_text);
   // The first line names the kernel; the rest decides the code.
   std::string_view body = request.loop_text;
-  const size_t name_at = body.find(kernel.name);
+  const size_t name_at = body.find(name);
   KeyBuilder key;
   key.add(target_key(target));
   // Profilers of GPUs show symbols, so that there the name is part of the code.
   if (!target.gpu && name_at != std::string_view::npos && name_at < body.find('\n')) {
-    key.add(body.substr(0, name_at)).add(body.substr(name_at + kernel.name.size()));
+    key.add(body.substr(0, name_at)).add(body.substr(name_at + name.size()));
   } else {
     key.add(body);
   }
   request.key = key.finish().str();
-  request.symbol = target.gpu ? gpu_symbol(kernel.name) : kSymbol;
+  request.symbol = target.gpu ? gpu_symbol(name) : kSymbol;
   return request;
 }
 
@@ -134,8 +139,10 @@ KernelCode find_kernel(const std::string& key, const std::string& symbol, bool o
   KernelCode code;
   try {
     code = load(*object, symbol, on_gpu);
-  } catch (const CompilationError&) {
-    return {};  // a damaged object that passed its checksum: compiled again, which overwrites it
+  } catch (const CompilationError& error) {
+    TATARA_LOG(kCache, error.what());
+    disk_cache().remove(key);
+    return {};
   }
   origin = KernelOrigin::kDisk;
   return store().add(key, std::move(code));

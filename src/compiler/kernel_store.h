@@ -30,6 +30,8 @@ struct KernelRequest {
 /// What all keys of kernels for this target share: emitter, LLVM, processor.
 std::string target_key(const KernelTarget& target);
 KernelRequest make_kernel_request(const loops::Kernel& kernel, const KernelTarget& target);
+/// The same from the kernel's text (print_kernel) and its name.
+KernelRequest request_of_text(std::string loop_text, std::string_view name, const KernelTarget& target);
 
 enum class KernelOrigin : uint8_t { kMemory, kDisk, kCompiled };
 

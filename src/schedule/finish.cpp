@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/internal.h"
+#include "schedule/plan_check.h"
 #include "support/error.h"
 
 namespace tatara::sched {
@@ -114,29 +115,9 @@ loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& s
 }
 
 void find_first_write(State& s) {
-  Plan& plan = s.out.plan;
-  const auto is_input = [&](BufferId b) { return plan.buffers[static_cast<size_t>(b)].home == BufferHome::kInput; };
-  const auto writes = [&](const PlanStep& step) {
-    if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
-      std::vector<bool> written;  // per buffer of one item
-      for (const loops::BufferArg& arg : s.out.kernels[static_cast<size_t>(launch->kernel)].buffers) {
-        if (arg.kind == loops::ArgKind::kScratch) continue;
-        written.push_back(arg.kind == loops::ArgKind::kOutput || arg.kind == loops::ArgKind::kInOut);
-      }
-      for (size_t i = 0; i < launch->buffers.size(); ++i) {
-        if (written[i % written.size()] && is_input(launch->buffers[i])) return true;
-      }
-      return false;
-    }
-    const auto& call = std::get<HostCall>(step);
-    return std::any_of(call.args.begin(), call.args.end(), [&](const HostCall::HostArg& arg) {
-      const auto* out = std::get_if<HostCall::OutSlot>(&arg);
-      return out != nullptr && is_input(call.tensors[static_cast<size_t>(out->index)].buffer);
-    });
-  };
-  const auto first = std::find_if(plan.steps.begin(), plan.steps.end(), writes);
-  const auto step = static_cast<int32_t>(first - plan.steps.begin());
-  plan.first_write = plan.input_writes.empty() ? -1 : first == plan.steps.end() ? 0 : step;
+  std::vector<const loops::Kernel*> kernels;
+  for (const loops::Kernel& kernel : s.out.kernels) kernels.push_back(&kernel);
+  s.out.plan.first_write = first_write_of(s.out.plan, kernels);
 }
 
 void collect_plan_symbols(State& s) {

@@ -71,7 +71,9 @@ const std::vector<OptionInfo>& option_table() {
          "Comma-separated names of passes to skip; * skips every pass that is not needed for correctness.", true},
         {Option::kCache, "cache", "TATARA_CACHE", true, "Keep finished code in the disk cache.", true},
         {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(),
-         "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara."},
+         "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara. It must belong to the user, "
+         "be "
+         "writable by no other and be no symbolic link, or it is not used."},
         {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024},
          "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
         {Option::kNumThreads, "num_threads", "TATARA_NUM_THREADS", int64_t{0},

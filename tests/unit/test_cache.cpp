@@ -2,13 +2,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -23,16 +26,22 @@ namespace tatara {
 namespace {
 
 constexpr uint64_t kPlenty = uint64_t{1} << 30;
+constexpr uid_t kNobody = 65534;
 
 class Cache : public testing::Test {
  public:
   void SetUp() override {
     char name[] = "/tmp/tatara-cache-test-XXXXXX";
     ASSERT_TRUE(mkdtemp(name) != nullptr);
-    root_ = name;
+    home_ = name;
+    root_ = home_ + "/cache";
+    ASSERT_EQ(mkdir(root_.c_str(), 0700), 0);
+    setenv("XDG_STATE_HOME", (home_ + "/state").c_str(), 1);
   }
   void TearDown() override {
-    const std::string command = str_cat("chmod -R u+rwx ", root_, "; rm -rf ", root_);
+    unsetenv("XDG_STATE_HOME");
+    take_cache_warnings();
+    const std::string command = str_cat("chmod -R u+rwx ", home_, "; rm -rf ", home_);
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
 
@@ -66,7 +75,7 @@ class Cache : public testing::Test {
   static int in_child(bool unprivileged, const std::function<int()>& fn) {
     const pid_t child = fork();
     if (child == 0) {
-      if (unprivileged && geteuid() == 0 && setuid(65534) != 0) _exit(99);
+      if (unprivileged && geteuid() == 0 && setuid(kNobody) != 0) _exit(99);
       _exit(fn());
     }
     int status = 0;
@@ -74,7 +83,7 @@ class Cache : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  std::string root_;
+  std::string home_, root_;
 };
 
 TEST_F(Cache, KeepsBytesOfAnyKind) {
@@ -148,13 +157,14 @@ TEST_F(Cache, StrangeThingsInTheWayAreMisses) {
 }
 
 TEST_F(Cache, ReadOnlyDirectoryIsReadAndNeverWritten) {
-  {
-    DiskCache cache(root_, kPlenty);
-    ASSERT_TRUE(cache.put("key", "bytes"));
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(home_.c_str(), kNobody, kNobody), 0);
+    ASSERT_EQ(chown(root_.c_str(), kNobody, kNobody), 0);
   }
-  chmod(files(root_).at(0).c_str(), 0444);
-  chmod(root_.c_str(), 0555);
   const int status = in_child(true, [&] {
+    if (!DiskCache(root_, kPlenty).put("key", "bytes")) return 5;
+    chmod(files(root_).at(0).c_str(), 0444);
+    chmod(root_.c_str(), 0555);
     DiskCache cache(root_, kPlenty);
     if (cache.get("key").value_or("?") != "bytes") return 1;
     if (cache.put("other", "bytes")) return 2;
@@ -200,18 +210,7 @@ TEST_F(Cache, FullDiskLeavesNothingBehind) {
 TEST_F(Cache, EntriesUnusedForLongestGoFirst) {
   DiskCache cache(root_, kPlenty);
   const std::string bytes(1000, 'x');
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(cache.put(str_cat("key", i), bytes));
-    for (const std::string& path : files(root_)) set_age(path, 4000 + 1);  // all the same, then one by one below
-  }
-  // Ages by key: find each entry's file by writing it again.
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(cache.put(str_cat("key", i), bytes));
-    for (const std::string& path : files(root_)) {
-      struct stat info{};
-      if (stat(path.c_str(), &info) == 0 && info.st_mtim.tv_sec + 100 > time(nullptr)) set_age(path, 4000 - 300 * i);
-    }
-  }
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache.put(str_cat("key", i), bytes));
   EXPECT_TRUE(cache.get("key0").has_value());  // used now: no longer the oldest
   cache.trim(5300);
   EXPECT_TRUE(cache.get("key0").has_value());
@@ -222,11 +221,55 @@ TEST_F(Cache, EntriesUnusedForLongestGoFirst) {
   EXPECT_GT(cache.stats().evicted, 3u);
 }
 
+// Nothing is read off a clock: times that others gave an entry make it the oldest, and never keep it.
+TEST_F(Cache, ClocksDecideNothing) {
+  DiskCache cache(root_, kPlenty);
+  const std::string bytes(1000, 'x');
+  std::vector<std::string> paths;
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<std::string> before = files(root_);
+    ASSERT_TRUE(cache.put(str_cat("key", i), bytes));
+    for (const std::string& path : files(root_)) {
+      if (std::find(before.begin(), before.end(), path) == before.end()) paths.push_back(path);
+    }
+  }
+  ASSERT_EQ(paths.size(), 10u);
+  set_age(paths[9], -1000000000);  // in decades
+  set_age(paths[8], 0);            // as after a copy
+  set_age(paths[7], 1000000000);
+  set_age(paths[6], 20000000000);  // before 1970
+  cache.trim(6 * 1100);
+  for (int i = 6; i < 10; ++i) EXPECT_FALSE(cache.get(str_cat("key", i)).has_value()) << i;
+  for (int i = 1; i < 6; ++i) EXPECT_TRUE(cache.get(str_cat("key", i)).has_value()) << i;
+  // The same where the counts are lost, or nonsense: they are made again, and the order of the entries stays.
+  for (int i = 1; i < 6; ++i) ASSERT_TRUE(cache.put(str_cat("key", i), bytes));
+  for (const char* nonsense :
+       {"", "x", "tatara uses 1 00000000999999999999 00000000000000000000 00000000000000000000\n"}) {
+    spill(root_ + "/.uses", nonsense);
+    ASSERT_TRUE(cache.put("new", bytes));
+    cache.trim(5 * 1100);
+    EXPECT_TRUE(cache.get("new").has_value());
+    EXPECT_TRUE(cache.get("key5").has_value());
+  }
+  EXPECT_FALSE(cache.get("key1").has_value());
+}
+
+TEST_F(Cache, TheLimitHoldsWhateverTheTimesOfEntriesAre) {
+  for (const int64_t age : {int64_t{-5000000000}, int64_t{-100}, int64_t{0}, int64_t{5000000000}}) {
+    DiskCache cache(str_cat(root_, "/", age < 0 ? "later" : "", age), 20000);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_TRUE(cache.put(str_cat("key", i), std::string(1000, 'x')));
+      for (const std::string& path : files(cache.directory())) set_age(path, age);
+      EXPECT_LE(cache.size().bytes, 20000u);
+    }
+  }
+}
+
 TEST_F(Cache, PutKeepsToTheLimitByItself) {
   DiskCache cache(root_, 20000);
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(cache.put(str_cat("key", i), std::string(1000, 'x')));
-    EXPECT_LE(cache.size().bytes, 20000u + 2100u);
+    EXPECT_LE(cache.size().bytes, 20000u);
   }
   EXPECT_GT(cache.size().entries, 10u);
   EXPECT_FALSE(cache.put("huge", std::string(30000, 'x')));
@@ -235,12 +278,17 @@ TEST_F(Cache, PutKeepsToTheLimitByItself) {
 
 TEST_F(Cache, LeftoversOfCrashedWritersAreRemoved) {
   DiskCache cache(root_, kPlenty);
-  spill(root_ + "/old.tmp", "half");
-  spill(root_ + "/young.tmp", "half");
-  set_age(root_ + "/old.tmp", 7200);
+  spill(root_ + "/dead.tmp", "half");
+  spill(root_ + "/alive.tmp", "half");
+  set_age(root_ + "/alive.tmp", 1000000000);
+  const int writer = open((root_ + "/alive.tmp").c_str(), O_WRONLY);
+  ASSERT_EQ(flock(writer, LOCK_EX), 0);
   cache.trim(kPlenty);
-  EXPECT_NE(access((root_ + "/old.tmp").c_str(), F_OK), 0);
-  EXPECT_EQ(access((root_ + "/young.tmp").c_str(), F_OK), 0);
+  EXPECT_NE(access((root_ + "/dead.tmp").c_str(), F_OK), 0);
+  EXPECT_EQ(access((root_ + "/alive.tmp").c_str(), F_OK), 0);
+  close(writer);
+  cache.trim(kPlenty);
+  EXPECT_NE(access((root_ + "/alive.tmp").c_str(), F_OK), 0);
 }
 
 TEST_F(Cache, ThreadsAndProcessesShareADirectory) {
@@ -289,6 +337,41 @@ TEST_F(Cache, FollowsTheOptions) {
   EXPECT_FALSE(disk_cache().put("key", "bytes"));
   reset_option(Option::kCache);
   reset_option(Option::kCacheDir);
+}
+
+TEST_F(Cache, OddValuesOfTheOptions) {
+  const std::string here = std::filesystem::current_path();
+  ASSERT_EQ(chdir(root_.c_str()), 0);
+  for (const auto& [value, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"one", root_ + "/one"}, {"two/../three", root_ + "/two/../three"}, {".", root_ + "/."}}) {
+    set_option(Option::kCacheDir, value);
+    EXPECT_EQ(disk_cache().directory(), meant);
+  }
+  // A directory that is named by way of one that is not there.
+  set_option(Option::kCacheDir, std::string("two/../three"));
+  EXPECT_TRUE(disk_cache().put("key", "bytes"));
+  EXPECT_EQ(disk_cache().get("key").value_or("?"), "bytes");
+  EXPECT_EQ(files(root_ + "/three").size(), 1u);
+  reset_option(Option::kCacheDir);
+  const auto save = [](const char* name) { return std::string(std::getenv(name) != nullptr ? std::getenv(name) : ""); };
+  const std::string home = save("HOME"), base = save("XDG_CACHE_HOME");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", "relative", 1);
+  EXPECT_EQ(disk_cache().directory(), "");
+  unsetenv("HOME");
+  EXPECT_EQ(disk_cache().directory(), "");
+  EXPECT_FALSE(disk_cache().put("key", "bytes"));
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
+  if (!base.empty()) setenv("XDG_CACHE_HOME", base.c_str(), 1);
+  for (const int64_t megabytes : {INT64_MIN, int64_t{-1}, int64_t{0}, INT64_MAX}) {
+    set_option(Option::kCacheDir, root_ + "/four");
+    set_option(Option::kCacheSizeMb, megabytes);
+    EXPECT_EQ(disk_cache().put("key", "bytes"), megabytes > 0);
+    EXPECT_EQ(disk_cache().get("key").has_value(), megabytes > 0);
+  }
+  reset_option(Option::kCacheSizeMb);
+  reset_option(Option::kCacheDir);
+  ASSERT_EQ(chdir(here.c_str()), 0);
 }
 
 }  // namespace

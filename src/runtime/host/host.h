@@ -56,12 +56,24 @@ struct HostValue {
   Device device;
 };
 
+/// What is known of a HostValue before it is there.
+struct HostKind {
+  HostValue::Kind kind = HostValue::Kind::kNone;
+  bool has_none = false;  // kTensorList: one of them is None
+};
+
+/// "" when the kinds are these, with numbers of any kind where kDouble stands.
+std::string kinds_objection(std::span<const HostKind> args, std::span<const HostValue::Kind> wanted);
+
 /// One eager operator. Thread-safe.
 class HostOp {
  public:
   virtual ~HostOp() = default;
   /// Calls the operator with one value per argument of its schema. Throws tatara::Error with the host's message.
   virtual std::vector<HostTensor> call(std::span<const HostValue> args) const = 0;
+  /// Why a call with values of these kinds, of which `results` tensors are used, is none that call() may be given; "" when it may.
+  /// For plans that were read from a disk: call() itself does not look.
+  virtual std::string objection(std::span<const HostKind> args, size_t results) const = 0;
 };
 
 /// Memory of a device that the host's allocator keeps apart: what a thread allocates between begin() and end() comes from it,

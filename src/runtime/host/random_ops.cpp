@@ -129,12 +129,22 @@ std::span<uint8_t> bytes_of(const TensorView& view) {
   return {static_cast<uint8_t*>(view.data), static_cast<size_t>(view.sizes.at(0))};
 }
 
+using Kind = HostValue::Kind;
+
+std::string unlike(std::span<const HostKind> args, size_t results, std::initializer_list<Kind> wanted) {
+  if (results != 0) return "it returns nothing";
+  return kinds_objection(args, {wanted.begin(), wanted.size()});
+}
+
 class BernoulliOut final : public HostOp {
  public:
   explicit BernoulliOut(HostOps& host) : drawing_(host) {}
   std::vector<HostTensor> call(std::span<const HostValue> args) const override {
     drawing_.draw(args[3].tensor, args[1], args[2].dtype);
     return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor});
   }
 
  private:
@@ -154,6 +164,9 @@ class BernoulliKept final : public HostOp {
     drawing_.draw(args[3].tensor, args[1], args[2].dtype);
     return {};
   }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor, Kind::kTensor});
+  }
 
  private:
   Drawing drawing_;
@@ -165,6 +178,9 @@ class BernoulliAgain final : public HostOp {
   std::vector<HostTensor> call(std::span<const HostValue> args) const override {
     drawing_.draw_again(bytes_of(drawing_.view(args[0].tensor)), args[4].tensor, args[2], args[3].dtype);
     return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    return unlike(args, results, {Kind::kTensor, Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor});
   }
 
  private:

@@ -227,20 +227,41 @@ MatrixRef matrix_of(const Api& api, const HostTensor& tensor) {
   return matrix;
 }
 
+/// Rows and columns, where the tensor has just these.
+bool is_matrix(const Api& api, const HostTensor& tensor, std::array<int64_t, 2>& shape) {
+  int64_t rank = 0;
+  int64_t* sizes = nullptr;
+  check(api, api.aoti_torch_get_dim(handle_of(tensor), &rank), "reading a tensor");
+  check(api, api.aoti_torch_get_sizes(handle_of(tensor), &sizes), "reading a tensor");
+  if (rank != 2) return false;
+  shape = {sizes[0], sizes[1]};
+  return true;
+}
+
+/// Whether the tensor broadcasts to the shape.
+bool broadcasts(const Api& api, const HostTensor& tensor, const std::array<int64_t, 2>& shape) {
+  int64_t rank = 0;
+  int64_t* sizes = nullptr;
+  check(api, api.aoti_torch_get_dim(handle_of(tensor), &rank), "reading a tensor");
+  check(api, api.aoti_torch_get_sizes(handle_of(tensor), &sizes), "reading a tensor");
+  const auto fits = [](int64_t size, int64_t wanted) { return size == 1 || size == wanted; };
+  return rank <= 2 && (rank < 1 || fits(sizes[rank - 1], shape[1])) && (rank < 2 || fits(sizes[0], shape[0]));
+}
+
 /// alpha * left @ right + beta * addend by our own kernels; false, with nothing done, where the host's library is to do it.
 bool multiplied(const Api& api, const HostTensor& out, const HostTensor* addend, const HostTensor& left,
                 const HostTensor& right, double alpha, double beta) {
-  int64_t* left_sizes = nullptr;
-  int64_t* right_sizes = nullptr;
+  std::array<int64_t, 2> result, first, second;
+  if (!is_matrix(api, out, result) || !is_matrix(api, left, first) || !is_matrix(api, right, second)) return false;
+  if (first[1] != second[0] || result[0] != first[0] || result[1] != second[1]) return false;
+  if (addend != nullptr && !broadcasts(api, *addend, result)) return false;
   int32_t dtype = 0;
-  check(api, api.aoti_torch_get_sizes(handle_of(left), &left_sizes), "reading a tensor");
-  check(api, api.aoti_torch_get_sizes(handle_of(right), &right_sizes), "reading a tensor");
   check(api, api.aoti_torch_get_dtype(handle_of(out), &dtype), "reading a tensor");
   MatrixProduct product;
   product.dtype = torch_abi::from_scalar_type(dtype);
-  product.rows = left_sizes[0];
-  product.inner = left_sizes[1];
-  product.columns = right_sizes[1];
+  product.rows = first[0];
+  product.inner = first[1];
+  product.columns = second[1];
   product.out = matrix_of(api, out);
   // Without products to add, or with infinite ones that a zero would make NaN, the library's own rules hold.
   if (alpha == 0 || !can_multiply(product) || !ours_multiply()) return false;
@@ -267,6 +288,11 @@ class ProductOut final : public HostOp {
     }
     check(api_, shim(handle_of(a[2].tensor), handle_of(a[0].tensor), handle_of(a[1].tensor)), "a matrix product");
     return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    using Kind = HostValue::Kind;
+    static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor};
+    return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
   }
 
  private:
@@ -300,6 +326,12 @@ class AddmmOut final : public HostOp {
                alpha),
           "addmm");
     return {};
+  }
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    using Kind = HostValue::Kind;
+    static constexpr Kind kWanted[] = {Kind::kTensor, Kind::kTensor, Kind::kTensor,
+                                       Kind::kDouble, Kind::kDouble, Kind::kTensor};
+    return results > 0 ? "it returns nothing" : kinds_objection(args, kWanted);
   }
 
  private:
@@ -437,7 +469,39 @@ class DispatchedOp final : public HostOp {
     return unbox_results(stack);
   }
 
+  std::string objection(std::span<const HostKind> args, size_t results) const override {
+    if (args.size() != schema_.args.size()) return str_cat("it has ", schema_.args.size(), " arguments");
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (!takes(schema_.args[i], args[i])) return str_cat("its argument ", i, " is of another kind");
+    }
+    const bool enough = schema_.returns_list || results <= static_cast<size_t>(schema_.num_returns);
+    return enough ? std::string() : str_cat("it returns ", schema_.num_returns, " tensors");
+  }
+
  private:
+  static bool takes(const BoxedArg& arg, const HostKind& value) {
+    using Kind = HostValue::Kind;
+    const auto is = [&](std::initializer_list<std::string_view> names) {
+      return std::find(names.begin(), names.end(), arg.base) != names.end();
+    };
+    switch (value.kind) {
+      case Kind::kNone: return arg.optional || is({"Generator", "Layout", "MemoryFormat"});
+      case Kind::kTensor: return is({"Tensor"}) && !arg.list;
+      case Kind::kTensorList: return is({"Tensor"}) && arg.list && (arg.list_of_optional || !value.has_none);
+      case Kind::kInt: return is({"int", "Scalar"}) || (is({"float"}) && !arg.list);
+      case Kind::kDouble: return is({"float", "Scalar"}) && !arg.list;
+      case Kind::kBool: return is({"bool", "int", "Scalar"});
+      case Kind::kComplex: return is({"Scalar"}) && !arg.list;
+      case Kind::kString: return is({"str", "Layout", "MemoryFormat"}) && !arg.list;
+      case Kind::kIntList: return is({"int", "float", "Scalar"}) && arg.list;
+      case Kind::kDoubleList: return is({"float", "Scalar"}) && arg.list;
+      case Kind::kBoolList: return is({"bool"}) && arg.list;
+      case Kind::kDType: return is({"ScalarType"}) && !arg.list;
+      case Kind::kDevice: return is({"Device"}) && !arg.list;
+    }
+    return false;
+  }
+
   /// Generators and layouts pass as None only.
   bool fits(std::span<const HostValue> args) const {
     for (size_t i = 0; i < args.size() && i < schema_.args.size(); ++i) {
@@ -729,6 +793,19 @@ class TorchHostOps final : public HostOps {
 };
 
 }  // namespace
+
+std::string kinds_objection(std::span<const HostKind> args, std::span<const HostValue::Kind> wanted) {
+  using Kind = HostValue::Kind;
+  if (args.size() != wanted.size()) return str_cat("it has ", wanted.size(), " arguments");
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool number = args[i].kind == Kind::kDouble || args[i].kind == Kind::kInt || args[i].kind == Kind::kBool;
+    const bool any_number = number || args[i].kind == Kind::kComplex;
+    if (wanted[i] == Kind::kDouble ? !any_number : args[i].kind != wanted[i]) {
+      return str_cat("its argument ", i, " is of another kind");
+    }
+  }
+  return {};
+}
 
 HostTensor HostOps::empty_like(const TensorView&) { throw Unsupported("this host makes no tensors"); }
 std::shared_ptr<void> HostOps::on_stream(void*, int) { throw Unsupported("this host has no streams"); }

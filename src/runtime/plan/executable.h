@@ -111,6 +111,10 @@ struct OutputBuffer {
   bool cleared = false;
 };
 
+/// Throws CompilationError where an operator of the host is not there, or takes other arguments than the plan gives it. For plans that
+/// were read from a disk.
+void verify_host_calls(const Plan& plan, HostOps* host);
+
 /// Bytes of the arenas that the process keeps for runs on the CPU.
 int64_t scratch_bytes();
 /// Gives the system back what no run is using of it.
