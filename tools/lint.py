@@ -1,6 +1,6 @@
 """`make lint`: every check of form, each by name.
 
-usage: lint.py [--fix] [--tidy] [check ...]     checks: ruff mypy clang-format layout clang-tidy
+usage: lint.py [--fix] [--tidy] [check ...]     checks: ruff mypy clang-format layout sizes clang-tidy
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import rooms
+import sizes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -157,6 +158,13 @@ def check_layout(_fix: bool) -> list[str]:
     return [*layout_problems(), *rooms.problems(ROOT)]
 
 
+def check_sizes(_fix: bool) -> list[str]:
+    """Classes, functions and files of the core that are too large."""
+    found, rules = sizes.measure(ROOT), sizes.table()
+    print(sizes.summary(found, rules))
+    return list(sizes.problems(found, rules))
+
+
 def check_clang_tidy(_fix: bool) -> list[str]:
     """The allow-list of .clang-tidy over the core; needs a build for its list of compile commands."""
     databases = sorted((ROOT / "build").glob("*/compile_commands.json"), key=lambda path: path.stat().st_mtime)
@@ -180,6 +188,7 @@ CHECKS: dict[str, Callable[[bool], list[str]]] = {
     "mypy": check_mypy,
     "clang-format": check_clang_format,
     "layout": check_layout,
+    "sizes": check_sizes,
     "clang-tidy": check_clang_tidy,
 }
 
