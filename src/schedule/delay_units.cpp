@@ -1,9 +1,11 @@
 // What is computed long before it is read is computed later.
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "schedule/internal.h"
+#include "schedule/ordered_list.h"
 
 namespace tatara::sched {
 
@@ -13,11 +15,9 @@ namespace {
 /// graph begins with all that is computed again, of every layer.
 class Delay {
  public:
-  explicit Delay(State& s) : s_(s), position_(s.units.size()), results_(s.units.size()) {
-    for (size_t i = 0; i < s.order.size(); ++i) position_[static_cast<size_t>(s.order[i])] = static_cast<int>(i);
-    readers_.resize(s.values.size());
+  explicit Delay(State& s) : s_(s), list_(s.order), results_(s.units.size()), last_readers_(s.values.size()) {
     for (size_t u = 0; u < s.units.size(); ++u) {
-      for (const ValueId v : s.units[u].reads) readers_[static_cast<size_t>(v)].push_back(static_cast<int>(u));
+      for (const ValueId v : s.units[u].reads) note_reader(v, static_cast<int>(u));
     }
     stays_.assign(s.values.size(), false);
     for (size_t v = 0; v < s.values.size(); ++v) {
@@ -38,31 +38,53 @@ class Delay {
   void run() {
     const std::vector<int> before = s_.order;
     for (size_t i = before.size(); i-- > 0;) {
-      const int target = first_reader(before[i]);
-      if (target > position_[static_cast<size_t>(before[i])] + 1 && pays(before[i], target)) move(before[i], target);
+      const int u = before[i];
+      const int target = first_reader(u);
+      if (target < 0 || list_.next(u) == target || !list_.before(u, target) || !pays(u, target)) continue;
+      list_.move_before(u, target);
+      for (const ValueId v : s_.units[static_cast<size_t>(u)].reads) note_reader(v, u);
     }
+    s_.order = list_.order();
   }
 
  private:
-  /// Where the unit could go at the latest: -1 where it must stay.
+  /// The two that read a value last.
+  struct LastReaders {
+    int last = -1, before = -1;
+  };
+
+  /// The unit reads the value, where the unit is now: units only move back.
+  void note_reader(ValueId v, int u) {
+    LastReaders& readers = last_readers_[static_cast<size_t>(v)];
+    const auto later = [&](int other) { return other < 0 || list_.before(other, u); };
+    if (u == readers.last) return;
+    if (later(readers.last)) {
+      readers.before = std::exchange(readers.last, u);
+    } else if (u != readers.before && later(readers.before)) {
+      readers.before = u;
+    }
+  }
+
+  /// The unit that it could stand before at the latest: -1 where it must stay.
   int first_reader(int u) const {
     const Unit& unit = s_.units[static_cast<size_t>(u)];
     if (unit.node >= 0 && s_.graph.node(unit.node).op->nondeterministic) return -1;
-    int first = static_cast<int>(s_.order.size());
+    int first = -1;
+    const auto consider = [&](int reader) {
+      if (first < 0 || list_.before(reader, first)) first = reader;
+    };
     for (const ValueId v : results_[static_cast<size_t>(u)]) {
       if (stays_[static_cast<size_t>(v)]) return -1;
-      for (const int reader : readers_[static_cast<size_t>(v)]) {
-        if (reader != u) first = std::min(first, position_[static_cast<size_t>(reader)]);
+      for (const int reader : s_.readers[static_cast<size_t>(v)]) {
+        if (reader != u) consider(reader);
       }
     }
     for (const ValueId v : unit.reads) {
       // The new contents may be computed over the old ones, which are read here.
       const auto writer = written_.find(v);
-      if (writer != written_.end() && writer->second >= 0) {
-        first = std::min(first, position_[static_cast<size_t>(writer->second)]);
-      }
+      if (writer != written_.end() && writer->second >= 0) consider(writer->second);
     }
-    return first == static_cast<int>(s_.order.size()) ? -1 : first;
+    return first;
   }
 
   /// Whether more bytes wait for their reader than would wait to be read.
@@ -72,28 +94,17 @@ class Delay {
       if (s_.values[static_cast<size_t>(v)].stored) gained += bytes_of(s_, v);
     }
     for (const ValueId v : s_.units[static_cast<size_t>(u)].reads) {
-      int last = -1;
-      for (const int reader : readers_[static_cast<size_t>(v)]) {
-        if (reader != u) last = std::max(last, position_[static_cast<size_t>(reader)]);
-      }
-      if (last < target && !stays_[static_cast<size_t>(v)]) lost += bytes_of(s_, v);
+      const LastReaders& readers = last_readers_[static_cast<size_t>(v)];
+      const int last = readers.last == u ? readers.before : readers.last;
+      if ((last < 0 || list_.before(last, target)) && !stays_[static_cast<size_t>(v)]) lost += bytes_of(s_, v);
     }
     return lost < gained;
   }
 
-  /// To right before the unit at `target`.
-  void move(int u, int target) {
-    const auto from = static_cast<size_t>(position_[static_cast<size_t>(u)]), to = static_cast<size_t>(target) - 1;
-    const auto begin = s_.order.begin();
-    std::rotate(begin + static_cast<std::ptrdiff_t>(from), begin + static_cast<std::ptrdiff_t>(from) + 1,
-                begin + static_cast<std::ptrdiff_t>(to) + 1);
-    for (size_t i = from; i <= to; ++i) position_[static_cast<size_t>(s_.order[i])] = static_cast<int>(i);
-  }
-
   State& s_;
-  std::vector<int> position_;                  // per unit
+  OrderedList list_;
   std::vector<std::vector<ValueId>> results_;  // per unit
-  std::vector<std::vector<int>> readers_;      // per value: units
+  std::vector<LastReaders> last_readers_;      // per value
   std::vector<bool> stays_;                    // per value: in memory until the end
   std::map<ValueId, int> written_;             // inputs: the unit that computes their new contents
 };

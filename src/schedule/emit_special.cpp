@@ -228,16 +228,10 @@ void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
   const int64_t written = s.hint(elements_of(s, node.scatter_def.domain), -1);
   if (written < 0 || written > s.hint(elements_of(s, node.result().sizes), 0) / 2) return;
   KernelLaunch* only = nullptr;
-  for (PlanStep& step : plan.steps) {
-    auto* launch = std::get_if<KernelLaunch>(&step);
-    if (launch == nullptr) {
-      const auto& call = std::get<HostCall>(step);
-      const auto is_target = [&](const BufferRef& ref) { return ref.buffer == target; };
-      if (std::any_of(call.tensors.begin(), call.tensors.end(), is_target)) return;
-    } else if (std::find(launch->buffers.begin(), launch->buffers.end(), target) != launch->buffers.end()) {
-      if (only != nullptr || launch->buffers.size() != 1) return;
-      only = launch;
-    }
+  for (const size_t step : s.steps_with(target)) {
+    auto* launch = std::get_if<KernelLaunch>(&plan.steps[step]);
+    if (launch == nullptr || only != nullptr || launch->buffers.size() != 1) return;
+    only = launch;
   }
   if (only == nullptr) return;
   only->clears = stores_zeros(s.out.kernels[static_cast<size_t>(only->kernel)].body);

@@ -284,9 +284,12 @@ class Former {
     if (unit.group.members.size() >= kMaxMembers) throw CannotFuse{"the kernel is full"};
     for (const ValueId v : alone.reads) {
       const int other = s_.values[static_cast<size_t>(v)].unit;
-      if (other >= 0 && other != id && s_.units[static_cast<size_t>(other)].preds.contains(id)) {
+      if (other >= 0 && other != id && s_.needs.may_need(other, id)) {
         throw CannotFuse{str_cat("it needs ", s_.name_of(v), ", which comes after")};
       }
+    }
+    if (!s_.needs.can_need(id, units_of(alone.reads, id))) {
+      throw CannotFuse{"too much comes between it and what it needs"};
     }
     Member member = original;
     std::optional<Group> refined = refine(s_, unit.group, without_ones(member.sizes), true);
@@ -384,25 +387,25 @@ class Former {
     for (const ValueId v : s_.graph.node(member.node).outputs) s_.values[static_cast<size_t>(v)].unit = id;
   }
 
-  void depend(int id, const std::set<ValueId>& reads) {
-    Unit& unit = s_.units[static_cast<size_t>(id)];
-    const size_t before = unit.preds.size();
+  /// Where these values come from, if not from the unit itself.
+  std::vector<int> units_of(const std::set<ValueId>& reads, int id) const {
+    std::vector<int> units;
     for (const ValueId v : reads) {
-      unit.reads.insert(v);
       const int other = s_.values[static_cast<size_t>(v)].unit;
-      if (other < 0 || other == id) continue;
-      unit.preds.insert(other);
-      const auto& more = s_.units[static_cast<size_t>(other)].preds;
-      unit.preds.insert(more.begin(), more.end());
+      if (other >= 0 && other != id) units.push_back(other);
     }
-    if (unit.preds.size() == before) return;
-    for (Unit& later : s_.units) {
-      if (later.preds.contains(id)) later.preds.insert(unit.preds.begin(), unit.preds.end());
-    }
+    std::sort(units.begin(), units.end());
+    units.erase(std::unique(units.begin(), units.end()), units.end());
+    return units;
+  }
+
+  void depend(int id, const std::set<ValueId>& reads) {
+    s_.units[static_cast<size_t>(id)].reads.insert(reads.begin(), reads.end());
+    s_.needs.need(id, units_of(reads, id));
   }
 
   void add_unit(Unit unit, const std::set<ValueId>& reads) {
-    const int id = static_cast<int>(s_.units.size());
+    const int id = s_.needs.add();
     if (unit.kind == Unit::Kind::kGroup) {
       own_outputs(unit.group.members[0], id);
     } else {
@@ -427,13 +430,9 @@ class Former {
 
   /// The newest unit draws random numbers: after those before it in the program.
   void follow_draws() {
-    if (last_draw_ >= 0) {
-      Unit& unit = s_.units.back();
-      const std::set<int>& before = s_.units[static_cast<size_t>(last_draw_)].preds;
-      unit.preds.insert(last_draw_);
-      unit.preds.insert(before.begin(), before.end());
-    }
-    last_draw_ = static_cast<int>(s_.units.size()) - 1;
+    const int newest = static_cast<int>(s_.units.size()) - 1;
+    if (last_draw_ >= 0) s_.needs.need(newest, {last_draw_});
+    last_draw_ = newest;
   }
 
   /// Scans and scatters: everything they read, by a trial.

@@ -57,7 +57,7 @@ void emit_host_call(State& s, int unit) {
   }
   const bool out = call.overload == "out";
   // The host may leave out results that it was not asked for (convolution_backward).
-  const std::vector<int> uses = node.outputs.size() > 1 ? s.graph.use_counts() : std::vector<int>();
+  const bool several = node.outputs.size() > 1;
   for (const ValueId v : node.outputs) {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
     if (out) {
@@ -65,7 +65,7 @@ void emit_host_call(State& s, int unit) {
                               s.graph.type(v).dtype});
       call.args.emplace_back(HostCall::OutSlot{static_cast<int>(call.tensors.size()) - 1});
     } else {
-      const bool used = uses.empty() || uses[static_cast<size_t>(v)] > 0;
+      const bool used = !several || s.use_counts[static_cast<size_t>(v)] > 0;
       call.results.push_back(used ? info.storage->buffer : BufferId{-1});
     }
   }

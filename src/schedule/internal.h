@@ -15,6 +15,7 @@
 #include "ops/core/lowering.h"
 #include "ops/core/op_def.h"
 #include "schedule/schedule.h"
+#include "schedule/unit_graph.h"
 
 namespace tatara::sched {
 
@@ -120,7 +121,6 @@ struct Unit {
   Group group;
   ValueId value = kNoValue;  // kCopy: into input `input`
   int input = -1;
-  std::set<int> preds;  // transitive
   std::set<ValueId> reads;
   std::set<ValueId> operand_reads;  // kScatter: without those for the base
 };
@@ -139,7 +139,10 @@ struct State {
   std::vector<std::unique_ptr<LoweredNode>> nodes;  // null: not needed
   std::vector<ValueInfo> values;
   std::vector<Unit> units;
+  UnitGraph needs;  // of the units
   std::vector<int> order;  // units in order of execution
+  std::vector<std::vector<int>> readers;  // per value, once the order is known: units that read it from memory
+  std::vector<int> use_counts;            // per value of the graph
   /// Per step: buffers written whose elements take the place of the same elements of a buffer read.
   std::map<size_t, std::vector<std::pair<BufferId, BufferId>>> in_place;
   Schedule out;
@@ -149,6 +152,13 @@ struct State {
   /// The n-th symbol with range [0, extent) of the pool for that extent.
   Expr pooled_symbol(Expr extent, size_t n);
   void note(std::string subject, std::string text);
+  /// Steps so far that use the buffer, in order.
+  const std::vector<size_t>& steps_with(BufferId buffer);
+  /// Units, all but `except`, that read the value from memory.
+  bool read_by_others(ValueId v, int except) const {
+    const std::vector<int>& list = readers[static_cast<size_t>(v)];
+    return std::any_of(list.begin(), list.end(), [&](int unit) { return unit != except; });
+  }
   const LoweredNode* producer(ValueId v) const {
     const NodeId id = graph.value(v).producer;
     return id < 0 ? nullptr : nodes[static_cast<size_t>(id)].get();
@@ -159,6 +169,8 @@ struct State {
 
  private:
   std::unordered_map<Expr, Expr, ExprHash> simplified_;
+  std::unordered_map<BufferId, std::vector<size_t>> steps_with_;  // of the first steps
+  size_t known_steps_ = 0;
   std::unordered_map<Expr, std::vector<Expr>, ExprHash> pool_;
 };
 

@@ -55,6 +55,22 @@ Expr State::simplify(Expr e) {
   return found->second;
 }
 
+const std::vector<size_t>& State::steps_with(BufferId buffer) {
+  const auto note = [&](BufferId used, size_t step) {
+    std::vector<size_t>& steps = steps_with_[used];
+    if (steps.empty() || steps.back() != step) steps.push_back(step);
+  };
+  for (; known_steps_ < out.plan.steps.size(); ++known_steps_) {
+    const PlanStep& step = out.plan.steps[known_steps_];
+    if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
+      for (const BufferId used : launch->buffers) note(used, known_steps_);
+    } else {
+      for (const BufferRef& ref : std::get<HostCall>(step).tensors) note(ref.buffer, known_steps_);
+    }
+  }
+  return steps_with_[buffer];
+}
+
 Expr State::pooled_symbol(Expr extent, size_t n) {
   std::vector<Expr>& pool = pool_[extent];
   if (n >= 1000) {  // lookups: a pool of their own

@@ -1,6 +1,8 @@
 // Where values live: inputs, outputs, results of the host, and one arena whose parts are used again when values die.
 #include <algorithm>
+#include <unordered_map>
 
+#include "schedule/arena_places.h"
 #include "schedule/internal.h"
 #include "support/error.h"
 
@@ -45,14 +47,16 @@ bool is_host_owned(State& s, ValueId v) {
   return node != nullptr && node->kind == LoweredNode::Kind::kHost && node->node().op->host_overload != "out";
 }
 
-int position(State& s, int unit) {
-  const auto found = std::find(s.order.begin(), s.order.end(), unit);
-  return found == s.order.end() ? -1 : static_cast<int>(found - s.order.begin());
+/// Per unit: its place in the order.
+std::vector<int> positions(const State& s) {
+  std::vector<int> result(s.units.size(), -1);
+  for (size_t i = 0; i < s.order.size(); ++i) result[static_cast<size_t>(s.order[i])] = static_cast<int>(i);
+  return result;
 }
 
 /// Whether the value may be computed straight into the input: no later unit reads the old contents, and the unit itself
 /// reads them only where it writes.
-bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
+bool writable_in_place(State& s, const InputWrite& write, ValueId base, const std::vector<int>& position) {
   if (base != write.value) return false;
   const ValueInfo& info = s.values[static_cast<size_t>(base)];
   if (info.storage || info.unit < 0) return false;
@@ -65,12 +69,9 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base) {
   for (const Expr stride : type.strides) {
     if (stride.is_const(0)) return false;
   }
-  const int mine = position(s, info.unit);
-  for (size_t u = 0; u < s.units.size(); ++u) {
-    if (static_cast<int>(u) != info.unit && s.units[u].reads.contains(input) &&
-        position(s, static_cast<int>(u)) >= mine) {
-      return false;
-    }
+  const int mine = position[static_cast<size_t>(info.unit)];
+  for (const int u : s.readers[static_cast<size_t>(input)]) {
+    if (u != info.unit && position[static_cast<size_t>(u)] >= mine) return false;
   }
   if (is_scatter) {
     const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
@@ -99,9 +100,7 @@ void start_in_place(State& s, int number) {
   if (home != BufferHome::kArena && home != BufferHome::kOutput) return;
   const TensorType &from = s.graph.type(base), &to = s.graph.type(result);
   if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(source->strides == target->strides)) return;
-  for (size_t u = 0; u < s.units.size(); ++u) {
-    if (static_cast<int>(u) != number && s.units[u].reads.contains(base)) return;
-  }
+  if (s.read_by_others(base, number)) return;
   source = target;
   s.note(s.name_of(base), str_cat("computed where ", s.name_of(result), " will be"));
 }
@@ -148,6 +147,7 @@ void plan_outputs(State& s) {
       give(s, base, BufferHome::kOutput, slot++, exact);
     }
   }
+  const std::vector<int> position = positions(s);
   std::vector<InputWrite> copies;
   std::set<int> written;
   for (const InputWrite& write : s.graph.input_writes()) {
@@ -160,7 +160,7 @@ void plan_outputs(State& s) {
         }
       }
     }
-    if (!written.contains(write.input_index) && writable_in_place(s, write, base)) {
+    if (!written.contains(write.input_index) && writable_in_place(s, write, base, position)) {
       s.values[static_cast<size_t>(base)].storage =
           s.values[static_cast<size_t>(s.graph.inputs()[static_cast<size_t>(write.input_index)])].storage;
       s.note(s.name_of(base), str_cat("computed into input ", write.input_index));
@@ -174,7 +174,9 @@ void plan_outputs(State& s) {
     unit.kind = Unit::Kind::kCopy;
     unit.value = write.value;
     unit.input = write.input_index;
-    unit.reads.insert(base_of(s, write.value));
+    const ValueId source = base_of(s, write.value);
+    unit.reads.insert(source);
+    s.readers[static_cast<size_t>(source)].push_back(static_cast<int>(s.units.size()));
     s.order.push_back(static_cast<int>(s.units.size()));
     s.units.push_back(std::move(unit));
   }
@@ -216,8 +218,6 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
   }
   return result;
 }
-
-bool overlap(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
 
 /// Buffers that take the place of one that dies in the kernel that writes them; -1: none. Lifetimes are joined.
 std::vector<BufferId> take_places(State& s, std::vector<Lifetime>& lives) {
@@ -268,50 +268,32 @@ void plan_arena(State& s) {
   std::stable_sort(fixed.begin(), fixed.end(), [&](size_t a, size_t b) {
     return plan.buffers[a].nbytes.const_value() > plan.buffers[b].nbytes.const_value();
   });
-  std::vector<size_t> placed;
-  int64_t total = 0;
+  const int steps = static_cast<int>(plan.steps.size());
+  const auto life_of = [&](size_t b) { return s.options.plan_memory ? lives[b] : Lifetime{0, steps - 1}; };
+  ArenaPlaces arena(steps);
   for (const size_t b : fixed) {
+    const Lifetime life = life_of(b);
     const int64_t bytes = rounded(plan.buffers[b].nbytes.const_value());
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (const size_t other : placed) {
-      if (s.options.plan_memory && !overlap(lives[b], lives[other])) continue;
-      const int64_t at = plan.buffers[other].offset.const_value();
-      taken.emplace_back(at, at + rounded(plan.buffers[other].nbytes.const_value()));
-    }
-    std::sort(taken.begin(), taken.end());
-    int64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + bytes <= begin) break;
-      offset = std::max(offset, end);
-    }
-    plan.buffers[b].offset = s.ctx.constant(offset);
-    total = std::max(total, offset + bytes);
-    placed.push_back(b);
+    plan.buffers[b].offset = s.ctx.constant(arena.place(life.first, life.last, bytes));
   }
+  const int64_t total = arena.bytes();
   // Symbolic sizes: a slot is used again by buffers of the same size only.
-  struct Slot {
-    Expr nbytes;
-    Expr offset;
-    std::vector<size_t> users;
+  struct Slots {
+    ArenaPlaces numbers;
+    std::vector<Expr> offsets;
   };
-  std::vector<Slot> slots;
+  std::unordered_map<Expr, Slots, ExprHash> slots;
   Expr end = s.ctx.constant(total);
   for (const size_t b : symbolic) {
-    Slot* found = nullptr;
-    for (Slot& slot : slots) {
-      if (!s.options.plan_memory || !(slot.nbytes == plan.buffers[b].nbytes)) continue;
-      if (std::none_of(slot.users.begin(), slot.users.end(), [&](size_t u) { return overlap(lives[u], lives[b]); })) {
-        found = &slot;
-        break;
-      }
+    const Expr nbytes = plan.buffers[b].nbytes;
+    Slots& same = slots.try_emplace(nbytes, Slots{ArenaPlaces(steps), {}}).first->second;
+    const Lifetime life = life_of(b);
+    const auto number = static_cast<size_t>(same.numbers.place(life.first, life.last, 1));
+    if (number == same.offsets.size()) {
+      same.offsets.push_back(end);
+      end = end + s.ctx.ceildiv(nbytes, s.ctx.constant(kAlign)) * s.ctx.constant(kAlign);
     }
-    if (found == nullptr) {
-      slots.push_back({plan.buffers[b].nbytes, end, {}});
-      found = &slots.back();
-      end = end + s.ctx.ceildiv(found->nbytes, s.ctx.constant(kAlign)) * s.ctx.constant(kAlign);
-    }
-    found->users.push_back(b);
-    plan.buffers[b].offset = found->offset;
+    plan.buffers[b].offset = same.offsets[number];
   }
   for (size_t b = 0; b < places.size(); ++b) {
     if (places[b] >= 0) plan.buffers[b].offset = plan.buffers[static_cast<size_t>(places[b])].offset;

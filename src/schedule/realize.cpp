@@ -335,7 +335,7 @@ void choose_roots(State& s) {
           node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
     }
   }
-  const std::vector<int> read = s.graph.use_counts();
+  s.use_counts = s.graph.use_counts();
   const PartsOf wanted = parts_wanted(s);
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
   for (const auto& node : s.nodes) {
@@ -350,7 +350,7 @@ void choose_roots(State& s) {
       case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
       case Kind::kSort:
         for (const ValueId v : node->operands) realise(s, v, wanted);
-        for (const ValueId v : node->node().outputs) make_root(s, v, read[static_cast<size_t>(v)] > 0);
+        for (const ValueId v : node->node().outputs) make_root(s, v, s.use_counts[static_cast<size_t>(v)] > 0);
         break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v, wanted);

@@ -1,6 +1,9 @@
 // The order in which kernels and host calls run: close to the program's, but what lets go of more memory than it takes does not wait.
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <unordered_map>
 
 #include "schedule/internal.h"
 #include "support/error.h"
@@ -20,20 +23,24 @@ class UnitOrder {
     find_bytes();
     find_urgency();
     find_overwrites();
-    std::vector<size_t> waiting;
-    for (const Unit& unit : s_.units) waiting.push_back(unit.preds.size());
-    std::vector<int> ready, order;
+    std::vector<size_t> waiting(s_.units.size());
+    keys_.resize(s_.units.size());
     for (size_t u = 0; u < waiting.size(); ++u) {
-      if (waiting[u] == 0) ready.push_back(static_cast<int>(u));
+      waiting[u] = s_.needs.needs(static_cast<int>(u)).size();
+      if (waiting[u] == 0) make_ready(static_cast<int>(u));
     }
-    while (!ready.empty()) {
-      const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) { return key(a) < key(b); });
-      const int u = *next;
-      ready.erase(next);
+    std::vector<int> order;
+    while (!ready_.empty()) {
+      const int u = ready_.begin()->unit;
+      ready_.erase(ready_.begin());
+      keys_[static_cast<size_t>(u)].reset();
       order.push_back(u);
-      for (const ValueId v : unit(u).reads) --readers_[static_cast<size_t>(v)];
-      for (size_t v = 0; v < s_.units.size(); ++v) {
-        if (s_.units[v].preds.contains(u) && --waiting[v] == 0) ready.push_back(static_cast<int>(v));
+      for (const ValueId v : unit(u).reads) {
+        --readers_[static_cast<size_t>(v)];
+        changed(v);
+      }
+      for (const int after : s_.needs.needed_by(u)) {
+        if (--waiting[static_cast<size_t>(after)] == 0) make_ready(after);
       }
     }
     return order;
@@ -54,14 +61,40 @@ class UnitOrder {
     return {std::min<int64_t>(change, 0), urgency_[static_cast<size_t>(u)], u};
   }
 
+  void make_ready(int u) { ready_.insert(keys_[static_cast<size_t>(u)].emplace(key(u))); }
+
+  /// What is ready has another key, maybe, now that fewer units read the value: the last of them lets go of it, and what may be
+  /// computed into it no longer has to wait.
+  void changed(ValueId v) {
+    const auto value = static_cast<size_t>(v);
+    if (readers_[value] > 1) return;
+    const auto renew = [&](int u) {
+      std::optional<Key>& known = keys_[static_cast<size_t>(u)];
+      if (!known) return;
+      ready_.erase(*known);
+      make_ready(u);
+    };
+    if (readers_[value] == 1) {
+      for (const int u : reading_[value]) renew(u);
+    }
+    if (const auto found = writers_.find(v); found != writers_.end()) {
+      for (const int u : found->second) renew(u);
+    }
+  }
+
+  /// Units so that each comes after what it needs.
+  std::vector<int> from_below() const {
+    std::vector<int> order(s_.units.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return s_.needs.level(a) < s_.needs.level(b); });
+    return order;
+  }
+
   /// Where the program has what each unit needs: units are numbered by their first members, and later ones may have joined.
-  std::vector<int> places() {
+  std::vector<int> places() const {
     std::vector<int> result(s_.units.size());
     std::iota(result.begin(), result.end(), 0);
-    std::vector<int> order = result;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return unit(a).preds.size() < unit(b).preds.size(); });
-    for (const int u : order) {
+    for (const int u : from_below()) {
       int& place = result[static_cast<size_t>(u)];
       for (const ValueId v : unit(u).reads) {
         const int from = s_.values[static_cast<size_t>(v)].unit;
@@ -76,12 +109,12 @@ class UnitOrder {
   /// in the kernel of its gradient) has an early place, and what these parts need must not hold it up: whatever else is ready
   /// would run meanwhile, and lie in memory.
   void find_urgency() {
-    const std::vector<int> place = places();
-    urgency_ = place;
-    for (size_t u = 0; u < s_.units.size(); ++u) {
-      for (const int before : s_.units[u].preds) {
+    urgency_ = places();
+    const std::vector<int> order = from_below();
+    for (size_t i = order.size(); i-- > 0;) {
+      for (const int before : s_.needs.needs(order[i])) {
         int& urgent = urgency_[static_cast<size_t>(before)];
-        urgent = std::min(urgent, place[u]);
+        urgent = std::min(urgent, urgency_[static_cast<size_t>(order[i])]);
       }
     }
   }
@@ -102,8 +135,12 @@ class UnitOrder {
     for (size_t i = 0; i < s_.values.size(); ++i) {
       if (bytes_[i] > 0) produced_[static_cast<size_t>(s_.values[i].unit)] += bytes_[i];
     }
-    for (const Unit& unit : s_.units) {
-      for (const ValueId v : unit.reads) ++readers_[static_cast<size_t>(v)];
+    reading_.resize(s_.values.size());
+    for (size_t u = 0; u < s_.units.size(); ++u) {
+      for (const ValueId v : s_.units[u].reads) {
+        ++readers_[static_cast<size_t>(v)];
+        reading_[static_cast<size_t>(v)].push_back(static_cast<int>(u));
+      }
     }
   }
 
@@ -112,7 +149,9 @@ class UnitOrder {
     for (const InputWrite& write : s_.graph.input_writes()) {
       const int unit = s_.values[static_cast<size_t>(base_of(s_, write.value))].unit;
       if (unit < 0) continue;
-      overwrites_[static_cast<size_t>(unit)].push_back(s_.graph.inputs()[static_cast<size_t>(write.input_index)]);
+      const ValueId input = s_.graph.inputs()[static_cast<size_t>(write.input_index)];
+      overwrites_[static_cast<size_t>(unit)].push_back(input);
+      writers_[input].push_back(unit);
     }
   }
 
@@ -139,6 +178,10 @@ class UnitOrder {
   std::vector<int> urgency_;
   std::vector<int64_t> produced_;
   std::vector<std::vector<ValueId>> overwrites_;  // per unit: inputs that it may be computed into
+  std::unordered_map<ValueId, std::vector<int>> writers_;  // the same the other way round
+  std::vector<std::vector<int>> reading_;                  // per value: units
+  std::set<Key> ready_;
+  std::vector<std::optional<Key>> keys_;  // per unit that is ready
 };
 
 }  // namespace
@@ -153,6 +196,10 @@ int64_t bytes_of(State& s, ValueId v) {
 void order_units(State& s) {
   s.order = UnitOrder(s).run();
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
+  s.readers.assign(s.values.size(), {});
+  for (size_t u = 0; u < s.units.size(); ++u) {
+    for (const ValueId v : s.units[u].reads) s.readers[static_cast<size_t>(v)].push_back(static_cast<int>(u));
+  }
   if (!is_disabled("delays")) delay_units(s);
 }
 

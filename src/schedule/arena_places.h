@@ -1,0 +1,45 @@
+// Memory for what is needed from one step to another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+namespace tatara::sched {
+
+/// Places go, one after the other, to the lowest free part of the memory. Takes about as long for the thousandth as for the first,
+/// however many are needed at the same time: what is taken is known for stretches of steps whose lengths are powers of two.
+class ArenaPlaces {
+ public:
+  /// Steps are numbered below `steps`.
+  explicit ArenaPlaces(int steps);
+
+  /// Where `bytes` bytes are free from step `first` to step `last`; they are taken from now on.
+  int64_t place(int first, int last, int64_t bytes);
+  /// The end of all that was ever taken.
+  int64_t bytes() const { return end_; }
+  /// How many stretches were looked at: how much work this was.
+  int64_t looked_at() const { return looked_at_; }
+
+ private:
+  /// Parts of the memory that do not meet: the end by the beginning.
+  using Parts = std::map<int64_t, int64_t>;
+  struct Stretch {
+    Parts throughout;  // taken for all of its steps
+    Parts sometime;    // taken for some of its steps
+  };
+
+  /// fn(stretch, is it one of the largest of the steps that are asked for) for these, and for all that hold them.
+  template <typename Fn>
+  void for_each(int first, int last, Fn&& fn);
+  static void take(Parts& parts, int64_t begin, int64_t end);
+  int64_t lowest_free(const std::vector<const Parts*>& taken, int64_t bytes);
+
+  uint32_t leaves_ = 1;
+  std::unordered_map<uint32_t, Stretch> stretches_;  // by number: stretch n has the halves 2n and 2n + 1
+  int64_t end_ = 0;
+  int64_t looked_at_ = 0;
+};
+
+}  // namespace tatara::sched
