@@ -7,6 +7,7 @@
 #include "codegen/abi.h"
 #include "codegen/emit_cpu.h"
 #include "loops/kernel.h"
+#include "loops/parser.h"
 #include "runtime/jit/jit_loader.h"
 #include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
@@ -202,6 +203,30 @@ TEST(Codegen, SoftmaxRows) {
   }
 }
 
+// One element for all lanes, or what differs from lane to lane: the place and the mask are the same in all lanes.
+TEST(Codegen, UniformLoadsWithOtherValuesOfLanes) {
+  for (const bool given : {false, true}) {
+    Lab lab;
+    lab.kernel = parse_kernel(
+        "kernel test(in b0: f32[1], in b1: f32[100], out b2: f32[100], scalar %0: bool) {\n"
+        "  vector i in 100 {\n"
+        "    %1: f32 = load b1[i]\n"
+        "    %2: f32 = load b0[0] if %0 else %1\n"
+        "    store b2[i] = %2\n"
+        "  }\n"
+        "}\n");
+    std::vector<float> one = {-7};
+    std::vector<float> others(100);
+    std::vector<float> out(100);
+    for (size_t i = 0; i < others.size(); ++i) others[i] = static_cast<float>(i);
+    void* buffers[] = {one.data(), others.data(), out.data()};
+    const int64_t scalars[] = {given ? 1 : 0};
+    KernelFault fault{};
+    EXPECT_EQ(lab.compile()(buffers, nullptr, scalars, 0, 1, &fault), 0);
+    for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], given ? -7.0F : others[i]);
+  }
+}
+
 TEST(Codegen, GatherChecksBounds) {
   Lab lab;
   ExprContext& c = lab.c();
@@ -233,6 +258,43 @@ TEST(Codegen, GatherChecksBounds) {
   EXPECT_EQ(fn(buffers, nullptr, nullptr, 0, 1, &fault), 1);
   EXPECT_EQ(fault.value, 7);
   EXPECT_EQ(fault.size, 5);
+}
+
+// An index that is the same in all lanes is checked only where a lane counts.
+TEST(Codegen, UniformIndicesUnderMasksOfLanes) {
+  Lab lab;
+  lab.kernel = parse_kernel(
+      "kernel test(in b0: i64[1], in b1: f32[10], in b2: bool[100], out b3: f32[100]) {\n"
+      "  %0: f32 = const(-1)\n"
+      "  vector i in 100 {\n"
+      "    %1: i64 = load b0[0]\n"
+      "    %2: bool = load b2[i]\n"
+      "    index place = %1 in 10 wrap check if %2\n"
+      "    %3: f32 = load b1[place] if %2 else %0\n"
+      "    store b3[i] = %3\n"
+      "  }\n"
+      "}\n");
+  const KernelFn fn = lab.compile();
+  std::vector<float> table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto run = [&](int64_t index, size_t counts, KernelFault& fault) {
+    std::vector<float> out(100, -5);
+    std::vector<uint8_t> mask(100);
+    if (counts < mask.size()) mask[counts] = 1;
+    void* buffers[] = {&index, table.data(), mask.data(), out.data()};
+    const int32_t failed = fn(buffers, nullptr, nullptr, 0, 1, &fault);
+    for (size_t i = 0; failed == 0 && i < out.size(); ++i) {
+      EXPECT_EQ(out[i], i == counts ? table[static_cast<size_t>(index < 0 ? index + 10 : index)] : -1.0F);
+    }
+    return failed;
+  };
+  KernelFault fault{};
+  EXPECT_EQ(run(3, 17, fault), 0);
+  EXPECT_EQ(run(-2, 99, fault), 0);
+  EXPECT_EQ(run(10, 100, fault), 0);  // no lane counts
+  EXPECT_EQ(run(10, 99, fault), 1);
+  EXPECT_EQ(fault.value, 10);
+  EXPECT_EQ(run(-11, 0, fault), 1);
+  EXPECT_EQ(fault.value, -11);
 }
 
 TEST(Codegen, HalfTypesRoundToNearestEven) {

@@ -421,6 +421,26 @@ TEST(CodegenGpu, StencilsReadWhatRowsShareOnce) {
   EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), 4u) << ptx;
 }
 
+TEST(CodegenGpu, NeighboursOfEveryTypeCompile) {
+  LlvmProvider* llvm = llvm_for_tests();
+  if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
+  for (const char* dtype : {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f8e4m3fn", "f32", "f64", "c64"}) {
+    std::string text =
+        "kernel neighbours(in b0: T[4096], out b1: T[4096], gpu threads 128 row 0 lanes 4) {\n"
+        "  vector i in 4000 {\n"
+        "    %0: T = load b0[i]\n"
+        "    %1: T = load b0[i + 1]\n"
+        "    %2: bool = eq(%0, %1)\n"
+        "    %3: T = select(%2, %0, %1)\n"
+        "    store b1[i] = %3\n"
+        "  }\n"
+        "}\n";
+    for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at)) text.replace(at, 1, dtype);
+    const std::string ptx = ptx_of(*llvm, loops::parse_kernel(text), "sm_90a");
+    EXPECT_GT(occurrences(ptx, "ld.global.nc"), 1u) << dtype << ptx;
+  }
+}
+
 TEST(CodegenGpu, RowsThatShareNothingHaveThreadsOfTheirOwn) {
   const auto stores = [](auto&& build) {
     Program p{kGpu};

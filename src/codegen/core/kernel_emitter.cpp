@@ -56,7 +56,9 @@ void KernelEmitter::statement(const Load& load) {
     scope_.set(load.dst, load_passed(load));
     return;
   }
-  if (ir_.lanes() == 1 || !(scope_.varies(load.index) || (masked && scope_.reg(load.mask).vec))) {
+  const auto has_lanes = [&](ScalarId x) { return x != kNoScalar && scope_.reg(x).vec; };
+  const bool vec = scope_.varies(load.index) || (masked && (has_lanes(load.mask) || has_lanes(load.other)));
+  if (!vec) {
     scope_.set(load.dst, load_single(load));
     return;
   }
@@ -90,9 +92,7 @@ Reg KernelEmitter::load_single(const Load& load) {
   const std::string last = ir_.block();
   ir_.jump(done);
   ir_.start_block(done);
-  // `other` is uniform when the mask is: nothing here varies over lanes.
-  Reg other = load.other == kNoScalar ? zero(type) : scope_.reg(load.other);
-  other.vec = false;
+  const Reg other = load.other == kNoScalar ? zero(type) : scope_.reg(load.other);
   return merged(ir_, type, value, last, other, before);
 }
 
@@ -180,9 +180,10 @@ void KernelEmitter::report_fault(const IndexValue& stmt, const std::string& bad,
 
 void KernelEmitter::statement(const IndexValue& stmt) {
   const Reg source = cast(ir_, scope_.dtype(stmt.value), DType::kInt64, scope_.reg(stmt.value));
-  const bool vec = source.vec;
+  // One index for all lanes is checked lane by lane where only some of them count.
+  const bool vec = source.vec || (stmt.check && stmt.mask != kNoScalar && scope_.reg(stmt.mask).vec);
   const std::string type = ir_.type_of("i64", vec);
-  std::string value = source.text;
+  std::string value = vec ? ir_.as_vec("i64", source) : source.text;
   const std::string size = vec ? scope_.index_vector(stmt.size) : scope_.index(stmt.size);
   const std::string given = value;
   if (stmt.wrap) {

@@ -128,11 +128,14 @@ std::string* GpuMemory::noted_vector(int buffer, Expr first) {
   return &found->second;
 }
 
+/// As it lies in memory.
 std::string GpuMemory::single_element(int buffer, Expr where) {
   std::string& known = elements_[{buffer, where.node()}];
   if (known.empty()) {
+    const DType dtype = scope_.buffer(buffer).dtype;
     const std::string at = address(buffer, scope_.index(where));
-    known = load(scope_.buffer(buffer).dtype, at, load_flags(buffer)).text;
+    known = ir_.assign("load " + memory_type(dtype) + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype)) +
+                       load_flags(buffer));
   }
   return known;
 }
