@@ -140,6 +140,10 @@ class Around(torch.autograd.Function):  # type: ignore[misc]
         tensors = ctx.saved_tensors
         moved = tuple(i for i, tangent in enumerate(tangents) if tangent is not None)
         host = torch.func.jvp.__globals__["JVP_NESTING"] == 0  # torch.autograd.forward_ad without torch.func
+        if host:
+            # The saved operands still have the tangents that are arguments here. Levels of torch.func have taken them apart.
+            with torch.autograd.forward_ad._set_fwd_grad_enabled(True):
+                tensors = tuple(torch.autograd.forward_ad.unpack_dual(t).primal for t in tensors)
         push = (ctx.flat.turned if host else ctx.flat.jvp)(moved, len(tensors))
         return Around.apply(push, *tensors, *[tangents[i] for i in moved])
 
@@ -206,6 +210,10 @@ def call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a compiled function; NotImplemented where it is to run in eager."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    if any(level.key() == torch._C._functorch.TransformType.Functionalize for level in levels):
+        compiled._note("torch.func.functionalize is at work: this runs in eager")
+        return NotImplemented
     if not any(_transformed(t) for t in tensors):
         compiled._note("a transform of torch.func is at work on other tensors than the arguments: this runs in eager")
         return NotImplemented

@@ -162,6 +162,28 @@ class CacheWarnings {
   }
 };
 
+/// A call while torch is in a state in which nothing is traced (transforms, modes, other compilers at work); not_handled():
+/// it is in none.
+PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames, TorchApi& api) {
+  TraceOwner& owner = *c->owner;
+  const GlobalState state = GlobalState::read(api);
+  std::string waits = state.waits_for(true);
+  const bool plain =
+      !owner.backend && !owner.eager_backend && owner.options.empty() && owner.dynamic == DynamicMode::kAuto;
+  if (waits.empty() && plain && (state.transformed || state.dual)) {
+    const Py_ssize_t named = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
+    const Ref result = Ref::steal(call_around(c, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf) + named), kwnames));
+    if (!result) return nullptr;
+    return result.get() != Py_NotImplemented ? Py_NewRef(result.get()) : call_original(c, args, nargsf, kwnames);
+  }
+  if (waits.empty()) waits = state.waits_for(false);
+  if (waits.empty()) return not_handled();
+  owner.note_unfit(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(c->function)), 0, waits);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  ++stats().fallbacks;
+  return call_original(c, args, nargsf, kwnames);
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -194,13 +216,11 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
       // An operator fails: the program does what is before it, and has its own error.
       return result != nullptr || PyErr_Occurred() != nullptr ? result : call_original(c, args, nargsf, kwnames);
     }
-  } else if (!owner.backend && !owner.eager_backend && owner.options.empty() && owner.dynamic == DynamicMode::kAuto &&
-             inside_transforms(*api)) {
-    const Ref result = Ref::steal(call_around(c, args, total, kwnames));
-    if (!result) return nullptr;
-    if (result.get() != Py_NotImplemented) return Ref(result).release();
-    return call_original(c, args, nargsf, kwnames);
-  } else if (had_entries) {
+  } else {
+    PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api);
+    if (result != not_handled()) return result;
+  }
+  if (entry == nullptr && had_entries) {
     const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
     if (allowed < 0) return nullptr;
     if (allowed == 0) return call_original(c, args, nargsf, kwnames);
@@ -327,6 +347,11 @@ void compiled_dealloc(PyObject* object) {
 PyObject* compiled_get(PyObject* object, PyObject* instance, PyObject*) {
   if (instance == nullptr || instance == Py_None) return Py_NewRef(object);
   return PyMethod_New(object, instance);
+}
+
+PyObject* compiled_original(PyObject* object, void*) {
+  const CompiledFunction* c = cast(object);
+  return c->self == nullptr ? Py_NewRef(c->function) : PyMethod_New(c->function, c->self);
 }
 
 PyObject* compiled_repr(PyObject* object) {
@@ -508,6 +533,7 @@ PyObject* compiled_function_type() {
       {"_tatara_self", T_OBJECT, offsetof(CompiledFunction, self), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
   static PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                                 {"__original_fn", compiled_original, nullptr, "For other compilers.", nullptr},
                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
   static PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_new)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},
@@ -522,7 +548,10 @@ PyObject* compiled_function_type() {
                                 {0, nullptr}};
   static PyType_Spec spec = {"tatara._core.CompiledFunction", sizeof(CompiledFunction), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
-  return PyType_FromSpec(&spec);
+  PyObject* type = PyType_FromSpec(&spec);
+  // By this mark, which torch's own wrappers bear, torch.compile and torch.export go into the original instead.
+  if (type != nullptr && PyObject_SetAttrString(type, "__script_if_tracing_wrapper", Py_True) != 0) Py_CLEAR(type);
+  return type;
 }
 
 PyObject* stats_dict() {

@@ -790,10 +790,6 @@ bool answers(const Ref& function, PyObject* argument = nullptr) {
 
 }  // namespace
 
-bool inside_transforms(const TorchApi& api) {
-  return api.present() && (answers(api.interpreter_stack) || dual_level_open(api));
-}
-
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;
   if (api.numpy != nullptr) result.errstate = api.numpy->errstate();
@@ -808,6 +804,7 @@ GlobalState GlobalState::read(TorchApi& api) {
   result.autocast = AutocastState::read(api);
   result.transformed = answers(api.interpreter_stack);
   result.dual = dual_level_open(api);
+  result.recorded = answers(api.tracing_state);
   result.saved_hooks = answers(api.saved_tensor_hooks, Py_True);
   result.deterministic = flag(api.deterministic);
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
@@ -818,6 +815,18 @@ GlobalState GlobalState::read(TorchApi& api) {
   forget_error();
   if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
   return result;
+}
+
+std::string GlobalState::waits_for(bool looking) const {
+  if (recorded) return "torch.jit.trace is at work: it records the operators of eager";
+  if (saved_hooks && grad) {
+    return "hooks on saved tensors are on (a checkpoint, or tensors kept elsewhere): eager calls them";
+  }
+  if (dual && !looking) return "a level of forward-mode derivatives is open: its tensors run in eager";
+  if (transformed && !looking) return "a transform of torch.func is at work: its tensors run in eager";
+  if (dispatch_modes != 0) return "a torch-dispatch mode is on: it sees the operators of eager";
+  if (modes != 0) return "a torch function mode is on: compiled code waits until it is off";
+  return {};
 }
 
 bool GlobalState::check(TorchApi& api, std::string* why) const {
@@ -840,6 +849,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.grad != grad) return fail("grad mode changed");
   if (now.inference != inference) return fail("inference mode changed");
   if (now.dispatch_modes != dispatch_modes) return fail("torch-dispatch modes changed");
+  if (now.recorded != recorded) return fail("torch.jit.trace began or ended");
   if (now.transformed != transformed) return fail("a transform of torch.func began or ended");
   if (now.dual != dual) return fail("a level of forward-mode derivatives began or ended");
   if (saves_tensors && now.saved_hooks != saved_hooks) return fail("hooks on saved tensors changed");

@@ -134,6 +134,7 @@ struct GlobalState {
   AutocastState autocast;
   bool transformed = false;    // inside vmap, grad or another of torch.func's transforms
   bool dual = false;           // a level of forward-mode derivatives is open
+  bool recorded = false;       // torch.jit.trace records the operators of eager
   bool saved_hooks = false;    // hooks on saved tensors (offloading, checkpoints) are on
   bool saves_tensors = false;  // of an entry: so that they count
   long modes = 0;              // torch-function modes of the program
@@ -142,11 +143,11 @@ struct GlobalState {
   Ref errstate;             // of NumPy; null before its import
   TorchThreadState native;  // the whole of it, to compare in one go
   static GlobalState read(TorchApi& api);
+  /// Why nothing is traced or run compiled in this state; empty: it may be. `looking`: a transform's or dual tensors are
+  /// none of the code's.
+  std::string waits_for(bool looking) const;
   bool check(TorchApi& api, std::string* why) const;
 };
-
-/// Whether tensors may be a transform's of torch.func, or dual, that was entered outside of compiled code.
-bool inside_transforms(const TorchApi& api);
 
 /// Two ints or two floats, of other values.
 bool other_number(PyObject* before, PyObject* now);

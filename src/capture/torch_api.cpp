@@ -282,6 +282,7 @@ bool TorchApi::load() {
   const Ref functorch = attr_or_null(core.get(), "_functorch"), autograd = attr(core.get(), "_autograd");
   if (functorch) interpreter_stack = attr_or_null(functorch.get(), "peek_interpreter_stack");
   dispatch_modes = attr_or_null(core.get(), "_len_torch_dispatch_stack");
+  tracing_state = attr_or_null(core.get(), "_get_tracing_state");
   saved_tensor_hooks = attr_or_null(autograd.get(), "_top_saved_tensors_default_hooks");
   forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
   current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));

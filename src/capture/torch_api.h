@@ -69,7 +69,7 @@ struct TorchApi {
   PyTypeObject* module_type = nullptr;
   PyTypeObject* device_type = nullptr;
   Ref push_mode, pop_mode, mode_stack_len, swap_impl, empty_strided, inference_mode;
-  Ref dispatch_modes, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key;
+  Ref dispatch_modes, tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key;
   Ref get_autocast, set_autocast, get_autocast_dtype, set_autocast_dtype, to_method;
   Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;
   Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;

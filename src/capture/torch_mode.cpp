@@ -144,11 +144,12 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       }
       // The mode is off while it handles a call: on again for the function's own body.
       PyObject* result = nullptr;
+      const size_t before = modes_.size();
       if (push_mode()) {
         python_functions_.push_back(func);
         result = PyObject_Call(func, args, kwargs);
         python_functions_.pop_back();
-        pop_mode();
+        drop_modes(before);  // where a graph break has not done it
       }
       return result;
     }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "capture/compiled_function.h"
+#include "capture/other_compilers.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "support/made_once.h"
@@ -31,7 +32,7 @@ PyObject* mode_torch_function(PyObject*, PyObject* const* args, Py_ssize_t nargs
   PyObject* kwargs = nargs > 3 && args[3] != Py_None ? args[3] : nullptr;
   Tracer* tracer = Tracer::current();
   if (tracer == nullptr) return PyObject_Call(args[0], args[2], kwargs);
-  return tracer->torch_function(args[0], args[2], kwargs);
+  return tracer->handle_torch_function(args[0], args[2], kwargs);
 }
 
 PyObject* mode_object() {
@@ -120,6 +121,7 @@ Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code) : owner_(owner)
 Tracer::~Tracer() { g_current = previous_; }
 
 void Tracer::set_mode(bool on) {
+  if (!on) drop_modes();
   if (on == mode_on_) return;
   // No collection of cycles while a trace is open: finalizers of whatever else dies then are not part of this program.
   if (on) {
@@ -128,22 +130,31 @@ void Tracer::set_mode(bool on) {
     PyGC_Enable();
   }
   mode_on_ = on;
-  if (!api_.present()) return;
   const ErrorAside aside;
-  const Ref done = Ref::steal(on ? PyObject_CallOneArg(api_.push_mode.get(), mode_object())
-                                 : PyObject_CallNoArgs(api_.pop_mode.get()));
-  if (!done) forget_error();
+  if (on && api_.present() && !push_mode()) forget_error();
 }
 
 bool Tracer::push_mode() {
   const Ref done = Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode_object()));
+  if (done) modes_.push_back(handlers_);
   return static_cast<bool>(done);
 }
 
-void Tracer::pop_mode() {
+void Tracer::drop_modes(size_t left) {
+  if (modes_.size() <= left) return;
   const ErrorAside aside;
-  const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
-  if (!done) forget_error();
+  while (modes_.size() > left && modes_.back() == handlers_) {
+    const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+    if (!done) forget_error();
+    modes_.pop_back();
+  }
+}
+
+PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+  ++handlers_;
+  PyObject* result = torch_function(func, args, kwargs);
+  --handlers_;
+  return result;
 }
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
@@ -199,10 +210,12 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     unwind();
     return FrameAction::kRaise;
   }
-  if (bypass_ > 0) {
+  if (bypass_ > 0 || !other_compilers_.empty()) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
   }
+  if (!tracing()) drop_modes();
+  if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
   if (tracing() && entered_ && (is_opaque(f.code()) || logs(f))) {
     ++bypass_;
     opaque_.push_back(&f);
@@ -248,6 +261,19 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   f.observer = nullptr;
   return FrameAction::kHandBack;
+}
+
+/// The graph breaks where another compiler begins, and all that is called from there runs as if we were not there.
+FrameAction Tracer::enter_other_compiler(Frame& f) {
+  if (tracing()) {
+    const std::string file = text_of(f.code()->co_filename);
+    const std::string place = file.substr(std::min(file.size(), api_.torch_folder.size()));
+    const std::string why =
+        str_cat("another compiler, which works by itself: ", text_of(f.code()->co_name), " (torch/", place, ")");
+    if (!graph_break(why)) return FrameAction::kRaise;
+  }
+  other_compilers_.push_back(&f);
+  return FrameAction::kRun;
 }
 
 bool Tracer::may_be_root(Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api_); }
@@ -298,6 +324,10 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
     --bypass_;
     return;
   }
+  if (!other_compilers_.empty() && other_compilers_.back() == &f) {
+    other_compilers_.pop_back();
+    return;
+  }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) forget_error();
@@ -330,6 +360,10 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   switch (state_) {
     case State::kOff: set_mode(false); return FrameAction::kRun;
     case State::kTracing:
+      if (!vm_sees_frames()) {
+        if (!graph_break("another compiler took the interpreter's frames (in another thread)")) return FrameAction::kRaise;
+        return before_instruction(f, opcode, oparg);
+      }
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
         snapshot(f);
@@ -340,7 +374,11 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
     case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
-    case State::kConcrete: set_mode(false); return at_boundary(f);
+    case State::kConcrete:
+      set_mode(false);
+      if (may_be_root(f)) return at_boundary(f);
+      f.root = false;
+      return FrameAction::kRun;
   }
   return FrameAction::kRun;
 }
@@ -457,16 +495,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
-  const Ref depth = Ref::steal(api_.present() ? PyObject_CallNoArgs(api_.mode_stack_len.get()) : PyLong_FromLong(0));
-  std::string unfit;
-  if (!depth || PyLong_AsLong(depth.get()) != 0)
-    unfit = "a torch function mode is on: compiled code waits until it is off";
-  if (trace->state.dispatch_modes != 0) unfit = "a torch-dispatch mode is on: it sees the operators of eager";
-  if (trace->state.transformed && !looking_) unfit = "a transform of torch.func is at work: its tensors run in eager";
-  if (trace->state.dual && !looking_) unfit = "a level of forward-mode derivatives is open: its tensors run in eager";
-  if (trace->state.saved_hooks && trace->state.grad) {
-    unfit = "hooks on saved tensors are on (a checkpoint, or tensors kept elsewhere): eager calls them";
-  }
+  std::string unfit = trace->state.waits_for(looking_);
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -574,8 +603,6 @@ BreakInfo Tracer::here(std::string reason) const {
 }
 
 bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
-  // The torch function mode stays until the next instruction of the root frame: this may run inside its handler, which
-  // torch takes off and puts back itself.
   Trace& t = *trace_;
   if (ahead_ != nullptr) {
     // Nothing of what is traced ahead happens.
@@ -589,8 +616,9 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     return false;
   }
   state_ = State::kBroken;
-  if (collected_) PyGC_Enable();
-  collected_ = false;
+  // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
+  // puts the mode back behind it, and the next instruction or frame takes it off.
+  set_mode(false);
   ++bypass_;
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
@@ -648,7 +676,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   stopped_ = stopped_ || stay_eager || !ok;
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : frames_) {
-    if (frame != root_) frame->root = may_be_root(*frame);
+    if (frame != root_) frame->root = may_be_root(*frame) || !modes_.empty();
   }
   return ok;
 }

@@ -104,6 +104,8 @@ class Tracer final : public VmObserver {
                 std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
 
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
+  /// The same, called by torch for the mode.
+  PyObject* handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
 
   /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
   void only_look() { looking_ = true; }
@@ -163,6 +165,7 @@ class Tracer final : public VmObserver {
   FrameAction at_boundary(Frame& f);
   /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
   FrameAction start_here(Frame& f, bool& made);
+  FrameAction enter_other_compiler(Frame& f);
   bool may_be_root(Frame& f) const;
   bool holds_tensors(Frame& f) const;
   FrameAction apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects);
@@ -210,7 +213,8 @@ class Tracer final : public VmObserver {
   bool run_compiled(Frame& f, Entry& entry);
   void set_mode(bool on);
   bool push_mode();
-  void pop_mode();
+  /// Takes our modes off torch's stack that nobody needs, as far as torch itself has not set them aside.
+  void drop_modes(size_t left = 0);
   BreakInfo here(std::string reason) const;
   void user_location(std::string& file, std::string& function, int& line) const;
 
@@ -517,6 +521,10 @@ class Tracer final : public VmObserver {
   int bypass_ = 0;
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
   bool mode_on_ = false;
+  /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch
+  /// has set the innermost mode aside, and puts it back itself.
+  std::vector<int> modes_;
+  int handlers_ = 0;
   bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
   bool stopped_ = false;  // no more traces in this call
@@ -537,6 +545,7 @@ class Tracer final : public VmObserver {
   std::vector<Frame*> frames_;
   size_t reader_depth_ = 0;     // frames_.size() when C code that reads values was entered; 0: none
   std::vector<Frame*> opaque_;  // run for real, with all they call
+  std::vector<Frame*> other_compilers_;  // likewise, but compiled functions that they call are compiled
   Tracer* previous_ = nullptr;
 };
 

@@ -210,6 +210,7 @@ struct VmContext {
   std::uint64_t frames = 0;           ///< frames executed by the VM
   std::uint64_t instructions = 0;     ///< instructions executed by the VM
   const char* stack_limit = nullptr;  ///< the VM's own: lowest C stack address at which it enters a frame
+  const _PyInterpreterFrame* delegated = nullptr;  ///< the VM's own: a frame that another evaluator has in hand
 };
 VmContext& vm_context();
 
@@ -222,6 +223,10 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* frame, int t
 void vm_install();
 void vm_uninstall();
 bool vm_installed();
+/// For a thread that has an observer. False if another compiler has put its evaluator in place of ours, or has taken both
+/// away (torch.compile does, where its last call in another thread ends): the observer may not have been shown all frames
+/// since then. Ours is in place again afterwards.
+bool vm_sees_frames();
 
 /// Whether frames of threads without an observer run in the VM (the default, for tests) or go straight to CPython's
 /// evaluator, which is faster.

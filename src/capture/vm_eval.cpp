@@ -365,6 +365,17 @@ VmContext& vm_context() {
   return context;
 }
 
+/// Another compiler's frames (a thread that runs torch.compile while this one traces) stay that compiler's. Where its
+/// evaluator was put in place after ours as well, it hands the same frame back to us.
+static PyObject* eval_unobserved(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag, VmContext& context) {
+  if (previous_evaluator == nullptr || context.delegated == raw) return eval_default(tstate, raw, throwflag);
+  const _PyInterpreterFrame* const before = context.delegated;
+  context.delegated = raw;
+  PyObject* result = previous_evaluator(tstate, raw, throwflag);
+  context.delegated = before;
+  return result;
+}
+
 PyObject* vm_hand_back(Frame& frame) {
   notify_exit(frame, FrameExit::kHandBack, nullptr);
   return leave_through_default(frame, frame.start, PyErr_Occurred() != nullptr ? 1 : 0);
@@ -373,7 +384,7 @@ PyObject* vm_hand_back(Frame& frame) {
 PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int throwflag) {
   PyCodeObject* const code = frame_code(raw);
   VmContext& context = context_of(tstate);
-  if (context.observer == nullptr && !run_unobserved) return eval_default(tstate, raw, throwflag);
+  if (context.observer == nullptr && !run_unobserved) return eval_unobserved(tstate, raw, throwflag, context);
   // At the recursion limit CPython's evaluator raises the error itself.
   if (recursion_remaining(tstate) <= 0 || tracing_active(tstate, code) || is_borrowed_code(code) ||
       plain_code(code) == nullptr) {
@@ -424,16 +435,38 @@ PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* raw, int thr
   return run(frame, context, throwflag);
 }
 
-void vm_install() {
-  if (install_count++ > 0) return;
+namespace {
+
+/// On top of whatever is in place.
+void put_in_place() {
   PyInterpreterState* interpreter = PyInterpreterState_Get();
-  previous_evaluator = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  const _PyFrameEvalFunction present = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  if (present == vm_eval_frame) return;
+  previous_evaluator = present == _PyEval_EvalFrameDefault ? nullptr : present;
   _PyInterpreterState_SetEvalFrameFunc(interpreter, vm_eval_frame);
+}
+
+}  // namespace
+
+void vm_install() {
+  if (install_count++ == 0) put_in_place();
 }
 
 void vm_uninstall() {
   if (install_count == 0 || --install_count > 0) return;
-  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), previous_evaluator);
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  // Else another compiler's evaluator was put on top of ours meanwhile, or in its place.
+  if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == vm_eval_frame) {
+    _PyInterpreterState_SetEvalFrameFunc(
+        interpreter, previous_evaluator != nullptr ? previous_evaluator : _PyEval_EvalFrameDefault);
+  }
+  previous_evaluator = nullptr;
+}
+
+bool vm_sees_frames() {
+  if (_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == vm_eval_frame) return true;
+  put_in_place();
+  return false;
 }
 
 bool vm_installed() { return install_count > 0; }

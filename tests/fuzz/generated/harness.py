@@ -17,6 +17,7 @@ import functools
 import io
 import linecache
 import random
+import sys
 import traceback
 import types
 import warnings
@@ -172,6 +173,8 @@ class _Walk:
         if isinstance(own, dict) and own:
             self.tokens.append((path, "attributes", tuple(own)))
             for key in list(own):
+                if str(key).startswith("_torchdynamo"):  # identities
+                    continue
                 self.add(own[key], f"{path}.{key}")
         for cls in type(o).__mro__:
             slots = cls.__dict__.get("__slots__", ())
@@ -216,7 +219,7 @@ class _Walk:
 
     def function(self, o: Any, path: str) -> None:
         self.tokens.append((path, "function", o.__module__, o.__qualname__, o.__code__.co_firstlineno))
-        if o.__module__ != "program":
+        if o.__module__ != "program" or "/torch/_" in o.__code__.co_filename:  # a compiler's wrapper of one of the program's
             return
         self.add(o.__defaults__, path + ".__defaults__")
         self.add(o.__kwdefaults__, path + ".__kwdefaults__")
@@ -300,6 +303,7 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     module = types.ModuleType("program")
     names = module.__dict__
     seen = []
+    sys.modules["program"] = module  # other compilers import it by its name
     try:
         _seed(program.seed)
         exec(compile(text, filename, "exec"), names)
@@ -337,6 +341,7 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
             del walk, outcome
     finally:
         linecache.cache.pop(filename, None)
+        del sys.modules["program"]
     return seen
 
 
