@@ -15,7 +15,7 @@ CONFIGURE = $(VENV)/bin/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(VEN
 LLVM = $(shell $(PY) -c "import importlib.util as u; print(u.find_spec('llvmlite').submodule_search_locations[0] + '/binding/libllvmlite.so')")
 OTHER_PYTHONS = 3.11 3.12 3.13
 
-.PHONY: fuzz-cache zoo fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
+.PHONY: other-compilers fuzz-cache zoo fuzz configure build-extension bench-products bench-checkpoint bench-steps demo test build setup clean lint asan tsan coverage bench-train bench-transforms bench-models bench-kernels bench-calls bench-kernels-gpu bench-models-gpu bench-train-gpu bench-calls-gpu sanitize-gpu test-gpu opinfo opinfo-gradients opinfo-vmap opinfo-forward modules optimizers pyvm test-cpp test-python \
 	test-other-pythons format
 
 demo: build-extension
@@ -84,6 +84,11 @@ fuzz: build
 # Every architecture of transformers at a small size, inference and training; goes on where it stopped (ARGS=--fresh).
 zoo: build
 	$(PY) bench/zoo_sweep.py $(ARGS)
+
+# torch.compile with all backends, torch.cond and its kin, torch.export and others inside of compiled code at every position,
+# and around it: about two hours.
+other-compilers: build
+	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/test_other_compilers.py
 
 bench-models: build
 	$(PY) bench/models.py

@@ -172,7 +172,8 @@ PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargs
       !owner.backend && !owner.eager_backend && owner.options.empty() && owner.dynamic == DynamicMode::kAuto;
   if (waits.empty() && plain && (state.transformed || state.dual)) {
     const Py_ssize_t named = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
-    const Ref result = Ref::steal(call_around(c, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf) + named), kwnames));
+    const Ref result =
+        Ref::steal(call_around(c, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf) + named), kwnames));
     if (!result) return nullptr;
     return result.get() != Py_NotImplemented ? Py_NewRef(result.get()) : call_original(c, args, nargsf, kwnames);
   }

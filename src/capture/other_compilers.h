@@ -6,7 +6,7 @@
 
 namespace tatara::capture {
 
-/// Code of torch.compile, torch.export, torch.fx, torch.jit, of the operators that take functions (torch.cond, while_loop,
+/// Code of torch.compile, torch.export, FX, TorchScript, of the operators that take functions (torch.cond, while_loop,
 /// flex_attention) and the like. Not what only asks whether one of them is at work, nor what they have made.
 bool is_other_compiler(const PyCodeObject* code, const TorchApi& api);
 

@@ -361,7 +361,8 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kOff: set_mode(false); return FrameAction::kRun;
     case State::kTracing:
       if (!vm_sees_frames()) {
-        if (!graph_break("another compiler took the interpreter's frames (in another thread)")) return FrameAction::kRaise;
+        if (!graph_break("another compiler took the interpreter's frames (in another thread)"))
+          return FrameAction::kRaise;
         return before_instruction(f, opcode, oparg);
       }
       if (is_return(opcode)) {
@@ -492,6 +493,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 // ---- Traces ----------------------------------------------------------------------------------------------------------
 
 bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from) {
+  vm_sees_frames();  // from here on
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);

@@ -543,8 +543,8 @@ class Tracer final : public VmObserver {
   std::vector<PyObject*> roots_;
   std::unique_ptr<Trace> trace_;
   std::vector<Frame*> frames_;
-  size_t reader_depth_ = 0;     // frames_.size() when C code that reads values was entered; 0: none
-  std::vector<Frame*> opaque_;  // run for real, with all they call
+  size_t reader_depth_ = 0;              // frames_.size() when C code that reads values was entered; 0: none
+  std::vector<Frame*> opaque_;           // run for real, with all they call
   std::vector<Frame*> other_compilers_;  // likewise, but compiled functions that they call are compiled
   Tracer* previous_ = nullptr;
 };

@@ -207,9 +207,9 @@ class VmObserver {
 /// One per thread. With a null observer the VM runs purely concretely.
 struct VmContext {
   VmObserver* observer = nullptr;
-  std::uint64_t frames = 0;           ///< frames executed by the VM
-  std::uint64_t instructions = 0;     ///< instructions executed by the VM
-  const char* stack_limit = nullptr;  ///< the VM's own: lowest C stack address at which it enters a frame
+  std::uint64_t frames = 0;                        ///< frames executed by the VM
+  std::uint64_t instructions = 0;                  ///< instructions executed by the VM
+  const char* stack_limit = nullptr;               ///< the VM's own: lowest C stack address at which it enters a frame
   const _PyInterpreterFrame* delegated = nullptr;  ///< the VM's own: a frame that another evaluator has in hand
 };
 VmContext& vm_context();

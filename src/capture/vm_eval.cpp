@@ -457,8 +457,8 @@ void vm_uninstall() {
   PyInterpreterState* interpreter = PyInterpreterState_Get();
   // Else another compiler's evaluator was put on top of ours meanwhile, or in its place.
   if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == vm_eval_frame) {
-    _PyInterpreterState_SetEvalFrameFunc(
-        interpreter, previous_evaluator != nullptr ? previous_evaluator : _PyEval_EvalFrameDefault);
+    _PyInterpreterState_SetEvalFrameFunc(interpreter,
+                                         previous_evaluator != nullptr ? previous_evaluator : _PyEval_EvalFrameDefault);
   }
   previous_evaluator = nullptr;
 }

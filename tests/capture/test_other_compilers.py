@@ -11,7 +11,7 @@ import os
 import pathlib
 import sys
 import threading
-import warnings
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -276,6 +276,8 @@ def other(x):
 }
 BACKENDS = ["eager", "aot_eager", *(["aot_eager_decomp_partition", "ts", "inductor"] if ALL else [])]
 for backend, full, dynamic in itertools.product(BACKENDS, (True, False), (None, True) if ALL else (None,)):
+    if dynamic and backend not in ("eager", "inductor"):
+        continue
     how = f'backend="{backend}", fullgraph={full}' + (f", dynamic={dynamic}" if dynamic else "")
     name = f"{backend}_{'full' if full else 'part'}{'_dynamic' if dynamic else ''}"
     COMPILERS[f"compile_{name}"] = f"""
@@ -413,21 +415,23 @@ def program(compiler: str, position: str, grad: bool) -> harness.Program:
 
 
 def positions_of(compiler: str) -> list[str]:
-    """All; in the suite three for each compiler, other ones for each."""
+    """All; in the suite one for each compiler, another one for each."""
     names = list(POSITIONS)
+    if "inductor" in compiler:  # 10 to 30 s each
+        return ["callee", "step"] if "inside" in compiler else ["after_break"]
     if ALL:
         return names
     at = list(COMPILERS).index(compiler)
-    return [names[(at * 3 + k) % len(names)] for k in range(3)]
+    return [names[(at * 5 + 3) % len(names)]]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_inside(compiler: str) -> None:
     for k, position in enumerate(positions_of(compiler)):
-        for grad in (False, True) if ALL else (k % 2 == 1,):
+        for grad in (False, True) if ALL else (list(COMPILERS).index(compiler) % 2 == 0,):
             made = program(compiler, position, grad)
             try:
-                if k == 0:
+                if k == 0 and not (ALL and grad):
                     harness.observe(made, compiled=False)  # what torch says once in a process
                 harness.compare(made)
             except harness.Differs as error:
@@ -664,37 +668,44 @@ def test_threads_compile_with_both() -> None:
 def test_another_threads_compiler_ends_while_we_trace() -> None:
     """The evaluator of torch.compile goes when its last call ends, and takes ours with it: the trace notices."""
     torch._dynamo.reset()
-    entered, traced = threading.Event(), threading.Event()
+    entered = threading.Event()
+    seen: list[int] = []
+    started: list[bool] = []
+    ended: list[bool] = []
 
     def wait(x: torch.Tensor) -> torch.Tensor:
         entered.set()
-        traced.wait(20)
+        while not started:
+            time.sleep(0)
         return x
 
-    seen: list[int] = []
-
-    def note(k: int) -> int:
+    def key(k: int) -> int:  # called by code in C, so that nothing stands between it and the interpreter
+        if not started:
+            started.append(True)
+            turns = 0
+            while not ended and turns < 3_000_000:  # the other thread has its turns
+                turns += 1
         seen.append(k)
         return k
 
-    def pause() -> None:
-        if not traced.is_set():
-            entered.wait(20)
-            traced.set()
-            thread.join()
-
     def f(x: torch.Tensor) -> torch.Tensor:
-        note(1)
-        sorted([2, 1], key=lambda k: (pause(), note(k))[1])
-        note(3)
+        sorted([2, 1], key=key)
+        seen.append(3)
         return x * 2
 
-    thread = threading.Thread(
-        target=lambda: torch.compile(lambda x: torch.compiler.disable(wait)(x) + 1, backend="eager")(torch.ones(2))
-    )
+    compiled_by_torch = torch.compile(lambda x: wait(x) + 1, backend="eager")
+
+    def other() -> None:
+        compiled_by_torch(torch.ones(2))
+        ended.append(True)
+
+    thread = threading.Thread(target=other)
     compiled = tatara.compile(f)
     thread.start()
     entered.wait(20)
     for calls in range(1, 4):
         torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), 2.0))
-        assert seen == [1, 2, 1, 3] * calls
+        assert seen == [2, 1, 3] * calls
+        thread.join()
+        started[:] = [] if calls == 1 else [True]  # first as the trace found it
+        ended[:] = started

@@ -219,7 +219,9 @@ class _Walk:
 
     def function(self, o: Any, path: str) -> None:
         self.tokens.append((path, "function", o.__module__, o.__qualname__, o.__code__.co_firstlineno))
-        if o.__module__ != "program" or "/torch/_" in o.__code__.co_filename:  # a compiler's wrapper of one of the program's
+        if (
+            o.__module__ != "program" or "/torch/_" in o.__code__.co_filename
+        ):  # a compiler's wrapper of one of the program's
             return
         self.add(o.__defaults__, path + ".__defaults__")
         self.add(o.__kwdefaults__, path + ".__kwdefaults__")
