@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/py_errors.h"
+
 namespace tatara::capture {
 namespace {
 
@@ -53,7 +55,7 @@ constexpr std::array kTraced = {Functions{"_dynamo/eval_frame.py", "DisableConte
 std::string_view text_in(PyObject* string) {
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(string, &length);
-  if (text == nullptr) PyErr_Clear();
+  if (text == nullptr) forget_error();
   return {text != nullptr ? text : "", text != nullptr ? static_cast<size_t>(length) : 0};
 }
 
