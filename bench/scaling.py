@@ -1,7 +1,7 @@
 """`make bench-scaling`: compile time per operator of large programs, by stage, against that of 1,000 operators.
 
-Four mixes, each at several sizes, each run in a process of its own with an empty cache. CPU seconds of the first call less those of the second,
-so that other load on the machine counts as little as possible.
+Four mixes, each at several sizes, each run in a process of its own with an empty cache. CPU seconds of the first call less those
+of the second, so that other load on the machine counts as little as possible.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def measure(mix: str, count: int) -> dict[str, Any]:
         "fallback": next((graph.fallback for graph in report.graphs if graph.fallback), ""),
         "whole": first - second,
         "run": second,
-        **{stage: seconds for stage, seconds in report.compile_seconds.items()},
+        **report.compile_seconds,
     }
 
 

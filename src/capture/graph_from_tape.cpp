@@ -129,7 +129,9 @@ class Converter {
   std::vector<InferredTensor> infer(const TapeNode& node) {
     refs_.resize(tape_.slots().size(), -1);
     const auto need = [this](int slot) {
-      if (refs_[static_cast<size_t>(slot)] < 0) add_input(slot);
+      if (refs_[static_cast<size_t>(slot)] >= 0) return;
+      add_input(slot);
+      note_slot(slot);
     };
     for_each_slot(node.args.get(), need);
     for_each_slot(node.kwargs.get(), need);
@@ -137,9 +139,7 @@ class Converter {
     for (const TensorRef ref : results_of(node)) {
       InferredTensor result;
       result.ref = ref;
-      for (size_t i = 0; i < refs_.size(); ++i) {
-        if (refs_[i] == ref) result.slot = static_cast<int>(i);
-      }
+      result.slot = slot_with(ref);
       const TensorType& type = fz_.type(ref);
       result.dtype = type.dtype;
       result.sizes = type.sizes;
@@ -156,9 +156,28 @@ class Converter {
   void bind(int slot, TensorRef ref) {
     refs_.resize(tape_.slots().size(), -1);
     refs_[static_cast<size_t>(slot)] = ref;
+    note_slot(slot);
   }
 
  private:
+  /// Of several slots that are one tensor the last counts.
+  void note_slot(int slot) {
+    int& last = slots_of_.try_emplace(refs_[static_cast<size_t>(slot)], slot).first->second;
+    last = std::max(last, slot);
+  }
+
+  /// -1: none has it.
+  int slot_with(TensorRef ref) {
+    const auto known = slots_of_.find(ref);
+    if (known == slots_of_.end()) return -1;
+    const auto slot = static_cast<size_t>(known->second);
+    if (slot < refs_.size() && refs_[slot] == ref) return known->second;
+    // What was traced ahead came off the tape again.
+    const auto found = std::find(refs_.rbegin(), refs_.rend(), ref);
+    known->second = static_cast<int>(refs_.rend() - found) - 1;
+    return known->second;
+  }
+
   void convert_all(bool history) {
     for (size_t i = 0; i < tape_.slots().size(); ++i) {
       if (tape_.slots()[i].input) add_input(static_cast<int>(i));
@@ -767,6 +786,7 @@ class Converter {
   GraphBuilder builder_;
   Functionalizer fz_;
   std::vector<TensorRef> refs_;
+  std::unordered_map<TensorRef, int> slots_of_;  // while the trace is open
   struct OpenRegion {
     std::shared_ptr<const Region> region;
     std::vector<int64_t> versions;

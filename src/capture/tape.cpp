@@ -306,6 +306,9 @@ bool Tape::materialise(TorchApi& api) {
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
   std::vector<bool> real(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  // All are alive until the end: slots keep what the run replaces.
+  std::unordered_set<PyObject*> present;
+  for (const Ref& object : env) present.insert(object.get());
   mismatch_.clear();
   if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
   GradModes modes(needs_grad_modes_);
@@ -326,6 +329,7 @@ bool Tape::materialise(TorchApi& api) {
     if (node.region != RegionMark::kNone) continue;
     if (node.number) {
       env[static_cast<size_t>(node.outputs[0])] = result;
+      present.insert(result.get());
       continue;
     }
     std::vector<PyObject*> tensors;
@@ -340,7 +344,7 @@ bool Tape::materialise(TorchApi& api) {
         return failed();
       }
       // The host returned an operand where the placeholder is an object of its own.
-      if (std::any_of(env.begin(), env.end(), [&](const Ref& e) { return e.get() == value.get(); })) {
+      if (present.contains(value.get())) {
         value = alias_of(api, node, env, value.get(), symbols);
         if (!value) return failed();
       }

@@ -14,9 +14,9 @@
 
 #include "compiler/kernel_store.h"
 #include "loops/parser.h"
-#include "schedule/plan_check.h"
 #include "ops/core/op_def.h"
 #include "runtime/base/cache.h"
+#include "schedule/plan_check.h"
 #include "schedule/plan_io.h"
 #include "support/error.h"
 #include "support/hash.h"

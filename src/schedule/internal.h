@@ -139,8 +139,8 @@ struct State {
   std::vector<std::unique_ptr<LoweredNode>> nodes;  // null: not needed
   std::vector<ValueInfo> values;
   std::vector<Unit> units;
-  UnitGraph needs;  // of the units
-  std::vector<int> order;  // units in order of execution
+  UnitGraph needs;                        // of the units
+  std::vector<int> order;                 // units in order of execution
   std::vector<std::vector<int>> readers;  // per value, once the order is known: units that read it from memory
   std::vector<int> use_counts;            // per value of the graph
   /// Per step: buffers written whose elements take the place of the same elements of a buffer read.

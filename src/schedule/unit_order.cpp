@@ -177,7 +177,7 @@ class UnitOrder {
   std::vector<int64_t> bytes_;
   std::vector<int> urgency_;
   std::vector<int64_t> produced_;
-  std::vector<std::vector<ValueId>> overwrites_;  // per unit: inputs that it may be computed into
+  std::vector<std::vector<ValueId>> overwrites_;           // per unit: inputs that it may be computed into
   std::unordered_map<ValueId, std::vector<int>> writers_;  // the same the other way round
   std::vector<std::vector<int>> reading_;                  // per value: units
   std::set<Key> ready_;

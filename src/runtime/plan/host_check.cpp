@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/executable.h"
 #include "runtime/host/host.h"
+#include "runtime/plan/executable.h"
 #include "support/error.h"
 
 namespace tatara {
