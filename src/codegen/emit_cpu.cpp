@@ -27,7 +27,7 @@ CpuTarget host_cpu_target() {
   target.isa = VectorIsa::kScalar;
   target.has_fma = false;
 #endif
-  // Empty triple, cpu and features: the provider takes this machine's.
+  // Empty triple, cpu and features: the provider takes this traits's.
   return target;
 }
 

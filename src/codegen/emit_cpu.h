@@ -12,7 +12,7 @@ namespace tatara {
 /// The module text of one kernel: a single exported function `symbol` of type KernelFn (codegen/abi.h).
 std::string emit_cpu(const loops::Kernel& kernel, const CpuTarget& target, std::string_view symbol);
 
-/// The target of this machine.
+/// The target of this traits.
 CpuTarget host_cpu_target();
 
 }  // namespace tatara

@@ -1,13 +1,13 @@
-// Names of the C library's functions for scalar operators that have no code of their own.
+// C library functions, called for scalar operators that the math table does not have.
 #pragma once
 
 #include "loops/kernel.h"
 
 namespace tatara::codegen {
 
-/// Of float64: float32's has an "f" behind it. Null where C has none.
+/// The name for float64; float32 adds an "f". Null if C has no such function.
 const char* c_function(loops::ScalarOp op);
-/// The same for complex numbers.
+/// The name for complex<double>.
 const char* complex_c_function(loops::ScalarOp op);
 
 }  // namespace tatara::codegen

@@ -1,5 +1,5 @@
-// Complex numbers: two registers, the real and the imaginary part. Quotients are computed in eager's order of operations;
-// elementary functions are the C library's, lane by lane, as in eager.
+// Complex arithmetic on pairs of registers. Quotients use the order of operations of eager; elementary functions call the C
+// library, as eager does.
 #include <cmath>
 
 #include "codegen/core/c_functions.h"
@@ -10,8 +10,7 @@ namespace tatara::codegen {
 
 using Op = loops::ScalarOp;
 
-/// Squares of very large and very small numbers are those of scaled ones. The scale is a power of two, so the error is that
-/// of one sum and one root.
+/// Very large and very small parts are scaled by a power of two before they are squared, which is exact.
 std::string magnitude(IrWriter& ir, DType part, const std::string& re, const std::string& im, bool vec, bool has_fma) {
   const bool single = part == DType::kFloat32;
   const std::string type = ir.type_of(llvm_type(part), vec);
@@ -20,7 +19,7 @@ std::string magnitude(IrWriter& ir, DType part, const std::string& re, const std
   const std::string second[] = {im};
   const std::string a = ir.intrinsic("fabs", part, vec, first);
   const std::string b = ir.intrinsic("fabs", part, vec, second);
-  // The greater one, where neither is NaN; an infinity wins over NaN below.
+  // The larger part, if neither is NaN. An infinite part gives infinity even if the other is NaN (see the end).
   const std::string above = ir.assign("fcmp ogt " + type + " " + a + ", " + b);
   const std::string top = ir.select(above, type, a, b, vec);
   const std::string big = ir.assign("fcmp ogt " + type + " " + top + ", " + c(std::ldexp(1.0, single ? 62 : 510)));
@@ -89,12 +88,12 @@ Reg complex_comparison(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg
 
 namespace {
 
-/// A complex number as C passes and returns it.
+/// A complex number in calls of C functions.
 struct PassedPair {
   bool as_vector;
   std::string part;  // type of a part
   std::string type() const { return as_vector ? "<2 x " + part + ">" : "{ " + part + ", " + part + " }"; }
-  /// As parameters.
+  /// Its parameter types.
   std::string parameters() const { return as_vector ? type() : part + ", " + part; }
 
   std::string arguments(IrWriter& ir, const std::string& re, const std::string& im) const {

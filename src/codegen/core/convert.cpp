@@ -1,5 +1,4 @@
-// Constants and conversions. bfloat16 and the float8 kinds are bits in integer registers: they are converted to float32 for
-// arithmetic and back.
+// Constants and conversions. bfloat16 and float8 are kept as bits in integer registers and converted to float32 and back.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -36,14 +35,14 @@ std::string number(double value, DType dtype, bool vec) {
 
 namespace {
 
-/// The bits of an i32.
+/// An i32 constant.
 std::string word(uint32_t value, bool vec) {
   const std::string text = std::to_string(static_cast<int32_t>(value));
   return vec ? "splat (i32 " + text + ")" : text;
 }
 
-/// A narrow format (in an integer register) to float32: its bits are moved into place and scaled by a power of two, which is
-/// right for subnormal numbers, too.
+/// From a narrow format to float32: shifts the bits into place, then corrects the exponent by a multiplication, which also
+/// handles subnormals.
 Reg widen_small(IrWriter& ir, DType from, const Reg& x) {
   const bool vec = x.vec;
   const SmallFloat& f = *small_float(from);
@@ -71,8 +70,7 @@ Reg widen_small(IrWriter& ir, DType from, const Reg& x) {
   return {to_float(ir.binary("or", i32, bits, sign)), vec};
 }
 
-/// The bits of a float32 as those of a format with fewer bits of mantissa, rounded to nearest even. Right for what is a
-/// normal number of the format, or beyond its range.
+/// Rounds float32 bits to the mantissa of a narrow format, ties to even. Not for numbers that are subnormal in the format.
 std::string rounded(IrWriter& ir, const SmallFloat& f, const std::string& bits, bool vec) {
   const std::string i32 = ir.type_of("i32", vec);
   const auto c = [&](uint32_t value) { return word(value, vec); };
@@ -83,8 +81,8 @@ std::string rounded(IrWriter& ir, const SmallFloat& f, const std::string& bits, 
   return ir.binary("lshr", i32, sum, c(drop));
 }
 
-/// The bits (i32) of a float32, given by its bits, in a format with other exponents than float32's. Subnormal results are
-/// rounded by adding a number whose last place is theirs.
+/// float32 bits to those of a narrow format whose exponent range differs from float32's. Subnormal results are rounded by
+/// adding a number whose last place is the smallest subnormal.
 std::string narrow_bits(IrWriter& ir, const SmallFloat& f, const std::string& bits, bool vec) {
   const std::string i32 = ir.type_of("i32", vec);
   const std::string f32 = ir.type_of("float", vec);
@@ -109,7 +107,7 @@ std::string narrow_bits(IrWriter& ir, const SmallFloat& f, const std::string& bi
   return ir.binary("or", i32, result, sign);
 }
 
-/// float32 to a narrow format (in an integer register), to nearest even.
+/// From float32 to a narrow format, ties to even.
 Reg narrow_small(IrWriter& ir, DType to, const Reg& x) {
   const bool vec = x.vec;
   const SmallFloat& f = *small_float(to);
@@ -118,7 +116,7 @@ Reg narrow_small(IrWriter& ir, DType to, const Reg& x) {
   const std::string bits = ir.assign("bitcast " + f32 + " " + x.text + " to " + i32);
   std::string result;
   if (to == DType::kBFloat16) {
-    // Its exponents and subnormals are float32's; rounding keeps the sign.
+    // Same exponent range as float32; rounding keeps the sign.
     result = rounded(ir, f, bits, vec);
     const std::string nan = ir.assign("fcmp uno " + f32 + " " + x.text + ", " + x.text);
     result = ir.select(nan, i32, word(f.nan_bits(), vec), result, vec);
@@ -164,12 +162,12 @@ Reg cast(IrWriter& ir, DType from, DType to, const Reg& x) {
     return {ir.assign(test + type + " " + x.text + ", " + (vec ? "zeroinitializer" : scalar_zero)), vec};
   }
   if (is_llvm_float(from) && is_llvm_float(to)) {
-    // Through float32, as in eager, which rounds twice.
+    // Eager goes through float32 and so rounds twice.
     if (from == DType::kFloat64 && to == DType::kFloat16) return through(DType::kFloat32);
     return {convert(dtype_size(from) < dtype_size(to) ? "fpext" : "fptrunc", x.text, from, to), vec};
   }
   if (is_llvm_float(from)) {
-    // To narrow types through a wider integer, whose low bits count, as eager does.
+    // Like eager, narrow types take the low bits of a conversion to a wider one.
     const DType middle = dtype_size(to) < 4 ? DType::kInt32 : to == DType::kUInt32 ? DType::kInt64 : to;
     std::string value = convert(is_signed(middle) ? "fptosi" : "fptoui", x.text, from, middle);
     value = ir.assign("freeze " + ir.type_of(llvm_type(middle), vec) + " " + value);

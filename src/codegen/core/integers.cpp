@@ -1,4 +1,4 @@
-// Division, remainders and shifts of integers, rounded as in eager, and without traps.
+// Integer division, remainders and shifts with the rounding of eager.
 #include "codegen/core/values.h"
 #include "support/error.h"
 
@@ -25,7 +25,7 @@ Reg integer_division(IrWriter& ir, Op op, DType dtype, const Reg& a, const Reg& 
   const std::string plain = ir.binary("sdiv", type, a.text, divisor);
   const std::string quotient = ir.select(minus, type, ir.binary("sub", type, c(0), a.text), plain, vec);
   if (op == Op::kTruncDiv) return {quotient, vec};
-  // After division by -1 the quotient wraps, and so does the product: the rest is 0.
+  // For divisor -1 the quotient and the product both wrap, so the remainder is 0.
   const std::string rest = ir.binary("sub", type, a.text, ir.binary("mul", type, quotient, b.text));
   if (op == Op::kFmod) return {rest, vec};
   const std::string inexact = test("ne", rest, c(0));

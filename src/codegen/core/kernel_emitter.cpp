@@ -1,4 +1,4 @@
-// Statements. Loops are in loops.cpp.
+// Statements of a kernel; loops are in loops.cpp.
 #include "codegen/core/kernel_emitter.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ void KernelEmitter::statement(const Let& let) {
   if (let.scalar.op == ScalarOp::kConst && is_floating(let.scalar.dtype)) {
     scope_.set_constant(let.dst, let.scalar.const_re);
   }
-  const auto product = products_.find(let.dst);
-  if (product == products_.end()) {
+  const auto product = multiply_adds_.find(let.dst);
+  if (product == multiply_adds_.end()) {
     scope_.set(let.dst, scalars_.value(let.scalar));
   } else {
     scope_.set(let.dst, scalars_.multiply_add(let.scalar.dtype, product->second));
@@ -43,7 +43,7 @@ void KernelEmitter::statement(const Let& let) {
 
 void KernelEmitter::statement(const If& branch) {
   const Reg& condition = scope_.reg(branch.condition);
-  if (condition.vec) throw InternalError("a branch on a vector in " + emission_.kernel.name);
+  if (condition.vec) throw InternalError("a branch on a vector in " + context_.kernel.name);
   ir_.when(condition.text, [&] { block(*branch.body); });
 }
 
@@ -133,7 +133,7 @@ void KernelEmitter::store_lanes(const Store& store) {
   if (!update_vector(store, value, mask)) store_lane_by_lane(store, value, mask);
 }
 
-/// Lanes may meet at one element: one is updated after the other.
+/// Several lanes may update the same element, so they go one by one.
 void KernelEmitter::store_lane_by_lane(const Store& store, const Reg& value, const std::string& mask) {
   const DType type = scope_.buffer(store.buffer).dtype;
   const std::string where = scope_.index_vector(store.index);
@@ -148,7 +148,7 @@ void KernelEmitter::store_lane_by_lane(const Store& store, const Reg& value, con
 
 // ---- Indices out of memory ---------------------------------------------------------------------------------------------
 
-/// Where `bad` holds in any lane: fills in the fault (codegen/abi.h) with the first one's index.
+/// If `bad` holds in any lane, stores the first such index to the KernelFault (codegen/abi.h).
 void KernelEmitter::report_fault(const IndexValue& stmt, const std::string& bad, const std::string& given, bool vec) {
   const std::string type = ir_.type_of("i64", vec);
   std::string any = bad;
@@ -180,7 +180,7 @@ void KernelEmitter::report_fault(const IndexValue& stmt, const std::string& bad,
 
 void KernelEmitter::statement(const IndexValue& stmt) {
   const Reg source = cast(ir_, scope_.dtype(stmt.value), DType::kInt64, scope_.reg(stmt.value));
-  // One index for all lanes is checked lane by lane where only some of them count.
+  // A uniform index under a varying mask is checked lane by lane.
   const bool vec = source.vec || (stmt.check && stmt.mask != kNoScalar && scope_.reg(stmt.mask).vec);
   const std::string type = ir_.type_of("i64", vec);
   std::string value = vec ? ir_.as_vec("i64", source) : source.text;

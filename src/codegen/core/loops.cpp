@@ -1,4 +1,4 @@
-// Loops and the values that they carry.
+// Loops and carried values.
 #include <algorithm>
 
 #include "codegen/core/kernel_emitter.h"
@@ -10,7 +10,7 @@ using namespace loops;
 
 namespace {
 
-/// Iterations after which a sum starts anew, see KernelEmitter::summed.
+/// Passes of one level of a cascaded sum.
 constexpr int64_t kSumBlock = 32;
 
 bool sums_floats(const Carried& c) {
@@ -19,9 +19,9 @@ bool sums_floats(const Carried& c) {
 
 }  // namespace
 
-void KernelEmitter::counted(const std::string& begin, const std::string& end, const std::string& step,
-                            const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
-                            const std::string& metadata) {
+void KernelEmitter::counted_loop(const std::string& begin, const std::string& end, const std::string& step,
+                                 const std::vector<DType>& dtypes, std::vector<Reg>& carried, const LoopBody& body,
+                                 const std::string& metadata) {
   const std::string head = ir_.label();
   const std::string inside = ir_.label();
   const std::string done = ir_.label();
@@ -59,28 +59,28 @@ void KernelEmitter::counted(const std::string& begin, const std::string& end, co
   carried = phis;
 }
 
-void KernelEmitter::summed(const For& loop, const std::string& begin, const std::string& end, int64_t step,
-                           std::vector<Reg>& carried, const LoopBody& body) {
+void KernelEmitter::cascaded(const For& loop, const std::string& begin, const std::string& end, int64_t step,
+                             std::vector<Reg>& carried, const LoopBody& body) {
   const bool sums = std::any_of(loop.carried.begin(), loop.carried.end(), sums_floats);
   int levels = 1;
   if (sums && !loop.scan && loop.combine_fn == nullptr) {
     const int64_t passes = loop.extent.is_const() ? loop.extent.const_value() / step : INT64_MAX;
     for (int64_t most = 2 * kSumBlock; levels < 4 && passes > most; most *= kSumBlock) ++levels;
   }
-  sum_level(loop, begin, end, step, levels, carried, body);
+  cascade_level(loop, begin, end, step, levels, carried, body);
 }
 
-void KernelEmitter::sum_level(const For& loop, const std::string& begin, const std::string& end, int64_t step,
-                              int level, std::vector<Reg>& carried, const LoopBody& body) {
+void KernelEmitter::cascade_level(const For& loop, const std::string& begin, const std::string& end, int64_t step,
+                                  int level, std::vector<Reg>& carried, const LoopBody& body) {
   const std::vector<DType> dtypes = carried_types(loop);
   if (level == 1) {
-    counted(begin, end, std::to_string(step), dtypes, carried, body);
+    counted_loop(begin, end, std::to_string(step), dtypes, carried, body);
     return;
   }
   int64_t size = step;
   for (int i = 1; i < level; ++i) size *= kSumBlock;
   const std::string block = std::to_string(size);
-  counted(begin, end, block, dtypes, carried, [&](const std::string& base, std::vector<Reg>& values) {
+  counted_loop(begin, end, block, dtypes, carried, [&](const std::string& base, std::vector<Reg>& values) {
     const std::string after = ir_.binary("add nsw", "i64", base, block);
     const std::string less = ir_.assign("icmp slt i64 " + after + ", " + end);
     const std::string stop = ir_.select(less, "i64", after, end, false);
@@ -90,7 +90,7 @@ void KernelEmitter::sum_level(const For& loop, const std::string& begin, const s
       const Reg start = scalars_.identity(Combine::kAdd, dtypes[i]);
       inner[i] = values[i].vec ? widened(ir_, dtypes[i], start) : start;
     }
-    sum_level(loop, base, stop, step, level - 1, inner, body);
+    cascade_level(loop, base, stop, step, level - 1, inner, body);
     for (size_t i = 0; i < inner.size(); ++i) {
       const bool sum = sums_floats(loop.carried[i]);
       values[i] = sum ? scalars_.combine(Combine::kAdd, dtypes[i], values[i], inner[i], values[i].vec) : inner[i];
@@ -107,7 +107,7 @@ void KernelEmitter::statement(const For& loop) {
   }
 }
 
-/// A chain of parallel loops is one loop over the product of their extents.
+/// Directly nested parallel loops are collapsed into one.
 void KernelEmitter::parallel(const For& loop) {
   std::vector<const For*> chain = {&loop};
   while (chain.back()->body->stmts.size() == 1) {
@@ -119,7 +119,7 @@ void KernelEmitter::parallel(const For& loop) {
     std::string rest = iteration;
     for (size_t i = chain.size() - 1; i > 0; --i) {
       const std::string extent = scope_.index(chain[i]->extent);
-      const auto [whole, part] = divided(rest, extent);
+      const auto [whole, part] = divide_position(rest, extent);
       scope_.bind(chain[i]->var, part);
       rest = whole;
     }
@@ -130,15 +130,15 @@ void KernelEmitter::parallel(const For& loop) {
 
 void KernelEmitter::serial(const For& loop, const std::string& begin, const std::string& end) {
   std::vector<Reg> carried;
-  // Inside a vector loop everything carried is a vector, for its next value may be one.
+  // Inside a vector loop all carried values are vectors, since their next values may be.
   for (const Carried& c : loop.carried) carried.push_back(widened(ir_, c.dtype, scope_.reg(c.init)));
   serial_from(loop, begin, end, std::move(carried));
 }
 
 void KernelEmitter::serial_from(const For& loop, const std::string& begin, const std::string& end,
                                 std::vector<Reg> carried) {
-  note_products(loop);
-  summed(loop, begin, end, 1, carried, [&](const std::string& counter, std::vector<Reg>& values) {
+  find_multiply_adds(loop);
+  cascaded(loop, begin, end, 1, carried, [&](const std::string& counter, std::vector<Reg>& values) {
     scope_.bind(loop.var, counter);
     for (size_t i = 0; i < loop.carried.size(); ++i) scope_.set(loop.carried[i].arg, values[i]);
     block(*loop.body);
@@ -150,7 +150,7 @@ void KernelEmitter::serial_from(const For& loop, const std::string& begin, const
   for (size_t i = 0; i < loop.carried.size(); ++i) scope_.set(loop.carried[i].result, carried[i]);
 }
 
-void KernelEmitter::note_products(const For& loop) {
+void KernelEmitter::find_multiply_adds(const For& loop) {
   if (loop.scan || loop.combine_fn != nullptr) return;
   const auto defining = [&](ScalarId x, ScalarOp op) -> const Scalar* {
     for (const Stmt& stmt : loop.body->stmts) {
@@ -164,7 +164,7 @@ void KernelEmitter::note_products(const For& loop) {
     const Scalar* sum = defining(c.next, ScalarOp::kAdd);
     if (sum == nullptr || (sum->operands[0] == c.arg) == (sum->operands[1] == c.arg)) continue;
     const Scalar* product = defining(sum->operands[sum->operands[0] == c.arg ? 1 : 0], ScalarOp::kMul);
-    if (product != nullptr) products_[c.next] = {product->operands[0], product->operands[1], c.arg};
+    if (product != nullptr) multiply_adds_[c.next] = {product->operands[0], product->operands[1], c.arg};
   }
 }
 
@@ -206,12 +206,12 @@ void KernelEmitter::scan_body(const For& loop, const std::function<void(const Le
 
 Reg KernelEmitter::scan_element(const Carried& carried, const Let& let) const {
   TATARA_CHECK(let.scalar.operands.size() == 2, "a scan by ", scalar_op_name(let.scalar.op), " in ",
-               emission_.kernel.name);
+               context_.kernel.name);
   return scope_.reg(let.scalar.operands[let.scalar.operands[0] == carried.arg ? 1 : 0]);
 }
 
-/// Hillis and Steele (Communications of the ACM 29, 1986): after the step of distance d each lane has the total of its last
-/// 2d elements.
+/// Hillis and Steele (Communications of the ACM 29, 1986): after the step with distance d, each lane has the sum of the last
+/// 2d lanes.
 Reg KernelEmitter::scan_lanes(const Carried& c, Reg sum, const Reg& nothing) {
   const std::string type = llvm_type(real_dtype(c.dtype));
   const int count = ir_.lanes();
@@ -227,7 +227,7 @@ Reg KernelEmitter::scan_lanes(const Carried& c, Reg sum, const Reg& nothing) {
 
 namespace {
 
-/// The lower or the upper half of the lanes.
+/// The lower or upper half of the lanes.
 Reg half_of(IrWriter& ir, DType dtype, const Reg& value, bool upper) {
   const int half = ir.lanes() / 2;
   const std::string element = llvm_type(real_dtype(dtype));

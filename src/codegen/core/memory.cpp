@@ -105,7 +105,7 @@ void Memory::update(const Store& store, const std::string& at, const Reg& value)
 }
 
 Reg Memory::passed_value(int buffer) {
-  throw InternalError(str_cat("a buffer passed by value: ", scope_.buffer(buffer).name, " in ", emission_.kernel.name));
+  throw InternalError(str_cat("a buffer passed by value: ", scope_.buffer(buffer).name, " in ", context_.kernel.name));
 }
 
 // ---- Runs of elements --------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ void Memory::store_run_of(const Run& run, int bytes, const std::string& value, c
   if (mask.empty()) {
     // Register by register, upwards: LLVM stores the upper half of a wider vector first, and two stores to the same line are
     // merged only when one follows the other.
-    const int most = emission_.machine.vector_bytes / bytes;
+    const int most = context_.traits.vector_bytes / bytes;
     for (int first = 0; first < run.lanes; first += most) {
       const std::string part =
           run.lanes > most ? ir_.shuffle(run.element, run.lanes, value, "poison", every(first, 1, most)) : value;
@@ -287,7 +287,7 @@ void Memory::store_vector(int buffer, Expr where, const Reg& given, const std::s
   Reg value = given;
   value.text = to_memory(scope_.buffer(buffer).dtype, value.text, true);
   const Stride stride = scope_.stride_of(where);
-  if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + emission_.kernel.name);
+  if (stride == Stride::kUniform) throw InternalError("all lanes store to one place in " + context_.kernel.name);
   if (stride == Stride::kUnit || stride == Stride::kReversed) {
     store_run(buffer, where, std::move(value), mask, stride == Stride::kReversed);
   } else {

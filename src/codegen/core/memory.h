@@ -1,5 +1,4 @@
-// Loads and stores of single elements and of vectors. Complex elements lie in memory as (re, im) and live in registers as two
-// values.
+// Loads and stores of single elements and of vectors. A complex element is (re, im) in memory and two registers.
 #pragma once
 
 #include <span>
@@ -11,30 +10,30 @@ namespace tatara::codegen {
 
 class Memory {
  public:
-  Memory(Emission& emission, Scalars& scalars)
-      : ir_(emission.ir), scope_(emission.scope), emission_(emission), scalars_(scalars) {}
+  Memory(EmitContext& context, Scalars& scalars)
+      : ir_(context.ir), scope_(context.scope), context_(context), scalars_(scalars) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   virtual ~Memory() = default;
 
-  /// The address of an element, whose index is an i64.
+  /// The address of the element at `index` (i64).
   std::string address(int buffer, const std::string& index);
   Reg load(DType dtype, const std::string& at, const std::string& flags = {});
   void store(DType dtype, const std::string& at, const Reg& value);
-  /// The element of each lane that the mask (i1 for each lane; "" for all lanes) has; others get zeros.
+  /// Lanes outside of the mask (a vector of i1; "" for all lanes) read nothing and get 0.
   Reg load_vector(int buffer, Expr where, const std::string& mask);
   void store_vector(int buffer, Expr where, const Reg& value, const std::string& mask);
-  /// What an element becomes by a store of this mode; half types are combined in float32.
+  /// The new value of an element after a store of this mode. 16-bit and 8-bit floats are combined in float32.
   Reg updated(loops::StoreMode mode, DType dtype, const Reg& old, const Reg& value, bool vec);
   void update(const loops::Store& store, const std::string& at, const Reg& value);
 
-  /// The value of a buffer that the launch passes by value.
+  /// The value of a buffer of kind kValue, whose one element is a kernel parameter.
   virtual Reg passed_value(int buffer);
-  /// Metadata of loads from a buffer: ", !name !1", or "".
+  /// The metadata suffix of loads from a buffer, or "".
   virtual std::string load_flags(int buffer) const = 0;
 
  protected:
-  /// A run of elements in memory.
+  /// Consecutive elements in memory.
   struct Run {
     std::string element;  // type
     int lanes;
@@ -43,22 +42,22 @@ class Memory {
     std::string type() const { return vector_of(lanes, element); }
     std::string bits() const { return vector_of(lanes, "i1"); }
   };
-  /// The parts of a vector as they lie in memory.
+  /// A vector of elements of memory_type().
   virtual Reg load_parts(int buffer, Expr where, const std::string& mask);
   virtual std::string load_masked(const Run& run, const std::string& mask, const std::string& flags) = 0;
-  /// Called after elements were written to consecutive addresses.
+  /// Called after a store to consecutive addresses.
   virtual void after_store(int /*buffer*/, int /*bytes*/, const Run& /*run*/) {}
-  /// The constant distance of lanes where it is better to read everything between them than to gather; 0: none.
+  /// The stride of an access for which one wide load and a shuffle beat a gather; 0 if a gather is better.
   virtual int step_worth_reading(Expr where, DType dtype) const = 0;
-  /// Of a vector of consecutive elements.
+  /// The alignment of a vector of consecutive elements, as "align N".
   virtual std::string vector_align(DType dtype, Expr where) const = 0;
-  /// What an atomic update says behind its operands.
+  /// The scope and ordering of atomicrmw instructions.
   virtual const char* atomic_ordering() const = 0;
   std::string mangled(int lanes, const std::string& element) const;
 
   IrWriter& ir_;
   Scope& scope_;
-  Emission& emission_;
+  EmitContext& context_;
   Scalars& scalars_;
 
  private:

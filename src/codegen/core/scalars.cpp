@@ -47,7 +47,7 @@ Reg Scalars::multiply_add(DType dtype, std::span<const ScalarId> xyz) {
 // ---- Values carried by loops -------------------------------------------------------------------------------------------
 
 Reg Scalars::identity(Combine how, DType dtype) const {
-  const std::string& name = emission_.kernel.name;
+  const std::string& name = context_.kernel.name;
   if (is_complex(dtype)) {
     const DType part = real_dtype(dtype);
     if (how == Combine::kAdd) return {float_bits(-0.0, part), false, float_bits(-0.0, part)};
@@ -302,7 +302,7 @@ Reg Scalars::complex(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kConj: return {x[0].text, vec, negative(x[0].im)};
     case Op::kReal: return {x[0].text, vec};
     case Op::kImag: return {x[0].im, vec};
-    case Op::kAbs: return {magnitude(ir_, part, x[0].text, x[0].im, vec, emission_.machine.has_fma), vec};
+    case Op::kAbs: return {magnitude(ir_, part, x[0].text, x[0].im, vec, context_.traits.has_fma), vec};
     case Op::kAngle: {
       const Reg operands[] = {{x[0].im, vec}, {x[0].text, vec}};
       return function(Op::kAtan2, part, operands, vec);
@@ -310,7 +310,7 @@ Reg Scalars::complex(const Scalar& s, std::span<const Reg> v, bool vec) {
     case Op::kIsNan:
     case Op::kIsInf: return complex_test(s, part, x[0], vec);
     default:  // NOLINT: functions of the C library
-      return complex_function(ir_, s.op, part, std::span(x).first(v.size()), vec, emission_.machine.complex_call);
+      return complex_function(ir_, s.op, part, std::span(x).first(v.size()), vec, context_.traits.complex_call);
   }
 }
 
@@ -328,9 +328,8 @@ Reg Scalars::complex_test(const Scalar& s, DType part, const Reg& x, bool vec) {
 
 /// By the math table, if it has this function.
 std::optional<std::string> Scalars::table_function(Op op, DType dtype, std::span<const Reg> v, bool vec) {
-  const Machine& machine = emission_.machine;
-  const MathTarget target{vec ? ir_.lanes() : 0, machine.has_fma, machine.has_vector_ldexp, "#0",
-                          machine.has_float_power};
+  const TargetTraits& traits = context_.traits;
+  const MathTarget target{vec ? ir_.lanes() : 0, traits.has_fma, traits.has_vector_ldexp, "#0", traits.has_float_power};
   const MathForm form = math_form(op, dtype, target);
   if (form == MathForm::kNone) return std::nullopt;
   const std::string type = llvm_type(dtype);

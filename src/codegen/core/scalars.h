@@ -1,4 +1,4 @@
-// Scalar operators: one instruction or a few for each, on a register or on all lanes of a vector.
+// Emits scalar operators, on single registers or on vectors.
 #pragma once
 
 #include <optional>
@@ -6,50 +6,50 @@
 #include <string>
 #include <vector>
 
-#include "codegen/core/emission.h"
+#include "codegen/core/emit_context.h"
 
 namespace tatara::codegen {
 
 class Scalars {
  public:
-  explicit Scalars(Emission& emission) : ir_(emission.ir), scope_(emission.scope), emission_(emission) {}
+  explicit Scalars(EmitContext& context) : ir_(context.ir), scope_(context.scope), context_(context) {}
   Scalars(const Scalars&) = delete;
   Scalars& operator=(const Scalars&) = delete;
   virtual ~Scalars() = default;
 
-  /// The value of a scalar whose operands have theirs.
+  /// Emits an operator whose operands have been emitted.
   Reg value(const loops::Scalar& s);
-  /// x * y + z, rounded once where the target can.
+  /// llvm.fmuladd: x * y + z, fused if the target has FMA.
   Reg multiply_add(DType dtype, std::span<const loops::ScalarId> xyz);
-  /// The value that leaves others as they are. Sums start from -0.0, which keeps the sign of a zero.
+  /// The neutral element. For floating sums it is -0.0, since 0.0 + -0.0 would lose the sign.
   Reg identity(loops::Combine how, DType dtype) const;
   Reg combine(loops::Combine how, DType dtype, const Reg& a, const Reg& b, bool vec);
 
  protected:
-  /// An operator and its operands, as text of one type.
+  /// An operator with operands of one type.
   struct Operation {
     const loops::Scalar& scalar;
     DType dtype;       // of the operands
     std::string type;  // of the operands in LLVM
     bool vec;
     std::span<const Reg> given;
-    std::vector<std::string> x;  // widened to vectors where `vec`
+    std::vector<std::string> x;  // the operands, broadcast if `vec`
     bool floating() const { return is_llvm_float(dtype); }
     std::string zero() const { return vec ? "zeroinitializer" : floating() ? "0.0" : "0"; }
   };
-  /// Operators that some target computes in a way of its own: division, minimum and maximum (NaN wins), 1 / sqrt(x).
+  /// Target hooks: true division; minimum and maximum, which propagate NaN; 1 / sqrt(x).
   virtual Reg divide(const Operation& o);
   virtual Reg extremum(const Operation& o);
   virtual Reg inverse_root(const Operation& o);
 
   Reg binary(const Operation& o, const char* floating, const char* integer);
   Reg intrinsic(const Operation& o, const char* name) { return {ir_.intrinsic(name, o.dtype, o.vec, o.x), o.vec}; }
-  /// A constant of the operands' type, in a register of its own where it is a vector.
+  /// A constant as an operand, broadcast if `vec`.
   std::string constant_operand(const Operation& o, const std::string& text);
 
   IrWriter& ir_;
   Scope& scope_;
-  Emission& emission_;
+  EmitContext& context_;
 
  private:
   Reg arithmetic(const loops::Scalar& s, std::span<const Reg> v, bool vec);

@@ -58,7 +58,7 @@ std::string Scope::symbol(Expr e, bool vec) {
   return ir_.binary("add", type, ir_.splat("i64", found->second.text), "<" + lanes + ">");
 }
 
-/// `op` from the first operand to the last.
+/// ((a op b) op c) ...
 std::string Scope::fold(const char* op, Expr e, bool vec) {
   const std::string type = ir_.type_of("i64", vec);
   std::string value = operand(e.operands()[0], vec);

@@ -1,5 +1,4 @@
-// What the names of a kernel stand for while its text is written: its scalars, index symbols and buffers. Index expressions
-// over these names become instructions here.
+// Maps the scalars, buffers and index symbols of a kernel to registers, and emits index expressions.
 #pragma once
 
 #include <optional>
@@ -24,34 +23,34 @@ class Scope {
   const Reg& reg(loops::ScalarId id) const { return regs_[static_cast<size_t>(id)]; }
   void set(loops::ScalarId id, Reg value) { regs_[static_cast<size_t>(id)] = std::move(value); }
   DType dtype(loops::ScalarId id) const { return kernel_.scalar_types[static_cast<size_t>(id)]; }
-  /// Remembers that a scalar is this floating number.
+  /// Records that a scalar is a known floating constant.
   void set_constant(loops::ScalarId id, double value) { constants_[id] = value; }
   std::optional<double> constant(loops::ScalarId id) const;
 
   // -- Buffers --
 
   const loops::BufferArg& buffer(int number) const { return kernel_.buffers[static_cast<size_t>(number)]; }
-  /// The address of the next buffer's first element (or the value of one that is passed by value).
+  /// The base pointer of the next buffer; for kind kValue, its value.
   void add_base(std::string text) { bases_.push_back(std::move(text)); }
   const std::string& base(int number) const { return bases_[static_cast<size_t>(number)]; }
 
   // -- Index symbols and expressions --
 
   void bind(Expr symbol, std::string text, bool vec = false) { symbols_[symbol] = {std::move(text), vec}; }
-  /// As i64: the value in the first lane, and in every lane.
+  /// An index as i64 for the first lane, and as a vector for all lanes.
   std::string index(Expr e) { return expression(e, false); }
   std::string index_vector(Expr e);
-  /// Whether lanes of the present vector loop have different values.
+  /// Whether the value differs between lanes.
   bool varies(Expr e) const;
   Stride stride_of(Expr e) const;
 
-  // -- The present vector loop --
+  // -- The current vector loop --
 
-  /// From here on iterations of the loop over `var` are `lanes` of a vector.
+  /// Starts a vector loop over `var`, `lanes` iterations at a time.
   void enter_lanes(Expr var, int lanes);
   void leave_lanes();
   Expr vector_var() const { return vector_var_; }
-  /// Lanes that count in the present pass (a vector of i1); "" for all.
+  /// The lane mask of the current pass (a vector of i1); "" for all lanes.
   void set_mask(std::string mask) { mask_ = std::move(mask); }
   const std::string& mask() const { return mask_; }
 

@@ -1,4 +1,4 @@
-// Values of a kernel's types in registers: a complex one has two parts, a bool is an i1.
+// Operations on register values of any dtype, complex ones included.
 #pragma once
 
 #include <string>
@@ -9,49 +9,49 @@
 
 namespace tatara::codegen {
 
-/// A vector with the value in every lane; what is a vector, and everything outside of vector loops, stays as it is.
+/// Broadcasts a scalar to all lanes. Vectors, and scalars outside of vector loops, are returned unchanged.
 Reg widened(IrWriter& ir, DType dtype, const Reg& value);
 
 Reg lane_of(IrWriter& ir, DType dtype, const Reg& value, int lane);
 
-/// condition ? a : b. The condition may be one for all lanes.
+/// condition ? a : b. With `vec`, the condition may be a scalar.
 Reg choose(IrWriter& ir, DType dtype, const Reg& condition, const Reg& a, const Reg& b, bool vec);
 
-/// At the head of a block: `a` where the control came from the block `from_a`, else `b`.
+/// A phi: `a` if control came from block `from_a`, `b` if from `from_b`.
 Reg merged(IrWriter& ir, DType dtype, const Reg& a, const std::string& from_a, const Reg& b, const std::string& from_b);
 
 std::vector<DType> carried_types(const loops::For& loop);
 
 // -- Conversions (convert.cpp) --
 
-/// As eager converts: floating numbers to integers by truncation, to bool by a comparison with zero, complex to real by
-/// dropping the imaginary part.
+/// Converts as eager does: floating to integer truncates, anything to bool compares with zero, complex to real drops the
+/// imaginary part.
 Reg cast(IrWriter& ir, DType from, DType to, const Reg& x);
 Reg constant(const loops::Scalar& s);
 Reg zero(DType dtype);
 /// A constant of a floating or an integer type.
 std::string number(double value, DType dtype, bool vec);
 
-// -- Integers (integers.cpp), without traps --
+// -- Integers (integers.cpp). None of these traps. --
 
-/// Division by zero gives some number; the least number divided by -1 is itself, as in two's complement.
+/// Division by zero gives some number; the least number divide_position by -1 is itself, as in two's complement.
 Reg integer_division(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
-/// By the width or more, or by a negative amount: everything is shifted out.
+/// Shifting by the width or more, or by a negative amount, shifts all bits out.
 Reg shift(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
 
-// -- Complex numbers (complex.cpp); `part` is the type of their parts --
+// -- Complex numbers (complex.cpp). `part` is the dtype of the real and imaginary parts. --
 
 Reg complex_quotient(IrWriter& ir, DType part, const Reg& x, const Reg& y, bool vec);
 /// |re + im i| without overflow.
 std::string magnitude(IrWriter& ir, DType part, const std::string& re, const std::string& im, bool vec, bool has_fma);
 Reg complex_comparison(IrWriter& ir, loops::ScalarOp op, DType dtype, const Reg& a, const Reg& b, bool vec);
 
-/// How the C functions of a target take and return complex numbers.
+/// The calling convention for complex numbers in C.
 enum class ComplexCall : uint8_t {
-  kParts,        // two numbers, and a structure of two
-  kFloatVector,  // pairs of float32 as one vector of two; others as kParts
+  kParts,        // two arguments; a struct of two is returned
+  kFloatVector,  // complex<float> is a <2 x float>, complex<double> as kParts (x86-64)
 };
-/// A function of C, lane by lane.
+/// Calls a complex C function once per lane.
 Reg complex_function(IrWriter& ir, loops::ScalarOp op, DType part, std::span<const Reg> operands, bool vec,
                      ComplexCall convention);
 

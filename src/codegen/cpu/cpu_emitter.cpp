@@ -9,32 +9,32 @@ namespace tatara::codegen {
 using namespace loops;
 
 std::string emit_cpu_module(const Kernel& kernel, const CpuTarget& target, std::string_view symbol) {
-  Machine machine;
-  machine.vector_bytes = target.vector_bytes();
-  machine.has_fma = target.has_fma;
-  machine.has_vector_ldexp = target.isa == VectorIsa::kAvx512;
-  machine.complex_call = target.isa == VectorIsa::kNeon ? ComplexCall::kParts : ComplexCall::kFloatVector;
-  Emission emission(kernel, machine);
-  Scalars scalars(emission);
-  CpuMemory memory(emission, scalars, target);
-  return CpuEmitter(emission, scalars, memory, target).run(symbol);
+  TargetTraits traits;
+  traits.vector_bytes = target.vector_bytes();
+  traits.has_fma = target.has_fma;
+  traits.has_vector_ldexp = target.isa == VectorIsa::kAvx512;
+  traits.complex_call = target.isa == VectorIsa::kNeon ? ComplexCall::kParts : ComplexCall::kFloatVector;
+  EmitContext context(kernel, traits);
+  Scalars scalars(context);
+  CpuMemory memory(context, scalars, target);
+  return CpuEmitter(context, scalars, memory, target).run(symbol);
 }
 
 std::string CpuEmitter::run(std::string_view symbol) {
   arguments();
-  block(emission_.kernel.body);
+  block(context_.kernel.body);
   ir_.line("ret i32 0");
   return str_cat("define dso_local i32 @", symbol,
                  "(ptr noalias readonly %buffers, ptr noalias readonly %sizes, ptr readonly %scalars, i64 %begin, "
                  "i64 %end, ptr noalias %fault) #0 {\nentry:\n",
-                 ir_.take(), "}\n", text_of(emission_.declarations),
+                 ir_.take(), "}\n", text_of(context_.declarations),
                  "attributes #0 = { nounwind \"prefer-vector-width\"=\"", target_.vector_bytes() * 8, "\" }\n",
                  "!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n");
 }
 
 /// Reads the arguments of a KernelFn (codegen/abi.h).
 void CpuEmitter::arguments() {
-  const Kernel& kernel = emission_.kernel;
+  const Kernel& kernel = context_.kernel;
   size_t argument = 0;
   for (const BufferArg& buffer : kernel.buffers) {
     if (buffer.kind == ArgKind::kScratch) {
@@ -60,16 +60,17 @@ void CpuEmitter::arguments() {
 
 void CpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) {
   std::vector<Reg> none;
-  counted("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<Reg>&) { body(flat); });
+  counted_loop("%begin", "%end", "1", {}, none, [&](const std::string& flat, std::vector<Reg>&) { body(flat); });
 }
 
-std::pair<std::string, std::string> CpuEmitter::divided(const std::string& iteration, const std::string& extent) {
+std::pair<std::string, std::string> CpuEmitter::divide_position(const std::string& iteration,
+                                                                const std::string& extent) {
   const std::string rest = ir_.binary("urem", "i64", iteration, extent);
   return {ir_.binary("udiv", "i64", iteration, extent), rest};
 }
 
 void CpuEmitter::sort(const Sort& /*sort*/) {
-  throw InternalError("a sort in a kernel for CPUs: " + emission_.kernel.name);
+  throw InternalError("a sort in a kernel for CPUs: " + context_.kernel.name);
 }
 
 void CpuEmitter::leave_after_fault(const std::string& /*next*/) { ir_.line("ret i32 1"); }
@@ -79,7 +80,7 @@ std::string CpuEmitter::safe_index(const std::string& /*bad*/, const std::string
 // ---- Vector loops ------------------------------------------------------------------------------------------------------
 
 void CpuEmitter::vector_loop(const For& loop) {
-  VectorLoop v{loop, vector_shape(emission_.kernel, loop, target_), scope_.index(loop.extent)};
+  VectorLoop v{loop, vector_shape(context_.kernel, loop, target_), scope_.index(loop.extent)};
   if (v.shape.lanes == 1) {
     serial(loop, "0", v.extent);
     return;
@@ -87,10 +88,10 @@ void CpuEmitter::vector_loop(const For& loop) {
   std::vector<Reg> given;
   for (const Carried& c : loop.carried) given.push_back(scope_.reg(c.init));
   scope_.enter_lanes(loop.var, v.shape.lanes);
-  note_products(loop);
+  find_multiply_adds(loop);
   // Where sums come first, computing them leaves the memory time enough; short runs seldom go on where they end.
-  folds_ = folds_ || !loop.carried.empty();
-  cpu_memory_.set_streaming(v.shape.light && !folds_ && (!v.known() || v.count() >= 256));
+  reduces_ = reduces_ || !loop.carried.empty();
+  cpu_memory_.set_streaming(v.shape.light && !reduces_ && (!v.known() || v.count() >= 256));
   std::vector<Reg> carried = lanes_at_start(v, given);
   v.site = site_;
   v.whole = v.known() ? std::to_string(v.count() / v.shape.lanes * v.shape.lanes)
@@ -124,7 +125,7 @@ void CpuEmitter::passes(const VectorLoop& v, std::vector<Reg>& carried) {
   const int lanes = v.shape.lanes;
   if (v.shape.heavy && v.shape.masks && !v.even() && (!v.known() || v.count() > lanes)) {
     // One copy of a long body, with a mask that is full but for the last pass.
-    summed(v.loop, "0", v.extent, lanes, carried, [&](const std::string& base, std::vector<Reg>& values) {
+    cascaded(v.loop, "0", v.extent, lanes, carried, [&](const std::string& base, std::vector<Reg>& values) {
       const std::string left = ir_.binary("sub", "i64", v.extent, base);
       const std::string less = ir_.assign("icmp slt i64 " + left + ", " + std::to_string(lanes));
       pass(v, base, mask_below(ir_.select(less, "i64", left, std::to_string(lanes), false)), values);
@@ -132,8 +133,8 @@ void CpuEmitter::passes(const VectorLoop& v, std::vector<Reg>& carried) {
     return;
   }
   if (!v.known() || v.count() >= lanes) {
-    summed(v.loop, "0", v.whole, lanes, carried,
-           [&](const std::string& base, std::vector<Reg>& values) { pass(v, base, "", values); });
+    cascaded(v.loop, "0", v.whole, lanes, carried,
+             [&](const std::string& base, std::vector<Reg>& values) { pass(v, base, "", values); });
   }
   if (!v.even() && v.shape.masks) masked_rest(v, carried);
 }

@@ -17,13 +17,13 @@ std::string emit_cpu_module(const loops::Kernel& kernel, const CpuTarget& target
 
 class CpuEmitter final : public KernelEmitter {
  public:
-  CpuEmitter(Emission& emission, Scalars& scalars, CpuMemory& memory, const CpuTarget& target)
-      : KernelEmitter(emission, scalars, memory), cpu_memory_(memory), target_(target) {}
+  CpuEmitter(EmitContext& context, Scalars& scalars, CpuMemory& memory, const CpuTarget& target)
+      : KernelEmitter(context, scalars, memory), cpu_memory_(memory), target_(target) {}
   std::string run(std::string_view symbol);
 
  protected:
   void all_iterations(const std::function<void(const std::string&)>& body) override;
-  std::pair<std::string, std::string> divided(const std::string& iteration, const std::string& extent) override;
+  std::pair<std::string, std::string> divide_position(const std::string& iteration, const std::string& extent) override;
   void vector_loop(const loops::For& loop) override;
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
@@ -57,7 +57,7 @@ class CpuEmitter final : public KernelEmitter {
 
   CpuMemory& cpu_memory_;
   const CpuTarget& target_;
-  bool folds_ = false;  // a vector loop so far carried values
+  bool reduces_ = false;  // a vector loop so far carried values
 };
 
 }  // namespace tatara::codegen

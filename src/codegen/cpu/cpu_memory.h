@@ -11,8 +11,8 @@ namespace tatara::codegen {
 
 class CpuMemory final : public Memory {
  public:
-  CpuMemory(Emission& emission, Scalars& scalars, const CpuTarget& target)
-      : Memory(emission, scalars), target_(target) {}
+  CpuMemory(EmitContext& context, Scalars& scalars, const CpuTarget& target)
+      : Memory(context, scalars), target_(target) {}
 
   /// Whether the present vector loop does little but read and write.
   void set_streaming(bool streams) { streams_ = streams; }

@@ -50,9 +50,9 @@ struct Side {
 }  // namespace
 
 void CpuEmitter::transpose(const Transpose& tile) {
-  if (ir_.lanes() > 1) throw InternalError("a tile inside of a vector loop in " + emission_.kernel.name);
+  if (ir_.lanes() > 1) throw InternalError("a tile inside of a vector loop in " + context_.kernel.name);
   const DType dtype = scope_.buffer(tile.from).dtype;
-  if (is_complex(dtype)) throw InternalError("a tile of complex numbers in " + emission_.kernel.name);
+  if (is_complex(dtype)) throw InternalError("a tile of complex numbers in " + context_.kernel.name);
   const std::string element = memory_type(dtype);
   const std::string align = ", align " + std::to_string(dtype_size(dtype));
   const std::string rows = scope_.index(tile.rows);
@@ -63,7 +63,7 @@ void CpuEmitter::transpose(const Transpose& tile) {
   to.stride = scope_.index(tile.to_stride);
   const auto each = [&](const std::string& begin, const std::string& end, const std::string& step, const auto& body) {
     std::vector<Reg> none;
-    counted(begin, end, step, {}, none, [&](const std::string& counter, std::vector<Reg>&) { body(counter); });
+    counted_loop(begin, end, step, {}, none, [&](const std::string& counter, std::vector<Reg>&) { body(counter); });
   };
   const auto one_by_one = [&](const std::string& row, const std::string& column, const std::string& last_row) {
     each(row, last_row, "1", [&](const std::string& r) {

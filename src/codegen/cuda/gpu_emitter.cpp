@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/list_entry.h"
+#include "codegen/cuda/grouped_entry.h"
 #include "codegen/cuda/row_reduce.h"
 #include "codegen/cuda/row_scan.h"
 #include "codegen/cuda/row_sort.h"
@@ -33,16 +33,16 @@ bool waits_for_memory(const For& loop) {
 // ---- The module --------------------------------------------------------------------------------------------------------
 
 std::string emit_gpu_module(const Kernel& kernel, bool adds_vectors, std::string_view symbol) {
-  Machine machine;
-  machine.has_float_power = true;
-  Emission emission(kernel, machine);
-  GpuParts parts(emission);
-  return GpuEmitter(parts, adds_vectors).run(symbol);
+  TargetTraits traits;
+  traits.has_float_power = true;
+  EmitContext context(kernel, traits);
+  GpuContext gpu(context);
+  return GpuEmitter(gpu, adds_vectors).run(symbol);
 }
 
 /// The parameters of buffers and sizes; `tiles` gets the definitions of shared memory for scratch buffers.
 std::string GpuEmitter::parameters(std::string& tiles) {
-  const Kernel& kernel = emission_.kernel;
+  const Kernel& kernel = context_.kernel;
   std::string text;
   for (size_t i = 0; i < kernel.buffers.size(); ++i) {
     const BufferArg& buffer = kernel.buffers[i];
@@ -71,22 +71,22 @@ std::string GpuEmitter::parameters(std::string& tiles) {
 }
 
 std::string GpuEmitter::run(std::string_view symbol) {
-  if (!emission_.kernel.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
+  if (!context_.kernel.scalar_args.empty()) throw Unsupported("numbers as arguments of a kernel on a GPU");
   std::string tiles;
   const std::string arguments = parameters(tiles);
-  parts_.threads.find_places();
-  block(emission_.kernel.body);
+  gpu_.threads.compute_positions();
+  block(context_.kernel.body);
   ir_.jump("exit");
   const bool list = map_.items > 0;
   std::string text = tiles;
   text += list ? std::string("define internal void @tatara_item(") : str_cat("define ptx_kernel void @", symbol, "(");
   text += arguments + "i64 %iterations, ptr noalias %fault" + (list ? ", i64 %block) #0" : ") #1") + " {\nentry:\n" +
           ir_.take() + "exit:\n  ret void\n}\n";
-  if (list) text += list_entry(emission_, symbol);
-  if (const int64_t words = parts_.threads.shared_words(); words > 0) {
+  if (list) text += grouped_entry(context_, symbol);
+  if (const int64_t words = gpu_.threads.shared_words(); words > 0) {
     text = str_cat("@tatara_shared = internal addrspace(3) global [", words, " x i64] poison, align 8\n", text);
   }
-  return str_cat(text, text_of(emission_.declarations),
+  return str_cat(text, text_of(context_.declarations),
                  "attributes #0 = { nounwind alwaysinline }\nattributes #1 = { nounwind \"nvvm.maxntid\"=\"",
                  map_.threads, "\" }\n!0 = !{!\"branch_weights\", i32 1, i32 1000000}\n!1 = !{}\n",
                  rolled_ ? "!2 = distinct !{!2, !3}\n!3 = !{!\"llvm.loop.unroll.disable\"}\n" : "",
@@ -95,19 +95,18 @@ std::string GpuEmitter::run(std::string_view symbol) {
 
 // ---- Statements --------------------------------------------------------------------------------------------------------
 
-void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) {
-  body(parts_.threads.iteration());
-}
+void GpuEmitter::all_iterations(const std::function<void(const std::string&)>& body) { body(gpu_.threads.iteration()); }
 
-std::pair<std::string, std::string> GpuEmitter::divided(const std::string& iteration, const std::string& extent) {
-  return parts_.threads.divided(iteration, extent);
+std::pair<std::string, std::string> GpuEmitter::divide_position(const std::string& iteration,
+                                                                const std::string& extent) {
+  return gpu_.threads.divide_position(iteration, extent);
 }
 
 std::string GpuEmitter::store_condition(const Store& store) {
-  std::string own = parts_.loop.guard;
-  if (map_.row > 1 && !parts_.loop.inside) {
+  std::string own = gpu_.loop.guard;
+  if (map_.row > 1 && !gpu_.loop.inside) {
     // All threads of a row have the value: the first one stores it.
-    own = ir_.assign("icmp eq i64 " + parts_.threads.lane() + ", 0");
+    own = ir_.assign("icmp eq i64 " + gpu_.threads.lane() + ", 0");
   }
   if (own.empty()) return KernelEmitter::store_condition(store);
   if (store.mask == kNoScalar) return own;
@@ -119,8 +118,8 @@ bool GpuEmitter::update_vector(const Store& store, const Reg& value, const std::
   const DType type = scope_.buffer(store.buffer).dtype;
   if (!adds_vectors_ || type != DType::kFloat32 || ir_.lanes() != 4 || !mask.empty()) return false;
   if (store.mode != StoreMode::kAdd || scope_.stride_of(store.index) != Stride::kUnit) return false;
-  if (!multiple_of(emission_.kernel.ctx->sub(store.index, scope_.vector_var()), ir_.lanes())) return false;
-  run_if(parts_.loop.guard, [&] {
+  if (!multiple_of(context_.kernel.ctx->sub(store.index, scope_.vector_var()), ir_.lanes())) return false;
+  run_if(gpu_.loop.guard, [&] {
     std::string elements;
     for (int i = 0; i < ir_.lanes(); ++i) elements += ", float " + lane_of(ir_, type, value, i).text;
     const std::string at = memory_.address(store.buffer, scope_.index(store.index));
@@ -145,7 +144,7 @@ std::string GpuEmitter::safe_index(const std::string& bad, const std::string& in
 }
 
 void GpuEmitter::sort(const Sort& sort) {
-  RowSorter sorter(parts_, *this, sort);
+  RowSorter sorter(gpu_, *this, sort);
   sorter.run();
   rolled_ = rolled_ || sorter.has_loops();
 }
@@ -164,9 +163,9 @@ void GpuEmitter::serial_loop(const For& loop) {
 
 void GpuEmitter::vector_loop(const For& loop) {
   if (loop.scan) {
-    RowScan(parts_, *this, loop).run();
+    RowScan(gpu_, *this, loop).run();
   } else if (map_.row == 0) {
-    own_part(loop);
+    independent_elements(loop);
   } else {
     row(loop);
   }
@@ -174,39 +173,39 @@ void GpuEmitter::vector_loop(const For& loop) {
 
 void GpuEmitter::pass(const For& loop, const std::string& base, int site, std::vector<Reg>& carried) {
   site_ = site;
-  parts_.memory.note_vectors(loop);
+  gpu_.memory.note_aligned_loads(loop);
   vector_pass(loop, base, "", carried);
-  parts_.memory.forget_vectors();
+  gpu_.memory.forget_aligned_loads();
 }
 
 Reg GpuEmitter::next_carried(const For& loop, size_t i, const Reg& before, const std::string& mask) {
-  const std::vector<bool>& same = parts_.loop.same_lanes;
+  const std::vector<bool>& same = gpu_.loop.same_lanes;
   if (!same.empty() && same[i]) return scope_.reg(loop.carried[i].next);
   return KernelEmitter::next_carried(loop, i, before, mask);
 }
 
-void GpuEmitter::own_passes(const For& loop, int site) {
-  const std::string& first = parts_.threads.lane();
+void GpuEmitter::independent_passes(const For& loop, int site) {
+  const std::string& first = gpu_.threads.lane();
   std::vector<Reg> none;
   for (int k = 0; k < map_.passes; ++k) {
     const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / map_.passes * k;
-    parts_.enter_loop(loop, map_.lanes);
+    gpu_.enter_loop(loop, map_.lanes);
     pass(loop, k == 0 ? first : ir_.binary("add nuw nsw", "i64", first, std::to_string(apart)), site, none);
-    parts_.leave_loop();
+    gpu_.leave_loop();
   }
 }
 
 /// The part of a loop that this thread has to itself.
-void GpuEmitter::own_part(const For& loop) {
+void GpuEmitter::independent_elements(const For& loop) {
   const int site = site_;
   TATARA_CHECK(
       map_.passes == 1 || (loop.extent.is_const() && loop.extent.const_value() % (map_.lanes * map_.passes) == 0),
-      "passes of ", emission_.kernel.name);
+      "passes of ", context_.kernel.name);
   if (multiple_of(loop.extent, map_.lanes)) {
-    own_passes(loop, site);
+    independent_passes(loop, site);
     return;
   }
-  const std::string& first = parts_.threads.lane();
+  const std::string& first = gpu_.threads.lane();
   const std::string end = ir_.binary("add nuw nsw", "i64", first, std::to_string(map_.lanes));
   const std::string extent = scope_.index(loop.extent);
   const std::string whole = ir_.label();
@@ -214,13 +213,13 @@ void GpuEmitter::own_part(const For& loop) {
   const std::string done = ir_.label();
   ir_.branch(ir_.assign("icmp ule i64 " + end + ", " + extent), whole, rest);
   ir_.start_block(whole);
-  own_passes(loop, site);
+  independent_passes(loop, site);
   ir_.jump(done);
   ir_.start_block(rest);
   site_ = site;
-  parts_.loop.inside = true;
+  gpu_.loop.inside = true;
   serial_from(loop, first, extent, {});
-  parts_.loop.inside = false;
+  gpu_.loop.inside = false;
   ir_.jump(done);
   ir_.start_block(done);
 }
@@ -232,9 +231,9 @@ void GpuEmitter::row(const For& loop) {
   std::vector<Reg> given;
   for (const Carried& c : loop.carried) given.push_back(scope_.reg(c.init));
   const std::string extent = scope_.index(loop.extent);
-  parts_.enter_loop(loop, map_.lanes);
-  note_products(loop);
-  std::vector<bool>& same = parts_.loop.same_lanes;
+  gpu_.enter_loop(loop, map_.lanes);
+  find_multiply_adds(loop);
+  std::vector<bool>& same = gpu_.loop.same_lanes;
   if (custom) same = same_in_lanes(loop, scope_);
   std::vector<Reg> carried;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -246,8 +245,8 @@ void GpuEmitter::row(const For& loop) {
   same.clear();
   for (size_t i = 0; i < carried.size(); ++i) carried[i] = widened(ir_, dtypes[i], carried[i]);
   reduce_lanes(loop, carried);
-  parts_.leave_loop();
-  if (!carried.empty()) RowReduction(parts_, *this, loop).run(carried);
+  gpu_.leave_loop();
+  if (!carried.empty()) RowReduction(gpu_, *this, loop).run(carried);
   for (size_t i = 0; i < loop.carried.size(); ++i) {
     const Carried& c = loop.carried[i];
     scope_.set(c.result, custom ? carried[i] : scalars_.combine(c.combine, c.dtype, given[i], carried[i], false));
@@ -257,15 +256,15 @@ void GpuEmitter::row(const For& loop) {
 void GpuEmitter::row_passes(const For& loop, const std::string& extent, std::vector<Reg>& carried) {
   const std::vector<DType> dtypes = carried_types(loop);
   const int site = site_;
-  const std::string& lane = parts_.threads.lane();
+  const std::string& lane = gpu_.threads.lane();
   const std::string start = map_.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", lane, std::to_string(map_.lanes)) : lane;
   const int64_t step = int64_t{map_.row} * map_.lanes;
   const bool bounded = loop.extent.is_const() || map_.tiles;
-  const int64_t passes = bounded ? (emission_.kernel.ctx->range(loop.extent).hi + step - 1) / step : kUnrolled + 1;
+  const int64_t passes = bounded ? (context_.kernel.ctx->range(loop.extent).hi + step - 1) / step : kUnrolled + 1;
   if (passes > kUnrolled) {
     const bool waits = waits_for_memory(loop);
     written_out_ = written_out_ || waits;
-    counted(
+    counted_loop(
         start, extent, std::to_string(step), dtypes, carried,
         [&](const std::string& base, std::vector<Reg>& values) { pass(loop, base, site, values); },
         waits ? kWrittenOut : "");

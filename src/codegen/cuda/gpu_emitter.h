@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "codegen/core/kernel_emitter.h"
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 #include "codegen/cuda/tiles.h"
 
 namespace tatara::codegen {
@@ -15,23 +15,23 @@ std::string emit_gpu_module(const loops::Kernel& kernel, bool adds_vectors, std:
 
 class GpuEmitter final : public KernelEmitter {
  public:
-  GpuEmitter(GpuParts& parts, bool adds_vectors)
-      : KernelEmitter(parts.emission, parts.scalars, parts.memory),
-        parts_(parts),
-        tiles_(parts, *this),
-        map_(parts.emission.kernel.gpu),
+  GpuEmitter(GpuContext& gpu, bool adds_vectors)
+      : KernelEmitter(gpu.context, gpu.scalars, gpu.memory),
+        gpu_(gpu),
+        tiles_(gpu, *this),
+        map_(gpu.context.kernel.gpu),
         adds_vectors_(adds_vectors) {}
   std::string run(std::string_view symbol);
 
  protected:
   void all_iterations(const std::function<void(const std::string&)>& body) override;
-  std::pair<std::string, std::string> divided(const std::string& iteration, const std::string& extent) override;
+  std::pair<std::string, std::string> divide_position(const std::string& iteration, const std::string& extent) override;
   void vector_loop(const loops::For& loop) override;
   void serial_loop(const loops::For& loop) override;
   void transpose(const loops::Transpose& tile) override;
   void sort(const loops::Sort& sort) override;
   std::string store_condition(const loops::Store& store) override;
-  std::string vector_store_condition() const override { return parts_.loop.guard; }
+  std::string vector_store_condition() const override { return gpu_.loop.guard; }
   bool update_vector(const loops::Store& store, const Reg& value, const std::string& mask) override;
   void leave_after_fault(const std::string& next) override;
   std::string safe_index(const std::string& bad, const std::string& index, bool vec) override;
@@ -39,15 +39,15 @@ class GpuEmitter final : public KernelEmitter {
 
  private:
   std::string parameters(std::string& tiles);
-  void own_part(const loops::For& loop);
-  void own_passes(const loops::For& loop, int site);
+  void independent_elements(const loops::For& loop);
+  void independent_passes(const loops::For& loop, int site);
   void row(const loops::For& loop);
   void row_passes(const loops::For& loop, const std::string& extent, std::vector<Reg>& carried);
   void pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);
   void when(const std::string& condition, const std::vector<DType>& dtypes, std::vector<Reg>& carried,
             const std::function<void(std::vector<Reg>&)>& body);
 
-  GpuParts& parts_;
+  GpuContext& gpu_;
   Tiles tiles_;
   const loops::GpuMapping& map_;
   bool adds_vectors_;

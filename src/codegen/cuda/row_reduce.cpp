@@ -43,11 +43,11 @@ void RowReduction::merge(std::vector<Reg>& a, const std::vector<Reg>& b, const s
   if (loop_.combine_fn == nullptr) {
     for (size_t i = 0; i < a.size(); ++i) {
       const Carried& c = loop_.carried[i];
-      a[i] = parts_.scalars.combine(c.combine, c.dtype, a[i], b[i], false);
+      a[i] = gpu_.scalars.combine(c.combine, c.dtype, a[i], b[i], false);
     }
     return;
   }
-  Scope& scope = parts_.emission.scope;
+  Scope& scope = gpu_.context.scope;
   const CombineFn& fn = *loop_.combine_fn;
   for (size_t i = 0; i < a.size(); ++i) {
     const DType dtype = loop_.carried[i].dtype;
@@ -63,7 +63,7 @@ void RowReduction::combine_warp(std::vector<Reg>& carried, int threads, const st
   for (int distance = threads / 2; distance > 0; distance /= 2) {
     std::vector<Reg> other;
     for (size_t i = 0; i < carried.size(); ++i) {
-      other.push_back(parts_.threads.exchange(loop_.carried[i].dtype, carried[i], "bfly", distance));
+      other.push_back(gpu_.threads.shuffle(loop_.carried[i].dtype, carried[i], "bfly", distance));
     }
     const std::string bit = ir_.binary("and", "i64", lane, std::to_string(distance));
     merge(carried, other, ir_.assign("icmp ne i64 " + bit + ", 0"));
@@ -71,9 +71,9 @@ void RowReduction::combine_warp(std::vector<Reg>& carried, int threads, const st
 }
 
 void RowReduction::run(std::vector<Reg>& carried) {
-  Threads& threads = parts_.threads;
-  const int row = parts_.emission.kernel.gpu.row;
-  threads.find_members();
+  Threads& threads = gpu_.threads;
+  const int row = gpu_.context.kernel.gpu.row;
+  threads.compute_row_mask();
   combine_warp(carried, std::min(row, kWarp), threads.lane());
   if (row <= kWarp) return;
   // One partial value of each warp goes through shared memory; every warp combines them all.
@@ -88,7 +88,7 @@ void RowReduction::run(std::vector<Reg>& carried) {
   }
   ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
     for (size_t i = 0; i < parts.size(); ++i) {
-      const std::string word = as_word(ir_, parts[i].first, *parts[i].second);
+      const std::string word = to_word(ir_, parts[i].first, *parts[i].second);
       ir_.line("store i64 " + word + ", ptr addrspace(3) " + threads.shared_slot(i, warp));
     }
   });

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/core/kernel_emitter.h"
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 
 namespace tatara::codegen {
 
@@ -15,8 +15,8 @@ std::vector<bool> same_in_lanes(const loops::For& loop, const Scope& scope);
 
 class RowReduction {
  public:
-  RowReduction(GpuParts& parts, KernelEmitter& emitter, const loops::For& loop)
-      : ir_(parts.emission.ir), parts_(parts), emitter_(emitter), loop_(loop) {}
+  RowReduction(GpuContext& gpu, KernelEmitter& emitter, const loops::For& loop)
+      : ir_(gpu.context.ir), gpu_(gpu), emitter_(emitter), loop_(loop) {}
   void run(std::vector<Reg>& carried);
 
  private:
@@ -24,7 +24,7 @@ class RowReduction {
   void combine_warp(std::vector<Reg>& carried, int threads, const std::string& lane);
 
   IrWriter& ir_;
-  GpuParts& parts_;
+  GpuContext& gpu_;
   KernelEmitter& emitter_;
   const loops::For& loop_;
 };

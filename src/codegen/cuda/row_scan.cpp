@@ -6,40 +6,40 @@ namespace tatara::codegen {
 
 using namespace loops;
 
-RowScan::RowScan(GpuParts& parts, KernelEmitter& emitter, const For& loop)
-    : ir_(parts.emission.ir),
-      scope_(parts.emission.scope),
-      scalars_(parts.scalars),
-      threads_(parts.threads),
-      parts_(parts),
+RowScan::RowScan(GpuContext& gpu, KernelEmitter& emitter, const For& loop)
+    : ir_(gpu.context.ir),
+      scope_(gpu.context.scope),
+      scalars_(gpu.scalars),
+      threads_(gpu.threads),
+      gpu_(gpu),
       emitter_(emitter),
       loop_(loop),
-      map_(parts.emission.kernel.gpu) {}
+      map_(gpu.context.kernel.gpu) {}
 
 void RowScan::run() {
   std::vector<Reg> carried;
   for (const Carried& c : loop_.carried) carried.push_back(scope_.reg(c.init));
-  threads_.find_members();
+  threads_.compute_row_mask();
   const std::string extent = scope_.index(loop_.extent);
   const std::string& lane = threads_.lane();
   const std::string own = map_.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", lane, std::to_string(map_.lanes)) : lane;
   const std::string last = ir_.binary("sub", "i64", extent, std::to_string(map_.lanes));
-  emitter_.counted("0", extent, std::to_string(int64_t{map_.row} * map_.lanes), carried_types(loop_), carried,
-                   [&](const std::string& base, std::vector<Reg>& values) {
-                     const std::string at = ir_.binary("add nuw nsw", "i64", base, own);
-                     const std::string inside = ir_.assign("icmp ule i64 " + at + ", " + last);
-                     pass(inside, ir_.select(inside, "i64", at, last, false), values);
-                   });
+  emitter_.counted_loop("0", extent, std::to_string(int64_t{map_.row} * map_.lanes), carried_types(loop_), carried,
+                        [&](const std::string& base, std::vector<Reg>& values) {
+                          const std::string at = ir_.binary("add nuw nsw", "i64", base, own);
+                          const std::string inside = ir_.assign("icmp ule i64 " + at + ", " + last);
+                          pass(inside, ir_.select(inside, "i64", at, last, false), values);
+                        });
   for (size_t i = 0; i < loop_.carried.size(); ++i) scope_.set(loop_.carried[i].result, carried[i]);
 }
 
 void RowScan::pass(const std::string& inside, const std::string& first, std::vector<Reg>& carried) {
-  parts_.enter_loop(loop_, map_.lanes);
-  parts_.loop.guard = inside;
+  gpu_.enter_loop(loop_, map_.lanes);
+  gpu_.loop.guard = inside;
   scope_.bind(loop_.var, first);
   emitter_.scan_body(loop_, [&](const Let& let, size_t i) { step(let, i, carried); });
-  parts_.loop.guard.clear();
-  parts_.leave_loop();
+  gpu_.loop.guard.clear();
+  gpu_.leave_loop();
 }
 
 /// In place of the Let that makes carried value i.
@@ -52,15 +52,15 @@ void RowScan::step(const Let& let, size_t i, std::vector<Reg>& carried) {
   };
   const Reg nothing = scalars_.identity(c.combine, c.dtype);
   const Reg wide = widened(ir_, c.dtype, nothing);
-  Reg sum = choose(ir_, c.dtype, {parts_.loop.guard, false}, widened(ir_, c.dtype, element), wide, vec);
+  Reg sum = choose(ir_, c.dtype, {gpu_.loop.guard, false}, widened(ir_, c.dtype, element), wide, vec);
   if (vec) sum = emitter_.scan_lanes(c, sum, wide);
   const Reg own = vec ? lane_of(ir_, c.dtype, sum, ir_.lanes() - 1) : sum;
   const int width = std::min(map_.row, kWarp);
   const std::string lane = ir_.binary("and", "i64", threads_.lane(), std::to_string(width - 1));
   const Reg through = total_in_warp(c, own, lane, width);
-  const Reg left = width > 1 ? threads_.exchange(c.dtype, through, "up", 1, 0) : nothing;
+  const Reg left = width > 1 ? threads_.shuffle(c.dtype, through, "up", 1, 0) : nothing;
   Reg before = choose(ir_, c.dtype, {ir_.assign("icmp eq i64 " + lane + ", 0"), false}, nothing, left, false);
-  Reg total = threads_.exchange(c.dtype, through, "idx", width - 1, ((kWarp - width) << 8) | (kWarp - 1));
+  Reg total = threads_.shuffle(c.dtype, through, "idx", width - 1, ((kWarp - width) << 8) | (kWarp - 1));
   if (map_.row > kWarp) {
     const auto [earlier, whole] = totals_of_warps(c, total, nothing);
     before = add(earlier, before, false);
@@ -74,7 +74,7 @@ void RowScan::step(const Let& let, size_t i, std::vector<Reg>& carried) {
 /// The total of the threads of the warp up to this one.
 Reg RowScan::total_in_warp(const Carried& c, Reg through, const std::string& lane, int width) {
   for (int distance = 1; distance < width; distance *= 2) {
-    const Reg before = threads_.exchange(c.dtype, through, "up", distance, 0);
+    const Reg before = threads_.shuffle(c.dtype, through, "up", distance, 0);
     const Reg more = scalars_.combine(c.combine, c.dtype, before, through, false);
     const std::string has = ir_.assign("icmp uge i64 " + lane + ", " + std::to_string(distance));
     through = choose(ir_, c.dtype, {has, false}, more, through, false);
@@ -90,7 +90,7 @@ std::pair<Reg, Reg> RowScan::totals_of_warps(const Carried& c, const Reg& total,
   ir_.when(ir_.assign("icmp eq i64 " + lane + ", 0"), [&] {
     const auto share = [&](size_t value, const std::string& text) {
       const std::string slot = threads_.shared_slot(value, warp);
-      ir_.line("store i64 " + as_word(ir_, part, text) + ", ptr addrspace(3) " + slot);
+      ir_.line("store i64 " + to_word(ir_, part, text) + ", ptr addrspace(3) " + slot);
     };
     share(0, total.text);
     if (is_complex(c.dtype)) share(1, total.im);

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "codegen/core/kernel_emitter.h"
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 
 namespace tatara::codegen {
 
 class RowScan {
  public:
-  RowScan(GpuParts& parts, KernelEmitter& emitter, const loops::For& loop);
+  RowScan(GpuContext& gpu, KernelEmitter& emitter, const loops::For& loop);
   void run();
 
  private:
@@ -26,7 +26,7 @@ class RowScan {
   Scope& scope_;
   Scalars& scalars_;
   Threads& threads_;
-  GpuParts& parts_;
+  GpuContext& gpu_;
   KernelEmitter& emitter_;
   const loops::For& loop_;
   const loops::GpuMapping& map_;

@@ -15,20 +15,20 @@ constexpr int64_t kWrittenOutPasses = 4;  // over a row, so that all of its load
 
 }  // namespace
 
-RowSorter::RowSorter(GpuParts& parts, KernelEmitter& emitter, const Sort& sort)
-    : parts_(parts),
-      ir_(parts.emission.ir),
-      scope_(parts.emission.scope),
+RowSorter::RowSorter(GpuContext& gpu, KernelEmitter& emitter, const Sort& sort)
+    : gpu_(gpu),
+      ir_(gpu.context.ir),
+      scope_(gpu.context.scope),
       emitter_(emitter),
       sort_(sort),
       dtype_(scope_.buffer(sort.from.buffer).dtype),
       words_(ir_, sort, dtype_),
-      row_(parts.emission.kernel.gpu.row) {}
+      row_(gpu.context.kernel.gpu.row) {}
 
 void RowSorter::run() {
-  TATARA_CHECK(row_ > 0, "a sort without rows of threads in ", parts_.emission.kernel.name);
-  parts_.threads.find_members();
-  thread_ = ir_.assign("trunc i64 " + parts_.threads.lane() + " to i32");
+  TATARA_CHECK(row_ > 0, "a sort without rows of threads in ", gpu_.context.kernel.name);
+  gpu_.threads.compute_row_mask();
+  thread_ = ir_.assign("trunc i64 " + gpu_.threads.lane() + " to i32");
   lane_ = ir_.binary("and", "i32", thread_, "31");
   from_ = scope_.index(sort_.from.index);
   from_stride_ = scope_.index(sort_.from.stride);
@@ -116,7 +116,7 @@ void RowSorter::share_warps(Items& best, const Pass& join) {
     const std::string warp = ir_.binary("lshr", "i32", thread_, "5");
     for (size_t i = 0; i < best.size(); ++i) put(best[i], slots, static_cast<int64_t>(i) * warps, warp);
   });
-  parts_.threads.barrier();
+  gpu_.threads.barrier();
   const std::string from = ir_.binary("and", "i32", lane_, std::to_string(warps - 1));
   for (size_t i = 0; i < best.size(); ++i) best[i] = get(slots, static_cast<int64_t>(i) * warps, from);
   doubling(1, warps / 2, best, join);
@@ -145,11 +145,11 @@ void RowSorter::sort_thread(Items& items) {
 // ---- Other threads -----------------------------------------------------------------------------------------------------
 
 /// A value of the thread whose number differs by `mask` (i32).
-std::string RowSorter::exchanged(const std::string& type, const std::string& value, const std::string& mask) {
+std::string RowSorter::butterfly(const std::string& type, const std::string& value, const std::string& mask) {
   ir_.declare("declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)");
   const auto fetch = [&](const std::string& part) {
     return ir_.call("@llvm.nvvm.shfl.sync.bfly.i32", "i32",
-                    "i32 " + parts_.threads.members() + ", i32 " + part + ", i32 " + mask + ", i32 31");
+                    "i32 " + gpu_.threads.row_mask() + ", i32 " + part + ", i32 " + mask + ", i32 31");
   };
   if (type == "i32") return fetch(value);
   const std::string low = fetch(ir_.assign("trunc i64 " + value + " to i32"));
@@ -159,8 +159,8 @@ std::string RowSorter::exchanged(const std::string& type, const std::string& val
 }
 
 RowSorter::Item RowSorter::of_lane(const Item& item, const std::string& mask) {
-  Item other{exchanged(words_.word_type(), item.word, mask), ""};
-  if (words_.has_places_apart()) other.place = exchanged("i32", item.place, mask);
+  Item other{butterfly(words_.word_type(), item.word, mask), ""};
+  if (words_.has_places_apart()) other.place = butterfly("i32", item.place, mask);
   return other;
 }
 
@@ -190,13 +190,13 @@ void RowSorter::exchange_warps(Items& items, const std::string& mask, const std:
   const std::string other = ir_.binary("xor", "i32", thread_, mask);
   const auto slots = static_cast<int64_t>(items.size()) * row_;
   for (size_t i = 0; i < items.size(); ++i) put(items[i], slots, static_cast<int64_t>(i) * row_, thread_);
-  parts_.threads.barrier();
+  gpu_.threads.barrier();
   Items others;
   for (size_t i = 0; i < items.size(); ++i) {
     const size_t from = mirrored ? items.size() - 1 - i : i;
     others.push_back(get(slots, static_cast<int64_t>(from) * row_, other));
   }
-  parts_.threads.barrier();
+  gpu_.threads.barrier();
   keep(items, others, is_upper(bit));
 }
 
@@ -209,7 +209,7 @@ std::string RowSorter::slot(const std::string& type, int64_t bytes_before, int64
 }
 
 void RowSorter::put(const Item& item, int64_t slots, int64_t first, const std::string& at) {
-  parts_.threads.reserve_shared(words_.memory_words(slots));
+  gpu_.threads.reserve_shared(words_.memory_words(slots));
   const std::string& word = words_.word_type();
   ir_.line("store " + word + " " + item.word + ", ptr addrspace(3) " + slot(word, 0, first, at));
   if (words_.has_places_apart())

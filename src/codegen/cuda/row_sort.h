@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "codegen/core/kernel_emitter.h"
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 #include "codegen/cuda/sort_words.h"
 
 namespace tatara::codegen {
 
 class RowSorter {
  public:
-  RowSorter(GpuParts& parts, KernelEmitter& emitter, const loops::Sort& sort);
+  RowSorter(GpuContext& gpu, KernelEmitter& emitter, const loops::Sort& sort);
   void run();
   /// Whether it wrote loops that LLVM is told to keep as such (metadata !2).
   bool has_loops() const { return has_loops_; }
@@ -37,7 +37,7 @@ class RowSorter {
   void sort_thread(Items& items);
 
   // -- Other threads --
-  std::string exchanged(const std::string& type, const std::string& value, const std::string& mask);
+  std::string butterfly(const std::string& type, const std::string& value, const std::string& mask);
   Item of_lane(const Item& item, const std::string& mask);
   void keep(Items& items, const Items& others, const std::string& upper);
   void exchange_lanes(Items& items, const std::string& mask, const std::string& bit, bool mirrored);
@@ -62,7 +62,7 @@ class RowSorter {
                  const std::vector<std::string>& values, const std::string& first, bool all_count);
   void store(const Items& items, const std::string& first, bool all_count);
 
-  GpuParts& parts_;
+  GpuContext& gpu_;
   IrWriter& ir_;
   Scope& scope_;
   KernelEmitter& emitter_;

@@ -27,7 +27,7 @@ std::string RowSorter::address(const Sort::Row& row, const std::string& base, co
                                const std::string& place) {
   std::string offset = ir_.assign("zext i32 " + place + " to i64");
   if (!row.stride.is_const(1)) offset = ir_.binary("mul nsw", "i64", offset, stride);
-  return parts_.memory.address(row.buffer, ir_.binary("add nsw", "i64", base, offset));
+  return gpu_.memory.address(row.buffer, ir_.binary("add nsw", "i64", base, offset));
 }
 
 /// This thread's elements of those from `first` on (i32; `bound` is the end of them all): neighbouring threads read
@@ -38,7 +38,7 @@ RowSorter::Items RowSorter::load(size_t count, const std::string& first, int64_t
   const int64_t width = access_width(sort_.from, dtype_size(dtype_), static_cast<int64_t>(count), sort_.extent);
   const std::string own = ir_.binary("mul nuw nsw", "i32", thread_, std::to_string(width));
   const std::string start = first == "0" ? own : ir_.binary("add nuw", "i32", own, first);
-  const std::string flags = parts_.memory.load_flags(sort_.from.buffer);
+  const std::string flags = gpu_.memory.load_flags(sort_.from.buffer);
   for (size_t i = 0; i < count; i += static_cast<size_t>(width)) {
     const std::string place =
         i == 0 ? start : ir_.binary("add nuw", "i32", start, std::to_string(static_cast<int64_t>(i) * row_));
@@ -81,7 +81,7 @@ std::vector<std::string> RowSorter::elements(const Items& items) {
     const std::string place = words_.extreme("umin", words_.place_of(item), std::to_string(sort_.extent - 1));
     const std::string at = address(sort_.from, from_, from_stride_, place);
     read.push_back(ir_.assign("load " + element + ", ptr " + at + ", align " + std::to_string(dtype_size(dtype_)) +
-                              parts_.memory.load_flags(sort_.from.buffer)));
+                              gpu_.memory.load_flags(sort_.from.buffer)));
   }
   ir_.jump(done);
   ir_.start_block(done);

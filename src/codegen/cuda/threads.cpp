@@ -48,7 +48,7 @@ std::string bits_type(DType dtype) {
 
 }  // namespace
 
-std::string as_word(IrWriter& ir, DType dtype, const std::string& text) {
+std::string to_word(IrWriter& ir, DType dtype, const std::string& text) {
   const std::string type = llvm_type(dtype);
   if (type == "i64") return text;
   const std::string integer = bits_type(dtype);
@@ -75,7 +75,7 @@ std::string Threads::special_register(const char* name) {
 }
 
 /// Dividing 64 bits takes several times the instructions of 32.
-std::pair<std::string, std::string> Threads::divided(const std::string& position, const std::string& count) {
+std::pair<std::string, std::string> Threads::divide_position(const std::string& position, const std::string& count) {
   if (!narrow_) return {ir_.binary("udiv", "i64", position, count), ir_.binary("urem", "i64", position, count)};
   const auto narrow = [&](const std::string& text) {
     return text.front() == '%' ? ir_.assign("trunc i64 " + text + " to i32") : text;
@@ -92,7 +92,7 @@ void Threads::stop_unless(const std::string& condition) {
   ir_.start_block(go);
 }
 
-void Threads::find_places() {
+void Threads::compute_positions() {
   const GpuMapping& map = kernel_.gpu;
   const std::string thread = special_register("tid");
   const std::string block = map.items > 0 ? "%block" : special_register("ctaid");
@@ -147,34 +147,34 @@ void Threads::find_part(const std::string& thread, const std::string& block) {
   const std::string all = one ? count : ir_.binary("mul nuw nsw", "i64", count, "%iterations");
   stop_unless(ir_.assign("icmp ult i64 " + flat + ", " + all));
   std::string part = flat;
-  if (!one) std::tie(iteration_, part) = divided(flat, count);
+  if (!one) std::tie(iteration_, part) = divide_position(flat, count);
   lane_ = map.lanes > 1 ? ir_.binary("mul nuw nsw", "i64", part, std::to_string(map.lanes)) : part;
 }
 
 // ---- Values of other threads -------------------------------------------------------------------------------------------
 
 /// Threads of rows past the end are gone.
-void Threads::find_members() {
+void Threads::compute_row_mask() {
   const int row = kernel_.gpu.row;
   if (row >= kWarp) {
-    members_ = "-1";
+    row_mask_ = "-1";
     return;
   }
   const std::string thread = special_register("tid");
   const std::string place = ir_.binary("and", "i64", thread, std::to_string(kWarp - row));
   const std::string first = ir_.assign("trunc i64 " + place + " to i32");
-  members_ = ir_.binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
+  row_mask_ = ir_.binary("shl", "i32", std::to_string((int64_t{1} << row) - 1), first);
 }
 
-std::string Threads::exchange_part(DType part, const std::string& text, const char* mode, int operand, int clamp) {
+std::string Threads::shuffle_part(DType part, const std::string& text, const char* mode, int operand, int clamp) {
   const std::string name = std::string("@llvm.nvvm.shfl.sync.") + mode + ".i32";
   ir_.declare("declare i32 " + name + "(i32, i32, i32, i32)");
   const auto fetch = [&](const std::string& word) {
     return ir_.call(
         name, "i32",
-        "i32 " + members_ + ", i32 " + word + ", i32 " + std::to_string(operand) + ", i32 " + std::to_string(clamp));
+        "i32 " + row_mask_ + ", i32 " + word + ", i32 " + std::to_string(operand) + ", i32 " + std::to_string(clamp));
   };
-  const std::string word = as_word(ir_, part, text);
+  const std::string word = to_word(ir_, part, text);
   const std::string low = ir_.assign("trunc i64 " + word + " to i32");
   const std::string other = ir_.assign("zext i32 " + fetch(low) + " to i64");
   const std::string type = llvm_type(part);
@@ -184,10 +184,10 @@ std::string Threads::exchange_part(DType part, const std::string& text, const ch
   return from_word(ir_, part, ir_.binary("or", "i64", upper, other));
 }
 
-Reg Threads::exchange(DType dtype, const Reg& value, const char* mode, int operand, int clamp) {
+Reg Threads::shuffle(DType dtype, const Reg& value, const char* mode, int operand, int clamp) {
   const DType part = real_dtype(dtype);
-  Reg result{exchange_part(part, value.text, mode, operand, clamp), false};
-  if (is_complex(dtype)) result.im = exchange_part(part, value.im, mode, operand, clamp);
+  Reg result{shuffle_part(part, value.text, mode, operand, clamp), false};
+  if (is_complex(dtype)) result.im = shuffle_part(part, value.im, mode, operand, clamp);
   return result;
 }
 

@@ -4,24 +4,24 @@
 #include <string>
 #include <utility>
 
-#include "codegen/core/emission.h"
+#include "codegen/core/emit_context.h"
 
 namespace tatara::codegen {
 
 inline constexpr int kWarp = 32;  // threads that run together
 
 /// A register of any scalar type as an integer of 64 bits, and back.
-std::string as_word(IrWriter& ir, DType dtype, const std::string& text);
+std::string to_word(IrWriter& ir, DType dtype, const std::string& text);
 std::string from_word(IrWriter& ir, DType dtype, const std::string& word);
 
 class Threads {
  public:
-  explicit Threads(Emission& emission) : ir_(emission.ir), scope_(emission.scope), kernel_(emission.kernel) {}
+  explicit Threads(EmitContext& context) : ir_(context.ir), scope_(context.scope), kernel_(context.kernel) {}
 
   // -- Places. The kernel's GpuMapping says what threads share. --
 
   /// Computes this thread's places; threads without any iteration go to the block "exit".
-  void find_places();
+  void compute_positions();
   /// Number of this thread's iteration of the parallel space.
   const std::string& iteration() const { return iteration_; }
   /// Its place among the threads that share a row; without rows, the first element of its part of the vector loop.
@@ -30,16 +30,16 @@ class Threads {
   const std::string& thread() const { return thread_; }
   const std::string& group() const { return group_; }
   /// Quotient and remainder of a position among all threads.
-  std::pair<std::string, std::string> divided(const std::string& position, const std::string& count);
+  std::pair<std::string, std::string> divide_position(const std::string& position, const std::string& count);
 
   // -- Values of the other threads of a warp --
 
-  /// Finds which threads of the warp have the same row: exchange() is for these.
-  void find_members();
+  /// Finds which threads of the warp have the same row: shuffle() is for these.
+  void compute_row_mask();
   /// The mask of these threads.
-  const std::string& members() const { return members_; }
+  const std::string& row_mask() const { return row_mask_; }
   /// The value of another thread. `mode` is bfly, up or idx, as PTX has them, `operand` and `clamp` belong to it.
-  Reg exchange(DType dtype, const Reg& value, const char* mode, int operand, int clamp = 31);
+  Reg shuffle(DType dtype, const Reg& value, const char* mode, int operand, int clamp = 31);
 
   // -- Memory shared by the threads of a block --
 
@@ -56,7 +56,7 @@ class Threads {
   void stop_unless(const std::string& condition);
   void find_row(const std::string& thread, const std::string& block);
   void find_part(const std::string& thread, const std::string& block);
-  std::string exchange_part(DType part, const std::string& text, const char* mode, int operand, int clamp);
+  std::string shuffle_part(DType part, const std::string& text, const char* mode, int operand, int clamp);
 
   IrWriter& ir_;
   Scope& scope_;
@@ -65,7 +65,7 @@ class Threads {
   std::string lane_;
   std::string thread_;
   std::string group_;
-  std::string members_;
+  std::string row_mask_;
   bool narrow_ = false;  // positions fit in 32 bits
   int64_t shared_words_ = 0;
 };

@@ -16,12 +16,8 @@ constexpr int64_t kBatch = 16;  // loads that a thread has under way at once
 
 }  // namespace
 
-Tiles::Tiles(GpuParts& parts, KernelEmitter& emitter)
-    : ir_(parts.emission.ir),
-      scope_(parts.emission.scope),
-      parts_(parts),
-      emitter_(emitter),
-      kernel_(parts.emission.kernel) {}
+Tiles::Tiles(GpuContext& gpu, KernelEmitter& emitter)
+    : ir_(gpu.context.ir), scope_(gpu.context.scope), gpu_(gpu), emitter_(emitter), kernel_(gpu.context.kernel) {}
 
 /// Rows begin and end at multiples of it.
 int64_t Tiles::vector_of_rows(const Transpose& tile, int64_t most) const {
@@ -54,14 +50,14 @@ void Tiles::copy(const Transpose& tile) {
   places.from = scope_.index(tile.from_index);
   places.to = scope_.index(tile.to_index);
   places.stride = scope_.index(tile.from_stride);
-  places.first = ir_.binary("mul nuw nsw", "i64", parts_.threads.thread(), std::to_string(shape.vector));
+  places.first = ir_.binary("mul nuw nsw", "i64", gpu_.threads.thread(), std::to_string(shape.vector));
   if (shape.batch == shape.passes) {
     copy_batch(tile, shape, places, "");
   } else {
     std::vector<Reg> none;
     const int64_t step = shape.batch * kernel_.gpu.threads * shape.vector;
-    emitter_.counted("0", std::to_string(shape.rows * shape.columns), std::to_string(step), {}, none,
-                     [&](const std::string& base, std::vector<Reg>&) { copy_batch(tile, shape, places, base); });
+    emitter_.counted_loop("0", std::to_string(shape.rows * shape.columns), std::to_string(step), {}, none,
+                          [&](const std::string& base, std::vector<Reg>&) { copy_batch(tile, shape, places, base); });
   }
   copied_ = true;
 }
@@ -85,7 +81,7 @@ void Tiles::copy_batch(const Transpose& tile, const Shape& shape, const Places& 
       std::string one = value;
       if (shape.vector > 1) one = ir_.assign("extractelement " + type + " " + value + ", i64 " + std::to_string(j));
       const std::string at = j == 0 ? place : ir_.binary("add nuw nsw", "i64", place, std::to_string(j * shape.pitch));
-      ir_.line("store " + element + " " + one + ", ptr " + parts_.memory.address(tile.to, at) + ", align " +
+      ir_.line("store " + element + " " + one + ", ptr " + gpu_.memory.address(tile.to, at) + ", align " +
                std::to_string(dtype_size(dtype)));
     }
   }
@@ -110,9 +106,8 @@ std::pair<std::string, std::string> Tiles::load(const Transpose& tile, const Sha
   for (const std::string& inside : {within(r, tile.rows, shape.rows), within(c, tile.columns, shape.columns)}) {
     if (!inside.empty()) source = ir_.select(inside, "i64", source, "0", false);
   }
-  source = parts_.memory.address(tile.from, ir_.binary("add nsw", "i64", places.from, source));
-  const std::string value =
-      ir_.assign("load " + type + ", ptr " + source + align + parts_.memory.load_flags(tile.from));
+  source = gpu_.memory.address(tile.from, ir_.binary("add nsw", "i64", places.from, source));
+  const std::string value = ir_.assign("load " + type + ", ptr " + source + align + gpu_.memory.load_flags(tile.from));
   const std::string column = ir_.binary("mul nuw nsw", "i64", c, std::to_string(shape.pitch));
   return {value, ir_.binary("add nsw", "i64", places.to, ir_.binary("add nsw", "i64", column, r))};
 }
@@ -120,15 +115,15 @@ std::pair<std::string, std::string> Tiles::load(const Transpose& tile, const Sha
 void Tiles::rows(const For& loop) {
   copied_ = false;
   TATARA_CHECK(loop.carried.empty(), "values carried from row to row of a tile in ", kernel_.name);
-  parts_.threads.barrier();
+  gpu_.threads.barrier();
   const int64_t groups = kernel_.gpu.threads / kernel_.gpu.row;
   const int64_t most = kernel_.ctx->range(loop.extent).hi;
   const bool even = loop.extent.is_const() && most % groups == 0;
   const std::string extent = scope_.index(loop.extent);
   std::vector<Reg> none;
-  emitter_.counted(
+  emitter_.counted_loop(
       "0", std::to_string(most), std::to_string(groups), {}, none, [&](const std::string& base, std::vector<Reg>&) {
-        const std::string row = ir_.binary("add nuw nsw", "i64", base, parts_.threads.group());
+        const std::string row = ir_.binary("add nuw nsw", "i64", base, gpu_.threads.group());
         scope_.bind(loop.var, row);
         const std::string inside = even ? std::string() : ir_.assign("icmp slt i64 " + row + ", " + extent);
         emitter_.run_if(inside, [&] { emitter_.block(*loop.body); });

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "codegen/core/kernel_emitter.h"
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 
 namespace tatara::codegen {
 
 class Tiles {
  public:
-  Tiles(GpuParts& parts, KernelEmitter& emitter);
+  Tiles(GpuContext& gpu, KernelEmitter& emitter);
   void copy(const loops::Transpose& tile);
   /// Whether tiles have been copied whose loop over rows is still to come.
   bool copied() const { return copied_; }
@@ -45,7 +45,7 @@ class Tiles {
 
   IrWriter& ir_;
   Scope& scope_;
-  GpuParts& parts_;
+  GpuContext& gpu_;
   KernelEmitter& emitter_;
   const loops::Kernel& kernel_;
   bool copied_ = false;

@@ -1,4 +1,4 @@
-// The text of a function in LLVM IR: lines, blocks, registers, and the instructions that every part of an emitter writes.
+// Writes the text of an LLVM IR function: lines, basic blocks, registers and the common instructions.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace tatara::codegen {
 
-/// A value of the kernel in LLVM: a register or a constant, one for each lane when `vec`. Complex values have a second one,
-/// their imaginary part.
+/// An LLVM register or constant; a vector with one element per lane when `vec`. A complex value has a second one, its
+/// imaginary part.
 struct Reg {
   std::string text;
   bool vec = false;
   std::string im = {};
 };
 
-/// What stands beside a kernel's function in its module: declarations, constant tables, functions. Each is written once.
+/// The other top-level items of the module: declarations, constant tables, helper functions. A set, so each appears once.
 using Declarations = std::unordered_set<std::string>;
-/// One after the other, in alphabetical order.
+/// Their text in alphabetical order, so that it is deterministic.
 std::string text_of(const Declarations& declarations);
 
 class IrWriter {
@@ -29,39 +29,39 @@ class IrWriter {
 
   // -- Lines and blocks --
 
-  /// A new register, a new label (both are numbered by one counter).
+  /// The name of a new register or label. One counter numbers both.
   std::string fresh() { return "%v" + std::to_string(next_++); }
   std::string label() { return "L" + std::to_string(next_++); }
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  /// A new register that holds what the instruction gives.
+  /// Writes "%vN = INSTRUCTION" and returns "%vN".
   std::string assign(const std::string& instruction);
   void start_block(const std::string& name);
-  /// What follows is a part of a block whose label is written elsewhere.
+  /// Makes `name` the current block without writing its label, which is written later (see apart()).
   void continue_block(const std::string& name) { block_ = name; }
-  /// The label of the block that is being written: phis name it.
+  /// The label of the current basic block. A phi needs it.
   const std::string& block() const { return block_; }
   void declare(const std::string& text) { declarations_.insert(text); }
   Declarations& declarations() { return declarations_; }
-  /// What `write` writes, kept out of the text: append() puts it in later. The body of a loop comes before its head in this
-  /// way, since phis at the head name registers of the body.
+  /// Returns what `write` writes instead of adding it to the text; append() adds it later. A loop body is written first, since
+  /// the phis in the loop header name registers of the body.
   std::string apart(const std::function<void()>& write);
   void append(const std::string& text) { text_ += text; }
-  /// All that was written. The next line is the first of another function.
+  /// Returns the text and starts an empty function.
   std::string take();
 
   // -- Lanes --
 
-  /// Lanes of a vector; 1 outside of vector loops.
+  /// Vector width in elements; 1 outside of vector loops.
   int lanes() const { return lanes_; }
   void set_lanes(int lanes) { lanes_ = lanes; }
   std::string vec_type(const std::string& scalar) const { return vector_of(lanes_, scalar); }
   std::string type_of(const std::string& scalar, bool vec) const { return vec ? vec_type(scalar) : scalar; }
-  /// A vector that has `text` in every lane.
+  /// Broadcasts a scalar to all lanes.
   std::string splat(const std::string& scalar_type, const std::string& text);
   std::string as_vec(const std::string& scalar_type, const Reg& reg) {
     return reg.vec ? reg.text : splat(scalar_type, reg.text);
   }
-  /// Lanes of two vectors of `lanes` elements, by their numbers among both.
+  /// A shufflevector of two vectors with `lanes` elements each; `indices` count through `a`, then `b`.
   std::string shuffle(const std::string& element, int lanes, const std::string& a, const std::string& b,
                       std::span<const int> indices);
 
@@ -69,12 +69,12 @@ class IrWriter {
 
   std::string binary(const char* op, const std::string& type, const std::string& a, const std::string& b);
   std::string call(const std::string& function, const std::string& result, const std::string& arguments);
-  /// `type` is that of the operands; with `vec` the condition has lanes.
+  /// `type` is the type of `a` and `b`. With `vec`, the condition is a vector of i1.
   std::string select(const std::string& condition, const std::string& type, const std::string& a, const std::string& b,
                      bool vec);
-  /// LLVM's own function "llvm.NAME" for the type of its operands, which it also returns.
+  /// The overload of "llvm.NAME" whose operands and result all have this type.
   std::string intrinsic(const char* name, DType dtype, bool vec, std::span<const std::string> arguments);
-  /// A function of C, lane by lane.
+  /// Calls a scalar function once per lane.
   std::string per_lane(const std::string& function, DType dtype, std::span<const Reg> operands, bool vec);
 
   // -- Branches --
@@ -83,7 +83,7 @@ class IrWriter {
   void branch(const std::string& condition, const std::string& then, const std::string& otherwise) {
     line("br i1 " + condition + ", label %" + then + ", label %" + otherwise);
   }
-  /// `body` runs where the condition holds.
+  /// An if without else.
   void when(const std::string& condition, const std::function<void()>& body);
 
  private:

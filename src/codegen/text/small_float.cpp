@@ -30,7 +30,7 @@ uint32_t SmallFloat::nan_bits() const {
 }
 
 uint32_t SmallFloat::overflow_bits() const {
-  const int top = (1 << exponent) - (infinity ? 1 : 0) - bias();  // exponent of the first power of two outside
+  const int top = (1 << exponent) - (infinity ? 1 : 0) - bias();  // exponent of the first power of two out of range
   if (infinity) return static_cast<uint32_t>(top + 127) << 23;
   // 1.11..1 of the highest exponent is NaN: numbers end at 1.11..10, and halfway to 1.11..11 rounds to even, down.
   const uint32_t all_ones = ((1U << mantissa) - 1) << (23 - mantissa);

@@ -14,7 +14,7 @@
 namespace tatara::codegen {
 
 /// The vector loop that is being written.
-struct ThreadLoop {
+struct GpuLoopState {
   bool inside = false;
   std::string guard;             // whether this thread's part of a scan lies within the row (i1); "" for yes
   std::vector<bool> same_lanes;  // carried values that are the same in all lanes: one register; empty: none
@@ -23,7 +23,7 @@ struct ThreadLoop {
 /// float32 as eager computes it on a GPU.
 class GpuScalars final : public Scalars {
  public:
-  GpuScalars(Emission& emission, const ThreadLoop& loop) : Scalars(emission), loop_(loop) {}
+  GpuScalars(EmitContext& context, const GpuLoopState& loop) : Scalars(context), loop_(loop) {}
 
  protected:
   Reg divide(const Operation& o) override;
@@ -31,7 +31,7 @@ class GpuScalars final : public Scalars {
   Reg inverse_root(const Operation& o) override;
 
  private:
-  const ThreadLoop& loop_;
+  const GpuLoopState& loop_;
 };
 
 /// Vectors are accesses of up to 16 bytes. What the kernel only reads comes through the read-only cache.
@@ -43,8 +43,8 @@ class GpuMemory final : public Memory {
   std::string load_flags(int buffer) const override;
   /// Notes the whole vectors that a pass of the loop reads in any case: other loads of the pass that overlap them take their
   /// elements from there.
-  void note_vectors(const loops::For& loop);
-  void forget_vectors();
+  void note_aligned_loads(const loops::For& loop);
+  void forget_aligned_loads();
 
  protected:
   Reg load_parts(int buffer, Expr where, const std::string& mask) override;
@@ -56,24 +56,24 @@ class GpuMemory final : public Memory {
  private:
   using Place = std::pair<int, const ExprNode*>;  // buffer and index
 
-  std::string* noted_vector(int buffer, Expr first);
-  std::optional<Reg> from_noted(int buffer, Expr where);
+  std::string* aligned_vector(int buffer, Expr first);
+  std::optional<Reg> from_aligned_vectors(int buffer, Expr where);
   std::string single_element(int buffer, Expr where);
 
   std::map<Place, std::string> vectors_;   // noted ones, by their first element; "" until it is loaded
   std::map<Place, std::string> elements_;  // loaded beside them
 };
 
-struct GpuParts {
-  explicit GpuParts(Emission& e) : emission(e), scalars(e, loop), memory(e, scalars), threads(e) {}
-  GpuParts(const GpuParts&) = delete;
-  GpuParts& operator=(const GpuParts&) = delete;
+struct GpuContext {
+  explicit GpuContext(EmitContext& e) : context(e), scalars(e, loop), memory(e, scalars), threads(e) {}
+  GpuContext(const GpuContext&) = delete;
+  GpuContext& operator=(const GpuContext&) = delete;
 
   void enter_loop(const loops::For& of, int lanes);
   void leave_loop();
 
-  Emission& emission;
-  ThreadLoop loop;
+  EmitContext& context;
+  GpuLoopState loop;
   GpuScalars scalars;
   GpuMemory memory;
   Threads threads;

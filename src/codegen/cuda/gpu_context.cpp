@@ -1,4 +1,4 @@
-#include "codegen/cuda/gpu_parts.h"
+#include "codegen/cuda/gpu_context.h"
 
 #include <algorithm>
 
@@ -8,13 +8,13 @@ namespace tatara::codegen {
 
 using namespace loops;
 
-void GpuParts::enter_loop(const For& of, int lanes) {
-  emission.scope.enter_lanes(lanes > 1 ? of.var : Expr(), lanes);
+void GpuContext::enter_loop(const For& of, int lanes) {
+  context.scope.enter_lanes(lanes > 1 ? of.var : Expr(), lanes);
   loop.inside = true;
 }
 
-void GpuParts::leave_loop() {
-  emission.scope.leave_lanes();
+void GpuContext::leave_loop() {
+  context.scope.leave_lanes();
   loop.inside = false;
 }
 
@@ -82,12 +82,12 @@ std::string GpuMemory::load_masked(const Run& run, const std::string& mask, cons
 std::string GpuMemory::vector_align(DType dtype, Expr where) const {
   const int size = dtype_size(real_dtype(dtype));
   int lanes = ir_.lanes();
-  const Expr rest = emission_.kernel.ctx->sub(where, scope_.vector_var());
+  const Expr rest = context_.kernel.ctx->sub(where, scope_.vector_var());
   while (lanes > 1 && !multiple_of(rest, lanes)) lanes /= 2;
   return "align " + std::to_string(std::max(std::min(16, lanes * size), size));
 }
 
-void GpuMemory::note_vectors(const For& loop) {
+void GpuMemory::note_aligned_loads(const For& loop) {
   const std::vector<Stmt>& body = loop.body->stmts;
   const bool plain = std::none_of(body.begin(), body.end(), [](const Stmt& s) {
     return std::holds_alternative<For>(s) || std::holds_alternative<If>(s);
@@ -98,25 +98,25 @@ void GpuMemory::note_vectors(const For& loop) {
     if (load == nullptr || load->mask != kNoScalar || scope_.stride_of(load->index) != Stride::kUnit) continue;
     const BufferArg& buffer = scope_.buffer(load->buffer);
     if (buffer.kind != ArgKind::kInput || is_complex(buffer.dtype)) continue;
-    if (!multiple_of(emission_.kernel.ctx->sub(load->index, scope_.vector_var()), ir_.lanes())) continue;
+    if (!multiple_of(context_.kernel.ctx->sub(load->index, scope_.vector_var()), ir_.lanes())) continue;
     vectors_[{load->buffer, load->index.node()}];
   }
 }
 
-void GpuMemory::forget_vectors() {
+void GpuMemory::forget_aligned_loads() {
   vectors_.clear();
   elements_.clear();
 }
 
 Reg GpuMemory::load_parts(int buffer, Expr where, const std::string& mask) {
   if (!vectors_.empty() && mask.empty() && scope_.stride_of(where) == Stride::kUnit) {
-    if (std::optional<Reg> value = from_noted(buffer, where)) return *value;
+    if (std::optional<Reg> value = from_aligned_vectors(buffer, where)) return *value;
   }
   return Memory::load_parts(buffer, where, mask);
 }
 
 /// The noted vector that begins there, loaded when it is first needed; null: none does.
-std::string* GpuMemory::noted_vector(int buffer, Expr first) {
+std::string* GpuMemory::aligned_vector(int buffer, Expr first) {
   const auto found = vectors_.find({buffer, first.node()});
   if (found == vectors_.end()) return nullptr;
   if (found->second.empty()) {
@@ -141,16 +141,16 @@ std::string GpuMemory::single_element(int buffer, Expr where) {
 }
 
 /// A vector that lies across noted ones, element by element; nullopt: none of it is there.
-std::optional<Reg> GpuMemory::from_noted(int buffer, Expr where) {
-  ExprContext& ctx = *emission_.kernel.ctx;
+std::optional<Reg> GpuMemory::from_aligned_vectors(int buffer, Expr where) {
+  ExprContext& ctx = *context_.kernel.ctx;
   const int lanes = ir_.lanes();
   const std::string element = memory_type(scope_.buffer(buffer).dtype);
-  if (const std::string* same = noted_vector(buffer, where)) return Reg{*same, true};
+  if (const std::string* same = aligned_vector(buffer, where)) return Reg{*same, true};
   std::vector<std::pair<std::string*, int>> parts;  // vector and lane of each element; null: alone
   for (int i = 0; i < lanes; ++i) {
     parts.emplace_back(nullptr, 0);
     for (int lane = 0; lane < lanes && parts.back().first == nullptr; ++lane) {
-      parts.back() = {noted_vector(buffer, ctx.add(where, ctx.constant(i - lane))), lane};
+      parts.back() = {aligned_vector(buffer, ctx.add(where, ctx.constant(i - lane))), lane};
     }
   }
   if (std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.first == nullptr; }))

@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/core/emission.h"
+#include "codegen/core/emit_context.h"
 
 namespace tatara::codegen {
 
 /// A kernel whose blocks find their item of the list, read its arguments and call the function "tatara_item" of one item.
-std::string list_entry(Emission& emission, std::string_view symbol);
+std::string grouped_entry(EmitContext& context, std::string_view symbol);
 
 }  // namespace tatara::codegen

@@ -1,4 +1,4 @@
-// One kernel while its text is written: what every part of an emitter shares.
+// The state that all parts of an emitter share while one kernel is written.
 #pragma once
 
 #include "codegen/core/scope.h"
@@ -8,22 +8,22 @@
 
 namespace tatara::codegen {
 
-/// What the parts that serve all targets must know of one. The rest is in the classes that each target has of its own.
-struct Machine {
-  int vector_bytes = 16;  // of a vector register; on a GPU, of a thread's widest access
+/// Properties of the target that the shared code asks for. What differs in code is in virtual functions.
+struct TargetTraits {
+  int vector_bytes = 16;  // of a vector register; on a GPU, of the widest memory access of a thread
   bool has_fma = true;
   bool has_vector_ldexp = false;  // llvm.ldexp of vectors is one or two instructions
   bool has_float_power = false;   // 2^x of float32 is one instruction
   ComplexCall complex_call = ComplexCall::kFloatVector;
 };
 
-struct Emission {
-  Emission(const loops::Kernel& of, const Machine& on) : kernel(of), machine(on) {}
-  Emission(const Emission&) = delete;
-  Emission& operator=(const Emission&) = delete;
+struct EmitContext {
+  EmitContext(const loops::Kernel& of, const TargetTraits& on) : kernel(of), traits(on) {}
+  EmitContext(const EmitContext&) = delete;
+  EmitContext& operator=(const EmitContext&) = delete;
 
   const loops::Kernel& kernel;
-  const Machine machine;
+  const TargetTraits traits;
   Declarations declarations;
   IrWriter ir{declarations};
   Scope scope{kernel, ir};

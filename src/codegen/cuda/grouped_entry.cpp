@@ -1,4 +1,4 @@
-#include "codegen/cuda/list_entry.h"
+#include "codegen/cuda/grouped_entry.h"
 
 #include <bit>
 
@@ -72,10 +72,10 @@ std::string arguments_of(IrWriter& ir, const Kernel& kernel, const std::string& 
 
 }  // namespace
 
-std::string list_entry(Emission& emission, std::string_view symbol) {
-  IrWriter& ir = emission.ir;
-  const size_t words = words_of_item(emission.kernel);
-  const ListTable table{emission.kernel.gpu.items, words};
+std::string grouped_entry(EmitContext& context, std::string_view symbol) {
+  IrWriter& ir = context.ir;
+  const size_t words = words_of_item(context.kernel);
+  const ListTable table{context.kernel.gpu.items, words};
   ir.declare("declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()");
   const std::string block = ir.call("@llvm.nvvm.read.ptx.sreg.ctaid.x", "i32", "");
   const std::string each = ir.assign("load i32, ptr %table, align 8");
@@ -98,7 +98,7 @@ std::string list_entry(Emission& emission, std::string_view symbol) {
   const std::string rows = ir.assign("getelementptr inbounds i8, ptr %table, i64 " + number(table.items_at()));
   const std::string row =
       ir.assign("getelementptr inbounds [" + number(words) + " x i64], ptr " + rows + ", i32 " + mine);
-  const std::string arguments = arguments_of(ir, emission.kernel, row);
+  const std::string arguments = arguments_of(ir, context.kernel, row);
   const std::string wide = ir.assign("zext i32 " + own + " to i64");
   ir.line("call void @tatara_item(" + arguments + ", ptr %fault, i64 " + wide + ")");
   return str_cat("define ptx_kernel void @", symbol, "(ptr byval([", table.bytes(),
