@@ -36,19 +36,24 @@ struct Functions {
 };
 constexpr std::array kFunctions = {Functions{"__init__.py", "compile"}, Functions{"_ops.py", "HigherOrderOperator."}};
 
-/// What is traced as any other code: what compilers have made and what switches them off.
+/// What is traced as any other code: what compilers have made, what switches them off, and marks and helpers that ordinary code
+/// uses.
 constexpr std::array kTraced = {Functions{"_dynamo/eval_frame.py", "DisableContext"},
                                 Functions{"_dynamo/eval_frame.py", "_callback_from_stance"},
                                 Functions{"_dynamo/eval_frame.py", "_maybe_set_eval_frame"},
                                 Functions{"_dynamo/eval_frame.py", "innermost_"},
                                 Functions{"_dynamo/eval_frame.py", "nothing"},
                                 Functions{"_dynamo/eval_frame.py", "_TorchDynamoContext.__init__"},
-                                Functions{"_dynamo/decorators.py", "disable"},
+                                Functions{"_dynamo/decorators.py", ""},
                                 Functions{"_dynamo/mutation_guard.py", ""},
+                                Functions{"fx/_compatibility.py", ""},
+                                Functions{"fx/traceback.py", ""},
+                                Functions{"fx/experimental/symbolic_shapes.py", ""},
                                 Functions{"fx/graph_module.py", "GraphModule.__new__.<locals>"},
                                 Functions{"fx/graph_module.py", "GraphModule.recompile.<locals>"},
                                 Functions{"fx/graph_module.py", "_WrappedCall.__call__"},
                                 Functions{"export/_unlift.py", ""},
+                                Functions{"jit/__init__.py", ""},
                                 Functions{"jit/_trace.py", "_script_if_tracing.<locals>"},
                                 Functions{"jit/_trace.py", "script_if_tracing.<locals>"}};
 
