@@ -21,7 +21,9 @@ def machine() -> dict[str, object]:
     """What code is made for: vectors, CPU, LLVM, threads. Loads LLVM."""
 
 def cache() -> dict[str, Any]:
-    """Place, size and counters of the disk cache under the present options."""
+    """
+    Place, size and counters of the disk cache under the present options; `why_not`: why it is not used, '' when it is.
+    """
 
 def clear_cache() -> None:
     """Removes every entry of the disk cache."""

@@ -687,4 +687,21 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
   return result ? Inferred::kDone : Inferred::kUnknown;
 }
 
+void Tracer::drop_modes(size_t left) {
+  if (modes_.size() <= left) return;
+  const ErrorAside aside;
+  while (modes_.size() > left && modes_.back() == handlers_) {
+    const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+    if (!done) forget_error();
+    modes_.pop_back();
+  }
+}
+
+PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+  ++handlers_;
+  PyObject* result = torch_function(func, args, kwargs);
+  --handlers_;
+  return result;
+}
+
 }  // namespace tatara::capture

@@ -140,23 +140,6 @@ bool Tracer::push_mode() {
   return static_cast<bool>(done);
 }
 
-void Tracer::drop_modes(size_t left) {
-  if (modes_.size() <= left) return;
-  const ErrorAside aside;
-  while (modes_.size() > left && modes_.back() == handlers_) {
-    const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
-    if (!done) forget_error();
-    modes_.pop_back();
-  }
-}
-
-PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
-  ++handlers_;
-  PyObject* result = torch_function(func, args, kwargs);
-  --handlers_;
-  return result;
-}
-
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
   roots_ = std::move(roots);

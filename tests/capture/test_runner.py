@@ -82,7 +82,7 @@ def test_state_of_the_host_is_guarded(state: str) -> None:
         torch.use_deterministic_algorithms(False)
         torch.set_default_dtype(torch.float32)
     before = tatara.stats()["recompiles"]
-    assert before == 1
+    assert before == (0 if state == "mode" else 1)  # under a mode all runs in eager
     _same(compiled(x), function(x))
     assert tatara.stats()["recompiles"] == before
 

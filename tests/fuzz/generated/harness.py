@@ -33,6 +33,7 @@ except ImportError:
     torch = None  # type: ignore[assignment]
 
 Token = tuple[Any, ...]
+COMPILED = type(tatara.compile(lambda: None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +57,18 @@ class Differs(AssertionError):
 class _Walk:
     """A list of tokens for the graph of objects that is reached from some roots: equal lists, equal graphs."""
 
-    def __init__(self, hidden: set[int]) -> None:
+    def __init__(self, hidden: set[int], given: dict[int, Any] | None = None) -> None:
         self.tokens: list[Token] = []
         self.labels: dict[int, int] = {}
         self.memory: dict[int, int] = {}  # storages of tensors and arrays
         self.alive: list[Any] = []
+        self.tensors: list[tuple[str, Any]] = []
+        self.given = given or {}  # weak references to tensors that were there before the first step
         self.hidden = hidden  # identities of the programs' own modules' objects that differ by design
 
     def add(self, o: Any, path: str) -> None:
         out = self.tokens.append
+        o = getattr(o, "_tatara_function", o) if isinstance(o, COMPILED) else o
         if (
             o is None
             or isinstance(o, bool)
@@ -168,6 +172,18 @@ class _Walk:
             text = repr(o)
             out((path, name, text if " at 0x" not in text else None))
 
+    def names(self, names: dict[str, Any]) -> None:
+        for name in list(names):
+            if not name.startswith("__"):
+                self.add(names[name], name)
+
+    def bases(self) -> None:
+        """Which tensors are views of which, as far as both were reached."""
+        for path, tensor in self.tensors:
+            base = self.labels.get(id(tensor._base)) if tensor._base is not None else None
+            if base is not None:
+                self.tokens.append((path, "is a view of", base))
+
     def attributes(self, o: Any, path: str) -> None:
         own = getattr(o, "__dict__", None)
         if isinstance(own, dict) and own:
@@ -182,18 +198,29 @@ class _Walk:
                 if slot not in ("__dict__", "__weakref__") and hasattr(o, slot):
                     self.add(getattr(o, slot), f"{path}.{slot}")
 
+    def history(self, o: Any, storage: Any) -> tuple[Any, Any]:
+        """Bytes of the memory of tensors that the calls did not make, and whether anything was written to it."""
+        if id(o) not in self.given or self.given[id(o)]() is not o:
+            return None, None
+        return storage.nbytes(), None if o.is_inference() else o._version > 0
+
     def tensor(self, o: Any, name: str, path: str) -> None:
         if o.layout is not torch.strided:
             self.tokens.append((path, name, o.dtype, o.shape, str(o.layout), o.to_dense().detach().clone()))
             return
+        if torch._C._functorch.is_functorch_wrapped_tensor(o):  # it outlived its level
+            self.tokens.append((path, name, "of a transform", str(o.dtype), tuple(o.shape)))
+            return
         storage = o.untyped_storage()
         self.alive.append(storage)
         label = self.memory.setdefault(storage.data_ptr() or id(o), len(self.memory))
+        self.tensors.append((path, o))
         seen = (str(o.dtype), tuple(o.shape), o.stride(), o.storage_offset(), o.requires_grad, o.is_leaf, label,
-                o.is_conj(), o.is_neg(), o.is_inference(), o.grad_fn is not None)  # fmt: skip
+                *self.history(o, storage), o.is_conj(), o.is_neg(), o.is_inference(),
+                o.grad_fn is not None, o.retains_grad, len(o._backward_hooks or ()))  # fmt: skip
         with torch.no_grad():
             self.tokens.append((path, name, *seen, o.detach().resolve_conj().resolve_neg().clone()))
-        if o.is_leaf and o.grad is not None:
+        if (o.is_leaf or o.retains_grad) and o.grad is not None:
             self.add(o.grad, path + ".grad")
         self.attributes(o, path)
 
@@ -267,11 +294,15 @@ def _same_leaf(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def _seed(seed: int) -> None:
+def _reset(seed: int) -> None:
+    """What one program leaves behind in the process is not the next one's start."""
     random.seed(seed)
     np.random.seed(seed)
     if torch is not None:
         torch.manual_seed(seed)
+        torch.set_grad_enabled(True)
+        with warnings.catch_warnings(action="ignore"):
+            torch.zeros(1).storage()  # warns once a process
 
 
 def _random_states() -> tuple[Any, ...]:
@@ -297,6 +328,15 @@ def _modes() -> tuple[Any, ...]:
     )
 
 
+def _once_a_process(message: str) -> bool:
+    """Warnings that torch gives for the first of all programs only."""
+    return "(Triggered internally at" in message or "torch.jit.script` is deprecated" in message
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
 def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[Any, ...]]]:
     """Runs the program from its start; what was to be seen after each step."""
     filename = f"<program {id(program)}>"
@@ -307,12 +347,18 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     seen = []
     sys.modules["program"] = module  # other compilers import it by its name
     try:
-        _seed(program.seed)
+        _reset(program.seed)
+        # The program's own decorator for functions that `f` calls, and for those that call it.
+        names["compiled"] = tatara.compile if compiled else _as_it_is
         exec(compile(text, filename, "exec"), names)
         plain = names["f"]
         if compiled:
             names["f"] = tatara.compile(plain, **dict(program.options))
-        hidden = {id(names["f"]), id(plain)}
+        hidden = {id(names["f"]), id(plain), id(names["compiled"])}
+        walk = _Walk(hidden)
+        walk.names(names)
+        given = {id(t): weakref.ref(t) for _, t in walk.tensors}
+        del walk
         for k, step in enumerate(program.steps):
             linecache.cache[f"<program step {k}>"] = (len(step), None, [step], f"<program step {k}>")
             out, outcome = io.StringIO(), None
@@ -330,12 +376,15 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
                 except BaseException as error:
                     outcome = error
                 states = (_random_states(), _modes())
-            walk = _Walk(hidden)
+            walk = _Walk(hidden, given)
             walk.add(outcome, "result")
-            for name in list(names):
-                if not name.startswith("__"):
-                    walk.add(names[name], name)
-            said = tuple((w.category.__name__, _no_addresses(str(w.message))) for w in told)
+            walk.names(names)
+            walk.bases()
+            said = tuple(
+                (w.category.__name__, _no_addresses(str(w.message)))
+                for w in told
+                if not _once_a_process(str(w.message))
+            )
             walk.tokens.append(("output", _no_addresses(out.getvalue())))
             walk.tokens.append(("warnings", said))
             seen.append((walk.tokens, states))
@@ -344,6 +393,10 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     finally:
         linecache.cache.pop(filename, None)
         del sys.modules["program"]
+        if "torch._dynamo" in sys.modules:  # it has kept the module in those of the functions that it compiled
+            for other in list(sys.modules.values()):
+                if isinstance(other, types.ModuleType):
+                    vars(other).pop("__import_program", None)
     return seen
 
 
