@@ -17,6 +17,7 @@ import functools
 import io
 import linecache
 import random
+import sys
 import traceback
 import types
 import warnings
@@ -126,12 +127,12 @@ class _Walk:
             out((path, name, len(o)))
             for k, key in enumerate(list(o)):
                 self.add(key, f"{path} key {k}")
-                self.add(o[key], f"{path}[{key!r}]")
+                self.add(o[key], f"{path}[{_shown(key, k)}]")
         elif isinstance(o, dict):
             out((path, name, len(o)))
             for k, key in enumerate(list(o)):
                 self.add(key, f"{path} key {k}")
-                self.add(dict.__getitem__(o, key), f"{path}[{key!r}]")
+                self.add(dict.__getitem__(o, key), f"{path}[{_shown(key, k)}]")
             if isinstance(o, collections.defaultdict):
                 self.add(o.default_factory, path + ".default_factory")
             self.attributes(o, path)
@@ -145,8 +146,12 @@ class _Walk:
             for k, item in enumerate(sorted(o, key=lambda v: (type(v).__name__, repr(v)))):
                 self.add(item, f"{path} item {k}")
             self.attributes(o, path)
-        elif isinstance(o, slice | range | bytearray):
+        elif isinstance(o, range | bytearray):
             out((path, name, repr(o)))
+        elif isinstance(o, slice):
+            out((path, name))
+            for part in ("start", "stop", "step"):
+                self.add(getattr(o, part), f"{path}.{part}")
         elif isinstance(o, property | staticmethod | classmethod):
             out((path, name))
             for part in ("fget", "fset", "fdel", "__func__"):
@@ -237,6 +242,11 @@ class _Walk:
         self.attributes(o, path)
 
 
+def _shown(key: Any, place: int) -> str:
+    """A key of a dict, as a part of a path."""
+    return repr(key) if isinstance(key, str | int | float | bytes) else f"item {place}"
+
+
 def _no_addresses(text: str) -> str:
     words = text.split(" ")
     return " ".join(word if not word.startswith("0x") else "0x" for word in words)
@@ -300,9 +310,11 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     module = types.ModuleType("program")
     names = module.__dict__
     seen = []
+    before = sys.modules.get("program")
+    sys.modules["program"] = module  # dataclasses look their class's module up
     try:
         _seed(program.seed)
-        exec(compile(text, filename, "exec"), names)
+        exec(compile(text, filename, "exec", dont_inherit=True), names)
         plain = names["f"]
         if compiled:
             names["f"] = tatara.compile(plain, **dict(program.options))
@@ -318,9 +330,9 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
                 warnings.simplefilter("always")
                 try:
                     try:
-                        outcome = eval(compile(step, f"<program step {k}>", "eval"), names)
+                        outcome = eval(compile(step, f"<program step {k}>", "eval", dont_inherit=True), names)
                     except SyntaxError:
-                        exec(compile(step, f"<program step {k}>", "exec"), names)
+                        exec(compile(step, f"<program step {k}>", "exec", dont_inherit=True), names)
                 except BaseException as error:
                     outcome = error
                 states = (_random_states(), _modes())
@@ -337,6 +349,9 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
             del walk, outcome
     finally:
         linecache.cache.pop(filename, None)
+        sys.modules.pop("program", None)
+        if before is not None:
+            sys.modules["program"] = before
     return seen
 
 
