@@ -43,8 +43,9 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
 bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
                   std::vector<int64_t>& symbols, std::string* reason) {
   return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
-         watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
-         (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason);
+         identities.hold(objects, reason) && watches.check_numbers(objects, symbols, reason) &&
+         facts_hold(*this, symbols, reason) && (!tape || tape->checks_hold(symbols, reason)) &&
+         watches.check(api, objects, reason);
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
@@ -121,7 +122,7 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
 }
 
 int Entry::traverse(const Visitor& visit) const {
-  if (const int result = visit(guard, watches, recipe, details); result != 0) return result;
+  if (const int result = visit(guard, identities, watches, recipe, details); result != 0) return result;
   // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.
   if (tape != nullptr && tape.use_count() == 1) {
     if (const int result = visit(*tape); result != 0) return result;

@@ -61,6 +61,7 @@ struct Entry {
   int offset = 0;
   GlobalState state;
   ValueGuard guard;
+  Identities identities;
   Watches watches;
   std::vector<Fact> facts;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;

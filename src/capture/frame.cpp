@@ -10,6 +10,8 @@ PyObject* Frame::function() const { return reinterpret_cast<PyObject*>(vm::frame
 PyObject* Frame::globals() const { return raw->f_globals; }
 PyObject* Frame::builtins() const { return raw->f_builtins; }
 PyObject* Frame::locals_dict() const { return raw->f_locals; }
+PyObject* Frame::object() const { return reinterpret_cast<PyObject*>(raw->frame_obj); }
+
 bool Frame::is_held() const {
   auto* object = reinterpret_cast<PyObject*>(raw->frame_obj);
   return object != nullptr && Py_REFCNT(object) > 1;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "capture/natures.h"
 #include "capture/numpy_api.h"
 #include "ir/graph.h"
 #include "support/str_cat.h"
@@ -13,11 +14,6 @@ namespace tatara::capture {
 namespace {
 
 constexpr int kMaxDepth = 12;
-
-bool is_enum(PyObject* object) {
-  // The metaclass tells enums apart without importing the module.
-  return std::strcmp(Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(object)))->tp_name, "EnumType") == 0;
-}
 
 }  // namespace
 
@@ -42,7 +38,7 @@ bool is_atom(PyObject* o, const TorchApi& api) {
     return true;
   }
   const char* name = Py_TYPE(o)->tp_name;
-  if (Py_TYPE(o) == api.device_type || PyRange_Check(o) || is_enum(o)) return true;
+  if (Py_TYPE(o) == api.device_type || PyRange_Check(o) || is_enum_member(o)) return true;
   if (api.numpy != nullptr && (api.numpy->is_scalar(o) || api.numpy->is_dtype(o))) return true;
   return std::strcmp(name, "torch.dtype") == 0 || std::strcmp(name, "torch.layout") == 0 ||
          std::strcmp(name, "torch.memory_format") == 0;
@@ -302,12 +298,15 @@ struct ValueGuard::Builder {
     }
     if (PyTuple_Check(o) || PyList_CheckExact(o)) {
       item().kind = PyTuple_Check(o) ? Kind::kTuple : Kind::kList;
+      const Ref attributes = PyTuple_Check(o) && !PyTuple_CheckExact(o) ? attr_or_null(o, "__dict__") : Ref();
+      item().has_dict = attributes && PyDict_CheckExact(attributes.get());
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
       item().count = static_cast<int>(n);
       PyObject* holder = PyList_Check(o) ? o : nullptr;
       for (Py_ssize_t i = 0; i < n; ++i) {
         add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i});
       }
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
       return;
     }
     if (PyCell_Check(o)) {
@@ -319,8 +318,8 @@ struct ValueGuard::Builder {
       guard.items_.emplace_back();
       Item& inner = guard.items_.back();
       inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
-      identity(content, inner);
       index[content] = static_cast<int>(objects.size());
+      identity(content, inner);
       guard.in_cells.push_back(objects.size());
       objects.push_back(content);
       return;
@@ -334,13 +333,9 @@ struct ValueGuard::Builder {
       item().kind = Kind::kDict;
       const Ref attributes = PyDict_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
       item().has_dict = attributes && PyDict_CheckExact(attributes.get());
+      if (is_defaultdict(o)) item().value = attr_or_null(o, "default_factory");
       add_dict(o, at, depth);
-      if (guard.items_[at].has_dict) {
-        const size_t inner = guard.items_.size();
-        guard.items_.emplace_back();
-        guard.items_[inner].kind = Kind::kInstance;
-        add_dict(attributes.get(), inner, depth);
-      }
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
       return;
     }
     if (is_plain_instance(o)) {
@@ -351,9 +346,17 @@ struct ValueGuard::Builder {
     identity(o, item());
   }
 
-  static void identity(PyObject* o, Item& item) {
+  void identity(PyObject* o, Item& item) {
     item.kind = Kind::kIdentity;
     item.value = Ref::borrow(o);
+    guard.by_identity.push_back(static_cast<size_t>(index.at(o)));
+  }
+
+  void add_attributes(PyObject* dict, int depth) {
+    const size_t inner = guard.items_.size();
+    guard.items_.emplace_back();
+    guard.items_[inner].kind = Kind::kInstance;
+    add_dict(dict, inner, depth);
   }
 
   void add_dict(PyObject* dict, size_t at, int depth) {
@@ -523,14 +526,13 @@ struct ValueGuard::Checker {
         for (Py_ssize_t i = 0; i < item.count; ++i) {
           if (!check(PySequence_Fast_GET_ITEM(o, i))) return false;
         }
-        return true;
+        return check_attributes(o, item);
       }
       case Kind::kDict: {
-        if (!check_dict(o, item)) return false;
-        if (!item.has_dict) return true;
-        const Item& inner = guard.items_[at++];
-        const Ref attributes = attr_or_null(o, "__dict__");
-        return attributes && check_dict(attributes.get(), inner);
+        if (item.value && attr_or_null(o, "default_factory").get() != item.value.get()) {
+          return fail("the default_factory of a dict changed");
+        }
+        return check_dict(o, item) && check_attributes(o, item);
       }
       case Kind::kInstance: {
         const Ref attributes = attr_or_null(o, "__dict__");
@@ -540,6 +542,13 @@ struct ValueGuard::Checker {
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
     }
     return false;
+  }
+
+  bool check_attributes(PyObject* o, const Item& item) {
+    if (!item.has_dict) return true;
+    const Item& inner = guard.items_[at++];
+    const Ref attributes = attr_or_null(o, "__dict__");
+    return attributes && check_dict(attributes.get(), inner);
   }
 
   bool check_dict(PyObject* dict, const Item& item) {
@@ -667,15 +676,9 @@ struct ValueGuard::Comparer {
         for (Py_ssize_t i = 0; i < item.count; ++i) {
           if (!compare(PySequence_Fast_GET_ITEM(o, i))) return false;
         }
-        return true;
+        return compare_attributes(o, item);
       }
-      case Kind::kDict: {
-        if (!compare_dict(o, item)) return false;
-        if (!item.has_dict) return true;
-        const Item& inner = guard.items_[at++];
-        const Ref attributes = attr_or_null(o, "__dict__");
-        return attributes && compare_dict(attributes.get(), inner);
-      }
+      case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
       case Kind::kInstance: {
         const Ref attributes = attr_or_null(o, "__dict__");
         return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
@@ -684,6 +687,13 @@ struct ValueGuard::Comparer {
       case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
     }
     return false;
+  }
+
+  bool compare_attributes(PyObject* o, const Item& item) {
+    if (!item.has_dict) return true;
+    const Item& inner = guard.items_[at++];
+    const Ref attributes = attr_or_null(o, "__dict__");
+    return attributes && compare_dict(attributes.get(), inner);
   }
 
   bool compare_dict(PyObject* dict, const Item& item) {
@@ -764,6 +774,28 @@ std::vector<std::string> ValueGuard::describe() const {
     }
   }
   return lines;
+}
+
+// ---- Identities ------------------------------------------------------------------------------------------------------
+
+bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) const {
+  const auto other = [&](const Pair& pair) {
+    return pair.other >= 0 ? objects[static_cast<size_t>(pair.other)] : pair.value.get();
+  };
+  for (const Pair& pair : same) {
+    PyObject* now = objects[static_cast<size_t>(pair.object)];
+    if (now == other(pair)) continue;
+    if (why != nullptr)
+      *why = str_cat("another object (", type_name(now), ") in the place of one that is elsewhere, too");
+    return false;
+  }
+  for (const Pair& pair : apart) {
+    PyObject* now = objects[static_cast<size_t>(pair.object)];
+    if (now != other(pair)) continue;
+    if (why != nullptr) *why = str_cat("two objects (", type_name(now), ") have become one");
+    return false;
+  }
+  return true;
 }
 
 // ---- Global state ----------------------------------------------------------------------------------------------------

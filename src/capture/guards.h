@@ -72,6 +72,8 @@ class ValueGuard {
   std::string unsupported_tensor;
   /// Among the objects: those that cells from DynamicDims::cells_from on hold.
   std::vector<size_t> in_cells;
+  /// Among the objects: those that are the same in each call. What they hold is not looked at.
+  std::vector<size_t> by_identity;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
   bool check_grad = false;
   std::vector<std::string> describe() const;
@@ -100,9 +102,9 @@ class ValueGuard {
     Kind kind = Kind::kNull;
     int count = 0;          // children that follow
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
-    bool has_dict = false;  // kDict: children of __dict__ follow as one more kInstance item
+    bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
     Ref type;
-    Ref value;               // kConst, kIdentity
+    Ref value;               // kConst, kIdentity; kDict: what a defaultdict makes its items with
     std::vector<Ref> keys;   // kDict, kInstance
     std::vector<Ref> order;  // kDict: ordered_keys()
     int traverse(const Visitor& visit) const { return visit(type, value, keys, order); }
@@ -126,6 +128,19 @@ class ValueGuard {
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
+};
+
+/// What a trace has taken for granted of the identities of objects that come with each call.
+struct Identities {
+  struct Pair {
+    int object = 0, other = -1;  // places among the objects; -1: `value`
+    Ref value;
+    int traverse(const Visitor& visit) const { return visit(value); }
+  };
+  std::vector<Pair> same;   // this very object: it was found elsewhere, too, or its identity was asked for
+  std::vector<Pair> apart;  // two objects, of which one was changed or which were compared
+  bool hold(const std::vector<PyObject*>& objects, std::string* why) const;
+  int traverse(const Visitor& visit) const { return visit(same, apart); }
 };
 
 /// Interpreter-wide state of torch that changes what operations mean.

@@ -242,7 +242,8 @@ PyObject* Tracer::numpy_operator(const char* op, const char* name, std::initiali
 // ---- Operators -------------------------------------------------------------------------------------------------------
 
 PyObject* Tracer::unary_op(Frame&, UnaryOp op, PyObject* value) {
-  if (!tracing() || !numpy_value(value)) return not_handled();
+  if (!tracing()) return not_handled();
+  if (!numpy_value(value)) return watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
   switch (op) {
     case UnaryOp::kPositive: return numpy_operator("pos", "positive", {value});
     case UnaryOp::kNegative: return numpy_operator("neg", "negative", {value});
@@ -284,8 +285,7 @@ PyObject* Tracer::numpy_compare(int op, PyObject* left, PyObject* right) {
 PyObject* Tracer::show(PyObject* value) {
   if (!tracing()) return not_handled();
   if (numpy_inside(value)) return numpy_break("an array in a text");
-  watch_container(value);
-  return not_handled();
+  return watch_contents(value, Reading::kAll) ? not_handled() : nullptr;
 }
 
 PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return show(value); }

@@ -64,6 +64,9 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
   if (!symbol_values(objects, symbols)) return false;
   std::vector<Ref> made(steps_.size());
   const auto part = [&](const Step& step, size_t i) { return made[static_cast<size_t>(step.parts[i])].get(); };
+  const auto key = [&](const Step& step, size_t i) {
+    return step.keys[i] ? step.keys[i].get() : made[static_cast<size_t>(step.made_keys[i])].get();
+  };
   for (size_t n = 0; n < steps_.size(); ++n) {
     const Step& step = steps_[n];
     const size_t count = step.parts.size();
@@ -93,7 +96,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
             const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
             if (!dict) return false;
             for (size_t i = items; i < count; ++i) {
-              if (PyDict_SetItem(dict.get(), step.keys[i - items].get(), part(step, i)) != 0) return false;
+              if (PyDict_SetItem(dict.get(), key(step, i - items), part(step, i)) != 0) return false;
             }
           }
         }
@@ -108,7 +111,7 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
       case Kind::kDict:
         result = Ref::steal(PyDict_New());
         for (size_t i = 0; i < count; ++i) {
-          if (PyDict_SetItem(result.get(), step.keys[i].get(), part(step, i)) != 0) return false;
+          if (PyDict_SetItem(result.get(), key(step, i), part(step, i)) != 0) return false;
         }
         break;
       case Kind::kSet:
@@ -123,15 +126,15 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
         if (!result) return false;
         const bool ordered = PyObject_TypeCheck(result.get(), &PyODict_Type) != 0;
         for (size_t i = 0; i < static_cast<size_t>(step.base_count); ++i) {
-          const int rc = ordered ? PyODict_SetItem(result.get(), step.keys[i].get(), part(step, i))
-                                 : PyDict_SetItem(result.get(), step.keys[i].get(), part(step, i));
+          const int rc = ordered ? PyODict_SetItem(result.get(), key(step, i), part(step, i))
+                                 : PyDict_SetItem(result.get(), key(step, i), part(step, i));
           if (rc != 0) return false;
         }
         if (static_cast<size_t>(step.base_count) < count) {
           const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
           if (!dict) return false;
           for (size_t i = static_cast<size_t>(step.base_count); i < count; ++i) {
-            if (PyDict_SetItem(dict.get(), step.keys[i].get(), part(step, i)) != 0) return false;
+            if (PyDict_SetItem(dict.get(), key(step, i), part(step, i)) != 0) return false;
           }
         }
         break;
@@ -211,6 +214,12 @@ int RecipeBuilder::add(PyObject* object) {
   return index;
 }
 
+/// What something holds that was made in the trace.
+int RecipeBuilder::add_held(PyObject* object) {
+  if (Py_REFCNT(object) == 1 && !is_atom(object, api_)) world_.adopt(object);
+  return add(object);
+}
+
 int RecipeBuilder::add_symbolic(Expr e) {
   const TraceSymbols& symbols = world_.symbols;
   Recipe::Step step;
@@ -224,9 +233,11 @@ bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (PyDict_Next(dict, &at, &key, &value) != 0) {
-    const int part = add(value);
-    if (part < 0) return false;
-    step.keys.push_back(Ref::borrow(key));
+    const int part = add_held(value);
+    const int made = is_atom(key, api_) ? 0 : add_held(key);
+    if (part < 0 || made < 0) return false;
+    step.keys.push_back(is_atom(key, api_) ? Ref::borrow(key) : Ref());
+    step.made_keys.push_back(made);
     step.parts.push_back(part);
   }
   return true;
@@ -238,127 +249,148 @@ Ref builtin(const char* name) { return Ref::borrow(PyDict_GetItemString(PyEval_G
 
 }  // namespace
 
+int RecipeBuilder::add_all(Recipe::Step step, std::initializer_list<PyObject*> parts) {
+  for (PyObject* each : parts) {
+    const int part = add(each);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
+}
+
 int RecipeBuilder::add_new(PyObject* o) {
   using Kind = Recipe::Kind;
-  const auto all = [this](Recipe::Step step, std::initializer_list<PyObject*> items) {
-    for (PyObject* item : items) {
-      const int part = add(item);
-      if (part < 0) return -1;
-      step.parts.push_back(part);
-    }
-    return emit(std::move(step));
-  };
   if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
-  if (api_.is_tensor(o)) {
-    if (api_.is_numpy(o) && world_.slot(o) < 0 && !world_.is_outside(o)) {
-      return fail("an array whose origin is not known");
-    }
-    if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
-    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
-  }
+  if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
   if (PyDict_CheckExact(o)) {
-    if (PyObject* owner = world_.instance_of(o)) return all({Kind::kInstanceDict, -1, {}, {}, {}, 0, {}}, {owner});
+    if (PyObject* owner = world_.instance_of(o)) return add_all({Kind::kInstanceDict, -1, {}, {}, {}, 0, {}}, {owner});
   }
-  const bool born = world_.is_born(o);
-  if (PyFunction_Check(o) && born) {
+  switch (world_.origin(o)) {
+    case Origin::kBorn: return add_born(o);
+    case Origin::kFound:
+    case Origin::kValue: return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+    case Origin::kTaped:
+    case Origin::kGuarded:
+    case Origin::kUnknown: break;
+  }
+  return fail("an object of type " + type_name(o) + " whose origin is not known");
+}
+
+int RecipeBuilder::add_born(PyObject* o) {
+  using Kind = Recipe::Kind;
+  const Ref its_type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+  if (PyFunction_Check(o)) {
     auto* f = reinterpret_cast<PyFunctionObject*>(o);
     const auto none = [](PyObject* p) { return p != nullptr ? p : Py_None; };
-    return all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
-               {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
+    return add_all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
+                   {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
   }
   // Its methods have cells of this call.
-  PyObject* type = PyType_Check(o) ? o : reinterpret_cast<PyObject*>(Py_TYPE(o));
-  if (world_.is_born(type)) return fail("a class made in the call");
-  if (PyObject* self = bound_to(o); self != nullptr && (world_.object_index(self) >= 0 || !world_.is_outside(self))) {
-    // A method in C of something that is of this call.
+  PyObject* type = PyType_Check(o) ? o : its_type.get();
+  if (world_.origin(type) == Origin::kBorn) return fail("a class made in the call");
+  if (PyObject* self = bound_to(o); self != nullptr) {
     const Ref name = attr_or_null(o, "__name__");
     if (!name) return fail("a method without a name");
     const Ref args = Ref::steal(PyTuple_Pack(2, self, name.get()));
     alive_.push_back(args);
-    return all({Kind::kReduce, -1, builtin("getattr"), {}, {}, 0, {}}, {args.get()});
-  }
-  if ((is_pinned_kind(o, api_) && (!born || PyCode_Check(o))) || world_.is_outside(o)) {
-    return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+    const int part = add_arguments(args.get());
+    return part < 0 ? -1 : emit({Kind::kReduce, -1, builtin("getattr"), {part}, {}, 0, {}});
   }
   if (PyTuple_Check(o)) {
-    Recipe::Step step{Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
-      const int part = add(PyTuple_GET_ITEM(o, i));
-      if (part < 0) return -1;
-      step.parts.push_back(part);
-    }
+    Recipe::Step step{Kind::kTuple, -1, its_type, {}, {}, 0, {}};
     const Ref dict = PyTuple_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
-    if (dict && PyDict_Check(dict.get()) && !parts_of_dict(dict.get(), step)) return -1;
-    return emit(std::move(step));
+    return add_parts(std::move(step), o, dict && PyDict_Check(dict.get()) ? dict.get() : nullptr);
   }
-  if (PyList_CheckExact(o)) {
-    Recipe::Step step{Kind::kList, -1, {}, {}, {}, 0, {}};
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(o); ++i) {
-      const int part = add(PyList_GET_ITEM(o, i));
-      if (part < 0) return -1;
-      step.parts.push_back(part);
+  if (PyList_CheckExact(o)) return add_parts({Kind::kList, -1, {}, {}, {}, 0, {}}, o);
+  if (PyAnySet_CheckExact(o)) {
+    const Ref items = Ref::steal(PySequence_List(o));
+    constexpr Py_ssize_t kSetAndList = 2;
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      PyObject* item = PyList_GET_ITEM(items.get(), i);
+      if (Py_REFCNT(item) == kSetAndList) world_.adopt(item);
     }
-    return emit(std::move(step));
+    return items ? add_parts({Kind::kSet, -1, its_type, {}, {}, 0, {}}, items.get()) : fail("a set");
   }
   if (PySlice_Check(o)) {
     const auto* s = reinterpret_cast<PySliceObject*>(o);
-    return all({Kind::kSlice, -1, {}, {}, {}, 0, {}}, {s->start, s->stop, s->step});
+    return add_all({Kind::kSlice, -1, {}, {}, {}, 0, {}}, {s->start, s->stop, s->step});
   }
-  if (PyMethod_Check(o))
-    return all({Kind::kMethod, -1, {}, {}, {}, 0, {}}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
-  if (PyCell_Check(o)) return all({Kind::kCell, -1, {}, {}, {}, 0, {}}, {PyCell_GET(o)});
-  if (PyAnySet_CheckExact(o)) {
-    Recipe::Step step{Kind::kSet, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
-    const Ref items = Ref::steal(PySequence_List(o));
-    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
-      const int part = add(PyList_GET_ITEM(items.get(), i));
-      if (part < 0) return -1;
-      step.parts.push_back(part);
-    }
-    return emit(std::move(step));
+  if (PyMethod_Check(o)) {
+    return add_all({Kind::kMethod, -1, {}, {}, {}, 0, {}}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
   }
+  if (PyCell_Check(o)) return add_all({Kind::kCell, -1, {}, {}, {}, 0, {}}, {PyCell_GET(o)});
+  if (PyDict_Check(o) || is_plain_instance(o)) return add_born_mapping(o);
+  if (is_rebuildable_iterator(o)) return add_born_iterator(o);
+  return fail("an object of type " + type_name(o));
+}
+
+/// The items of a tuple or list, then what `dict` holds.
+int RecipeBuilder::add_parts(Recipe::Step step, PyObject* sequence, PyObject* dict) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    const int part = add_held(PySequence_Fast_GET_ITEM(sequence, i));
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return dict == nullptr || parts_of_dict(dict, step) ? emit(std::move(step)) : -1;
+}
+
+int RecipeBuilder::add_born_mapping(PyObject* o) {
+  using Kind = Recipe::Kind;
+  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
   if (PyDict_CheckExact(o)) {
     Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0, {}};
     return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
   }
-  const bool plain = is_plain_instance(o);
-  if (plain && !born) return fail("an object of type " + type_name(o) + " whose origin is not known");
-  if (plain || PyDict_Check(o)) {
-    if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
-      const Ref factory = attr_or_null(o, "default_factory"), items = Ref::steal(PyDict_New());
-      if (!factory || PyDict_Update(items.get(), o) != 0) forget_error();
-      const Ref args = Ref::steal(PyTuple_Pack(2, factory ? factory.get() : Py_None, items.get()));
-      alive_.push_back(args);
-      return all({Kind::kReduce, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}},
-                 {args.get()});
-    }
-    if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
-    Recipe::Step step{Kind::kInstance, -1, Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o))), {}, {}, 0, {}};
-    if (PyDict_Check(o)) {
-      if (!parts_of_dict(o, step)) return -1;
-      step.base_count = static_cast<int>(step.parts.size());
-    }
-    const Ref dict = attr_or_null(o, "__dict__");
-    if (dict && !parts_of_dict(dict.get(), step)) return -1;
-    return emit(std::move(step));
+  if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
+    const Ref factory = attr_or_null(o, "default_factory");
+    Recipe::Step items{Kind::kDict, -1, {}, {}, {}, 0, {}};
+    const int first = add(factory ? factory.get() : Py_None);
+    if (first < 0 || !parts_of_dict(o, items)) return -1;
+    const int second = emit(std::move(items));
+    const int args =
+        emit({Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {first, second}, {}, 0, {}});
+    return emit({Kind::kReduce, -1, type, {args}, {}, 0, {}});
   }
-  if (is_rebuildable_iterator(o)) {
-    const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
-    if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
-      forget_error();
-      return fail("an iterator that cannot be copied");
-    }
-    alive_.push_back(reduced);
-    Recipe::Step step{Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
-    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
-      if (i == 2 && PyTuple_GET_ITEM(reduced.get(), i) == Py_None) break;  // no state to set (3.12's range iterators)
-      const int part = add(PyTuple_GET_ITEM(reduced.get(), i));
-      if (part < 0) return -1;
-      step.parts.push_back(part);
-    }
-    return emit(std::move(step));
+  if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
+  Recipe::Step step{Kind::kInstance, -1, type, {}, {}, 0, {}};
+  if (PyDict_Check(o)) {
+    if (!parts_of_dict(o, step)) return -1;
+    step.base_count = static_cast<int>(step.parts.size());
   }
-  return fail("an object of type " + type_name(o));
+  const Ref dict = attr_or_null(o, "__dict__");
+  if (dict && !parts_of_dict(dict.get(), step)) return -1;
+  return emit(std::move(step));
+}
+
+/// The arguments that a __reduce__ has made: the tuple is new, and so is a list that nobody else holds.
+int RecipeBuilder::add_arguments(PyObject* args) {
+  Recipe::Step step{Recipe::Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {}, {}, 0, {}};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(args, i);
+    const bool made = PyList_CheckExact(item) && Py_REFCNT(item) == 1;
+    const int part = made ? add_parts({Recipe::Kind::kList, -1, {}, {}, {}, 0, {}}, item) : add(item);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
+}
+
+int RecipeBuilder::add_born_iterator(PyObject* o) {
+  const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
+  if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
+    forget_error();
+    return fail("an iterator that cannot be copied");
+  }
+  alive_.push_back(reduced);
+  Recipe::Step step{Recipe::Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(reduced.get(), i);
+    if (i == 2 && item == Py_None) break;  // no state to set (3.12's range iterators)
+    const int part = i == 1 && PyTuple_CheckExact(item) ? add_arguments(item) : add(item);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
 }
 
 }  // namespace tatara::capture

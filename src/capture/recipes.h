@@ -39,9 +39,10 @@ class Recipe {
     int index = -1;          // kObject: guarded object; kTensor, kNumber: tape slot
     Ref value;               // constant, type, callable, code
     std::vector<int> parts;  // earlier steps
-    std::vector<Ref> keys;   // kDict, kInstance: keys
+    std::vector<Ref> keys;   // kDict, kInstance: keys; null: the step of the same place in `made_keys`
     int base_count = 0;      // kInstance of a dict subclass: how many of the parts are dict items
     ExprProgram program;     // kSymbolic: an int computed from sizes
+    std::vector<int> made_keys{};
     int traverse(const Visitor& visit) const { return visit(value, keys); }
   };
 
@@ -68,16 +69,28 @@ class Recipe {
   std::vector<SymbolSource> sources_;  // of the programs' symbols; empty: no step needs one
 };
 
+/// Where an object that a trace meets comes from.
+enum class Origin : uint8_t {
+  kUnknown,  ///< no place that the guards watch: another call may find another object
+  kValue,    ///< it never changes, nor does what it holds
+  kBorn,     ///< made in the trace: each call makes its own
+  kTaped,    ///< a tensor or array that the tape knows
+  kGuarded,  ///< among the objects that come with each call
+  kFound,    ///< at a place that a guard watches: the same object in each call
+};
+
 /// How the builder sees the trace.
 struct RecipeWorld {
-  std::function<int(PyObject*)> slot;               // tape slot of a tensor, or -1
-  std::function<int(PyObject*)> object_index;       // index among the guarded objects, or -1
-  std::function<bool(PyObject*)> is_outside;        // existed before the trace
-  std::function<bool(PyObject*)> is_born;           // made in the trace
+  std::function<int(PyObject*)> slot;          // tape slot of a tensor, or -1
+  std::function<int(PyObject*)> object_index;  // index among the guarded objects, or -1
+  std::function<Origin(PyObject*)> origin;
+  std::function<void(PyObject*)> adopt;  // code in C made it, and only something that was made in the trace holds it
   std::function<PyObject*(PyObject*)> instance_of;  // the guarded object whose __dict__ a dict is, or null
   const TraceSymbols& symbols;
 };
 
+/// Objects that were made in the trace are made again, from their parts. All others are taken from where they come from; those
+/// of which that is not known have no place in a recipe.
 class RecipeBuilder {
  public:
   RecipeBuilder(Recipe& recipe, const RecipeWorld& world, TorchApi& api) : recipe_(recipe), world_(world), api_(api) {}
@@ -87,7 +100,14 @@ class RecipeBuilder {
 
  private:
   int add(PyObject* object);
+  int add_held(PyObject* object);
   int add_new(PyObject* object);
+  int add_born(PyObject* object);
+  int add_born_mapping(PyObject* object);
+  int add_born_iterator(PyObject* object);
+  int add_arguments(PyObject* args);
+  int add_parts(Recipe::Step step, PyObject* sequence, PyObject* dict = nullptr);
+  int add_all(Recipe::Step step, std::initializer_list<PyObject*> parts);
   int emit(Recipe::Step step);
   int add_symbolic(Expr e);
   bool parts_of_dict(PyObject* dict, Recipe::Step& step);

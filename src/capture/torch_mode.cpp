@@ -359,7 +359,10 @@ Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyOb
   if (!eligible || place == AutocastState::kDevices.end()) return Cast::kSame;
   const auto& on = state.devices[static_cast<size_t>(place - AutocastState::kDevices.begin())];
   if (!on.on) return Cast::kSame;
-  const CastPolicy policy = cast_policy(fn.name, device);
+  const CastPolicy policy = [&] {
+    const Bypass bypass(bypass_);  // Python code of the package reads its table
+    return cast_policy(fn.name, device);
+  }();
   if (policy == CastPolicy::kNone) return Cast::kSame;
   if (reads_batch(args, kwargs)) return Cast::kUnknown;
   if (policy == CastPolicy::kUnknown) return Cast::kUnknown;

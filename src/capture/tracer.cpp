@@ -227,9 +227,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (tracing()) {
     frames_.push_back(&f);
     mark_starred(f);
-    PyObject* function = f.function();
-    if (function != nullptr && PyFunction_Check(function) && !born(function)) trace_->watches.function(function);
-    return FrameAction::kRun;
+    return watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
   if (state_ == State::kConcrete && !stopped_ && !disabled_here() && !f.resumed && !f.throwing && may_be_root(f) &&
@@ -289,7 +287,7 @@ void Tracer::mark_starred(Frame& f) {
   // type.__call__ has just made the object whose __init__ starts: nobody but the call holds it.
   if (code->co_argcount > 0 && PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0) {
     PyObject* self = f.local(0);
-    if (self != nullptr && Py_REFCNT(self) <= 4 && trace_->index_of(self) < 0) mark_born(self);
+    if (self != nullptr && Py_REFCNT(self) <= 4 && origin(self) == Origin::kUnknown) mark_born(self);
   }
   int index = code->co_argcount + code->co_kwonlyargcount;
   if ((code->co_flags & CO_VARARGS) != 0) {
@@ -500,9 +498,12 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
       const std::vector<size_t>& alone = trace->guard.in_cells;
       if (std::find(alone.begin(), alone.end(), i) != alone.end()) {
         trace->in_cells.insert(trace->objects[i]);
+        trace->watches.found(trace->objects[i]);
       } else if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
+    trace->guarded = trace->objects.size();
+    for (const size_t i : trace->guard.by_identity) trace->by_identity.insert(trace->objects[i]);
     if (!trace->guard.unsupported_tensor.empty()) {
       unfit = "an input is " + trace->guard.unsupported_tensor + ": it runs in eager";
     }
@@ -532,6 +533,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   begin_transaction();
   for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
+  find_surroundings(f, true);
   place_symbols(f, places);
   state_ = State::kTracing;
   set_mode(true);
@@ -557,7 +559,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_facts = t.symbols.ctx().guards().size();
   t.snap_checks = t.size_checks.size();
   t.snap_effects = t.effects.size();
-  t.snap_born = t.born.size();
+  t.snap_born = t.births;
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
   t.snap_levels = t.open_levels.size() + static_cast<size_t>(t.duals);
@@ -587,6 +589,13 @@ BreakInfo Tracer::here(std::string reason) const {
   return info;
 }
 
+RecipeWorld Tracer::recipe_world() {
+  Trace& t = *trace_;
+  return {[&t](PyObject* o) { return t.tape.find(o); },   [&t](PyObject* o) { return t.index_of(o); },
+          [this](PyObject* o) { return origin(o); },      [this](PyObject* o) { adopt(o); },
+          [this](PyObject* o) { return instance_of(o); }, t.symbols};
+}
+
 bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
   if (ahead_ != nullptr) {
@@ -611,14 +620,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   bool changed = t.mutated;
   for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
   take_sources();
-  // Only what was found in older objects counts as older: a list of unknown origin is built anew.
-  const std::unordered_set<PyObject*>& old = t.watches.seen_objects();
-  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); },
-                          [&t](PyObject* o) { return t.index_of(o); },
-                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); },
-                          [this](PyObject* o) { return instance_of(o); },
-                          t.symbols};
+  const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && t.open_context_vars.empty() && t.snap_levels == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
@@ -626,6 +628,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
   can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
+  can_resume = can_resume && !leaves_hooked(entry->recipe.slots());
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
   entry->break_offset = t.snap_offset;
@@ -828,14 +831,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   ++bypass_;
   auto entry = std::make_unique<Entry>();
   take_sources();
-  // Only what was found in older objects counts as older: a list of unknown origin is built anew.
-  const std::unordered_set<PyObject*>& old = t.watches.seen_objects();
-  const RecipeWorld world{[&t](PyObject* o) { return t.tape.find(o); },
-                          [&t](PyObject* o) { return t.index_of(o); },
-                          [this, &old](PyObject* o) { return outside(o) && old.contains(o); },
-                          [this](PyObject* o) { return born(o); },
-                          [this](PyObject* o) { return instance_of(o); },
-                          t.symbols};
+  const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   if (t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
@@ -928,6 +924,7 @@ bool Tracer::prepare_entry(Entry& entry) {
   entry.state = t.state;
   entry.state.saves_tensors = entry.tape && is_training_tape(*entry.tape);
   entry.guard = std::move(t.guard);
+  note_identities(entry.identities);
   entry.watches = std::move(t.watches);
   entry.watches.leave_writes(t.watches);
   entry.size_checks = std::move(t.size_checks);
@@ -972,15 +969,14 @@ void Tracer::end_trace() {
 bool Tracer::born(PyObject* object) const { return trace_ != nullptr && trace_->born.contains(object); }
 
 void Tracer::mark_born(PyObject* object) {
-  if (trace_->born.emplace(object, trace_->born.size()).second) trace_->alive.push_back(Ref::borrow(object));
+  if (!trace_->born.emplace(object, trace_->births).second) return;
+  ++trace_->births;
+  trace_->alive.push_back(Ref::borrow(object));
 }
 
 void Tracer::note_result(PyObject* object) {
   // Nobody else holds it: it was made by the call just now.
-  if (object != nullptr && tracing() && Py_REFCNT(object) == 1 && !api_.is_tensor(object) &&
-      (!is_atom(object, api_) || (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0)) {
-    mark_born(object);
-  }
+  if (object != nullptr && tracing() && Py_REFCNT(object) == 1) adopt(object);
 }
 
 }  // namespace tatara::capture

@@ -135,6 +135,13 @@ class Tracer final : public VmObserver {
   int send(Frame&, PyObject*, PyObject*, PyObject**) override;
   int list_append(Frame&, PyObject*, PyObject*) override;
   int set_add(Frame&, PyObject*, PyObject*) override;
+  int obtained(Frame&, Obtained, PyObject*, PyObject*, PyObject*) override;
+  PyObject* import_from(Frame&, PyObject*, PyObject*) override;
+  PyObject* match_keys(Frame&, PyObject*, PyObject*) override;
+  PyObject* match_class(Frame&, PyObject*, PyObject*, Py_ssize_t, PyObject*) override;
+  PyObject* get_len(Frame&, PyObject*) override;
+  PyObject* is_op(Frame&, PyObject*, PyObject*, bool) override;
+  PyObject* read_super_attr(Frame&, PyObject*, PyObject*, PyObject*, PyObject*, bool) override;
   int map_add(Frame&, PyObject*, PyObject*, PyObject*) override;
   void on_build(Frame&, BuildKind, PyObject*) override;
   int write_attr(Frame&, PyObject*, PyObject*, PyObject*) override;
@@ -172,6 +179,7 @@ class Tracer final : public VmObserver {
   /// False with a Python error set, or without one: the program is to run instead.
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
   void snapshot(Frame& f);
+  RecipeWorld recipe_world();
   /// Ends the trace here: the program goes on for real. False with a Python error set.
   bool graph_break(const std::string& reason, bool stay_eager = false);
   /// The trace is complete: numbers are themselves again.
@@ -220,15 +228,49 @@ class Tracer final : public VmObserver {
 
   // Objects.
   bool born(PyObject* object) const;
-  bool outside(PyObject* object) const { return !born(object); }
   void mark_born(PyObject* object);
   void mark_starred(Frame& f);
   void note_result(PyObject* object);
-  void watch_container(PyObject* object);
+  void watch_container(PyObject* object, bool ordered = true);
+  // Where objects come from (tracer_origins.cpp).
+  Origin origin(PyObject* object);
+  bool contents_guarded(PyObject* object) const;
+  bool is_same_in_each_call(PyObject* object) const;
+  void find(PyObject* object);
+  void find_parts(PyObject* holder);
+  void find_surroundings(const Frame& f, bool root);
+  /// The object decides something by its identity (a key, a search).
+  void pin(PyObject* object);
+  void note_identities(Identities& identities);
+  void adopt(PyObject* made);
+  void adopt_parts(PyObject* container);
+  void outlives(PyObject* object);
+  bool find_weak(PyObject* reference);
+  bool find_by_name(PyObject* object);
+  bool is_of_the_call(PyObject* object) const;
+  void watch_class_of(PyObject* object);
+  /// How far code in C looks into an object: what its items are; what they hold as well; that, and whether it is equal to
+  /// something.
+  enum class Reading : uint8_t { kItems, kAll, kEqual };
+  static Reading how_read(PyObject* callable, std::string_view name);
+  /// What it may read becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
+  bool watch_contents(PyObject* object, Reading reading);
+  struct Settling;
+  void settle(PyObject* object, Settling& work);
+  void watch_exception(PyObject* error);
+  bool watch_function(Frame& f);
+  bool found_by_class(Frame& f, PyObject* function);
   /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
   PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
   PyObject* watch_found(PyObject* owner, PyObject* name, bool number);
   PyObject* watch_class(PyTypeObject* type, PyObject* name, bool number);
+  PyObject* watch_module(PyObject* module, PyObject* name, bool number);
+  PyObject* watch_in_dict(PyObject* owner, PyObject* name, bool number, PyObject* made);
+  void watch_older_classes(PyTypeObject* type, PyObject* name);
+  void find_in_class(PyObject* value);
+  void watch_super(PyObject* super, PyObject* name);
+  void watch_value(PyObject* owner, PyObject* name);
+  void watch_own_dict(PyObject* owner);
   void watch_tensor_attribute(PyObject* tensor, PyObject* name);
   void watch_all(PyObject* owner);
   bool looking_up_ = false;  // what a look-up's own hooks look up is no read of the program's
@@ -267,6 +309,8 @@ class Tracer final : public VmObserver {
                          const Perform& perform);
   /// The write depends on what the object holds: its contents become a guard, and the result the effect.
   PyObject* rewrite(PyObject* target, const Perform& perform);
+  bool watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
+                      Py_ssize_t keywords);
   /// dict.get() and the like: watches the key.
   bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
@@ -294,6 +338,7 @@ class Tracer final : public VmObserver {
   bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
   // Hooks (tracer_hooks.cpp).
   PyObject* register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool leaves_hooked(const std::vector<int>& slots) const;
   bool read_hook_call(PyObject* tensor, FunctionCall& call);
   std::string hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts);
   std::vector<size_t> order_of_hooks(const EngineCall& call) const;
@@ -429,6 +474,7 @@ class Tracer final : public VmObserver {
   };
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
+  void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
   bool break_if_cached(PyObject* target);
   /// Whether `o`, given to code in C, is a function in C that changes a container which existed before, or a partial of one.
   bool hides_change(PyObject* o) const;

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/natures.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -104,7 +105,16 @@ bool is_context_variable(const PyTypeObject* type) {
 bool reads_state(const PyTypeObject* owner, std::string_view module, std::string_view name) {
   if (owner != nullptr) return name == "locked";
   static const Names others = {"getsizeof", "getrefcount"};  // of their arguments
+  if (module == "_thread") return name == "get_ident" || name == "get_native_id" || name == "_count";
   return module == "sys" && (name.substr(0, 3) == "get" || name.substr(0, 3) == "is_") && !others.contains(name);
+}
+
+/// C code that gives parts of a state which no watch sees, or changes it.
+bool hides_state(std::string_view module, std::string_view name) {
+  static const Names asked = {"isenabled", "get_threshold", "is_tracked", "is_finalized"};
+  if (module == "gc") return !asked.contains(name);
+  if (module == "_abc") return name == "_abc_register" || name.substr(0, 6) == "_reset";
+  return name == "getweakrefs" || name == "getweakrefcount" || name == "_current_frames";
 }
 
 bool reads_clock(const PyTypeObject* type, std::string_view name) {
@@ -185,10 +195,6 @@ bool is_immutable_type(PyTypeObject* type) {
   if (names.contains(type->tp_name)) return true;
   return PyType_IsSubtype(type, &PyTuple_Type) != 0 || PyType_IsSubtype(type, &PyType_Type) != 0 ||
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
-}
-
-bool is_cached_function(PyObject* callable) {
-  return std::strcmp(Py_TYPE(callable)->tp_name, "functools._lru_cache_wrapper") == 0;
 }
 
 bool is_torch_name(std::string_view module) { return module.substr(0, 5) == "torch"; }
@@ -380,10 +386,91 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       return {Kind::kMutator, args[0], std::move(method), type, false, nullptr, nullptr, true};
     }
   }
-  if (pure_modules().contains(module) && !switches_something(module, name)) {
+  if (pure_modules().contains(module) && !switches_something(module, name) && !hides_state(module, name)) {
     return {Kind::kPure, nullptr, name, nullptr, reads_state(nullptr, module, name)};
   }
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
+}
+
+namespace {
+
+/// Code in C that looks at its operands' items, but not into these.
+bool reads_items_only(PyObject* callable, std::string_view name) {
+  static const Names names = {"len",         "iter",         "next",         "getattr",    "hasattr",
+                              "keys",        "values",       "items",        "get",        "copy",
+                              "append",      "add",          "extend",       "__len__",    "__iter__",
+                              "__getitem__", "__contains__", "__reversed__", "appendleft", "setdefault",
+                              "__init__",    "__new__",      "insert",       "update",     "__setitem__"};
+  if (!PyType_Check(callable)) return names.contains(name);
+  static const Names types = {"list",
+                              "tuple",
+                              "enumerate",
+                              "reversed",
+                              "zip",
+                              "dict_keys",
+                              "collections.deque",
+                              "super",
+                              "itertools.chain",
+                              "itertools.islice",
+                              "itertools.repeat",
+                              "itertools.zip_longest",
+                              "type",
+                              "property",
+                              "staticmethod",
+                              "classmethod",
+                              "method",
+                              "functools.partial",
+                              "mappingproxy",
+                              "weakref",
+                              "weakref.ReferenceType",
+                              "cell",
+                              "object",
+                              "slice",
+                              "types.SimpleNamespace"};
+  const auto* type = reinterpret_cast<const PyTypeObject*>(callable);
+  return types.contains(type->tp_name) || is_python_made(type);
+}
+
+/// Code in C that looks for its operands, or compares them.
+bool compares(PyObject* callable, std::string_view name) {
+  static const Names names = {"index", "count", "remove", "indexOf", "countOf", "contains",
+                              "eq",    "ne",    "hash",   "is_",     "is_not"};
+  static const Names types = {"set", "frozenset", "dict", "collections.Counter", "collections.OrderedDict"};
+  if (PyType_Check(callable)) return types.contains(reinterpret_cast<const PyTypeObject*>(callable)->tp_name);
+  return names.contains(name) || name.starts_with("__eq") || name.starts_with("__ne") || name == "__hash__";
+}
+
+}  // namespace
+
+Tracer::Reading Tracer::how_read(PyObject* callable, std::string_view name) {
+  if (compares(callable, name)) return Reading::kEqual;
+  return reads_items_only(callable, name) ? Reading::kItems : Reading::kAll;
+}
+
+/// A call of code in C: what it may read becomes a guard. False with a Python error set; the graph may be broken.
+bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
+                            Py_ssize_t keywords) {
+  if (PyType_Check(callable)) watch_class_of(callable);
+  if (PyType_Check(callable) && is_python_made(reinterpret_cast<PyTypeObject*>(callable)) && !born(callable)) {
+    static PyObject* const maker = PyUnicode_InternFromString("__new__");
+    trace_->watches.type(callable, maker);
+  }
+  if (!reads_contents(callable, plan.name)) {
+    for (Py_ssize_t i = 0; i < nargs; ++i) watch_class_of(args[i]);
+    if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 1) {
+      find(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
+    }
+    return true;
+  }
+  const Reading reading = how_read(callable, plan.name);
+  if (plan.target != nullptr && !watch_contents(plan.target, reading)) return false;
+  const bool plain = PyType_Check(callable) || is_cached_function(callable);
+  if (tracing() && !plain && !watch_contents(callable, Reading::kAll)) return false;
+  for (Py_ssize_t i = 0; i < nargs + keywords && tracing(); ++i) {
+    if (!watch_contents(args[i], reading)) return false;
+    if (PyType_Check(callable) && tracing() && !watch_contents(args[i], Reading::kItems)) return false;
+  }
+  return true;
 }
 
 bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
@@ -391,7 +478,7 @@ bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* c
   if (plan.name != "get" && plan.name != "__getitem__" && plan.name != "__contains__") return false;
   const Py_ssize_t at = PyCFunction_Check(callable) ? 0 : 1;
   if (nargs <= at || !is_atom(args[at], api_)) return false;
-  if (!born(plan.target) && trace_->index_of(plan.target) < 0) trace_->watches.dict_key(plan.target, args[at]);
+  if (!born(plan.target) && !contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
   return true;
 }
 
@@ -483,11 +570,24 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     if (!tracing()) return not_handled();
   }
   switch (plan.kind) {
-    case Kind::kEnter: return not_handled();
+    case Kind::kEnter:
+      if (PyMethod_Check(callable)) find_parts(callable);
+      watch_class_of(callable);
+      return not_handled();
     case Kind::kTorch:
       return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
-    case Kind::kAttribute: return call_attribute(plan.target, args, nargs);
+    case Kind::kAttribute: {
+      PyObject* found = call_attribute(plan.target, args, nargs);
+      if (found != not_handled() || !tracing() || keywords > 0) return found;
+      found = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+      PyObject* const* operands = plan.target != nullptr ? args - 1 : args;  // the owner, then the name
+      PyObject* owner = plan.target != nullptr ? plan.target : nargs > 0 ? args[0] : nullptr;
+      if (found == nullptr || owner == nullptr || operands + 1 >= args + nargs || PyBool_Check(found)) return found;
+      if (obtained(f, Obtained::kAttribute, owner, operands[1], found) == 0) return found;
+      Py_DECREF(found);
+      return nullptr;
+    }
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
       return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
@@ -522,11 +622,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
   }
   const bool keyed = reads_one_key(plan, callable, args, nargs);
-  if (plan.target != nullptr && !keyed) watch_container(plan.target);
+  if (!keyed && !watch_operands(callable, plan, args, nargs, keywords)) return nullptr;
+  if (!tracing()) return not_handled();
   if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
   if (plan.name.empty() && nargs == 1) watch_getter(callable, args[0]);
-  for (Py_ssize_t i = 0; i < nargs && !keyed && reads_contents(callable, plan.name); ++i) watch_container(args[i]);
-  if (PyObject* self = bound_to(callable); self != nullptr && !keyed) watch_container(self);
   if (PyCFunction_Check(callable) &&
       std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
     PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
@@ -576,6 +675,9 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
       return graph_break("a function with a cache (functools.lru_cache) gets a tensor") ? not_handled() : nullptr;
     }
   }
+  for (PyObject* part : referents(callable)) {
+    if (!PyDict_Check(part)) find(part);  // what it wraps
+  }
   const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
   if (*running == 0) trace_->said_once = false;
@@ -590,12 +692,65 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     });
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
+  if (result && same_trace && tracing()) watch_cached(callable, args, kwnames, result.get());
   if (!result && same_trace && *running == 0 && trace_->said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
     if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) forget_error();
   }
   return result.release();
+}
+
+namespace {
+
+/// Whether a cache has its result of a call with these arguments under `key` (as functools.lru_cache makes them).
+bool is_key_of(PyObject* key, std::span<PyObject* const> args, PyObject* kwnames) {
+  const auto same = [](PyObject* a, PyObject* b) {
+    const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (equal < 0) forget_error();
+    return equal == 1;
+  };
+  const auto names = static_cast<size_t>(kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0);
+  const size_t positional = args.size() - names;
+  if (names == 0 && positional == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0])) &&
+      same(key, args[0])) {
+    return true;
+  }
+  if (!PyTuple_Check(key)) return false;
+  const auto size = static_cast<size_t>(PyTuple_GET_SIZE(key));
+  if (size < positional + (names > 0 ? 1 + 2 * names : 0)) return false;
+  for (size_t i = 0; i < positional; ++i) {
+    if (!same(PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(i)), args[i])) return false;
+  }
+  for (size_t i = 0; i < names; ++i) {  // behind a mark
+    const auto at = static_cast<Py_ssize_t>(positional + 1 + 2 * i);
+    if (!same(PyTuple_GET_ITEM(key, at), PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i))) ||
+        !same(PyTuple_GET_ITEM(key, at + 1), args[positional + i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+/// Later calls find in the cache what this one has found there, or left there.
+void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result) {
+  PyObject* cache = cache_of(callable);
+  const Bypass bypass(bypass_);  // keys may be compared by the program's code
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  std::vector<std::pair<Ref, Ref>> places;
+  while (cache != nullptr && PyDict_Next(cache, &at, &key, &value) != 0) {
+    if (is_cached(value, result)) places.emplace_back(Ref::borrow(key), Ref::borrow(value));
+  }
+  for (const auto& [place, held] : places) {
+    if (!is_key_of(place.get(), args, kwnames)) continue;
+    for (PyObject* each : args) pin(each);
+    trace_->watches.cached(cache, place.get(), held.get(), result);
+    outlives(result);
+    return;
+  }
 }
 
 bool Tracer::says_once(std::span<PyObject* const> args) {
@@ -652,7 +807,7 @@ PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssi
 /// operator.attrgetter and methodcaller look names up, itemgetter looks into a container.
 void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
   const char* type = Py_TYPE(getter)->tp_name;
-  if (std::strcmp(type, "operator.itemgetter") == 0) return watch_container(owner);
+  if (std::strcmp(type, "operator.itemgetter") == 0) return;
   const bool attributes = std::strcmp(type, "operator.attrgetter") == 0;
   if (!attributes && std::strcmp(type, "operator.methodcaller") != 0) return;
   const Ref reduced = Ref::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));  // (type, names)
@@ -706,8 +861,10 @@ PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject
     if (plan.kind == CallPlan::Kind::kBreak) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     trace_->mutated = true;
   }
-  watch_container(args);
-  if (kwargs != nullptr) watch_container(kwargs);
+  if (!watch_contents(args, Reading::kItems) ||
+      (tracing() && kwargs != nullptr && !watch_contents(kwargs, Reading::kItems)))
+    return nullptr;
+  if (!tracing()) return not_handled();
   const Ref items = Ref::steal(PySequence_Tuple(args));
   if (!items) return nullptr;
   const Py_ssize_t count = PyTuple_GET_SIZE(items.get());

@@ -24,14 +24,18 @@ Ref keywords_of(PyObject* const* values, PyObject* names) {
 /// Calls the function that torch wraps, past the switch for its own compiler.
 PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (PyFunction_Check(callable)) {
+    static PyObject* const wrapped = PyUnicode_InternFromString("__wrapped__");
     const Ref function = attr_or_null(callable, "__wrapped__");
     if (!function || !PyFunction_Check(function.get())) return not_handled();
+    watch_lookup(callable, wrapped);
+    if (!born(callable)) find(function.get());
     trace_->watches.function(callable);
     return PyObject_Vectorcall(function.get(), args, static_cast<size_t>(nargs), kwnames);
   }
   const Ref function = attr_or_null(callable, "func"), first = attr_or_null(callable, "args"),
             named = attr_or_null(callable, "keywords");
   if (!function || !first || !named || !PyTuple_Check(first.get()) || !PyDict_Check(named.get())) return not_handled();
+  find_parts(callable);
   watch_container(named.get());
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(first.get()); ++i) all.push_back(PyTuple_GET_ITEM(first.get(), i));

@@ -227,7 +227,7 @@ Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
   AheadRun run;
   run.slots = t.tape.slots().size();
   Ahead ahead;
-  ahead.born = t.born.size();
+  ahead.born = t.births;
   ahead_ = &ahead;
   run.returned = call();
   ahead_ = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/natures.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
 #include "capture/used_history.h"
@@ -240,6 +241,12 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
+    if (const Ref& hooks = call.hooks.back(); hooks) {  // each entry compares them
+      for (PyObject* list : referents(hooks.get())) {
+        find(list);
+        for (PyObject* hook : referents(list)) find(hook);
+      }
+    }
   }
   const std::string freed = uses_freed(call.roots);
   return freed.empty() ? freed : "through a graph that was used up before (" + freed + ")";

@@ -45,6 +45,16 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   Py_RETURN_NONE;  // dropped
 }
 
+/// Whether a break now would leave a tensor to the program on which the graph has put a hook. Hooks that come later would be
+/// called before it, not after it.
+bool Tracer::leaves_hooked(const std::vector<int>& slots) const {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
+    return node.custom && node.name == "register_hook" &&
+           std::find(slots.begin(), slots.end(), node.outputs.front()) != slots.end();
+  });
+}
+
 /// Whether the tensor is a result with a history that nothing has used yet.
 bool Tracer::read_hook_call(PyObject* tensor, FunctionCall& call) {
   const Tape& tape = trace_->tape;

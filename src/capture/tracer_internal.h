@@ -47,8 +47,13 @@ struct Tracer::Trace {
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
+  std::unordered_set<PyObject*> by_identity;           // guarded objects that are the same in each call
+  size_t guarded = 0;                                  // how many of `objects` the guard on the roots gives
+  std::set<PyObject*> pinned;                          // of these: whose identity decided something
+  std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared
   std::set<PyObject*> in_cells;                // held by a callee's cells, and guarded as the objects that they are
   std::unordered_map<PyObject*, size_t> born;  // and when, as a count
+  size_t births = 0;
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::set<NumberPlace> varying;                            // numbers read from outside that had other values before

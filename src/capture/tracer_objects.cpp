@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "capture/natures.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -17,21 +18,27 @@ bool has_instance_dict(PyObject* object) {
 
 }  // namespace
 
-void Tracer::watch_container(PyObject* object) {
+void Tracer::watch_container(PyObject* object, bool ordered) {
   Trace& t = *trace_;
   if (object == nullptr || born(object)) return;
-  // The contents of these are part of the guard on the roots; others among the roots are guarded by identity.
-  if (t.index_of(object) >= 0 && (PyDict_Check(object) || PyList_CheckExact(object))) return;
-  if (PyDict_Check(object)) {
+  if (contents_guarded(object)) return;
+  if (PyCell_Check(object)) {
+    t.watches.cell(object);
+  } else if (std::strcmp(Py_TYPE(object)->tp_name, "types.SimpleNamespace") == 0) {
+    const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
+    if (!attributes) return forget_error();
+    t.watches.instance(object, true);
+    t.watches.dict_all(attributes.get());
+  } else if (PyDict_Check(object)) {
     t.watches.dict_all(object);
   } else if (PyList_Check(object)) {
     t.watches.list(object);
   } else if (PyAnySet_Check(object)) {
-    t.watches.set(object);
+    t.watches.set(object, ordered);
   } else if (is_deque(object)) {
     t.watches.deque(object);
-  } else if (PyTuple_Check(object) && t.watches.seen_objects().contains(object)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) t.watches.found(PyTuple_GET_ITEM(object, i));
+  } else if (PyTuple_Check(object)) {
+    find_parts(object);
   }
 }
 
@@ -64,11 +71,85 @@ PyObject* Tracer::watch_class(PyTypeObject* type, PyObject* name, bool number) {
   Trace& t = *trace_;
   PyObject* dict = number && !t.varying.empty() ? defining_dict(type, name) : nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
-  PyObject* made =
-      value != nullptr && value == _PyType_Lookup(type, name) ? watched_number({dict, name}, value) : nullptr;
-  if (made == nullptr) t.watches.type(reinterpret_cast<PyObject*>(type), name);
-  return made;
+  PyObject* found = _PyType_Lookup(type, name);
+  PyObject* made = value != nullptr && value == found ? watched_number({dict, name}, value) : nullptr;
+  find(reinterpret_cast<PyObject*>(type));  // it is what its object is guarded to be of
+  if (made != nullptr) return made;
+  t.watches.type(reinterpret_cast<PyObject*>(type), name);
+  find_in_class(found);
+  return nullptr;
 }
+
+/// What a class has under a name: itself, and what a descriptor in C (a property, a staticmethod) gives of it.
+void Tracer::find_in_class(PyObject* value) {
+  if (value == nullptr || is_atom(value, api_)) return;
+  find(value);
+  const PyTypeObject* type = Py_TYPE(value);
+  if (type == &PyProperty_Type || type == &PyStaticMethod_Type || type == &PyClassMethod_Type) find_parts(value);
+}
+
+/// Of something that was made in the trace: its class, or the bases of that, are older.
+void Tracer::watch_older_classes(PyTypeObject* type, PyObject* name) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i);
+    if (born(base)) continue;
+    watch_class(reinterpret_cast<PyTypeObject*>(base), name, false);
+    return;
+  }
+}
+
+/// super().name: the class behind the present one, in the order of the object's own class.
+void Tracer::watch_super(PyObject* super, PyObject* name) {
+  const Ref own = attr_or_null(super, "__self_class__");
+  if (!own || !PyType_Check(own.get())) return;
+  auto* type = reinterpret_cast<PyTypeObject*>(own.get());
+  if (!born(own.get())) trace_->watches.type(own.get(), name);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)));
+    PyObject* value = dict != nullptr ? PyDict_GetItemWithError(dict, name) : nullptr;
+    if (value == nullptr) forget_error();
+    find_in_class(value);
+  }
+}
+
+/// From Python 3.12 on one instruction makes the proxy and reads its attribute.
+PyObject* Tracer::read_super_attr(Frame& f, PyObject* super, PyObject* cls, PyObject* self, PyObject* name, bool) {
+  if (!tracing() || super != reinterpret_cast<PyObject*>(&PySuper_Type)) return not_handled();
+  const Ref proxy = Ref::steal(PyObject_CallFunctionObjArgs(super, cls, self, nullptr));
+  if (!proxy) return nullptr;
+  mark_born(proxy.get());
+  PyObject* found = read_attr(f, proxy.get(), name, false);
+  if (found == not_handled()) found = PyObject_GetAttr(proxy.get(), name);
+  if (found == nullptr || obtained(f, Obtained::kAttribute, proxy.get(), name, found) == 0) return found;
+  Py_DECREF(found);
+  return nullptr;
+}
+
+/// What a getset descriptor or another one in C, or a look-up in C, gives depends on more than dicts: guards look it up again.
+/// Not what is new each time.
+void Tracer::watch_value(PyObject* owner, PyObject* name) {
+  if (!is_same_in_each_call(owner)) return;
+  const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
+  if (!value) forget_error();
+  if (value && Py_REFCNT(value.get()) == 1 && !is_atom(value.get(), api_)) return;
+  trace_->watches.attribute(owner, name, value.get());
+}
+
+namespace {
+
+bool looks_up_in_dicts(const PyTypeObject* type) {
+  return base_in_c(type)->tp_getattro == PyObject_GenericGetAttr || type->tp_getattro == PyModule_Type.tp_getattro;
+}
+
+/// A descriptor whose value is in the object's memory, or is computed in C.
+bool is_read_in_c(PyObject* descriptor) {
+  const PyTypeObject* type = Py_TYPE(descriptor);
+  if (type->tp_descr_get == nullptr || is_python_made(type)) return false;
+  return type == &PyMemberDescr_Type || type == &PyGetSetDescr_Type ||
+         (type->tp_descr_set != nullptr && type != &PyProperty_Type);
+}
+
+}  // namespace
 
 /// Nothing of the metaclass's comes before the class's own attributes.
 static bool has_plain_metaclass(PyObject* type, PyObject* name) {
@@ -89,59 +170,95 @@ PyObject* Tracer::watch_found(PyObject* owner, PyObject* name, bool number) {
     adopt_dict(owner);
     return nullptr;
   }
-  if (is_atom(owner, api_) || api_.is_numpy(owner)) return nullptr;
-  if (Py_TYPE(owner) == &PySuper_Type) {
-    const Ref self_class = attr_or_null(owner, "__self_class__");
-    if (self_class && PyType_Check(self_class.get())) t.watches.type(self_class.get(), name);
+  if ((is_atom(owner, api_) && !is_enum_member(owner)) || api_.is_numpy(owner)) return nullptr;
+  if (Py_TYPE(owner) == &PySuper_Type) watch_super(owner, name);
+  if (PyMethod_Check(owner) && _PyType_Lookup(&PyMethod_Type, name) == nullptr) {
+    return watch_found(PyMethod_GET_FUNCTION(owner), name, number);
   }
   if (born(owner)) {
-    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(owner));
-    if (!PyType_Check(owner) && !born(type)) t.watches.type(type, name);  // the class is older
+    watch_older_classes(PyType_Check(owner) ? reinterpret_cast<PyTypeObject*>(owner) : Py_TYPE(owner), name);
     return nullptr;
   }
   if (api_.is_tensor(owner)) {
+    find_in_class(_PyType_Lookup(Py_TYPE(owner), name));
     watch_tensor_attribute(owner, name);
     return nullptr;
   }
   if (PyType_Check(owner)) {
-    t.watches.type(reinterpret_cast<PyObject*>(Py_TYPE(owner)), name);
-    return watch_class(reinterpret_cast<PyTypeObject*>(owner), name, number && has_plain_metaclass(owner, name));
+    PyObject* of_metaclass = _PyType_Lookup(Py_TYPE(owner), name);
+    watch_class(Py_TYPE(owner), name, false);
+    PyObject* made =
+        watch_class(reinterpret_cast<PyTypeObject*>(owner), name, number && has_plain_metaclass(owner, name));
+    if (of_metaclass != nullptr && Py_TYPE(of_metaclass) == &PyGetSetDescr_Type) watch_value(owner, name);
+    return made;
   }
-  const bool module = PyModule_Check(owner);
-  PyObject* descriptor = module ? nullptr : _PyType_Lookup(Py_TYPE(owner), name);
+  if (PyModule_Check(owner)) return watch_module(owner, name, number);
+  PyTypeObject* type = Py_TYPE(owner);
+  PyObject* descriptor = _PyType_Lookup(type, name);
+  if (is_same_in_each_call(owner) && is_python_made(type)) t.watches.instance(owner, false);
+  if (descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+    find(reinterpret_cast<PyObject*>(type));
+  }
   const bool class_number = descriptor != nullptr && (PyLong_CheckExact(descriptor) || PyFloat_CheckExact(descriptor));
-  if (!module) {
-    const bool symbolic = number && class_number && found_in_dict(owner, name) && own_attribute(owner, name) == nullptr;
-    PyObject* made = watch_class(Py_TYPE(owner), name, symbolic);
-    const bool plain = PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner);
-    if (t.index_of(owner) >= 0 && !is_pinned_kind(owner, api_) && plain) return made;  // its contents are guarded
-    const bool thread_local_data = descriptor == nullptr && is_thread_local(owner);
-    if (PyMethod_Check(owner) || PyCode_Check(owner)) return made;  // these never change
-    if (thread_local_data || (descriptor != nullptr && Py_TYPE(descriptor) == &PyMemberDescr_Type)) {  // or a slot
-      const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
-      if (!value) forget_error();
-      t.watches.attribute(owner, name, value.get());
-      return nullptr;
-    }
-    if ((PyFunction_Check(owner) && descriptor != nullptr) || !has_instance_dict(owner)) return made;
-    if (made != nullptr) {
-      const Ref attributes = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
-      if (!attributes) forget_error();
-      if (attributes) t.watches.dict_key(attributes.get(), name);
-      return made;
-    }
+  const bool symbolic = number && class_number && found_in_dict(owner, name) && own_attribute(owner, name) == nullptr;
+  PyObject* made = watch_class(type, name, symbolic);
+  if (contents_guarded(owner) && (PyDict_Check(owner) || PyTuple_Check(owner) || is_plain_instance(owner))) return made;
+  if (PyMethod_Check(owner) || PyCode_Check(owner)) {  // these never change
+    find_parts(owner);
+    return made;
   }
+  if (!looks_up_in_dicts(type) || (descriptor != nullptr && is_read_in_c(descriptor))) {
+    if (has_instance_dict(owner) && PyUnicode_CompareWithASCIIString(name, "__dict__") == 0 &&
+        !is_thread_local(owner)) {
+      watch_own_dict(owner);
+    } else if (PyUnicode_CompareWithASCIIString(name, "__class__") != 0) {
+      watch_value(owner, name);
+    }
+    return made;
+  }
+  if (!has_instance_dict(owner)) return made;
+  return watch_in_dict(owner, name, number, made);
+}
+
+/// The dict of an object's attributes is the one that it is now.
+void Tracer::watch_own_dict(PyObject* owner) {
+  const Ref dict = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+  if (!dict) return forget_error();
+  if (!is_same_in_each_call(owner)) return;
+  trace_->watches.instance(owner, true);
+  find(dict.get());
+}
+
+PyObject* Tracer::watch_module(PyObject* module, PyObject* name, bool number) {
+  static PyObject* const getter = PyUnicode_InternFromString("__getattr__");
+  PyObject* dict = PyModule_GetDict(module);
+  if (PyDict_GetItemWithError(dict, name) == nullptr) {
+    forget_error();
+    trace_->watches.dict_key(dict, getter);
+  }
+  if (Py_TYPE(module) != &PyModule_Type) {
+    watch_class(Py_TYPE(module), name, false);
+    trace_->watches.instance(module, false);
+  }
+  return watch_in_dict(module, name, number, nullptr);
+}
+
+/// The attribute in the object's own dict, or that there is none.
+PyObject* Tracer::watch_in_dict(PyObject* owner, PyObject* name, bool number, PyObject* made) {
+  Trace& t = *trace_;
+  const bool module = PyModule_Check(owner);
   const Ref dict = module ? Ref::borrow(PyModule_GetDict(owner)) : Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict || !PyDict_Check(dict.get())) {
     forget_error();
-    return nullptr;
+    return made;
   }
-  if (number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
-    PyObject* made = watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
-    if (made != nullptr) return made;
+  if (!module && is_same_in_each_call(owner)) t.watches.instance(owner, true);
+  if (made == nullptr && number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
+    PyObject* symbol = watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
+    if (symbol != nullptr) return symbol;
   }
   t.watches.dict_key(dict.get(), name);
-  return nullptr;
+  return made;
 }
 
 /// vars() and dir().
@@ -153,6 +270,7 @@ void Tracer::watch_all(PyObject* owner) {
 
 void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   Trace& t = *trace_;
+  if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) return watch_own_dict(tensor);
   if (_PyType_Lookup(Py_TYPE(tensor), name) != nullptr) return;
   const int slot = t.tape.find(tensor);
   if (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input) return;
@@ -194,25 +312,7 @@ PyObject* Tracer::instance_of(PyObject* dict) {
   return found == t.instance_dicts.end() ? nullptr : found->second;
 }
 
-bool Tracer::reachable(PyObject* object) {
-  Trace& t = *trace_;
-  if (t.index_of(object) >= 0 || is_pinned_kind(object, api_) || t.watches.seen_objects().contains(object)) return true;
-  if (api_.is_tensor(object)) return t.tape.find(object) >= 0;
-  if (PyDict_CheckExact(object) && instance_of(object) != nullptr) return true;
-  const auto holds = [object](PyObject* items) {
-    for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i) {
-      if (PyTuple_GET_ITEM(items, i) == object) return true;
-    }
-    return false;
-  };
-  for (const Frame* frame : frames_) {
-    if (frame->globals() == object) return true;
-    PyObject* function = frame->function();
-    if (function == nullptr || !PyFunction_Check(function) || born(function)) continue;
-    if (holds(PyFunction_GET_DEFAULTS(function)) || holds(PyFunction_GET_CLOSURE(function))) return true;
-  }
-  return false;
-}
+bool Tracer::reachable(PyObject* object) { return origin(object) != Origin::kUnknown; }
 
 // ---- Reads -----------------------------------------------------------------------------------------------------------
 
@@ -247,7 +347,8 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     if (PyObject* done = numpy_get_item(container, key); done != not_handled()) return done;
   }
   if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
-    watch_container(container);
+    if (!watch_contents(container, Reading::kItems)) return nullptr;
+    if (!tracing()) return not_handled();
     if (Ref found = number_item(container, key)) return found.release();
   }
   if (tracing() && !trace_->symbols.empty() && PyTuple_Check(container) && PySlice_Check(key)) {
@@ -267,10 +368,15 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     note_result(part);
     return part;
   }
-  if (!tracing() || born(container)) return not_handled();
-  if (trace_->index_of(container) >= 0 && (PyDict_Check(container) || PyList_CheckExact(container))) {
-    return not_handled();
+  if (!tracing() || is_atom(container, api_)) return not_handled();
+  watch_class_of(container);
+  pin(key);
+  if (PyObject* mapping = viewed_mapping(container)) {
+    find_parts(container);
+    container = mapping;
   }
+  if (is_context(container)) return watch_contents(container, Reading::kItems) ? not_handled() : nullptr;
+  if (born(container) || contents_guarded(container)) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
     PyObject* made = value != nullptr ? watched_number({container, key}, value) : nullptr;
@@ -288,8 +394,8 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
       }
     }
     trace_->watches.list_item(container, place);
-  } else {
-    watch_container(container);
+  } else if (!watch_contents(container, Reading::kItems)) {
+    return nullptr;
   }
   return not_handled();
 }
@@ -301,7 +407,8 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
     note_result(iterator);
     return iterator;
   }
-  watch_container(iterable);
+  if (!watch_contents(iterable, Reading::kItems)) return nullptr;
+  if (!tracing()) return not_handled();
   static PyObject* const name = PyUnicode_InternFromString("__iter__");
   PyObject* dunder = _PyType_Lookup(Py_TYPE(iterable), name);
   if (dunder == nullptr || Py_TYPE(dunder) != &PyWrapperDescr_Type) return not_handled();
@@ -350,7 +457,7 @@ int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject**
   if (tracing()) {
     if (const int done = numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
   }
-  if (tracing()) watch_container(sequence);
+  if (tracing() && !watch_contents(sequence, Reading::kItems)) return -1;
   return break_if_moved(sequence) ? kNotHandled : -1;
 }
 
@@ -361,10 +468,17 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
     return numpy_break("a search among arrays");
   }
   if (tracing()) {
-    if (PyDict_CheckExact(container) && is_atom(item, api_) && !born(container) && trace_->index_of(container) < 0) {
-      trace_->watches.dict_key(container, item);
+    pin(item);
+    PyObject* mapping = viewed_mapping(container);
+    PyObject* table =
+        mapping != nullptr && std::strcmp(Py_TYPE(container)->tp_name, "dict_values") != 0 ? mapping : container;
+    if (mapping != nullptr) find_parts(container);
+    if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !contents_guarded(table)) {
+      trace_->watches.dict_key(table, item);
     } else {
-      watch_container(container);
+      if (!watch_contents(container, Reading::kEqual) || (tracing() && !watch_contents(item, Reading::kEqual)))
+        return nullptr;
+      if (!tracing()) return not_handled();
       const Ref found = number_in(container, item);
       if (found) return PyBool_FromLong((found.get() == Py_True) != invert);
     }
@@ -389,16 +503,43 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
       PyObject* result = symbolic_compare(op, left, right);
       if (result != not_handled()) return result;
     }
-    watch_container(left);
-    watch_container(right);
+    if (!watch_contents(left, Reading::kEqual) || (tracing() && !watch_contents(right, Reading::kEqual)))
+      return nullptr;
   }
   return not_handled();
 }
 
 int Tracer::truth(Frame&, PyObject* value) {
   if (tracing() && numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
-  if (tracing()) watch_container(value);
-  return kNotHandled;
+  return !tracing() || watch_contents(value, Reading::kItems) ? kNotHandled : -1;
+}
+
+PyObject* Tracer::get_len(Frame&, PyObject* object) {
+  return !tracing() || watch_contents(object, Reading::kItems) ? not_handled() : nullptr;
+}
+
+PyObject* Tracer::match_keys(Frame&, PyObject* subject, PyObject*) {
+  return !tracing() || watch_contents(subject, Reading::kItems) ? not_handled() : nullptr;
+}
+
+/// Looks the attributes up that a class pattern reads.
+PyObject* Tracer::match_class(Frame&, PyObject* subject, PyObject* type, Py_ssize_t positional, PyObject* names) {
+  if (!tracing() || !PyType_Check(type)) return not_handled();
+  static PyObject* const places = PyUnicode_InternFromString("__match_args__");
+  if (!watch_contents(subject, Reading::kItems)) return nullptr;
+  if (!tracing()) return not_handled();
+  watch_lookup(type, places);
+  const Ref args = attr_or_null(type, "__match_args__");
+  for (Py_ssize_t i = 0; args && PyTuple_Check(args.get()) && i < positional && i < PyTuple_GET_SIZE(args.get()); ++i) {
+    watch_lookup(subject, PyTuple_GET_ITEM(args.get(), i));
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) watch_lookup(subject, PyTuple_GET_ITEM(names, i));
+  return not_handled();
+}
+
+PyObject* Tracer::import_from(Frame&, PyObject* module, PyObject* name) {
+  if (tracing()) watch_lookup(module, name);
+  return not_handled();
 }
 
 namespace {
@@ -428,13 +569,15 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
     if (result != not_handled()) return result;
   }
   if (api_.is_tensor(left) || api_.is_tensor(right)) return not_handled();
-  if (is_atom(left, api_) && !is_container(right)) return not_handled();
   constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
-  if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left))) {
+  if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left) || is_deque(left))) {
     return inplace_operator(op, left, right);
   }
-  watch_container(left);
-  watch_container(right);
+  const bool text = PyUnicode_Check(left) || PyBytes_Check(left);
+  if (!watch_contents(left, Reading::kItems) ||
+      (tracing() && !watch_contents(right, text ? Reading::kAll : Reading::kItems)))
+    return nullptr;
+  if (!tracing()) return not_handled();
   if (!is_container(left) && !is_container(right)) return not_handled();
   const binaryfunc make = container_operator(op);
   if (make == nullptr) return not_handled();
@@ -445,6 +588,10 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
 
 void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   if (!tracing()) return;
+  if (kind == BuildKind::kFilled) {
+    if (born(object)) adopt_parts(object);
+    return;
+  }
   mark_born(object);
   if (api_.numpy == nullptr || (kind != BuildKind::kSet && kind != BuildKind::kDict)) return;
   const Ref keys = Ref::steal(PySequence_List(object));
@@ -465,24 +612,22 @@ int Tracer::list_append(Frame&, PyObject* list, PyObject*) { return break_if_beg
 int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
   if (!break_if_begun(list)) return -1;
   if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
-  if (tracing()) watch_container(iterable);
+  if (tracing() && !watch_contents(iterable, Reading::kItems)) return -1;
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {
   if (!break_if_begun(set)) return -1;
   if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
-  if (tracing()) watch_container(iterable);
+  if (tracing() && !watch_contents(iterable, Reading::kItems)) return -1;
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::dict_update(Frame&, PyObject* dict, PyObject* mapping) {
   if (!break_if_begun(dict)) return -1;
-  if (tracing()) watch_container(mapping);
-  return kNotHandled;
+  return !tracing() || watch_contents(mapping, Reading::kItems) ? kNotHandled : -1;
 }
 int Tracer::dict_merge(Frame&, PyObject* dict, PyObject* mapping, PyObject*) {
   if (!break_if_begun(dict)) return -1;
-  if (tracing()) watch_container(mapping);
-  return kNotHandled;
+  return !tracing() || watch_contents(mapping, Reading::kItems) ? kNotHandled : -1;
 }
 
 PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {

@@ -74,7 +74,6 @@ void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
                        std::initializer_list<PyObject*> operands) {
   Effect effect{Effect::Kind::kCall, Ref::borrow(target), Ref::borrow(method_of(type, method)), {}};
   for (PyObject* operand : operands) effect.operands.push_back(Ref::borrow(operand));
-  trace_->watches.found(target);
   note_effect(std::move(effect));
 }
 
@@ -116,10 +115,11 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }
   if (!tensor && born(owner)) {
+    watch_older_classes(type, name);
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
-  t.watches.type(reinterpret_cast<PyObject*>(type), name);
+  watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
   Ref dict;
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
@@ -148,7 +148,6 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   t.watches.written(place, name);
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(owner), Ref::borrow(name), {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
-  t.watches.found(owner);
   note_effect(std::move(effect));
   return 0;
 }
@@ -185,7 +184,6 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (!reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
-  trace_->watches.found(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
   note_effect(std::move(effect));
@@ -236,7 +234,10 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
                                            : " on an object that existed before the trace (";
     return graph_break(name + what + type_name(target) + ")") ? not_handled() : nullptr;
   }
-  for (PyObject* operand : operands) watch_container(operand);
+  for (PyObject* operand : operands) {
+    watch_container(operand);
+    if (name == "discard" || name == "remove") pin(operand);
+  }
   if (PyList_Check(target)) return mutate_list(target, name, operands, perform);
   if (PyDict_Check(target)) return mutate_dict(type, target, name, operands, keywords, perform);
   return mutate_other(target, name, operands, perform);
@@ -244,7 +245,7 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
 
 PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   Watches& watches = trace_->watches;
-  watch_container(target);
+  watch_container(target, false);
   watches.before_write(target);
   PyObject* result = perform();
   if (result == nullptr || !tracing()) return result;
@@ -259,7 +260,6 @@ PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
     effect.operands.push_back(Ref::borrow(item));
   }
   watches.written_all(target);
-  watches.found(target);
   note_effect(std::move(effect));
   note_result(result);
   return result;
@@ -288,7 +288,7 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    watches.list_size(target);
+    if (!contents_guarded(target)) watches.list_size(target);
     watches.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
@@ -319,7 +319,8 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
       PyObject* number = value != nullptr ? watched_number({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
-    if (!set) watches.dict_key(target, key.get());
+    pin(operands[0]);
+    if (!set && !contents_guarded(target)) watches.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     watches.before_write(target);
@@ -452,7 +453,9 @@ PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& pla
   }
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
     if (!touch(plan.target)) return nullptr;
-    return not_handled();
+    PyObject* done = perform();
+    if (done != nullptr && tracing()) adopt_parts(plan.target);
+    return done;
   }
   // super().__init__() and the like on the object that is being made.
   if (plan.name == "__init__" && trace_->index_of(plan.target) < 0 &&

@@ -32,7 +32,15 @@ enum class FrameExit { kReturn, kYield, kError, kHandBack };
 
 enum class UnaryOp { kPositive, kNegative, kInvert, kNot };
 enum class NameScope { kGlobal, kName };
-enum class BuildKind { kTuple, kList, kSet, kDict, kSlice, kString, kFunction, kCell, kGenerator };
+/// How a frame comes to a value that no instruction of its own has made.
+enum class Obtained {
+  kAttribute,  ///< of `owner`, by the name `key`
+  kItem,       ///< of `owner`: by the subscript `key`, or one of an iteration, an unpacking or a match (`key` is null)
+  kResult,     ///< of a call or an operator
+  kModule,     ///< by an import
+  kException,  ///< that a handler is given
+};
+enum class BuildKind { kTuple, kList, kSet, kDict, kSlice, kString, kFunction, kCell, kGenerator, kFilled };
 
 /// A view of one running interpreter frame. Valid only inside hooks and between on_frame_enter and on_frame_exit.
 /// Objects returned by accessors are borrowed. Operands of the instruction being executed stay on the value stack
@@ -44,6 +52,7 @@ class Frame {
   PyObject* globals() const;
   PyObject* builtins() const;
   PyObject* locals_dict() const;  ///< mapping of class and module bodies; nullptr in functions
+  PyObject* object() const;       ///< the frame object, nullptr as long as nobody has asked for it
   bool is_held() const;           ///< somebody holds the frame object
   bool is_generator() const;      ///< generator, coroutine or async generator
   PyObject* generator() const;    ///< its object, or nullptr
@@ -158,6 +167,9 @@ class VmObserver {
   }
   virtual PyObject* get_len(Frame&, PyObject* /*object*/) { return not_handled(); }
 
+  /// What the frame gets from an operation, whoever did it, before the value is on the stack.
+  virtual int obtained(Frame&, Obtained, PyObject* /*owner*/, PyObject* /*key*/, PyObject* /*value*/) { return 0; }
+
   // Calls ------------------------------------------------------------------------------------------------------
   /// Every CALL-like opcode, `with` entry and exit. Vectorcall convention; args[-1] may be overwritten while calling
   /// only when nargsf has PY_VECTORCALL_ARGUMENTS_OFFSET.
@@ -181,7 +193,8 @@ class VmObserver {
   /// CONVERT_VALUE of 3.13 (`!s`, `!r`, `!a` alone; formatting follows as its own instruction).
   virtual PyObject* convert_value(Frame&, PyObject* /*value*/, int /*conversion*/) { return not_handled(); }
   virtual PyObject* build_string(Frame&, PyObject* const* /*pieces*/, Py_ssize_t /*count*/) { return not_handled(); }
-  /// An object was made by a BUILD_*, MAKE_FUNCTION, MAKE_CELL or RETURN_GENERATOR instruction.
+  /// An object was made by a BUILD_*, MAKE_FUNCTION, MAKE_CELL or RETURN_GENERATOR instruction, or filled from something else
+  /// (kFilled: LIST_EXTEND and the like).
   virtual void on_build(Frame&, BuildKind, PyObject* /*object*/) {}
 
   // Writes -----------------------------------------------------------------------------------------------------

@@ -155,6 +155,14 @@ bool enter_handler(Frame& f, const Handler& handler) {
   return true;
 }
 
+PyObject* obtained(Frame& f, PyObject** sp, Obtained how, PyObject* owner, PyObject* key, PyObject* value) {
+  if (value == nullptr || f.observer == nullptr) return value;
+  f.sp = sp;
+  if (f.observer->obtained(f, how, owner, key, value) == 0) return value;
+  Py_DECREF(value);
+  return nullptr;
+}
+
 #include "capture/vm_macros.inc"
 
 /// Executes the frame until it leaves. One function because the registers (sp, next) must stay in machine registers

@@ -5,6 +5,7 @@
 
 #include "capture/effects.h"
 #include "capture/guards.h"
+#include "capture/natures.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -98,16 +99,23 @@ void Watches::list(PyObject* list) {
   }
 }
 
-void Watches::set(PyObject* set) {
+void Watches::set(PyObject* set, bool ordered) {
   const Written* written = writes_to(set);
-  if ((written != nullptr && written->all) || !seen_.insert(set).second) return;
-  Ref copy = Ref::steal(PyFrozenSet_New(written != nullptr ? written->before.get() : set));
+  if (written != nullptr && written->all) return;
+  if (!seen_.insert(set).second) {
+    for (SetWatch& watch : sets_) {
+      if (watch.set.get() == set) watch.ordered = watch.ordered || ordered;
+    }
+    return;
+  }
+  Ref copy = written != nullptr ? written->before : Ref::steal(PySequence_List(set));
   if (!copy) {
     forget_error();
     return;
   }
   know(set);
-  sets_.push_back({Ref::borrow(set), std::move(copy)});
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) know(PyList_GET_ITEM(copy.get(), i));
+  sets_.push_back({Ref::borrow(set), std::move(copy), ordered});
 }
 
 void Watches::deque(PyObject* deque) {
@@ -148,7 +156,7 @@ void Watches::tensor_attribute(int index, PyObject* tensor, PyObject* name) {
 }
 
 void Watches::gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta) {
-  know(tensor);
+  if (index < 0) know(tensor);
   know(value);
   gradients_.push_back(
       {index, index < 0 ? Ref::borrow(tensor) : Ref(), Ref::borrow(value), value == nullptr, std::move(meta)});
@@ -213,6 +221,18 @@ void Watches::leave_writes(Watches& other) {
   written_.swap(other.written_);
 }
 
+void Watches::instance(PyObject* object, bool attributes) {
+  if (weakly_.contains(object)) return;
+  const auto [found, inserted] = instance_index_.emplace(object, instances_.size());
+  if (inserted)
+    instances_.push_back({Ref::borrow(object), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))), {}});
+  InstanceWatch& watch = instances_[found->second];
+  if (watch.place != nullptr || !attributes) return;
+  watch.place = _PyObject_GetDictPtr(object);
+  if (watch.place != nullptr && *watch.place == nullptr) watch.place = nullptr;
+  if (watch.place != nullptr) watch.dict = Ref::borrow(*watch.place);
+}
+
 void Watches::function(PyObject* function) {
   if (!seen_.insert(function).second) return;
   functions_.push_back({Ref::borrow(function), Ref::borrow(PyFunction_GET_CODE(function)),
@@ -234,6 +254,13 @@ void Watches::call(PyObject* callable, PyObject* const* args, size_t count, PyOb
   CallWatch watch{Ref::borrow(callable), {}, Ref::borrow(result)};
   for (size_t i = 0; i < count; ++i) watch.args.push_back(Ref::borrow(args[i]));
   calls_.push_back(std::move(watch));
+}
+
+void Watches::cached(PyObject* cache, PyObject* key, PyObject* held, PyObject* result) {
+  const auto known = [&](const CachedWatch& watch) { return watch.cache.get() == cache && watch.held.get() == held; };
+  if (std::any_of(cached_.begin(), cached_.end(), known)) return;
+  know(result);
+  cached_.push_back({Ref::borrow(cache), Ref::borrow(key), Ref::borrow(held), Ref::borrow(result)});
 }
 
 void Watches::weak(PyObject* reference, PyObject* object) {
@@ -263,11 +290,9 @@ void Watches::before_write(PyObject* object) {
   if (PyDict_Check(object)) {
     state.before = Ref::steal(PyDict_New());
     if (PyDict_Update(state.before.get(), object) != 0) forget_error();
-  } else if (PyAnySet_Check(object)) {
-    state.before = Ref::steal(PyFrozenSet_New(object));
   } else if (PyCell_Check(object)) {
     state.before = Ref::borrow(PyCell_GET(object));
-  } else if (PyList_Check(object) || is_deque(object)) {
+  } else if (PyList_Check(object) || PySet_Check(object) || is_deque(object)) {
     state.before = Ref::steal(PySequence_List(object));
   }
 }
@@ -423,6 +448,22 @@ struct Watches::Check {
     return true;
   }
 
+  /// The same items, for some readers in the same order, which a set does not promise and yet has.
+  bool set(const SetWatch& watch) const {
+    PyObject* item = nullptr;
+    Py_ssize_t at = 0, i = 0;
+    Py_hash_t hash = 0;
+    bool same_items = PySet_GET_SIZE(watch.set.get()) == PyList_GET_SIZE(watch.before.get());
+    while (same_items && watch.ordered && _PySet_NextEntry(watch.set.get(), &at, &item, &hash) != 0) {
+      same_items = same_value(item, PyList_GET_ITEM(watch.before.get(), i++));
+    }
+    for (; same_items && !watch.ordered && i < PyList_GET_SIZE(watch.before.get()); ++i) {
+      same_items = PySet_Contains(watch.set.get(), PyList_GET_ITEM(watch.before.get(), i)) == 1;
+      if (!same_items) forget_error();
+    }
+    return same_items || fail("items of a set", nullptr, watch.before.get(), watch.set.get());
+  }
+
   bool deque(const DequeWatch& watch) const {
     const Ref now = Ref::steal(PySequence_List(watch.deque.get()));
     if (!now) forget_error();
@@ -463,10 +504,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if (!check.list(watch)) return false;
   }
   for (const SetWatch& watch : sets_) {
-    if (PyObject_RichCompareBool(watch.set.get(), watch.before.get(), Py_EQ) != 1) {
-      forget_error();
-      return check.fail("items of a set", nullptr, nullptr, nullptr);
-    }
+    if (!check.set(watch)) return false;
   }
   for (const DequeWatch& watch : deques_) {
     if (!check.deque(watch)) return false;
@@ -482,6 +520,15 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   for (const TensorAttrWatch& watch : tensor_attrs_) {
     PyObject* now = own_attribute(objects[static_cast<size_t>(watch.object)], watch.read.key.get());
     if (!check.same("attribute of a tensor", watch.read, now)) return false;
+  }
+  for (const InstanceWatch& watch : instances_) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(watch.object.get())) != watch.type.get()) {
+      return check.fail("class of", watch.object.get(), watch.type.get(),
+                        reinterpret_cast<PyObject*>(Py_TYPE(watch.object.get())));
+    }
+    if (watch.place != nullptr && *watch.place != watch.dict.get()) {
+      return check.fail("__dict__ of", watch.object.get(), watch.dict.get(), *watch.place);
+    }
   }
   for (const FunctionWatch& watch : functions_) {
     PyObject* f = watch.function.get();
@@ -506,6 +553,9 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if (!good) return check.fail("gradient of a tensor", nullptr, nullptr, now);
     if (!watch.none) objects.push_back(now);
   }
+  for (const CachedWatch& watch : cached_) {
+    if (!watch.holds()) return check.fail("cached result", watch.key.get(), watch.result.get(), nullptr);
+  }
   std::vector<PyObject*> args;
   for (const CallWatch& watch : calls_) {
     args.clear();
@@ -517,6 +567,19 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     }
   }
   return true;
+}
+
+/// Keys whose hash or comparison would run the program's code are looked for by identity.
+bool Watches::CachedWatch::holds() const {
+  PyObject *each = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  const bool plain = PyUnicode_CheckExact(key.get()) || PyLong_CheckExact(key.get());
+  if (plain) {
+    value = PyDict_GetItemWithError(cache.get(), key.get());
+    if (value == nullptr) forget_error();
+  }
+  while (!plain && PyDict_Next(cache.get(), &at, &each, &value) != 0 && each != key.get()) value = nullptr;
+  return value == held.get() && is_cached(value, result.get());
 }
 
 PyObject* Watches::NumberWatch::now() const {
@@ -612,12 +675,13 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + gradients_.size() + functions_.size() + calls_.size() + weaks_.size() + numbers_.size();
+         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() +
+         cached_.size() + weaks_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {
-  int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, functions_, calls_, numbers_,
-                     tensor_attrs_, gradients_, sources_);
+  int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, instances_, functions_, calls_, cached_,
+                     numbers_, tensor_attrs_, gradients_, sources_);
   for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
   return result;
 }
@@ -654,10 +718,12 @@ std::vector<std::string> Watches::describe() const {
   for (const TensorAttrWatch& watch : tensor_attrs_) {
     lines.push_back("attribute " + short_repr(watch.read.key.get()) + " of a tensor is unchanged");
   }
+  if (!instances_.empty()) lines.push_back(str_cat(instances_.size(), " objects are of the same class"));
   for (const FunctionWatch& watch : functions_) {
     lines.push_back("code and defaults of " + short_repr(watch.function.get()) + " are unchanged");
   }
   for (const CallWatch& watch : calls_) lines.push_back(short_repr(watch.callable.get()) + " gives the same");
+  if (!cached_.empty()) lines.push_back(str_cat(cached_.size(), " results are in the caches of their functions"));
   for (const WeakWatch& watch : weaks_) {
     lines.push_back(str_cat("a weak reference is ", watch.alive ? "alive" : "dead"));
   }

@@ -32,14 +32,19 @@ class Watches {
   void list_size(PyObject* list);
   /// `index` counts from the start. The length is watched too.
   void list_item(PyObject* list, Py_ssize_t index);
-  void set(PyObject* set);
+  /// With `ordered`, the order of its items matters, too.
+  void set(PyObject* set, bool ordered);
   void deque(PyObject* deque);
   void cell(PyObject* cell);
   void attribute(PyObject* owner, PyObject* name, PyObject* value);
+  /// The class of an object, and with `attributes` the dict of these, are the ones that it has now.
+  void instance(PyObject* object, bool attributes);
   /// Defaults and code of a function that the trace entered.
   void function(PyObject* function);
   /// A call of C code that changes nothing and whose result depends on more than its arguments: made again by check().
   void call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result);
+  /// A function with a cache gave `result`, which `cache` has under `key`, in `held`: itself, or a link that others may use later.
+  void cached(PyObject* cache, PyObject* key, PyObject* held, PyObject* result);
   /// A weak reference was asked for its object, and gave `object` (None: dead), which stays alive as long as the trace.
   void weak(PyObject* reference, PyObject* object);
   /// A Python attribute of a tensor that comes with each call, as object `index`.
@@ -121,7 +126,8 @@ class Watches {
     }
   };
   struct SetWatch {
-    Ref set, before;
+    Ref set, before;  // a list
+    bool ordered = true;
     int traverse(const Visitor& visit) const { return visit(set, before); }
   };
   struct DequeWatch {
@@ -140,6 +146,11 @@ class Watches {
     PyObject* object() const { return weak ? weak_object(owner.get()) : owner.get(); }
     int traverse(const Visitor& visit) const { return visit(owner, read); }
   };
+  struct InstanceWatch {
+    Ref object, type, dict;
+    PyObject** place = nullptr;  // of the dict; null: there is none yet
+    int traverse(const Visitor& visit) const { return visit(object, type, dict); }
+  };
   struct FunctionWatch {
     Ref function, code, defaults, keyword_defaults;
     int traverse(const Visitor& visit) const { return visit(function, code, defaults, keyword_defaults); }
@@ -149,6 +160,11 @@ class Watches {
     std::vector<Ref> args;
     Ref result;
     int traverse(const Visitor& visit) const { return visit(callable, args, result); }
+  };
+  struct CachedWatch {
+    Ref cache, key, held, result;
+    bool holds() const;
+    int traverse(const Visitor& visit) const { return visit(cache, key, held, result); }
   };
   /// A weak reference has one object for life: dead or alive is all that may change.
   struct WeakWatch {
@@ -217,13 +233,16 @@ class Watches {
   std::vector<AttrWatch> attrs_;
   std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<GradientWatch> gradients_;
+  std::vector<InstanceWatch> instances_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;
+  std::vector<CachedWatch> cached_;
   std::vector<WeakWatch> weaks_;
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
-  std::unordered_set<PyObject*> seen_;   // sets, deques, cells, functions with a watch
+  std::unordered_set<PyObject*> seen_;  // sets, deques, cells, functions with a watch
+  std::unordered_map<PyObject*, size_t> instance_index_;
   std::unordered_set<PyObject*> known_;  // all alive: some watch or the trace holds them
   std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
   std::unordered_map<PyObject*, PyObject*> weakly_;  // objects, and the weak references that gave them

@@ -131,12 +131,12 @@ class _Walk:
             out((path, name, len(o)))
             for k, key in enumerate(list(o)):
                 self.add(key, f"{path} key {k}")
-                self.add(o[key], f"{path}[{key!r}]")
+                self.add(o[key], f"{path}[{_shown(key, k)}]")
         elif isinstance(o, dict):
             out((path, name, len(o)))
             for k, key in enumerate(list(o)):
                 self.add(key, f"{path} key {k}")
-                self.add(dict.__getitem__(o, key), f"{path}[{key!r}]")
+                self.add(dict.__getitem__(o, key), f"{path}[{_shown(key, k)}]")
             if isinstance(o, collections.defaultdict):
                 self.add(o.default_factory, path + ".default_factory")
             self.attributes(o, path)
@@ -150,8 +150,12 @@ class _Walk:
             for k, item in enumerate(sorted(o, key=lambda v: (type(v).__name__, repr(v)))):
                 self.add(item, f"{path} item {k}")
             self.attributes(o, path)
-        elif isinstance(o, slice | range | bytearray):
+        elif isinstance(o, range | bytearray):
             out((path, name, repr(o)))
+        elif isinstance(o, slice):
+            out((path, name))
+            for part in ("start", "stop", "step"):
+                self.add(getattr(o, part), f"{path}.{part}")
         elif isinstance(o, property | staticmethod | classmethod):
             out((path, name))
             for part in ("fget", "fset", "fdel", "__func__"):
@@ -269,6 +273,11 @@ class _Walk:
         self.attributes(o, path)
 
 
+def _shown(key: Any, place: int) -> str:
+    """A key of a dict, as a part of a path."""
+    return repr(key) if isinstance(key, str | int | float | bytes) else f"item {place}"
+
+
 def _no_addresses(text: str) -> str:
     words = text.split(" ")
     return " ".join(word if not word.startswith("0x") else "0x" for word in words)
@@ -345,12 +354,13 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     module = types.ModuleType("program")
     names = module.__dict__
     seen = []
-    sys.modules["program"] = module  # other compilers import it by its name
+    before = sys.modules.get("program")
+    sys.modules["program"] = module  # other compilers import it by its name, and dataclasses look it up
     try:
         _reset(program.seed)
         # The program's own decorator for functions that `f` calls, and for those that call it.
         names["compiled"] = tatara.compile if compiled else _as_it_is
-        exec(compile(text, filename, "exec"), names)
+        exec(compile(text, filename, "exec", dont_inherit=True), names)
         plain = names["f"]
         if compiled:
             names["f"] = tatara.compile(plain, **dict(program.options))
@@ -370,9 +380,9 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
                 warnings.simplefilter("always")
                 try:
                     try:
-                        outcome = eval(compile(step, f"<program step {k}>", "eval"), names)
+                        outcome = eval(compile(step, f"<program step {k}>", "eval", dont_inherit=True), names)
                     except SyntaxError:
-                        exec(compile(step, f"<program step {k}>", "exec"), names)
+                        exec(compile(step, f"<program step {k}>", "exec", dont_inherit=True), names)
                 except BaseException as error:
                     outcome = error
                 states = (_random_states(), _modes())
@@ -392,7 +402,9 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
             del walk, outcome
     finally:
         linecache.cache.pop(filename, None)
-        del sys.modules["program"]
+        sys.modules.pop("program", None)
+        if before is not None:
+            sys.modules["program"] = before
         if "torch._dynamo" in sys.modules:  # it has kept the module in those of the functions that it compiled
             for other in list(sys.modules.values()):
                 if isinstance(other, types.ModuleType):
