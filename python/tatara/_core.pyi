@@ -22,7 +22,7 @@ def machine() -> dict[str, object]:
 
 def cache() -> dict[str, Any]:
     """
-    Place, size and counters of the disk cache, and why it is not used ('' when it is).
+    Place, size and counters of the disk cache, and why it is not used, if so.
     """
 
 def clear_cache() -> None:
