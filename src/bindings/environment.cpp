@@ -67,7 +67,7 @@ void bind_environment(nb::module_& m) {
   m.def("machine", &machine, nb::sig("def machine() -> dict[str, object]"),
         "What code is made for: vectors, CPU, LLVM, threads. Loads LLVM.");
   m.def("cache", &cache, nb::sig("def cache() -> dict[str, typing.Any]"),
-        "Place, size and counters of the disk cache, and why it is not used, if so.");
+        "The disk cache: place, size, counters, why it is not used.");
   m.def("clear_cache", [] { disk_cache().clear(); }, "Removes every entry of the disk cache.");
   m.def("llvm_loaded", &llvm_loaded, "Whether LLVM was loaded in this process.");
 }
