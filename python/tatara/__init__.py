@@ -28,6 +28,8 @@ def _find_llvm() -> None:
 
 
 _find_llvm()
+# A wrong variable of the environment is an error here, not at some call later.
+_core.check_environment()
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tatara import _core
 from tatara._backends import find_backend
-from tatara._config import suggestion
+from tatara._config import checked_value, suggestion
 from tatara._errors import InvalidArgument, Unsupported
 
 # Whether Tatara is tracing right now; eager answers False.
@@ -29,18 +29,19 @@ def _checked_options(options: dict[str, Any] | None) -> dict[str, Any] | None:
     if options is None:
         return None
     if not isinstance(options, dict):
-        raise InvalidArgument(f"options takes a dict, not {type(options).__name__}")
+        raise InvalidArgument(f"options takes a dict of options or None, not {type(options).__name__} {options!r}")
     known = {name: doc for name, doc, scope in _core.option_names() if scope == "compilation"}
     every = [name for name, *_ in _core.option_names()]
+    checked = {}
     for name, value in options.items():
         if name in every and name not in known:
-            raise InvalidArgument(f"option {name!r} is for the whole process: set tatara.config.{name}")
+            raise InvalidArgument(
+                f"option {name!r} is for the whole process: set tatara.config.{name} (not options={{{name!r}: {value!r}}})"
+            )
         if name not in known:
             raise InvalidArgument(f"unknown option {name!r}{suggestion(str(name), sorted(known))}")
-        kind = type(_core.option(name))
-        if type(value) is not kind:
-            raise InvalidArgument(f"option {name!r} takes {kind.__name__}, not {type(value).__name__} {value!r}")
-    return dict(options)
+        checked[name] = checked_value(name, value)
+    return checked
 
 
 class _Maker:
@@ -50,7 +51,7 @@ class _Maker:
         self, backend: str | Callable[..., Any], fullgraph: bool, dynamic: bool | None, options: dict[str, Any] | None
     ) -> None:
         if not isinstance(fullgraph, bool):
-            raise InvalidArgument(f"fullgraph takes a bool, not {fullgraph!r}")
+            raise InvalidArgument(f"fullgraph takes True or False, not {fullgraph!r}")
         if dynamic is not None and not isinstance(dynamic, bool):
             raise InvalidArgument(f"dynamic takes True, False or None, not {dynamic!r}")
         self.backend = find_backend(backend)
@@ -142,7 +143,7 @@ def disable(function: Callable[..., Any] | None = None) -> Any:
     if function is None:
         return _Disabled()
     if not callable(function):
-        raise InvalidArgument(f"disable takes a callable, not {type(function).__name__}")
+        raise InvalidArgument(f"disable takes a callable, not {type(function).__name__} {function!r}")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(function, torch.nn.Module):
         raise InvalidArgument("disable takes functions; a module's forward can be given: disable(module.forward)")
@@ -185,6 +186,15 @@ def stats() -> dict[str, int]:
 
 def mark_dynamic(tensor: Any, dim: int | tuple[int, ...]) -> None:
     """Asks that a dimension be symbolic from the first call on."""
+    asked = dim if isinstance(dim, tuple | list) else (dim,)
+    rank = getattr(tensor, "ndim", None)
+    if rank is None:
+        raise InvalidArgument(f"mark_dynamic takes a tensor, not {type(tensor).__name__} {tensor!r}")
+    for each in asked:
+        if type(each) is not int or not -rank <= each < rank:
+            raise InvalidArgument(
+                f"mark_dynamic takes dimensions from {-rank} to {rank - 1} of this tensor, not {each!r}"
+            )
     dims = set(getattr(tensor, "_tatara_dynamic", ()))
-    dims.update((dim,) if isinstance(dim, int) else dim)
+    dims.update(asked)
     tensor._tatara_dynamic = tuple(sorted(dims))

@@ -43,7 +43,7 @@ def find_backend(backend: Any) -> Any:
     if callable(backend):
         return backend
     if not isinstance(backend, str):
-        raise InvalidArgument(f"backend takes a name or a callable, not {type(backend).__name__}")
+        raise InvalidArgument(f"backend takes a callable or one of {', '.join(list_backends())}, not {backend!r}")
     if backend in BUILT_IN:
         return backend
     if backend in _registered:

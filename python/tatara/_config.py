@@ -28,6 +28,17 @@ def _checked(name: str) -> str:
     return name
 
 
+def checked_value(name: str, value: Any) -> Any:
+    """A value of the option's own type that it takes."""
+    kind = type(_core.option(name))
+    if kind is str and hasattr(value, "__fspath__"):
+        value = str(value)
+    if type(value) is not kind:
+        raise InvalidArgument(f"option {name} takes {_core.option_takes(name)}, not {type(value).__name__} {value!r}")
+    _core.check_option(name, value)
+    return value
+
+
 class Config:
     """Options by name. `config.cache_dir = "/x"` sets, `config.reset("cache_dir")` goes back to environment or default,
     and `with config.patch(verify=True):` sets for the length of a block. Options are global to the process.
@@ -43,10 +54,7 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         _checked(name)
-        kind = type(_core.option(name))
-        if type(value) is not kind and not (kind is str and hasattr(value, "__fspath__")):
-            raise InvalidArgument(f"option {name!r} takes {kind.__name__}, not {type(value).__name__} {value!r}")
-        _core.set_option(name, str(value) if kind is str else value)
+        _core.set_option(name, checked_value(name, value))
 
     def __delattr__(self, name: str) -> None:
         self.reset(name)

@@ -90,6 +90,15 @@ def option(name: str) -> bool | int | str:
 def set_option(name: str, value: bool | int | str) -> None:
     """For the whole process."""
 
+def check_option(name: str, value: bool | int | str) -> None:
+    """Raises what set_option would."""
+
+def check_environment() -> None:
+    """Reads all variables of the environment."""
+
+def option_takes(name: str) -> str:
+    """What the option takes, in words."""
+
 def reset_option(name: str) -> None:
     """Back to the environment or the default."""
 

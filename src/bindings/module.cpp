@@ -5,9 +5,11 @@
 #include "bindings/history.h"
 #include "bindings/torch_hooks.h"
 #include "capture/compiled_function.h"
+#include "capture/py_errors.h"
 #include "capture/report_details.h"
 #include "capture/tracer.h"
 #include "capture/vm.h"
+#include "runtime/jit/cpu_options.h"
 #include "runtime/jit/llvm_provider.h"
 #include "support/error.h"
 #include "support/options.h"
@@ -23,7 +25,9 @@ namespace {
 nb::object option_value(const tatara::OptionValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return nb::bool_(*flag);
   if (const auto* number = std::get_if<int64_t>(&value)) return nb::int_(*number);
-  return nb::str(std::get<std::string>(value).c_str());
+  const auto& text = std::get<std::string>(value);
+  // As Python reads the environment: a path may hold any bytes.
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
 }
 
 const tatara::OptionInfo& find_option(const std::string& name) {
@@ -32,15 +36,32 @@ const tatara::OptionInfo& find_option(const std::string& name) {
   return *info;
 }
 
+/// Of an object of the option's own type; InvalidArgument for numbers and texts that C++ cannot hold.
+tatara::OptionValue value_from(const tatara::OptionInfo& info, nb::handle value) {
+  const auto fail = [&] {
+    tatara::capture::forget_error();
+    return tatara::InvalidArgument(tatara::str_cat("option ", info.name, " takes ", tatara::option_takes(info),
+                                                   ", not ", nb::repr(value).c_str()));
+  };
+  if (std::holds_alternative<bool>(info.fallback)) return nb::cast<bool>(value);
+  if (std::holds_alternative<int64_t>(info.fallback)) {
+    const long long number = PyLong_AsLongLong(value.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw fail();
+    return static_cast<int64_t>(number);
+  }
+  const nb::object text = nb::steal(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "surrogateescape"));
+  if (!text.is_valid()) throw fail();
+  return std::string(PyBytes_AS_STRING(text.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(text.ptr())));
+}
+
+void check_option(const std::string& name, nb::handle value) {
+  const tatara::OptionInfo& info = find_option(name);
+  tatara::check_option(info, value_from(info, value));
+}
+
 void set_option(const std::string& name, nb::handle value) {
   const tatara::OptionInfo& info = find_option(name);
-  if (std::holds_alternative<bool>(info.fallback)) {
-    tatara::set_option(info.option, nb::cast<bool>(value));
-  } else if (std::holds_alternative<int64_t>(info.fallback)) {
-    tatara::set_option(info.option, nb::cast<int64_t>(value));
-  } else {
-    tatara::set_option(info.option, nb::cast<std::string>(value));
-  }
+  tatara::set_option(info.option, value_from(info, value));
 }
 
 PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(tatara::capture::is_tracing() ? 1 : 0); }
@@ -69,6 +90,7 @@ NB_MODULE(_core, m) {
   // Threads that trace nothing stay in CPython's own evaluator while another one traces.
   tatara::capture::vm_run_unobserved(false);
   tatara::install_torch_hooks();
+  tatara::install_cpu_option_checks();
   tatara::bind_history(m);
   tatara::bind_environment(m);
 #ifdef NDEBUG
@@ -102,6 +124,12 @@ NB_MODULE(_core, m) {
       nb::arg("name"), nb::sig("def option(name: str) -> bool | int | str"), "The present value.");
   m.def("set_option", &set_option, nb::arg("name"), nb::arg("value"),
         nb::sig("def set_option(name: str, value: bool | int | str) -> None"), "For the whole process.");
+  m.def("check_option", &check_option, nb::arg("name"), nb::arg("value"),
+        nb::sig("def check_option(name: str, value: bool | int | str) -> None"), "Raises what set_option would.");
+  m.def("check_environment", &tatara::check_environment, "Reads all variables of the environment.");
+  m.def(
+      "option_takes", [](const std::string& name) { return tatara::option_takes(find_option(name)); }, nb::arg("name"),
+      "What the option takes, in words.");
   m.def(
       "reset_option", [](const std::string& name) { tatara::reset_option(find_option(name).option); }, nb::arg("name"),
       "Back to the environment or the default.");

@@ -20,7 +20,10 @@ void raise_error(const std::exception& error) {
   const std::string kind(ours != nullptr ? ours->kind() : "InternalError");
   const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), kind.c_str())) : Ref();
   if (!type) forget_error();
-  PyErr_SetString(type ? type.get() : PyExc_RuntimeError, error.what());
+  const std::string_view what = error.what();
+  // It may name a path, whose bytes need not be text.
+  const Ref message = Ref::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "replace"));
+  if (message) PyErr_SetObject(type ? type.get() : PyExc_RuntimeError, message.get());
 }
 
 namespace {

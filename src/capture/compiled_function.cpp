@@ -185,6 +185,14 @@ PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargs
   return call_original(c, args, nargsf, kwnames);
 }
 
+/// A call where torch lacks what capture needs.
+PyObject* call_without(CompiledFunction* c, const TorchApi& api, PyObject* const* args, size_t nargsf,
+                       PyObject* kwnames) {
+  c->owner->note_unfit(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(c->function)), 0, api.lacks);
+  if (PyErr_Occurred() != nullptr) return nullptr;  // fullgraph
+  return call_original(c, args, nargsf, kwnames);
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -194,6 +202,7 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   PyObject* code = PyFunction_GET_CODE(c->function);
   constexpr int kGenerators = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
   TorchApi* api = TorchApi::get();
+  if (!api->lacks.empty()) return call_without(c, *api, args, nargsf, kwnames);
   if (!api->present() && api->numpy == nullptr) return call_original(c, args, nargsf, kwnames);
   if ((reinterpret_cast<PyCodeObject*>(code)->co_flags & kGenerators) != 0) {
     note_generator(*c->owner, *reinterpret_cast<PyCodeObject*>(code));

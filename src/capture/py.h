@@ -73,7 +73,12 @@ class Visitor {
   void* arg_;
 };
 
-inline Ref attr(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }
+/// Of null, which an attribute before it may have been, there is none either.
+inline Ref attr(PyObject* object, const char* name) {
+  if (object != nullptr) return Ref::steal(PyObject_GetAttrString(object, name));
+  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_AttributeError, name);
+  return {};
+}
 
 /// The attribute, or null without an error.
 inline Ref attr_or_null(PyObject* object, const char* name) {

@@ -229,16 +229,45 @@ const Names& factory_names() {
 
 }  // namespace
 
+namespace {
+
+/// Whether torch is imported, to its end.
+bool torch_is_there() {
+  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  if (torch == nullptr) return false;
+  const Ref spec = attr_or_null(torch, "__spec__");
+  const Ref busy = spec ? attr_or_null(spec.get(), "_initializing") : Ref();
+  return busy.get() != Py_True;
+}
+
+/// Reads attributes, and notes which are not there.
+class Needed {
+ public:
+  explicit Needed(std::string& lacks) : lacks_(lacks) {}
+  Ref operator()(PyObject* object, const char* place, const char* name) {
+    Ref found = attr_or_null(object, name);
+    if (!found) lacks_ += (lacks_.empty() ? "this torch lacks " : ", ") + std::string(place) + "." + name;
+    return found;
+  }
+
+ private:
+  std::string& lacks_;
+};
+
+}  // namespace
+
 TorchApi* TorchApi::get() {
   static TorchApi* const api = new TorchApi;  // lives as long as the process
   if (api->numpy == nullptr) api->numpy = NumpyApi::get();
-  if (!api->present() && PyDict_GetItemString(PyImport_GetModuleDict(), "torch") != nullptr) {
+  if (!api->present() && api->lacks.empty() && torch_is_there()) {
     TorchApi made;
     if (made.load()) {
       made.numpy = api->numpy;
       *api = std::move(made);
     } else {
-      forget_error();  // in the middle of its import
+      api->lacks = made.lacks;
+      if (api->lacks.empty()) api->lacks = "torch cannot be used: " + take_error_text();
+      forget_error();
     }
   }
   return api;
@@ -255,53 +284,26 @@ bool TorchApi::is_plain_numpy(PyObject* object) const {
 bool TorchApi::load() {
   torch = Ref::steal(PyImport_ImportModule("torch"));
   if (!torch) return false;
-  core = attr(torch.get(), "_C");
-  const Ref nn = attr(torch.get(), "nn");
-  const Ref tensor = attr(torch.get(), "Tensor");
-  const Ref base = attr(core.get(), "TensorBase");
-  const Ref parameter = attr(nn.get(), "Parameter");
-  const Ref module = attr(nn.get(), "Module");
-  const Ref device = attr(torch.get(), "device");
-  if (!tensor || !base || !parameter || !module || !device) return false;
+  Needed need(lacks);
+  core = need(torch.get(), "torch", "_C");
+  const Ref nn = need(torch.get(), "torch", "nn");
+  const Ref tensor = need(torch.get(), "torch", "Tensor");
+  const Ref base = need(core.get(), "torch._C", "TensorBase");
+  const Ref parameter = need(nn.get(), "torch.nn", "Parameter");
+  const Ref module = need(nn.get(), "torch.nn", "Module");
+  const Ref device = need(torch.get(), "torch", "device");
+  if (!lacks.empty()) return false;
   const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
   tensor_type = as_type(tensor);
   base_type = as_type(base);
   parameter_type = as_type(parameter);
   module_type = as_type(module);
   device_type = as_type(device);
-  push_mode = attr(core.get(), "_push_on_torch_function_stack");
-  pop_mode = attr(core.get(), "_pop_torch_function_stack");
-  mode_stack_len = attr(core.get(), "_len_torch_function_stack");
-  swap_impl = attr(core.get(), "_swap_tensor_impl");
-  empty_strided = attr(torch.get(), "empty_strided");
-  inference_mode = attr(core.get(), "_InferenceMode");
-  is_grad_enabled = attr(torch.get(), "is_grad_enabled");
-  set_grad_enabled = attr(core.get(), "_set_grad_enabled");
-  is_inference = attr(torch.get(), "is_inference_mode_enabled");
-  is_autocast = attr(core.get(), "_is_any_autocast_enabled");
-  const Ref functorch = attr_or_null(core.get(), "_functorch"), autograd = attr(core.get(), "_autograd");
-  if (functorch) interpreter_stack = attr_or_null(functorch.get(), "peek_interpreter_stack");
-  dispatch_modes = attr_or_null(core.get(), "_len_torch_dispatch_stack");
-  tracing_state = attr_or_null(core.get(), "_get_tracing_state");
-  saved_tensor_hooks = attr_or_null(autograd.get(), "_top_saved_tensors_default_hooks");
-  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
-  current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
-  forget_error();
-  get_autocast = attr(torch.get(), "is_autocast_enabled");
-  set_autocast = attr(torch.get(), "set_autocast_enabled");
-  get_autocast_dtype = attr(torch.get(), "get_autocast_dtype");
-  set_autocast_dtype = attr(torch.get(), "set_autocast_dtype");
-  to_method = attr(base.get(), "to");
-  get_default_dtype = attr(torch.get(), "get_default_dtype");
-  deterministic = attr(torch.get(), "are_deterministic_algorithms_enabled");
-  view_as = attr(tensor.get(), "view_as");
+  if (!load_functions(tensor.get(), base.get())) return false;
   meta_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "meta"));
   cpu_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "cpu"));
   empty_tuple = Ref::steal(PyTuple_New(0));
   device_key = Ref::steal(PyUnicode_InternFromString("device"));
-  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
-    has_torch_function.push_back(attr(core.get(), name).release());
-  }
   const auto folder_of = [](PyObject* source) {
     const std::string file = text_of(attr(source, "__file__").get());
     return file.substr(0, file.rfind('/') + 1);
@@ -314,10 +316,53 @@ bool TorchApi::load() {
   if (!tatara) return false;
   training_file = folder_of(tatara.get()) + "_training.py";
   transforms_file = folder_of(tatara.get()) + "_transforms.py";
-  const Ref capsule = attr(tensor.get(), "__dlpack_c_exchange_api__");
+  const Ref capsule = need(tensor.get(), "torch.Tensor", "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
   return exchange_ != nullptr && PyErr_Occurred() == nullptr;
+}
+
+/// Functions of torch's that are called without looking whether they are there.
+bool TorchApi::load_functions(PyObject* tensor, PyObject* base) {
+  Needed need(lacks);
+  const Ref functorch = need(core.get(), "torch._C", "_functorch"),
+            autograd = need(core.get(), "torch._C", "_autograd");
+  const auto of_core = [&](const char* name) { return need(core.get(), "torch._C", name); };
+  const auto of_torch = [&](const char* name) { return need(torch.get(), "torch", name); };
+  push_mode = of_core("_push_on_torch_function_stack");
+  pop_mode = of_core("_pop_torch_function_stack");
+  mode_stack_len = of_core("_len_torch_function_stack");
+  swap_impl = of_core("_swap_tensor_impl");
+  inference_mode = of_core("_InferenceMode");
+  set_grad_enabled = of_core("_set_grad_enabled");
+  is_autocast = of_core("_is_any_autocast_enabled");
+  // Without these nobody could tell where a program's transforms and hooks begin.
+  dispatch_modes = of_core("_len_torch_dispatch_stack");
+  interpreter_stack = need(functorch.get(), "torch._C._functorch", "peek_interpreter_stack");
+  saved_tensor_hooks = need(autograd.get(), "torch._C._autograd", "_top_saved_tensors_default_hooks");
+  tracing_state = of_core("_get_tracing_state");
+  of_core("_is_fwd_grad_enabled");
+  // And what autocast does to an operator is known from these (_autocast.py).
+  of_core("_dispatch_get_all_op_names");
+  of_core("_dispatch_has_kernel_for_dispatch_key");
+  empty_strided = of_torch("empty_strided");
+  is_grad_enabled = of_torch("is_grad_enabled");
+  is_inference = of_torch("is_inference_mode_enabled");
+  get_autocast = of_torch("is_autocast_enabled");
+  set_autocast = of_torch("set_autocast_enabled");
+  get_autocast_dtype = of_torch("get_autocast_dtype");
+  set_autocast_dtype = of_torch("set_autocast_dtype");
+  get_default_dtype = of_torch("get_default_dtype");
+  deterministic = of_torch("are_deterministic_algorithms_enabled");
+  to_method = need(base, "torch.Tensor", "to");
+  view_as = need(tensor, "torch.Tensor", "view_as");
+  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
+    has_torch_function.push_back(of_core(name).release());
+  }
+  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
+  if (!forward_ad) return false;
+  current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
+  return lacks.empty();
 }
 
 void TorchApi::set_grad(bool on) const {

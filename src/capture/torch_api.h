@@ -78,6 +78,8 @@ struct TorchApi {
   std::string training_file, transforms_file;
   std::vector<PyObject*> has_torch_function;
 
+  /// What Tatara needs and this torch does not have, in words; empty: nothing. Then everything runs in eager.
+  std::string lacks;
   /// False while torch is not imported: then only NumPy's arrays are tensors.
   bool present() const { return exchange_ != nullptr; }
   /// A torch tensor or a NumPy array whose type is no subclass.
@@ -119,6 +121,7 @@ struct TorchApi {
   void* exchange_ = nullptr;
   std::unordered_map<PyObject*, TorchFunction> functions_;
   bool load();
+  bool load_functions(PyObject* tensor, PyObject* base);
   bool exchange(PyObject* tensor, void* out) const;
   TorchFunction make(PyObject* func, PyObject* key);
 };

@@ -80,9 +80,6 @@ CpuTarget chosen_target() {
   CpuTarget target = host_cpu_target();
   const int64_t bits = option_int(Option::kVectorWidth);
   if (bits == 0) return target;
-  if (bits != 128 && bits != 256 && bits != 512) {
-    throw InvalidArgument(str_cat("option vector_width takes 0, 128, 256 or 512, not ", bits));
-  }
   if (bits < 512 && target.isa == VectorIsa::kAvx512) target.isa = VectorIsa::kAvx2;
   if (bits < 256 && target.isa == VectorIsa::kAvx2) target.isa = VectorIsa::kScalar;
   return target;

@@ -97,6 +97,15 @@ TEST(Options, SetParseAndReset) {
   EXPECT_THROW(set_option(Option::kVerify, int64_t{1}), InvalidArgument);
   EXPECT_THROW(set_option(Option::kMatmul, std::string("fastest")), InvalidArgument);
   EXPECT_THROW(set_option_text(Option::kMatmul, "Native"), InvalidArgument);
+  for (const int64_t wrong : {int64_t{-1}, int64_t{4097}}) {
+    EXPECT_THROW(set_option(Option::kNumThreads, wrong), InvalidArgument);
+    EXPECT_THROW(set_option_text(Option::kNumThreads, std::to_string(wrong)), InvalidArgument);
+  }
+  EXPECT_THROW(set_option(Option::kVectorWidth, int64_t{100}), InvalidArgument);
+  EXPECT_THROW(set_option(Option::kDisable, std::string("dce, ces")), InvalidArgument);
+  EXPECT_THROW(set_option(Option::kDump, std::string("/dev/null/x")), InvalidArgument);
+  EXPECT_THROW(set_option(Option::kLlvm, std::string("/no/such/file.so")), InvalidArgument);
+  EXPECT_EQ(option_int(Option::kNumThreads), 7);
   reset_option(Option::kNumThreads);
   EXPECT_EQ(option_int(Option::kNumThreads), 0);
   EXPECT_EQ(find_option("no_such_option"), nullptr);
@@ -123,12 +132,13 @@ TEST(Options, ScopesHoldInTheirThread) {
 }
 
 TEST(Options, DisabledPasses) {
-  set_option(Option::kDisable, std::string("fuse, cse"));
-  EXPECT_TRUE(is_disabled("fuse"));
+  set_option(Option::kDisable, std::string("fusion, cse"));
+  EXPECT_TRUE(is_disabled("fusion"));
   EXPECT_TRUE(is_disabled("cse"));
-  EXPECT_FALSE(is_disabled("cs"));
+  EXPECT_FALSE(is_disabled("dce"));
+  EXPECT_THROW((void)is_disabled("cs"), InternalError);
   set_option(Option::kDisable, std::string("*"));
-  EXPECT_TRUE(is_disabled("anything"));
+  EXPECT_TRUE(is_disabled("dce"));
   reset_option(Option::kDisable);
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/jit/cpu_options.h"
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/hash.h"
@@ -288,10 +289,12 @@ class LlvmliteProvider final : public LlvmProvider {
     if (is_host && cpu.empty()) {
       cpu = option_text(Option::kCpu);
       if (features.empty()) features = option_text(Option::kCpuFeatures);
-      if (cpu.empty()) {
-        cpu = host_cpu_;
-        if (features.empty()) features = host_features_;
-      }
+      const auto join = [](const std::string& first, const std::string& then) {
+        return first.empty() || then.empty() ? first + then : str_cat(first, ",", then);
+      };
+      // The code runs on this machine, whatever CPU it is made for.
+      features = cpu.empty() ? join(host_features_, features) : join(features, lacking_features(host_features_));
+      if (cpu.empty()) cpu = host_cpu_;
     }
     const char* error = nullptr;
     Target target = api_.GetTargetFromTriple(machine->triple.c_str(), &error);

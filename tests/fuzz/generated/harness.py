@@ -147,7 +147,7 @@ class _Walk:
             self.attributes(o, path)
         elif isinstance(o, set | frozenset):
             out((path, name, len(o)))
-            for k, item in enumerate(sorted(o, key=lambda v: (type(v).__name__, repr(v)))):
+            for k, item in enumerate(sorted(o, key=lambda v: (type(v).__name__, _no_addresses(repr(v))))):
                 self.add(item, f"{path} item {k}")
             self.attributes(o, path)
         elif isinstance(o, range | bytearray):
@@ -173,7 +173,10 @@ class _Walk:
             self.attributes(o, path)
         else:
             # Of anybody else's: what it says of itself, where that is no address.
-            text = repr(o)
+            try:
+                text = repr(o)
+            except Exception as error:
+                text = f"its repr raises {type(error).__name__}"
             out((path, name, text if " at 0x" not in text else None))
 
     def names(self, names: dict[str, Any]) -> None:
@@ -298,6 +301,8 @@ def _same_leaf(a: Any, b: Any) -> bool:
         return bool(np.array_equal(a, b))
     if isinstance(a, float) and isinstance(b, float):
         return a == b or a != a and b != b or abs(a - b) <= 2e-5 * max(1.0, abs(a))
+    if isinstance(a, complex) and isinstance(b, complex):
+        return _same_leaf(a.real, b.real) and _same_leaf(a.imag, b.imag)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(_same_leaf(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)
@@ -412,15 +417,23 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
     return seen
 
 
+def _told(tokens: list[Token], at: int) -> str:
+    """What the exception at this place says; empty for all else."""
+    if "exception" not in tokens[at][1:2]:
+        return ""
+    return " of " + ", ".join(repr(token[-1]) for token in tokens[at + 1 : at + 1 + tokens[at][4]])
+
+
 def compare(program: Program) -> None:
     """Raises Differs where the compiled program is not eager's."""
     theirs = observe(program, compiled=False)
     ours = observe(program, compiled=True)
     for k, ((expected, states), (found, our_states)) in enumerate(zip(theirs, ours, strict=True)):
         where = f"after step {k} ({program.steps[k]})"
-        for a, b in zip(expected, found, strict=False):
+        for at, (a, b) in enumerate(zip(expected, found, strict=False)):
             if not _same_leaf(a, b):
-                raise Differs(f"{where}: eager {a!r}, compiled {b!r}")
+                errors = [_told(tokens, at) for tokens in (expected, found)]
+                raise Differs(f"{where}: eager {a!r}{errors[0]}, compiled {b!r}{errors[1]}")
         if len(expected) != len(found):
             raise Differs(f"{where}: eager has {len(expected)} observations, compiled {len(found)}")
         for name, a, b in zip(("random state", "modes"), states, our_states, strict=True):
