@@ -142,6 +142,10 @@ bench-calls: build
 opinfo: build
 	$(PY) tests/opinfo/sweep.py $(ARGS)
 
+# Every factory and sampler of torch with every combination of dtype, device, generator and layout.
+factories: build
+	$(PY) tests/opinfo/factories.py $(ARGS)
+
 # First and second derivatives of the same samples.
 opinfo-gradients: build
 	$(PY) tests/opinfo/gradients.py $(ARGS)

@@ -300,6 +300,27 @@ void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const 
   if (transaction != nullptr) transaction->keep_operands(node, env, *TorchApi::get());
 }
 
+/// In what a result is other than was inferred; empty: in nothing. How it lies in memory is looked at elsewhere.
+std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
+                          const TorchApi& api) const {
+  const auto slot = static_cast<size_t>(node.outputs[output]);
+  if (!api.is_tensor(value)) return real ? "" : "gives a tensor where its kernel gives none";
+  if (node.level != 0 || slots_[slot].level != 0 || slots_[slot].number) return {};
+  if (real) {
+    const auto earlier = node.outputs.begin() + static_cast<std::ptrdiff_t>(output);
+    const bool operand = !node.mutates && std::find(node.outputs.begin(), earlier, node.outputs[output]) == earlier;
+    return operand && value != env[slot].get() ? "gives its operand where its kernel gives a tensor of its own" : "";
+  }
+  if (api.numpy != nullptr && api.numpy->is_array(value)) return {};
+  for (const char* name : {"dtype", "shape"}) {
+    const Ref inferred = attr_or_null(env[slot].get(), name), given = attr_or_null(value, name);
+    if (!inferred || !given || PyObject_RichCompareBool(inferred.get(), given.get(), Py_EQ) != 1) {
+      return str_cat("gives a tensor of another ", name, " than its kernel");
+    }
+  }
+  return {};
+}
+
 bool Tape::materialise(TorchApi& api) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
@@ -336,13 +357,14 @@ bool Tape::materialise(TorchApi& api) {
     flatten_result(result.get(), tensors);
     for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
       const auto slot = static_cast<size_t>(node.outputs[k]);
-      if (node.outputs[k] < 0 || real[slot]) continue;
-      Ref value = Ref::borrow(tensors[k]);
-      if (!api.is_tensor(value.get())) {
-        mismatch_ = str_cat("the host's meta kernel of ", node.name, " gives a tensor where its kernel gives none");
+      if (node.outputs[k] < 0) continue;
+      if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
+        mismatch_ = str_cat("the host's meta kernel of ", node.name, " ", other);
         PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
         return failed();
       }
+      if (real[slot]) continue;
+      Ref value = Ref::borrow(tensors[k]);
       // The host returned an operand where the placeholder is an object of its own.
       if (present.contains(value.get())) {
         value = alias_of(api, node, env, value.get(), symbols);

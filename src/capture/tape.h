@@ -205,6 +205,8 @@ class Tape {
 
  private:
   void note_writes(const TapeNode& node, const std::vector<Ref>& env) const;
+  std::string differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
+                      const TorchApi& api) const;
 
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;

@@ -64,6 +64,34 @@ Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
   return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }
 
+/// Not a sparse tensor, of which a meta kernel may give one, too.
+bool is_strided(const TorchApi& api, PyObject* tensor) {
+  const Ref& strided = made_once([&] { return attr(api.torch.get(), "strided"); });
+  return attr_or_null(tensor, "layout").get() == strided.get();
+}
+
+/// Whether a call of the dispatcher's operator names another device than the CPU as text.
+bool names_device(PyObject* func, PyObject* args) {
+  if (std::strncmp(Py_TYPE(func)->tp_name, "OpOverload", 10) != 0) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    const std::string text = text_of(PyTuple_GET_ITEM(args, i));
+    if (text.rfind("meta", 0) == 0 || text.rfind("cuda", 0) == 0) return true;
+  }
+  return false;
+}
+
+bool on_meta(PyObject* device) { return text_of(attr_or_null(device, "type").get()) == "meta"; }
+
+/// Whether a call for device `wanted` leaves a tensor where it is. One without an index is any of its type.
+bool stays_on(PyObject* device, PyObject* wanted) {
+  if (device == wanted) return true;
+  const auto part = [](PyObject* o, const char* name) { return attr_or_null(o, name); };
+  const Ref type = part(device, "type"), index = part(device, "index"), other = part(wanted, "index");
+  return text_of(type.get()) == text_of(part(wanted, "type").get()) &&
+         (index.get() == Py_None || other.get() == Py_None ||
+          PyObject_RichCompareBool(index.get(), other.get(), Py_EQ) == 1);
+}
+
 /// A torch.Size as a plain tuple.
 Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
   const Ref items = Ref::steal(PySequence_Tuple(size));
@@ -440,6 +468,10 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
         return Ref::borrow(o);
       }
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+      if (tensors > 1 && device && device.get() != info.device.get() &&
+          on_meta(device.get()) != on_meta(info.device.get())) {
+        problem = "tensors on the meta device beside others";
+      }
       if (!device || (tensors == 1)) device = info.device;
       return make_slot_ref(slot);
     };
@@ -447,6 +479,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) tape_kwargs = map_structure(kwargs, to_tape);
   }
   if (!tracing()) return PyObject_Call(func, args, kwargs);  // an operand was asked for its value
+  if (problem.empty() && names_device(func, args)) problem = "a device given as text";
   if (problem.empty() && fn.kind == TorchKind::kRecord) problem = level_problem(fn.name, args, kwargs);
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
@@ -534,9 +567,15 @@ bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Re
       if (o != Py_None) bad = true;
       return Ref::borrow(o);
     }
+    if (!is_strided(api_, o)) {
+      bad = true;
+      return Ref::borrow(o);
+    }
     if (const int known = t.tape.find_meta(o); known >= 0) {
+      const TapeSlot& operand = t.tape.slots()[static_cast<size_t>(known)];
+      bad = bad || !stays_on(operand.device.get(), device.get());  // a copy to another device
       node.outputs.push_back(known);
-      return t.tape.slots()[static_cast<size_t>(known)].object;
+      return operand.object;
     }
     fresh = true;
     Ref placeholder = Ref::borrow(o);

@@ -56,6 +56,7 @@ ScalarId number_as(LoopBuilder& b, const Scalar& value, DType dtype) {
   if (const auto* e = std::get_if<Expr>(&value)) return b.index_value(*e, dtype);
   if (const auto* c = std::get_if<std::complex<double>>(&value)) {
     if (is_complex(dtype)) return b.constant_complex(c->real(), c->imag(), dtype);
+    if (dtype == DType::kBool) return b.constant_int(*c != 0.0 ? 1 : 0, dtype);
     return b.constant(c->real(), dtype);
   }
   if (is_complex(dtype)) {
