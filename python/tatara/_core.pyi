@@ -21,9 +21,7 @@ def machine() -> dict[str, object]:
     """What code is made for: vectors, CPU, LLVM, threads. Loads LLVM."""
 
 def cache() -> dict[str, Any]:
-    """
-    Place, size and counters of the disk cache, and why it is not used, if so.
-    """
+    """The disk cache: place, size, counters, why it is not used."""
 
 def clear_cache() -> None:
     """Removes every entry of the disk cache."""

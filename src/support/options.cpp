@@ -132,7 +132,8 @@ const std::vector<OptionInfo>& option_table() {
          true},
         {Option::kCache, "cache", "TATARA_CACHE", true, any, "Keep finished code in the disk cache.", true},
         {Option::kCacheDir, "cache_dir", "TATARA_CACHE_DIR", std::string(), any,
-         "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara. It must belong to the user, be "
+         "Directory of the disk cache; empty: $XDG_CACHE_HOME/tatara or ~/.cache/tatara. It must belong to the user, "
+         "be "
          "writable by no other and be no symbolic link, or it is not used."},
         {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024}, Range::integer(0, kMany),
          "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
