@@ -339,6 +339,7 @@ bool TorchApi::load_functions(PyObject* tensor, PyObject* base) {
   // Without these nobody could tell where a program's transforms and hooks begin.
   dispatch_modes = of_core("_len_torch_dispatch_stack");
   interpreter_stack = need(functorch.get(), "torch._C._functorch", "peek_interpreter_stack");
+  need(functorch.get(), "torch._C._functorch", "get_inplace_requires_grad_allowed");
   saved_tensor_hooks = need(autograd.get(), "torch._C._autograd", "_top_saved_tensors_default_hooks");
   tracing_state = of_core("_get_tracing_state");
   of_core("_is_fwd_grad_enabled");
