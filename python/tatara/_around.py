@@ -36,23 +36,25 @@ _phase = _Phase()
 class Flat:
     """A function of tensors that gives a tuple of tensors, and what is derived from it."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], grad: bool) -> None:
         self.function = function
+        self.grad = grad  # the caller's grad mode: at the bottom, torch has switched it off
         self.compiled = CompiledFunction(function, None, True)
         self._derived: dict[Hashable, Flat] = {}
 
     def _derive(self, key: Hashable, make: Callable[[], Callable[..., Any]]) -> Flat:
         if key not in self._derived:
-            self._derived[key] = Flat(make())
+            self._derived[key] = Flat(make(), self.grad)
         return self._derived[key]
 
     def values(self, tensors: Any) -> Any:
-        try:
-            return self.compiled(*tensors)
-        except Unsupported as error:
-            if _phase.calling:
-                raise _RefusedError(str(error)) from None
-        return self.function(*tensors)  # a derivative of what has been called before
+        with torch.set_grad_enabled(self.grad):
+            try:
+                return self.compiled(*tensors)
+            except Unsupported as error:
+                if _phase.calling:
+                    raise _RefusedError(str(error)) from None
+            return self.function(*tensors)  # a derivative of what has been called before
 
     def _at(self, places: tuple[int, ...], operands: tuple[Any, ...]) -> Callable[..., Any]:
         """The function of the operands at these places alone."""
@@ -169,7 +171,9 @@ class _Structure:
             return function(*args, **kwargs)
 
         self.whole = CompiledFunction(whole)
-        self.flat = Flat(lambda *tensors: tuple(pytree.tree_leaves(whole(*tensors))))
+        self.flats = {
+            grad: Flat(lambda *tensors: tuple(pytree.tree_leaves(whole(*tensors))), grad) for grad in (False, True)
+        }
         self.known: dict[Hashable, Any] = {}  # of kinds of tensors: the structure of results, or why not
 
     def fits(self, leaves: list[Any], spec: Any) -> bool:
@@ -231,7 +235,7 @@ def call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(found, str):
         before, _phase.calling = _phase.calling, True
         try:
-            return pytree.tree_unflatten(list(Around.apply(structure.flat, *tensors)), found)
+            return pytree.tree_unflatten(list(Around.apply(structure.flats[torch.is_grad_enabled()], *tensors)), found)
         except _RefusedError as error:
             found = structure.known[kind] = str(error)
         finally:

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.autograd.forward_ad as forward_ad  # noqa: E402
+from torch.func import grad, jvp, vjp, vmap  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import tatara  # noqa: E402
@@ -156,3 +157,28 @@ def test_the_report_says_why() -> None:
         breaks = tatara.explain(lambda x: torch.func.grad(lambda y: y.sum() * y.sum().item())(x))(torch.ones(4)).breaks
     assert any("item" in each.reason for each in breaks)
     assert any("torch.func" in each.reason for each in breaks)
+
+
+MODE_USERS: dict[str, Callable[..., Any]] = {
+    "grad": lambda f, x: grad(lambda w: f(w).sum())(x),
+    "grad of grad": lambda f, x: grad(lambda z: (grad(lambda w: (f(w) ** 2).sum())(z) ** 2).sum())(x),
+    "vmap": lambda f, x: vmap(f)(x[None]),
+    "vmap of grad": lambda f, x: vmap(grad(lambda w: f(w).sum()))(x[None]),
+    "grad of vmap": lambda f, x: grad(lambda w: (vmap(f)(w[None]) ** 2).sum())(x),
+    "jvp": lambda f, x: jvp(f, (x,), (x,))[1],
+    "vjp": lambda f, x: vjp(f, x)[1](x)[0],
+}
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("user", MODE_USERS)
+def test_grad_mode_under_transforms_is_the_callers(user: str, mode: bool) -> None:
+    def function(a: Any) -> Any:
+        return a * a * (3 if torch.is_grad_enabled() else 5)
+
+    compiled = tatara.compile(function)
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+    with torch.set_grad_enabled(mode):
+        expected = MODE_USERS[user](function, x)
+        for _ in range(3):
+            torch.testing.assert_close(MODE_USERS[user](compiled, x), expected)
