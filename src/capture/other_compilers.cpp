@@ -45,6 +45,7 @@ constexpr std::array kTraced = {Functions{"_dynamo/eval_frame.py", "DisableConte
                                 Functions{"_dynamo/eval_frame.py", "nothing"},
                                 Functions{"_dynamo/eval_frame.py", "_TorchDynamoContext.__init__"},
                                 Functions{"_dynamo/decorators.py", ""},
+                                Functions{"_dynamo/external_utils.py", ""},
                                 Functions{"_dynamo/mutation_guard.py", ""},
                                 Functions{"fx/_compatibility.py", ""},
                                 Functions{"fx/traceback.py", ""},

@@ -351,6 +351,17 @@ def _as_it_is(function: Any) -> Any:
     return function
 
 
+def _forget_imports() -> None:
+    """torch.compile imports the modules of what it compiles once, by name, and keeps them in those that use them."""
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    if dynamo is None:
+        return
+    dynamo._import_module.cache_clear()
+    for module in list(sys.modules.values()):
+        if isinstance(module, types.ModuleType):
+            vars(module).pop("__import_program", None)
+
+
 def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[Any, ...]]]:
     """Runs the program from its start; what was to be seen after each step."""
     filename = f"<program {id(program)}>"
@@ -410,10 +421,7 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
         sys.modules.pop("program", None)
         if before is not None:
             sys.modules["program"] = before
-        if "torch._dynamo" in sys.modules:  # it has kept the module in those of the functions that it compiled
-            for other in list(sys.modules.values()):
-                if isinstance(other, types.ModuleType):
-                    vars(other).pop("__import_program", None)
+        _forget_imports()
     return seen
 
 
