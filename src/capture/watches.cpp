@@ -450,12 +450,17 @@ struct Watches::Check {
 
   /// The same items, for some readers in the same order, which a set does not promise and yet has.
   bool set(const SetWatch& watch) const {
-    PyObject* item = nullptr;
-    Py_ssize_t at = 0, i = 0;
-    Py_hash_t hash = 0;
+    Py_ssize_t i = 0;
     bool same_items = PySet_GET_SIZE(watch.set.get()) == PyList_GET_SIZE(watch.before.get());
-    while (same_items && watch.ordered && _PySet_NextEntry(watch.set.get(), &at, &item, &hash) != 0) {
-      same_items = same_value(item, PyList_GET_ITEM(watch.before.get(), i++));
+    if (same_items && watch.ordered) {
+      // The iterator of sets themselves: a class's own __iter__ may run code of the program.
+      const Ref items = Ref::steal(PySet_Type.tp_iter(watch.set.get()));
+      Ref item = Ref::steal(items ? PyIter_Next(items.get()) : nullptr);
+      for (; item && same_items; item = Ref::steal(PyIter_Next(items.get()))) {
+        same_items = same_value(item.get(), PyList_GET_ITEM(watch.before.get(), i++));
+      }
+      if (PyErr_Occurred() != nullptr) forget_error();
+      same_items = same_items && i == PyList_GET_SIZE(watch.before.get());
     }
     for (; same_items && !watch.ordered && i < PyList_GET_SIZE(watch.before.get()); ++i) {
       same_items = PySet_Contains(watch.set.get(), PyList_GET_ITEM(watch.before.get(), i)) == 1;
