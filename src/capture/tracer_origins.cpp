@@ -200,7 +200,13 @@ void Tracer::pin(PyObject* object) {
 
 PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool) {
   if (!tracing() || !may_be_one(left, right) || is_atom(left, api_)) return not_handled();
-  if (contents_guarded(left) || contents_guarded(right)) trace_->compared.emplace(left, right);
+  if ((contents_guarded(left) || contents_guarded(right)) && !born(left) && !born(right)) {
+    if (trace_->compared.emplace(left, right).second) {
+      // The pairs are looked at when the trace ends: until then no other object may take the place of one of them.
+      trace_->alive.push_back(Ref::borrow(left));
+      trace_->alive.push_back(Ref::borrow(right));
+    }
+  }
   return not_handled();
 }
 
@@ -209,6 +215,7 @@ PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool) {
 void Tracer::note_identities(Identities& identities) {
   Trace& t = *trace_;
   const auto apart = [&](PyObject* a, PyObject* b) {
+    if (api_.is_tensor(a) || api_.is_tensor(b)) return;  // the guard on tensors has their identities
     if (!contents_guarded(a)) std::swap(a, b);
     if (!contents_guarded(a) || born(b)) return;
     if (contents_guarded(b)) {
