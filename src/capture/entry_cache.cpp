@@ -43,9 +43,9 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
 bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
                   std::vector<int64_t>& symbols, std::string* reason) {
   return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
-         identities.hold(objects, reason) && watches.check_numbers(objects, symbols, reason) &&
-         facts_hold(*this, symbols, reason) && (!tape || tape->checks_hold(symbols, reason)) &&
-         watches.check(api, objects, reason);
+         watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
+         (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason) &&
+         identities.hold(objects, reason);
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,

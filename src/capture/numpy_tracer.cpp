@@ -294,12 +294,14 @@ PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return show(valu
 
 int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
   if (!break_if_begun(set)) return -1;
+  if (tracing()) pin(value);
   if (!tracing() || !numpy_inside(value)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }
 
 int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
   if (!break_if_begun(dict)) return -1;
+  if (tracing()) pin(key);
   if (!tracing() || !numpy_inside(key)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }

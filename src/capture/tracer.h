@@ -241,6 +241,7 @@ class Tracer final : public VmObserver {
   void find_surroundings(const Frame& f, bool root);
   /// The object decides something by its identity (a key, a search).
   void pin(PyObject* object);
+  std::set<PyObject*> changed_objects(const std::vector<PyObject*>& guarded);
   void note_identities(Identities& identities);
   void adopt(PyObject* made);
   void adopt_parts(PyObject* container);
@@ -309,6 +310,9 @@ class Tracer final : public VmObserver {
                          const Perform& perform);
   /// The write depends on what the object holds: its contents become a guard, and the result the effect.
   PyObject* rewrite(PyObject* target, const Perform& perform);
+  void pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  void pin_keys(PyObject* table);
+  bool watch_searched(PyObject* container, PyObject* table);
   bool watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
                       Py_ssize_t keywords);
   /// dict.get() and the like: watches the key.

@@ -435,9 +435,9 @@ bool reads_items_only(PyObject* callable, std::string_view name) {
 bool compares(PyObject* callable, std::string_view name) {
   static const Names names = {"index", "count", "remove", "indexOf", "countOf", "contains",
                               "eq",    "ne",    "hash",   "is_",     "is_not"};
-  static const Names types = {"set", "frozenset", "dict", "collections.Counter", "collections.OrderedDict"};
+  static const Names types = {"set", "frozenset", "collections.Counter"};
   if (PyType_Check(callable)) return types.contains(reinterpret_cast<const PyTypeObject*>(callable)->tp_name);
-  return names.contains(name) || name.starts_with("__eq") || name.starts_with("__ne") || name == "__hash__";
+  return names.contains(name) || name == "__eq__" || name == "__ne__" || name == "__hash__";
 }
 
 }  // namespace
@@ -445,6 +445,17 @@ bool compares(PyObject* callable, std::string_view name) {
 Tracer::Reading Tracer::how_read(PyObject* callable, std::string_view name) {
   if (compares(callable, name)) return Reading::kEqual;
   return reads_items_only(callable, name) ? Reading::kItems : Reading::kAll;
+}
+
+/// The operands whose identity alone may decide what comes back: that of `id`, and what is a key of a dict or set.
+void Tracer::pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  const bool table = plan.target != nullptr && (PyDict_Check(plan.target) || PyAnySet_Check(plan.target));
+  if (plan.name == "is_" || plan.name == "is_not") {
+    for (Py_ssize_t i = 0; i < nargs; ++i) pin(args[i]);
+  }
+  if (!table && plan.name != "id") return;
+  const Py_ssize_t at = !table || PyCFunction_Check(callable) ? 0 : 1;
+  if (at < nargs) pin(args[at]);
 }
 
 /// A call of code in C: what it may read becomes a guard. False with a Python error set; the graph may be broken.
@@ -569,6 +580,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     if (!break_if_moved(plan.target) || !break_if_moved(callable, args, nargs + keywords)) return nullptr;
     if (!tracing()) return not_handled();
   }
+  pin_operands(plan, callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
       if (PyMethod_Check(callable)) find_parts(callable);
@@ -638,6 +650,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                          ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
+  pin_keys(result);
   if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {

@@ -461,6 +461,18 @@ int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject**
   return break_if_moved(sequence) ? kNotHandled : -1;
 }
 
+/// Of a dict the keys alone are compared.
+bool Tracer::watch_searched(PyObject* container, PyObject* table) {
+  if (!PyDict_Check(table)) return watch_contents(container, Reading::kEqual);
+  if (!watch_contents(container, Reading::kItems)) return false;
+  pin_keys(table);
+  const Ref keys = Ref::steal(PyDict_Keys(table));
+  for (Py_ssize_t i = 0; keys && tracing() && i < PyList_GET_SIZE(keys.get()); ++i) {
+    if (!watch_contents(PyList_GET_ITEM(keys.get(), i), Reading::kEqual)) return false;
+  }
+  return static_cast<bool>(keys);
+}
+
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!break_if_moved(container)) return nullptr;
   if (tracing() &&
@@ -476,8 +488,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
     if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !contents_guarded(table)) {
       trace_->watches.dict_key(table, item);
     } else {
-      if (!watch_contents(container, Reading::kEqual) || (tracing() && !watch_contents(item, Reading::kEqual)))
-        return nullptr;
+      if (!watch_searched(container, table) || (tracing() && !watch_contents(item, Reading::kEqual))) return nullptr;
       if (!tracing()) return not_handled();
       const Ref found = number_in(container, item);
       if (found) return PyBool_FromLong((found.get() == Py_True) != invert);
@@ -593,9 +604,10 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
     return;
   }
   mark_born(object);
-  if (api_.numpy == nullptr || (kind != BuildKind::kSet && kind != BuildKind::kDict)) return;
+  if (kind != BuildKind::kSet && kind != BuildKind::kDict) return;
+  pin_keys(object);
   const Ref keys = Ref::steal(PySequence_List(object));
-  if (keys && numpy_inside(keys.get())) {
+  if (keys && api_.numpy != nullptr && numpy_inside(keys.get())) {
     trace_->mutated = true;  // it is made already
     if (!graph_break("the hash of a NumPy value")) forget_error();
   }
@@ -618,7 +630,7 @@ int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
 int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {
   if (!break_if_begun(set)) return -1;
   if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
-  if (tracing() && !watch_contents(iterable, Reading::kItems)) return -1;
+  if (tracing() && !watch_contents(iterable, Reading::kEqual)) return -1;
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::dict_update(Frame&, PyObject* dict, PyObject* mapping) {

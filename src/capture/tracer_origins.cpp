@@ -188,6 +188,13 @@ namespace {
 /// Of these two can be one in another call.
 bool may_be_one(PyObject* a, PyObject* b) { return a != b && Py_TYPE(a) == Py_TYPE(b); }
 
+/// torch's operators that change the layout of a tensor and not its values.
+bool changes_layout(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"as_strided_", "squeeze_",   "swapaxes_", "swapdims_",
+                                                "t_",          "transpose_", "unsqueeze_"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 bool is_changeable(PyObject* o) {
   return PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || is_plain_instance(o);
 }
@@ -196,6 +203,18 @@ bool is_changeable(PyObject* o) {
 
 void Tracer::pin(PyObject* object) {
   if (object != nullptr && contents_guarded(object)) trace_->pinned.insert(object);
+}
+
+/// What a dict or set knows by identity.
+void Tracer::pin_keys(PyObject* table) {
+  if (!PyDict_Check(table) && !PyAnySet_Check(table)) return;
+  const Ref keys = Ref::steal(PyDict_Check(table) ? PyDict_Keys(table) : PySequence_List(table));
+  if (!keys) return forget_error();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
+    PyObject* key = PyList_GET_ITEM(keys.get(), i);
+    pin(key);
+    for (Py_ssize_t k = 0; PyTuple_Check(key) && k < PyTuple_GET_SIZE(key); ++k) pin(PyTuple_GET_ITEM(key, k));
+  }
 }
 
 PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool) {
@@ -210,36 +229,59 @@ PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool) {
   return not_handled();
 }
 
+/// What the trace changes of older objects, but for the values of tensors.
+std::set<PyObject*> Tracer::changed_objects(const std::vector<PyObject*>& guarded) {
+  Trace& t = *trace_;
+  std::set<PyObject*> changed;
+  for (const Effect& effect : t.effects) {
+    if (effect.kind == Effect::Kind::kSwitch) continue;
+    PyObject* target = effect.target.get();
+    PyObject* owner = PyDict_CheckExact(target) ? instance_of(target) : nullptr;
+    changed.insert(owner != nullptr ? owner : target);
+  }
+  std::unordered_set<int> slots;
+  for (const TapeNode& node : t.tape.nodes()) {
+    if (node.leaf || (node.mutates && changes_layout(node.name)))
+      slots.insert(node.outputs.begin(), node.outputs.end());
+  }
+  for (PyObject* o : guarded) {
+    if (!slots.empty() && slots.contains(t.tape.find(o))) changed.insert(o);
+  }
+  return changed;
+}
+
 /// An object that comes with a call may be one that the trace found elsewhere: then it must be that in each call. And where one
 /// is changed or compared, two must not become one.
 void Tracer::note_identities(Identities& identities) {
   Trace& t = *trace_;
+  const auto made = [&](PyObject* o) {
+    const int slot = t.tape.find(o);
+    return born(o) || (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input);
+  };
   const auto apart = [&](PyObject* a, PyObject* b) {
-    if (api_.is_tensor(a) || api_.is_tensor(b)) return;  // the guard on tensors has their identities
+    if (made(a) || made(b)) return;
     if (!contents_guarded(a)) std::swap(a, b);
-    if (!contents_guarded(a) || born(b)) return;
+    if (!contents_guarded(a)) return;
     if (contents_guarded(b)) {
       identities.apart.push_back({t.index_of(a), t.index_of(b), {}});
-    } else if (origin(b) == Origin::kFound || t.by_identity.contains(b)) {
+    } else if ((t.watches.seen_objects().contains(b) && !t.watches.is_gradient(b)) || t.by_identity.contains(b)) {
       identities.apart.push_back({t.index_of(a), -1, Ref::borrow(b)});
     }
   };
   std::vector<PyObject*> guarded;
-  for (size_t i = 0; i < t.guarded; ++i) {
+  for (size_t i = 0; i < t.objects.size(); ++i) {
     PyObject* o = t.objects[i];
     if (!contents_guarded(o) || t.index_of(o) != static_cast<int>(i)) continue;
-    if (t.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
+    if (i >= t.guarded) {
+      guarded.push_back(o);
+    } else if (t.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
       identities.same.push_back({static_cast<int>(i), -1, Ref::borrow(o)});
-    } else if (is_changeable(o)) {
+    } else if (is_changeable(o) || api_.is_tensor(o)) {
       guarded.push_back(o);
     }
   }
   for (const auto& [left, right] : t.compared) apart(left, right);
-  if (guarded.empty()) return;
-  std::set<PyObject*> changed;
-  for (const Effect& effect : t.effects) {
-    if (effect.kind != Effect::Kind::kSwitch) changed.insert(effect.target.get());
-  }
+  const std::set<PyObject*> changed = changed_objects(guarded);
   for (PyObject* target : changed) {
     if (contents_guarded(target)) {
       for (PyObject* found : t.watches.seen_objects()) {
@@ -268,13 +310,14 @@ void Tracer::watch_class_of(PyObject* object) {
 /// One walk through what code in C may read.
 struct Tracer::Settling {
   Tracer::Reading reading = Tracer::Reading::kItems;
+  PyObject* top = nullptr;
   std::unordered_set<PyObject*> seen;
   std::string unseen;         // the type of something whose changes nobody would see
   PyObject* moved = nullptr;  // an iterator that was made in the trace
 };
 
 bool Tracer::watch_contents(PyObject* object, Reading reading) {
-  Settling work{reading, {}, {}};
+  Settling work{reading, object, {}, {}};
   settle(object, work);
   if (work.moved != nullptr && !touch(work.moved)) return false;  // what reads it moves it on
   return work.unseen.empty() || graph_break("code in C reads an object that may change unseen (" + work.unseen + ")");
@@ -284,8 +327,10 @@ void Tracer::settle(PyObject* o, Settling& work) {
   if (o == nullptr || is_symbolic_number(o) || !work.seen.insert(o).second) return;
   const bool deep = work.reading != Reading::kItems;
   switch (nature_of(o, api_)) {
-    case Nature::kValue:
-    case Nature::kTensor: return;
+    case Nature::kValue: return;
+    case Nature::kTensor:
+      if (work.reading == Reading::kEqual && o != work.top) pin(o);  // of parts it is first asked whether they are one
+      return;
     case Nature::kIterator:
       if (born(o)) work.moved = o;
       return;

@@ -158,6 +158,7 @@ void Watches::tensor_attribute(int index, PyObject* tensor, PyObject* name) {
 void Watches::gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta) {
   if (index < 0) know(tensor);
   know(value);
+  if (value != nullptr) gradient_values_.insert(value);
   gradients_.push_back(
       {index, index < 0 ? Ref::borrow(tensor) : Ref(), Ref::borrow(value), value == nullptr, std::move(meta)});
 }

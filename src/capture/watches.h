@@ -94,6 +94,8 @@ class Watches {
   const std::unordered_set<PyObject*>& seen_objects() const { return known_; }
   /// `object` was found in something known (an item of a tuple).
   void found(PyObject* object) { known_.insert(object); }
+  /// Found as the gradient of a tensor, which is another object in the next call. It may have ended.
+  bool is_gradient(PyObject* object) const { return gradient_values_.contains(object); }
   std::vector<std::string> describe() const;
   int traverse(const Visitor& visit) const;
 
@@ -243,7 +245,8 @@ class Watches {
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
   std::unordered_set<PyObject*> seen_;  // sets, deques, cells, functions with a watch
   std::unordered_map<PyObject*, size_t> instance_index_;
-  std::unordered_set<PyObject*> known_;  // all alive: some watch or the trace holds them
+  std::unordered_set<PyObject*> known_;            // alive, but for gradients: some watch or the trace holds them
+  std::unordered_set<PyObject*> gradient_values_;  // identities alone
   std::unordered_map<PyObject*, std::unordered_set<PyObject*>> keys_seen_;
   std::unordered_map<PyObject*, PyObject*> weakly_;  // objects, and the weak references that gave them
   std::unordered_map<PyObject*, Written> written_;

@@ -15,6 +15,7 @@
 #include "loops/kernel.h"
 #include "runtime/plan/executable.h"
 #include "support/error.h"
+#include "support/options.h"
 
 namespace tatara {
 
@@ -53,6 +54,7 @@ class PlanRunner {
     io.inputs = inputs;
     io.output_buffers = outputs;
     current() = this;
+    const OneThread in_order;
     executable.run(io, {});
     for (size_t i = 0; i < edges.outputs.size(); ++i) {
       const PlanOutput& output = plan_.outputs[i];
@@ -121,6 +123,14 @@ class PlanRunner {
     const auto [low, high] = reach(sizes, strides, empty);
     if (!empty) touch_bytes(static_cast<char*>(data) + low * size, (high - low + 1) * size, written);
   }
+
+  /// The parts of a launch come in order: by the first of them touch_launch() knows that the next launch has begun.
+  struct OneThread {
+    OneThread() { set_option(Option::kNumThreads, int64_t{1}); }
+    OneThread(const OneThread&) = delete;
+    OneThread& operator=(const OneThread&) = delete;
+    ~OneThread() { reset_option(Option::kNumThreads); }
+  };
 
   static int32_t touch_launch(void* const* buffers, const int64_t*, const int64_t*, int64_t begin, int64_t end,
                               KernelFault*) {
