@@ -552,7 +552,9 @@ bool CompiledRunner::count_writes(const std::vector<Ref>& env) const {
   const TorchNative& native = TorchNative::get();
   for (const InputWrite& write : executable_->plan().input_writes) {
     PyObject* tensor = input(env, static_cast<size_t>(write.input_index));
-    if (tensor != nullptr && !native.count_write(tensor)) return false;
+    for (int i = 0; tensor != nullptr && i < write.times; ++i) {
+      if (!native.count_write(tensor)) return false;
+    }
   }
   return true;
 }

@@ -315,7 +315,32 @@ class Converter {
     if (node.number) return convert_number(node);
     if (node.region != RegionMark::kNone) return convert_region(node);
     if (node.custom) return convert_custom(node);
+    const auto is_of = [&](const char* family) { return node.name.find(family) != std::string::npos; };
+    // Eager's kernel writes to running statistics without counting it, and where dropout changes nothing it writes nothing.
+    const bool statistics = node.statistics && is_of("batch_norm"), dropout = node.mutates && is_of("dropout");
+    const std::vector<int64_t> before = statistics || dropout ? versions() : std::vector<int64_t>();
+    const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
     set_outputs(node, results_of(node));
+    uncount_writes(before, values);
+  }
+
+  std::vector<ValueId> present_values() {
+    std::vector<ValueId> values;
+    for (const TensorRef ref : refs_) values.push_back(ref < 0 ? kNoValue : fz_.read(ref));
+    return values;
+  }
+
+  /// Writes since `before`; where `values` are given, of those that still have theirs.
+  void uncount_writes(const std::vector<int64_t>& before, const std::vector<ValueId>& values) {
+    std::vector<TensorRef> seen;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const TensorRef ref = refs_[i];
+      if (before[i] < 0 || fz_.version(ref) == before[i]) continue;
+      if (!values.empty() && fz_.read(ref) != values[i]) continue;
+      if (std::any_of(seen.begin(), seen.end(), [&](TensorRef each) { return fz_.same_storage(each, ref); })) continue;
+      seen.push_back(ref);
+      fz_.uncount(ref, fz_.version(ref) - before[i]);
+    }
   }
 
   // ---- regions that are computed again -------------------------------------------------------------------------------

@@ -28,7 +28,7 @@
 namespace tatara {
 namespace {
 
-constexpr uint64_t kFormat = 6;
+constexpr uint64_t kFormat = 7;
 
 /// What the linker named this library by (its GNU build id); "" when it has none.
 std::string build_id() {

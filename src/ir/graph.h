@@ -131,6 +131,7 @@ struct Value {
 struct InputWrite {
   int input_index = 0;
   ValueId value = kNoValue;
+  int times = 1;  ///< what eager adds to the tensor's count of writes (`_version`)
 };
 
 /// How an output relates to storage: a fresh tensor, an alias (view) of an input, or a view of another output.
@@ -157,7 +158,9 @@ class Graph {
   /// Appends a node with outputs of the given types. No inference and no checks here: see ops/core/builder.h.
   NodeId add_node(const OpDef* op, std::vector<Arg> args, std::vector<TensorType> types, SourceLocation location = {});
   void add_output(ValueId value, OutputAlias alias = {}) { outputs_.push_back({value, alias}); }
-  void add_input_write(int input_index, ValueId value) { writes_.push_back({input_index, value}); }
+  void add_input_write(int input_index, ValueId value, int times = 1) {
+    writes_.push_back({input_index, value, times});
+  }
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }

@@ -163,6 +163,7 @@ class Verifier {
     require(plan_.input_writes.size() == graph_.input_writes().size(), "it writes to other inputs");
     for (size_t i = 0; i < plan_.input_writes.size(); ++i) {
       require(plan_.input_writes[i].input_index == graph_.input_writes()[i].input_index, "it writes to other inputs");
+      require(plan_.input_writes[i].times == graph_.input_writes()[i].times, "its writes are counted otherwise");
       written_inputs_.insert(plan_.input_writes[i].input_index);
     }
     require(plan_.outputs.size() == graph_.outputs().size(), "it has other outputs");

@@ -254,9 +254,10 @@ void fields(Io& io, PlanKernel& kernel) {
 
 template <typename Io>
 void fields(Io& io, InputWrite& write) {
-  auto& [input_index, value] = write;
+  auto& [input_index, value, times] = write;
   io.index(input_index, Of::kInputs, false);
   io.index(value, Of::kValues, false);
+  io.number(times);
 }
 
 template <typename Io>

@@ -230,7 +230,8 @@ class Expansion {
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
     if (refuse_repeated) check_repeated(node);
     for (const GraphOutput& output : graph_.outputs()) to_.add_output(plain(output.value), output.alias);
-    for (const InputWrite& write : graph_.input_writes()) to_.add_input_write(write.input_index, plain(write.value));
+    for (const InputWrite& write : graph_.input_writes())
+      to_.add_input_write(write.input_index, plain(write.value), write.times);
     return std::move(to_);
   }
 

@@ -38,7 +38,8 @@ class InParts {
     for (size_t i = inputs; i < from_.inputs().size(); ++i) add_input(i);
     for (size_t n = nodes_; n < from_.num_nodes(); ++n) copy(from_.node(static_cast<NodeId>(n)));
     for (const GraphOutput& output : from_.outputs()) to().add_output(mapped(output.value), output.alias);
-    for (const InputWrite& write : from_.input_writes()) to().add_input_write(write.input_index, mapped(write.value));
+    for (const InputWrite& write : from_.input_writes())
+      to().add_input_write(write.input_index, mapped(write.value), write.times);
     return std::move(result_);
   }
 

@@ -197,7 +197,7 @@ ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& 
     result.add_output(output.value == kNoValue ? kNoValue : map[static_cast<size_t>(output.value)], output.alias);
   }
   for (const InputWrite& write : g.input_writes()) {
-    result.add_input_write(write.input_index, map[static_cast<size_t>(write.value)]);
+    result.add_input_write(write.input_index, map[static_cast<size_t>(write.value)], write.times);
   }
   using Saved = ForwardGraph::Saved;
   std::vector<Saved> places;

@@ -66,7 +66,8 @@ void GraphCopy::copy(const Node& node) {
 
 Graph GraphCopy::finish() {
   for (const GraphOutput& output : from_.outputs()) to_.add_output((*this)[output.value], output.alias);
-  for (const InputWrite& write : from_.input_writes()) to_.add_input_write(write.input_index, (*this)[write.value]);
+  for (const InputWrite& write : from_.input_writes())
+    to_.add_input_write(write.input_index, (*this)[write.value], write.times);
   return std::move(to_);
 }
 

@@ -66,7 +66,7 @@ class Recomputation {
       to_.add_output(output.value == kNoValue ? kNoValue : map_[static_cast<size_t>(output.value)], output.alias);
     }
     for (const InputWrite& write : from_.input_writes()) {
-      to_.add_input_write(write.input_index, map_[static_cast<size_t>(write.value)]);
+      to_.add_input_write(write.input_index, map_[static_cast<size_t>(write.value)], write.times);
     }
     return std::move(to_);
   }

@@ -103,6 +103,8 @@ class Functionalizer {
   bool is_stale_view(TensorRef tensor) const;
   /// Version of the storage's contents, counted as eager counts in-place writes.
   int64_t version(TensorRef tensor) const;
+  /// Writes to the storage that eager does not count.
+  void uncount(TensorRef tensor, int64_t writes);
 
   /// Adds graph outputs for `tensors` (with aliasing kept) and input writes for every mutated input. Output i is tensors[i];
   /// outputs behind those are bases that several of the returned views share (an alias index may name a later output).
@@ -122,6 +124,7 @@ class Functionalizer {
     int input_index = -1;
     int64_t version = 0;
     TensorRef first = -1;
+    int64_t uncounted = 0;  // of the writes
   };
   struct ViewStep {
     const OpDef* op;

@@ -355,6 +355,10 @@ int64_t Functionalizer::version(TensorRef tensor) const {
   return storages_[static_cast<size_t>(aliases_[static_cast<size_t>(tensor)].storage)].version;
 }
 
+void Functionalizer::uncount(TensorRef tensor, int64_t writes) {
+  storages_[static_cast<size_t>(aliases_[static_cast<size_t>(tensor)].storage)].uncounted += writes;
+}
+
 // ---- the end of a graph ----------------------------------------------------------------------------------------------
 
 Expr Functionalizer::offset_of(TensorRef tensor) {
@@ -419,7 +423,8 @@ void Functionalizer::finish(std::span<const TensorRef> tensors) {
   }
   for (const GraphOutput& output : outputs) graph.add_output(output.value, output.alias);
   for (const Storage& storage : storages_) {
-    if (storage.input_index >= 0 && storage.version > 0) graph.add_input_write(storage.input_index, storage.base);
+    if (storage.input_index < 0 || storage.version == 0) continue;
+    graph.add_input_write(storage.input_index, storage.base, static_cast<int>(storage.version - storage.uncounted));
   }
 }
 

@@ -91,7 +91,10 @@ class GraphParser {
   void write(std::string_view rest) {
     const size_t arrow = rest.find(" <- ");
     if (arrow == std::string_view::npos) fail("expected '<-'");
-    graph_.add_input_write(static_cast<int>(integer(rest.substr(0, arrow))), use(rest.substr(arrow + 4)));
+    const std::string_view value = rest.substr(arrow + 4);
+    const size_t count = value.find(", counted ");
+    const int times = count == std::string_view::npos ? 1 : static_cast<int>(integer(value.substr(count + 10)));
+    graph_.add_input_write(static_cast<int>(integer(rest.substr(0, arrow))), use(value.substr(0, count)), times);
   }
 
   void output(std::string_view part) {

@@ -69,7 +69,9 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     out += "\n";
   }
   for (const InputWrite& write : graph.input_writes()) {
-    out += "  write input " + std::to_string(write.input_index) + " <- " + value_name(write.value) + "\n";
+    out += "  write input " + std::to_string(write.input_index) + " <- " + value_name(write.value);
+    if (write.times != 1) out += ", counted " + std::to_string(write.times);
+    out += "\n";
   }
   out += "  return (";
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
