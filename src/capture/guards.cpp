@@ -139,14 +139,28 @@ bool other_number(PyObject* before, PyObject* now) {
   return (ints || floats) && !same_value(before, now);
 }
 
+namespace {
+
+constexpr int64_t kUsual = int64_t{1} << 31;    // products of two such numbers fit in 64 bits
+constexpr int64_t kLargest = int64_t{1} << 62;  // and sums of two of these
+
+/// Numbers are in the smallest of these ranges, so that little arithmetic with them needs a guard against overflow.
+IntRange range_around(int64_t value) {
+  const int64_t most = value >= -kUsual && value <= kUsual ? kUsual : kLargest;
+  return {-most, most};
+}
+
+}  // namespace
+
 bool any_number_range(PyObject* number, IntRange& range) {
-  constexpr int64_t kLargest = int64_t{1} << 62;
   if (!PyLong_CheckExact(number)) return false;
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  range = IntRange{-kLargest, kLargest};
+  range = range_around(value);
   return overflow == 0 && value >= range.lo && value <= range.hi;
 }
+
+IntRange size_range(int64_t size) { return {2, size <= kUsual ? kUsual : kLargest}; }
 
 bool number_range(PyObject* number, IntRange& range) {
   if (!any_number_range(number, range)) return false;
@@ -430,7 +444,7 @@ struct ValueGuard::Builder {
       Expr size = ctx.constant(meta.sizes[d]);
       if ((wanted >> d & 1) != 0) {
         Expr& shared = by_size[meta.sizes[d]];
-        if (!shared.valid()) shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, {2, INT64_MAX});
+        if (!shared.valid()) shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, size_range(meta.sizes[d]));
         size = shared;
       }
       dims.layout.sizes.push_back(size);
@@ -438,7 +452,7 @@ struct ValueGuard::Builder {
     dims.layout.strides = derive_strides(ctx, meta, dims.layout.sizes);
     for (size_t d = 0; d < rank; ++d) {
       if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
-      dims.layout.strides[d] = symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, {2, INT64_MAX});
+      dims.layout.strides[d] = symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, size_range(meta.strides[d]));
     }
     for (size_t d = 0; d < rank; ++d) {
       dims.size_symbols.push_back(number_of(dims.layout.sizes[d]));

@@ -170,6 +170,8 @@ bool other_number(PyObject* before, PyObject* now);
 bool number_range(PyObject* number, IntRange& range);
 /// The same for what only Python's own arithmetic sees: 0 and 1 too, and the sign may change.
 bool any_number_range(PyObject* number, IntRange& range);
+/// The range of a size or stride that varies.
+IntRange size_range(int64_t size);
 /// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
 bool is_atom(PyObject* object, const TorchApi& api);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.

@@ -4,11 +4,26 @@
 #include <cstddef>
 #include <cstring>
 
+#include "support/made_once.h"
+
 namespace tatara::capture {
 namespace {
 
 bool is_real_number(PyObject* object) {
   return is_symbolic_number(object) || PyLong_Check(object) || PyFloat_Check(object);
+}
+
+/// A class with all operators in Python, for the functions in C that call them.
+const PyTypeObject* python_class() {
+  static const PyTypeObject* const made = made_once([] {
+    static constexpr const char* kSource =
+        "type('T', (), {f'__{n}__': lambda *a: NotImplemented for n in ('add', 'sub', 'mul', 'truediv', 'floordiv', "
+        "'mod', 'pow', 'lshift', 'rshift', 'and', 'or', 'xor', 'matmul', 'divmod', 'eq')})";
+    const Ref names = Ref::steal(PyDict_New());
+    PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins());
+    return reinterpret_cast<const PyTypeObject*>(PyRun_String(kSource, Py_eval_input, names.get(), names.get()));
+  });
+  return made;
 }
 
 TraceSymbols* symbols_of(PyObject* number) {
@@ -35,7 +50,11 @@ PyObject* unary(PyObject* a) {
 }
 
 PyObject* divmod(PyObject* a, PyObject* b) {
-  if (!is_real_number(a) || !is_real_number(b)) Py_RETURN_NOTIMPLEMENTED;
+  static constexpr BinaryOp kDivmod{"divmod", PyNumber_Divmod, &PyNumberMethods::nb_divmod};
+  if (PyObject* done = meet_other(kDivmod, a, b); done != nullptr || PyErr_Occurred() != nullptr) return done;
+  const int divides = PyObject_IsTrue(b);
+  if (divides < 0) return nullptr;
+  if (divides == 0) return PyNumber_Divmod(plain_number(a).get(), plain_number(b).get());  // an error
   const Ref quotient = Ref::steal(PyNumber_FloorDivide(a, b));
   const Ref rest = quotient ? Ref::steal(PyNumber_Remainder(a, b)) : Ref();
   return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
@@ -48,6 +67,7 @@ int truth(PyObject* a) {
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
+  if (!is_real_number(b)) return compare_with_other(a, b, op);
   if (Ref known = compare_on_tape(a, b, op); known || PyErr_Occurred() != nullptr) return known.release();
   return compare_by_value(a, b, op);
 }
@@ -58,8 +78,8 @@ PyObject* itself(PyObject* a) { return Py_NewRef(a); }
 PyObject* value(PyObject* a) { return plain_number(a).release(); }
 
 PyObject* get_attribute(PyObject* a, PyObject* name) {
-  PyObject* found = PyObject_GenericGetAttr(a, name);
-  if (found != nullptr || !caught(PyExc_AttributeError)) return found;
+  // isinstance() asks for it.
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return PyObject_GenericGetAttr(a, name);
   return PyObject_GetAttr(plain_number(a).get(), name);
 }
 
@@ -77,7 +97,33 @@ PyObject* reduce(PyObject* a, PyObject* protocol) {
 
 }  // namespace
 
+PyObject* meet_other(const BinaryOp& op, PyObject* a, PyObject* b) {
+  if (is_real_number(a) && is_real_number(b)) return nullptr;
+  PyObject* other = is_symbolic_number(a) ? b : a;
+  const PyNumberMethods* own = Py_TYPE(other)->tp_as_number;
+  const PyNumberMethods* python = python_class()->tp_as_number;
+  if (own == nullptr) Py_RETURN_NOTIMPLEMENTED;
+  if (op.slot == nullptr) {
+    if (own->nb_power == nullptr || own->nb_power == python->nb_power) Py_RETURN_NOTIMPLEMENTED;
+    return own->nb_power(plain_number(a).get(), plain_number(b).get(), Py_None);
+  }
+  const binaryfunc slot = own->*op.slot;
+  if (slot == nullptr || slot == python->*op.slot) Py_RETURN_NOTIMPLEMENTED;
+  return slot(plain_number(a).get(), plain_number(b).get());
+}
+
+PyObject* compare_with_other(PyObject* a, PyObject* b, int op) {
+  const richcmpfunc slot = Py_TYPE(b)->tp_richcompare;
+  if (slot == nullptr || slot == PyBaseObject_Type.tp_richcompare || slot == python_class()->tp_richcompare ||
+      b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  static constexpr int kMirrored[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};  // in the order of Py_LT...
+  return slot(b, plain_number(a).get(), kMirrored[op]);
+}
+
 PyObject* number_binary(const BinaryOp& op, PyObject* a, PyObject* b) {
+  if (PyObject* done = meet_other(op, a, b); done != nullptr || PyErr_Occurred() != nullptr) return done;
   Ref made = on_tape(op.name, a, b);
   if (made || PyErr_Occurred() != nullptr) return made.release();
   const Ref x = plain_number(a), y = plain_number(b);

@@ -19,30 +19,37 @@ struct UnaryOp {
 struct BinaryOp {
   const char* name;
   PyObject* (*plain)(PyObject*, PyObject*);
+  binaryfunc PyNumberMethods::* slot;  // null: power
 };
 
-inline constexpr BinaryOp kAdd{"add", PyNumber_Add};
-inline constexpr BinaryOp kSubtract{"sub", PyNumber_Subtract};
-inline constexpr BinaryOp kMultiply{"mul", PyNumber_Multiply};
-inline constexpr BinaryOp kDivide{"truediv", PyNumber_TrueDivide};
-inline constexpr BinaryOp kFloorDivide{"floordiv", PyNumber_FloorDivide};
-inline constexpr BinaryOp kRemainder{"mod", PyNumber_Remainder};
-inline constexpr BinaryOp kPower{"pow", [](PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }};
-inline constexpr BinaryOp kLeft{"lshift", PyNumber_Lshift};
-inline constexpr BinaryOp kRight{"rshift", PyNumber_Rshift};
-inline constexpr BinaryOp kAnd{"and_", PyNumber_And};
-inline constexpr BinaryOp kOr{"or_", PyNumber_Or};
-inline constexpr BinaryOp kXor{"xor", PyNumber_Xor};
+inline constexpr BinaryOp kAdd{"add", PyNumber_Add, &PyNumberMethods::nb_add};
+inline constexpr BinaryOp kSubtract{"sub", PyNumber_Subtract, &PyNumberMethods::nb_subtract};
+inline constexpr BinaryOp kMultiply{"mul", PyNumber_Multiply, &PyNumberMethods::nb_multiply};
+inline constexpr BinaryOp kDivide{"truediv", PyNumber_TrueDivide, &PyNumberMethods::nb_true_divide};
+inline constexpr BinaryOp kFloorDivide{"floordiv", PyNumber_FloorDivide, &PyNumberMethods::nb_floor_divide};
+inline constexpr BinaryOp kRemainder{"mod", PyNumber_Remainder, &PyNumberMethods::nb_remainder};
+inline constexpr BinaryOp kPower{"pow", [](PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); },
+                                 nullptr};
+inline constexpr BinaryOp kLeft{"lshift", PyNumber_Lshift, &PyNumberMethods::nb_lshift};
+inline constexpr BinaryOp kRight{"rshift", PyNumber_Rshift, &PyNumberMethods::nb_rshift};
+inline constexpr BinaryOp kAnd{"and_", PyNumber_And, &PyNumberMethods::nb_and};
+inline constexpr BinaryOp kOr{"or_", PyNumber_Or, &PyNumberMethods::nb_or};
+inline constexpr BinaryOp kXor{"xor", PyNumber_Xor, &PyNumberMethods::nb_xor};
 inline constexpr UnaryOp kNegative{"neg", PyNumber_Negative};
 inline constexpr UnaryOp kAbsolute{"abs", PyNumber_Absolute};
 inline constexpr UnaryOp kInvert{"invert", PyNumber_Invert};
 
+/// Where one operand is a placeholder and the other is no number: what a slot of int or float gives. Objects with operators in
+/// Python get the placeholder in turn, those in C are asked with the value. Null without an error set: both are numbers.
+PyObject* meet_other(const BinaryOp& op, PyObject* a, PyObject* b);
 /// The operation as the tape repeats it; with values, which are guarded, where it cannot. One of the operands is a placeholder.
 PyObject* number_binary(const BinaryOp& op, PyObject* a, PyObject* b);
 PyObject* number_power(PyObject* a, PyObject* b, PyObject* modulus);
 /// What a comparison of numbers gives, with that as a guard on the tape; null: by value.
 Ref compare_on_tape(PyObject* a, PyObject* b, int op);
 PyObject* compare_by_value(PyObject* a, PyObject* b, int op);
+/// As meet_other(), for a comparison with what is no number.
+PyObject* compare_with_other(PyObject* a, PyObject* b, int op);
 
 /// For a slot that asks for the value.
 template <PyObject* (*Plain)(PyObject*)>

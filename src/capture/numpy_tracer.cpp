@@ -190,6 +190,10 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
   Trace& t = *trace_;
   std::string problem;
   bool uses = false;
+  // NumPy would take a placeholder for an object of its own kind.
+  settle_reachable(call.args.get());
+  settle_reachable(call.kwargs.get());
+  if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   if (!t.tape.nodes().empty() && !t.tape.nodes().back().done) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;

@@ -12,49 +12,6 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-/// C functions that handle their arguments through slots only, or not at all: a symbolic integer may pass through them.
-bool passes_objects(PyObject* callable) {
-  static const Names modules = {"builtins",  "_operator",    "operator",    "_functools", "functools",
-                                "itertools", "_collections", "collections", "math",       "typing",
-                                "_abc",      "_weakref",     "_bisect"};
-  static const Names owners = {"tuple",
-                               "list",
-                               "dict",
-                               "set",
-                               "frozenset",
-                               "collections.deque",
-                               "collections.OrderedDict",
-                               "object",
-                               "type",
-                               "mappingproxy",
-                               "slice",
-                               "functools.partial",
-                               "operator.itemgetter",
-                               "dict_keys",
-                               "dict_values",
-                               "dict_items"};
-  if (PyType_Check(callable)) {
-    static const Names types = {"range", "bytes", "bytearray", "str", "complex", "float"};
-    const auto* type = reinterpret_cast<PyTypeObject*>(callable);
-    return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || !types.contains(type->tp_name);
-  }
-  if (PyObject* self = bound_to(callable); self != nullptr) {
-    return is_symbolic_int(self) || is_derived_int(self) || owners.contains(Py_TYPE(self)->tp_name) ||
-           PyTuple_Check(self) || PyDict_Check(self) || PyList_Check(self);
-  }
-  if (PyCFunction_Check(callable)) {
-    PyObject* owner = PyCFunction_GET_SELF(callable);
-    const Ref module = attr_or_null(callable, "__module__");
-    return (owner != nullptr && PyType_Check(owner)) || modules.contains(text_of(module.get()));
-  }
-  if (Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type) {
-    PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(callable)->d_type;
-    return owners.contains(owner->tp_name) || PyType_IsSubtype(owner, &PyTuple_Type) != 0 ||
-           PyType_IsSubtype(owner, &PyDict_Type) != 0 || PyType_IsSubtype(owner, &PyList_Type) != 0;
-  }
-  return owners.contains(Py_TYPE(callable)->tp_name) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
-}
-
 bool is_torch_size(PyObject* type) {
   return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
 }
@@ -75,6 +32,16 @@ bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) 
 PyObject* make_size(PyObject* size_type, PyObject* items) {
   const Ref args = Ref::steal(PyTuple_Pack(1, items));
   return args ? PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(size_type), args.get(), nullptr) : nullptr;
+}
+
+/// A list or tuple of ints, some of which may be placeholders.
+bool holds_ints(PyObject* items) {
+  if (!PyList_CheckExact(items) && !PyTuple_Check(items)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    if (!PyLong_CheckExact(item) && !is_symbolic_int(item) && !is_derived_int(item)) return false;
+  }
+  return true;
 }
 
 /// The callable as a torch function mode gets it, and its arguments with the bound object.
@@ -484,7 +451,7 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
     made = dict_get(callable, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
   }
-  if (PyType_Check(callable) && is_torch_size(callable) && count == 1) {
+  if (PyType_Check(callable) && is_torch_size(callable) && count == 1 && holds_ints(first)) {
     PyObject* size = make_size(callable, first);
     note_result(size);
     return size;
@@ -496,8 +463,7 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;
     return torch_function(func.get(), all_args.get(), kwargs);
   }
-  const bool reads = (plan.kind == Kind::kPure && !passes_objects(callable)) || plan.kind == Kind::kBreak;
-  if (reads || numpy_value(callable)) {
+  if (plan.kind == Kind::kBreak || numpy_value(callable)) {
     settle_in(args);
     settle_in(kwargs);
   }

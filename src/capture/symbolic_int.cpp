@@ -100,7 +100,7 @@ PyObject* int_rshift(PyObject* a, PyObject* b) {
   });
 }
 PyObject* int_matmul(PyObject* a, PyObject* b) {
-  static constexpr BinaryOp kProduct{"matmul", PyNumber_MatrixMultiply};
+  static constexpr BinaryOp kProduct{"matmul", PyNumber_MatrixMultiply, &PyNumberMethods::nb_matrix_multiply};
   return number_binary(kProduct, a, b);
 }
 
@@ -137,7 +137,7 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
   TraceSymbols& owner = *cast(a)->owner;
   const std::optional<Expr> y = operand(b, owner);
   if (!y) {
-    if (b == Py_None || PyUnicode_Check(b) || PyTuple_Check(b) || PyType_Check(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!PyLong_Check(b) && !PyFloat_Check(b) && !is_symbolic_number(b)) return compare_with_other(a, b, op);
     if (PyFloat_CheckExact(b) || is_symbolic_number(b)) {
       Ref known = compare_on_tape(a, b, op);
       if (known || PyErr_Occurred() != nullptr) return known.release();
@@ -262,7 +262,10 @@ void settle_in(PyObject* object, int depth) {
   } else if (PyDict_Check(object)) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t at = 0;
-    while (PyDict_Next(object, &at, &key, &value) != 0) settle_in(value, depth - 1);
+    while (PyDict_Next(object, &at, &key, &value) != 0) {
+      settle_in(key, depth - 1);  // read by its hash, guarded already
+      settle_in(value, depth - 1);
+    }
   }
 }
 
@@ -298,6 +301,16 @@ int64_t TraceSymbols::specialize(Expr e) {
   }
 }
 
+void TraceSymbols::keep_in_words(Expr e, int64_t hint) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  const IntRange range = ctx_->range(e);
+  if (range.lo >= -kMost && range.hi <= kMost) return;
+  if (hint < -kMost || hint > kMost) throw Unsupported("a symbolic integer near the ends of 64 bits");
+  ctx_->guard(ctx_->le(ctx_->constant(-kMost), e));
+  ctx_->guard(ctx_->le(e, ctx_->constant(kMost)));
+  note_guards();
+}
+
 Ref TraceSymbols::make(Expr e) {
   if (!e.is_const()) {
     const Expr simple = ctx_->simplify(e);
@@ -306,6 +319,7 @@ Ref TraceSymbols::make(Expr e) {
   if (e.is_const()) return Ref::steal(PyLong_FromLongLong(e.const_value()));
   const std::optional<int64_t> hint = ctx_->evaluate_hint(e);
   TATARA_CHECK(hint.has_value(), "a symbolic integer without a value");
+  keep_in_words(e, *hint);
   const Ref value = Ref::steal(PyLong_FromLongLong(*hint));
   auto* object = value ? PyObject_New(SymInt, int_type()) : nullptr;
   if (object == nullptr) return {};
@@ -315,6 +329,14 @@ Ref TraceSymbols::make(Expr e) {
   Ref result = Ref::steal(reinterpret_cast<PyObject*>(object));
   made_.emplace(result.get(), result);
   return result;
+}
+
+void TraceSymbols::settle_all() {
+  std::vector<Ref> all;
+  for (const auto& [object, held] : made_) all.push_back(held);
+  for (const auto& [object, held] : made_floats_) all.push_back(held);
+  for (const auto& [object, held] : made_derived_) all.push_back(held.first);
+  for (const Ref& each : all) settle_in(each.get());
 }
 
 void TraceSymbols::settle() {

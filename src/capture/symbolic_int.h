@@ -49,7 +49,8 @@ class TraceSymbols {
   /// A program over the values of all symbols.
   ExprProgram program(Expr e) const { return ExprProgram(e, symbols_); }
 
-  /// The Python integer that is `e`: a plain int where facts make it constant.
+  /// The Python integer that is `e`: a plain int where facts make it constant. An Error where it may not be one, since later
+  /// calls would leave 64 bits.
   Ref make(Expr e);
   /// The two halves of a float's bits as symbols, and the float that they stand for: `slot` has it on the tape.
   std::pair<Expr, Expr> add_float(PyObject* value, int object);
@@ -79,6 +80,8 @@ class TraceSymbols {
   int64_t specialize(Expr e);
   /// All integers made so far become plain ints.
   void settle();
+  /// The same while the trace goes on: each is guarded by value.
+  void settle_all();
   /// What `object` was made of, also after it became a plain int; invalid for other objects. A plain int among the values
   /// of a frame may be the value of an expression that was only asked for after the guards of that frame end.
   Expr made_of(PyObject* object) const;
@@ -91,6 +94,8 @@ class TraceSymbols {
   std::string guard_text(size_t guard) const;
 
  private:
+  /// Python's integers have no end: a guard where the value of `e` may leave 64 bits.
+  void keep_in_words(Expr e, int64_t hint);
   std::shared_ptr<ExprContext> ctx_;
   std::vector<Expr> symbols_;
   std::vector<int64_t> hints_;

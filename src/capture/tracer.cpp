@@ -310,6 +310,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
     return;
   }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
+  if (tracing() && result != nullptr) settle_result(f, result);
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) forget_error();
   }

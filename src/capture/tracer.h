@@ -125,6 +125,7 @@ class Tracer final : public VmObserver {
   int unpack(Frame&, PyObject*, int, int, PyObject**) override;
   PyObject* contains(Frame&, PyObject*, PyObject*, bool) override;
   PyObject* compare(Frame&, int, PyObject*, PyObject*) override;
+  PyObject* is_op(Frame&, PyObject*, PyObject*, bool) override;
   int truth(Frame&, PyObject*) override;
   PyObject* call(Frame&, PyObject*, PyObject* const*, size_t, PyObject*) override;
   PyObject* call_ex(Frame&, PyObject*, PyObject*, PyObject*) override;
@@ -140,7 +141,6 @@ class Tracer final : public VmObserver {
   PyObject* match_keys(Frame&, PyObject*, PyObject*) override;
   PyObject* match_class(Frame&, PyObject*, PyObject*, Py_ssize_t, PyObject*) override;
   PyObject* get_len(Frame&, PyObject*) override;
-  PyObject* is_op(Frame&, PyObject*, PyObject*, bool) override;
   PyObject* read_super_attr(Frame&, PyObject*, PyObject*, PyObject*, PyObject*, bool) override;
   int map_add(Frame&, PyObject*, PyObject*, PyObject*) override;
   void on_build(Frame&, BuildKind, PyObject*) override;
@@ -541,6 +541,19 @@ class Tracer final : public VmObserver {
   void place_symbols(Frame& f, const std::vector<int>& places);
   void take_back_symbols();
   std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
+  // Numbers that meet code in C (number_boundary.cpp).
+  /// Numbers that code in C may find from `object` on become plain ones, guarded by value.
+  void settle_reachable(PyObject* object);
+  /// The same for what a call of `callable` gives to code in C; false where that keeps them as they are.
+  bool settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
+  /// Whether an operator with a number that varies and `other` needs no value.
+  bool meets_numbers(PyObject* other) const;
+  bool holds_numbers(PyObject* container) const;
+  void settle_operands(PyObject* left, PyObject* right);
+  PyObject* is_number(PyObject* left, PyObject* right, bool invert);
+  void settle_floats(std::span<PyObject* const> objects);
+  /// What a function in Python gives to code in C that called it.
+  void settle_result(const Frame& f, PyObject* result);
   bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);
   PyObject* symbolic_length(PyObject* tensor);

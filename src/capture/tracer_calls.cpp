@@ -575,6 +575,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
+  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
+    settle_arguments(callable, args, nargs, keywords);
+    if (!tracing()) return not_handled();
+  }
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
       reads_contents(callable, plan.name)) {
     if (!break_if_moved(plan.target) || !break_if_moved(callable, args, nargs + keywords)) return nullptr;

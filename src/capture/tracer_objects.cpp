@@ -342,10 +342,18 @@ PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
   return made != nullptr ? made : not_handled();
 }
 
+/// Code in C that finds an object by a number, or in a container, without reading it but through slots.
+bool Tracer::holds_numbers(PyObject* container) const {
+  return PyRange_Check(container) || is_deque(container) || PyDictKeys_Check(container) ||
+         PyDictItems_Check(container) || PyDictValues_Check(container) || PyUnicode_Check(container) ||
+         PyType_Check(container) || meets_numbers(container);
+}
+
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
     if (PyObject* done = numpy_get_item(container, key); done != not_handled()) return done;
   }
+  if (tracing() && !api_.is_tensor(container) && !holds_numbers(container)) settle_reachable(key);
   if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
     if (!watch_contents(container, Reading::kItems)) return nullptr;
     if (!tracing()) return not_handled();
@@ -475,6 +483,7 @@ bool Tracer::watch_searched(PyObject* container, PyObject* table) {
 
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!break_if_moved(container)) return nullptr;
+  if (tracing() && is_symbolic_number(item) && !holds_numbers(container)) settle_in(item);
   if (tracing() &&
       (numpy_value(container) || numpy_inside(item) || (!PyDict_Check(container) && numpy_inside(container)))) {
     return numpy_break("a search among arrays");
@@ -506,6 +515,8 @@ void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
+    settle_operands(left, right);
+    if (!tracing()) return not_handled();
     settle_for_arrays(left, right);
     if (PyObject* done = numpy_compare(op, left, right); done != not_handled()) return done;
   }
@@ -572,6 +583,11 @@ binaryfunc container_operator(int op) {
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
+  settle_operands(left, right);
+  constexpr int kRemainderOp = 6, kRemainderInplace = 19;
+  const bool text = PyUnicode_Check(left) || PyBytes_Check(left) || PyByteArray_Check(left);
+  if (text && (op == kRemainderOp || op == kRemainderInplace)) settle_reachable(right);
+  if (!tracing()) return not_handled();
   settle_for_arrays(left, right);
   if (PyObject* done = numpy_binary(op, left, right); done != not_handled()) return done;
   if (!tracing()) return not_handled();
@@ -584,7 +600,6 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left) || is_deque(left))) {
     return inplace_operator(op, left, right);
   }
-  const bool text = PyUnicode_Check(left) || PyBytes_Check(left);
   if (!watch_contents(left, Reading::kItems) ||
       (tracing() && !watch_contents(right, text ? Reading::kAll : Reading::kItems)))
     return nullptr;

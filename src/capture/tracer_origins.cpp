@@ -217,7 +217,8 @@ void Tracer::pin_keys(PyObject* table) {
   }
 }
 
-PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool) {
+PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool invert) {
+  if (PyObject* done = is_number(left, right, invert); done != not_handled()) return done;
   if (!tracing() || !may_be_one(left, right) || is_atom(left, api_)) return not_handled();
   if ((contents_guarded(left) || contents_guarded(right)) && !born(left) && !born(right)) {
     if (trace_->compared.emplace(left, right).second) {

@@ -81,7 +81,11 @@ void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
 
 int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
   if (!tracing()) return kNotHandled;
+  if (is_symbolic_number(owner)) settle_in(owner);  // an error
   PyTypeObject* type = Py_TYPE(owner);
+  PyObject* setter = _PyType_Lookup(type, name);
+  if (setter != nullptr && Py_TYPE(setter) == &PyGetSetDescr_Type && !api_.is_tensor(owner)) settle_reachable(value);
+  if (!tracing()) return kNotHandled;
   if (type->tp_setattro != PyObject_GenericSetAttr) {
     if (born(owner)) {
       if (!touch(owner)) return -1;
@@ -197,6 +201,11 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
     if (const int done = numpy_set_item(container, key, value); done != kNotHandled) return done;
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
+  if (!holds_numbers(container)) {
+    settle_reachable(key);
+    settle_reachable(value);
+    if (!tracing()) return kNotHandled;
+  }
   return write_item(container, key, value);
 }
 

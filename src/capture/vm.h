@@ -72,6 +72,8 @@ class Frame {
   int offset() const { return start * 2; }
   /// Byte offset of the opcode itself (after EXTENDED_ARG), as f_lasti shows it.
   int opcode_offset() const { return current * 2; }
+  /// What the instruction that is running calls (borrowed); nullptr when it is no call.
+  PyObject* called() const { return called_at == current ? callable : nullptr; }
   int line() const;  ///< source line of opcode_offset(), 0 when unknown
   /// Whether the next instruction drops what the call that is running returns.
   bool drops_result() const;
@@ -95,6 +97,8 @@ class Frame {
   int start = 0;
   int current = 0;
   PyObject** sp = nullptr;
+  PyObject* callable = nullptr;  // of the last call, and its instruction
+  int called_at = -1;
 };
 
 /// Sees and may replace what the VM does in observed frames. Every method has a neutral default. No method may throw.

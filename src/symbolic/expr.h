@@ -182,9 +182,9 @@ class ExprProgram {
  public:
   ExprProgram() = default;
   ExprProgram(Expr e, std::span<const Expr> symbol_order);
-  /// Arithmetic wraps at 64 bits. InvalidArgument on a division by zero.
+  /// InvalidArgument on a division by zero and where arithmetic leaves 64 bits.
   int64_t evaluate(std::span<const int64_t> symbol_values) const;
-  /// The same without exceptions: nullopt on a division by zero.
+  /// The same without exceptions: nullopt.
   std::optional<int64_t> try_evaluate(std::span<const int64_t> symbol_values) const noexcept;
   bool is_const() const;
   /// Serialised form for the disk cache.

@@ -7,8 +7,6 @@ namespace {
 constexpr size_t kInlineStack = 32;
 constexpr int64_t kFormat = 0x7461744578707232;  // "tatExpr2"
 
-uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
-
 }  // namespace
 
 ExprProgram::ExprProgram(Expr e, std::span<const Expr> symbol_order) {
@@ -94,8 +92,14 @@ std::optional<int64_t> ExprProgram::try_evaluate(std::span<const int64_t> symbol
     const int64_t b = *--top;
     int64_t& a = top[-1];
     switch (instruction.kind) {
-      case ExprKind::kAdd: a = static_cast<int64_t>(bits(a) + bits(b)); break;
-      case ExprKind::kMul: a = static_cast<int64_t>(bits(a) * bits(b)); break;
+      case ExprKind::kAdd:
+        if (__builtin_add_overflow(a, b, &a)) [[unlikely]]
+          return std::nullopt;
+        break;
+      case ExprKind::kMul:
+        if (__builtin_mul_overflow(a, b, &a)) [[unlikely]]
+          return std::nullopt;
+        break;
       case ExprKind::kFloorDiv:
         if (b == 0) return std::nullopt;
         a = floor_div(a, b);
@@ -125,7 +129,7 @@ int64_t ExprProgram::evaluate(std::span<const int64_t> symbol_values) const {
   TATARA_CHECK(symbol_values.size() >= num_slots_, "ExprProgram needs ", num_slots_, " values, got ",
                symbol_values.size());
   const std::optional<int64_t> value = try_evaluate(symbol_values);
-  if (!value) throw InvalidArgument("division by zero in a symbolic size");
+  if (!value) throw InvalidArgument("division by zero in a symbolic size, or a size beyond 64 bits");
   return *value;
 }
 
