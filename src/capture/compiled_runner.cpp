@@ -403,26 +403,6 @@ bool overlapping(const std::vector<InputRef>& inputs, const Plan& plan) {
 
 }  // namespace
 
-bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector<Ref>& env, TorchApi& api) {
-  std::vector<int64_t> symbols;
-  if (!nodes.empty() && !tape.symbol_values(env, api, symbols)) return false;
-  for (const size_t n : nodes) {
-    const TapeNode& node = tape.nodes()[n];
-    Ref value = Tape::call_object(node, env, symbols);
-    if (!value) return false;
-    const TapeSlot& slot = tape.slots()[static_cast<size_t>(node.outputs[0])];
-    int overflow = 0;
-    if (slot.whole ? PyLong_CheckExact(value.get()) == 0 : PyFloat_CheckExact(value.get()) == 0) overflow = 1;
-    if (slot.whole && overflow == 0) PyLong_AsLongLongAndOverflow(value.get(), &overflow);
-    if (overflow != 0) {
-      PyErr_SetString(PyExc_ArithmeticError, "a number of another kind than before");
-      return false;
-    }
-    env[static_cast<size_t>(node.outputs[0])] = std::move(value);
-  }
-  return true;
-}
-
 /// What the plan writes to, and may fail after.
 void CompiledRunner::keep_written(const std::vector<Ref>& env, const Frame& frame) const {
   Transaction* const transaction = Transaction::current();
