@@ -81,6 +81,10 @@ pyvm:
 fuzz: build
 	cd tests/fuzz && $(abspath $(PY)) -m generated $(ARGS)
 
+# How long Ctrl-C takes in a compilation of 20,000 operators.
+interrupts: build
+	$(PY) tests/errors/interrupts.py $(ARGS)
+
 # Every architecture of transformers at a small size, inference and training; goes on where it stopped (ARGS=--fresh).
 zoo: build
 	$(PY) bench/zoo_sweep.py $(ARGS)

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <unordered_set>
 
+#include "capture/call_scratch.h"
 #include "capture/graph_object.h"
 #include "capture/tracer.h"
 #include "runtime/base/cache.h"
@@ -40,45 +41,6 @@ CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunct
 PyObject* call_original(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   return PyObject_Vectorcall(c->function, args, nargsf, kwnames);
 }
-
-/// Memory of one call, used again by later ones. Calls nest and threads take turns, so there are several; guarded by the
-/// GIL.
-class CallScratch {
- public:
-  std::vector<PyObject*> roots, objects;
-  std::vector<Ref> env, made;
-
-  class Lease {
-   public:
-    Lease() {
-      if (spare().empty()) {
-        scratch_ = new CallScratch;
-      } else {
-        scratch_ = spare().back();
-        spare().pop_back();
-      }
-    }
-    ~Lease() {
-      scratch_->roots.clear();
-      scratch_->objects.clear();
-      scratch_->env.clear();
-      scratch_->made.clear();
-      spare().push_back(scratch_);
-    }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    CallScratch* operator->() const { return scratch_; }
-
-   private:
-    CallScratch* scratch_;
-  };
-
- private:
-  static std::vector<CallScratch*>& spare() {
-    static std::vector<CallScratch*> all;
-    return all;
-  }
-};
 
 /// Runs an entry that ends in a return value. Null with a Python error set, or without one: the program is to run instead.
 PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
@@ -193,6 +155,33 @@ PyObject* call_without(CompiledFunction* c, const TorchApi& api, PyObject* const
   return call_original(c, args, nargsf, kwnames);
 }
 
+/// What a call has found in the cache of entries.
+struct Found {
+  enum class Next : uint8_t {
+    kDone,      // `result` is the call's (null with a Python error set)
+    kOriginal,  // the program itself runs
+    kMissed,
+    kTrace,
+  } next = Next::kMissed;
+  PyObject* result = nullptr;
+  std::shared_ptr<Entry> entry = nullptr;
+};
+
+/// Looks for an entry, and runs it if it ends in a return. `failed` says which guard did not hold.
+Found find_and_run(TraceOwner& owner, PyObject* code, CallScratch::Lease& call, TorchApi& api, std::string* failed) {
+  using Next = Found::Next;
+  const SignalsWait wait;
+  std::shared_ptr<Entry> entry =
+      owner.cache.find(code, 0, call->roots.data(), call->roots.size(), api, call->objects, failed);
+  if (entry == nullptr) return {};
+  ++stats().guard_hits;
+  if (entry->end == Entry::End::kEager && !entry->callees) return {Next::kOriginal};
+  if (entry->end != Entry::End::kReturn) return {Next::kTrace, nullptr, std::move(entry)};
+  PyObject* result = or_postponed(run_entry(*entry, call, api));
+  // An operator fails: the program does what is before it, and has its own error.
+  return {result != nullptr || PyErr_Occurred() != nullptr ? Next::kDone : Next::kOriginal, result};
+}
+
 /// The state of one call: looks for an entry, else traces.
 PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Tracer* current = Tracer::current();
@@ -211,35 +200,27 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   CallScratch::Lease call;
-  std::vector<PyObject*>& roots = call->roots;
-  collect_roots(c, args, total, kwnames, roots);
+  collect_roots(c, args, total, kwnames, call->roots);
   TraceOwner& owner = *c->owner;
   std::string failed;
   const bool had_entries = owner.cache.count(code, 0) > 0;
-  const std::shared_ptr<Entry> entry =
-      owner.cache.find(code, 0, roots.data(), roots.size(), *api, call->objects, had_entries ? &failed : nullptr);
-  if (entry != nullptr) {
-    ++stats().guard_hits;
-    if (entry->end == Entry::End::kEager && !entry->callees) return call_original(c, args, nargsf, kwnames);
-    if (entry->end == Entry::End::kReturn) {
-      PyObject* result = run_entry(*entry, call, *api);
-      // An operator fails: the program does what is before it, and has its own error.
-      return result != nullptr || PyErr_Occurred() != nullptr ? result : call_original(c, args, nargsf, kwnames);
-    }
-  } else {
+  const Found found = find_and_run(owner, code, call, *api, had_entries ? &failed : nullptr);
+  if (found.next == Found::Next::kDone) return found.result;
+  if (found.next == Found::Next::kOriginal) return call_original(c, args, nargsf, kwnames);
+  if (found.next == Found::Next::kMissed) {
     PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api);
     if (result != not_handled()) return result;
-  }
-  if (entry == nullptr && had_entries) {
-    const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
-    if (allowed < 0) return nullptr;
-    if (allowed == 0) return call_original(c, args, nargsf, kwnames);
-    ++stats().recompiles;
-    owner.recompiles.push_back(failed);
+    if (had_entries) {
+      const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
+      if (allowed < 0) return nullptr;
+      if (allowed == 0) return call_original(c, args, nargsf, kwnames);
+      ++stats().recompiles;
+      owner.recompiles.push_back(failed);
+    }
   }
   const CacheWarnings warnings;  // after the trace
   Tracer tracer(owner, *api, code);
-  return tracer.run(c->function, args, nargsf, kwnames, roots, entry.get(), call->objects);
+  return tracer.run(c->function, args, nargsf, kwnames, call->roots, found.entry.get(), call->objects);
 }
 
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -484,17 +465,23 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
 PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
   CompiledFunction* c = cast(object);
   if (!PyFunction_Check(c->function)) return Py_BuildValue("(sO)", "it is no Python function", Py_None);
-  std::vector<PyObject*> roots;
-  collect_roots(c, args, static_cast<size_t>(nargs), nullptr, roots);
-  Tracer tracer(*c->owner, *TorchApi::get(), PyFunction_GET_CODE(c->function));
-  tracer.only_look();
-  const Ref result =
-      Ref::steal(tracer.run(c->function, args, static_cast<size_t>(nargs), nullptr, std::move(roots), nullptr, {}));
-  std::string problem = tracer.found_problem();
-  if (!result && problem.empty()) problem = "it raises " + take_error_text();
-  forget_error();
-  if (!problem.empty()) return Py_BuildValue("(NO)", text(problem), Py_None);
-  return PyTuple_Pack(2, Py_None, result.get());
+  for (;;) {
+    std::vector<PyObject*> roots;
+    collect_roots(c, args, static_cast<size_t>(nargs), nullptr, roots);
+    Tracer tracer(*c->owner, *TorchApi::get(), PyFunction_GET_CODE(c->function));
+    tracer.only_look();
+    const Ref result =
+        Ref::steal(tracer.run(c->function, args, static_cast<size_t>(nargs), nullptr, std::move(roots), nullptr, {}));
+    std::string problem = tracer.found_problem();
+    if (!result && problem.empty()) problem = "it raises " + take_error_text();
+    forget_error();
+    if (tracer.was_cut() || error_postponed()) {
+      if (tracer.deliver() != 0) return nullptr;
+      continue;  // nothing has happened: it can look again
+    }
+    if (!problem.empty()) return Py_BuildValue("(NO)", text(problem), Py_None);
+    return PyTuple_Pack(2, Py_None, result.get());
+  }
 }
 
 /// Adds a reason why something runs in eager to the report.

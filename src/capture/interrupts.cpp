@@ -9,17 +9,22 @@
 namespace tatara::capture {
 namespace {
 
-// What this thread knows of itself. Plain numbers, so that reading them costs nothing.
-thread_local int t_waiting = 0;           // SignalsWait that live
-thread_local unsigned long t_hidden = 0;  // the main thread's name, while this is the main thread and handlers wait
+/// What a thread knows of itself.
+struct Waiting {
+  int depth = 0;             // SignalsWait that live
+  unsigned long hidden = 0;  // the main thread's name, while this is the main thread and handlers wait
+};
+thread_local Waiting t_waiting;
 thread_local PyObject* t_postponed = nullptr;
 
-/// CPython runs handlers in the thread whose name is _PyRuntime.main_thread, and nowhere else. Without a name there they
-/// wait, with all else as before: signals are noted, and no thread but the main one has use for that name.
+/// CPython has no way to ask for handlers to wait. Blocking signals in a thread (pthread_sigmask) takes two system calls
+/// each time, and another thread would take the signal, whose handler runs in the main thread all the same. But CPython
+/// runs handlers in the thread whose name is _PyRuntime.main_thread, and nowhere else. Without a name there they wait,
+/// with all else as before: signals are noted, and no thread but the main one has use for that name.
 void hide() {
   const unsigned long self = PyThread_get_thread_ident();
   if (_PyRuntime.main_thread != self) return;
-  t_hidden = self;
+  t_waiting.hidden = self;
   _PyRuntime.main_thread = 0;
 }
 
@@ -46,8 +51,8 @@ void look_again([[maybe_unused]] PyThreadState* state) {
 }
 
 void show() {
-  if (t_hidden == 0) return;
-  _PyRuntime.main_thread = std::exchange(t_hidden, 0UL);
+  if (t_waiting.hidden == 0) return;
+  _PyRuntime.main_thread = std::exchange(t_waiting.hidden, 0UL);
   if (signals_wait()) look_again(PyThreadState_Get());
 }
 
@@ -80,41 +85,58 @@ void keep(PyObject* error) {
 }  // namespace
 
 SignalsWait::SignalsWait() {
-  if (t_waiting++ == 0) hide();
+  if (t_waiting.depth++ == 0) hide();
 }
 
 SignalsWait::~SignalsWait() {
-  if (--t_waiting == 0) show();
+  if (--t_waiting.depth == 0) show();
 }
 
-SignalsRun::SignalsRun() : depth_(std::exchange(t_waiting, 0)) {
+SignalsRun::SignalsRun() : depth_(std::exchange(t_waiting.depth, 0)) {
   if (depth_ > 0) show();
 }
 
 SignalsRun::~SignalsRun() {
-  t_waiting = depth_;
+  t_waiting.depth = depth_;
   if (depth_ > 0) hide();
 }
 
+bool handlers_wait() { return t_waiting.depth > 0; }
+
 bool interrupted(PyThreadState* state) {
   if (t_postponed != nullptr || state->async_exc != nullptr) return true;
-  return signals_wait() && (t_hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident());
+  return signals_wait() && (t_waiting.hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident());
 }
 
-int deliver_interrupts() {
-  if (raise_postponed()) return -1;
-  const SignalsRun run;
-  if (Py_MakePendingCalls() != 0) return -1;
-  PyThreadState* state = PyThreadState_Get();
+bool only_signals_wait() { return t_postponed == nullptr && PyThreadState_Get()->async_exc == nullptr; }
+
+InterruptSigns::InterruptSigns()
+    : state_(PyThreadState_Get()),
+      main_(t_waiting.hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident()) {}
+
+bool InterruptSigns::any() const {
+  return (main_ && signals_wait()) || __atomic_load_n(&state_->async_exc, __ATOMIC_RELAXED) != nullptr;
+}
+
+int raise_sent(PyThreadState* state) {
 #if VM_PY313
-  PyObject* sent = static_cast<PyObject*>(_Py_atomic_exchange_ptr(&state->async_exc, nullptr));
+  _Py_unset_eval_breaker_bit(state, _PY_ASYNC_EXCEPTION_BIT);
+  auto* sent = static_cast<PyObject*>(_Py_atomic_exchange_ptr(&state->async_exc, nullptr));
 #else
+  // Leaves eval_breaker to be recomputed by the next request; until then the evaluator finds nothing to do.
+  if (state->async_exc != nullptr) state->interp->ceval.pending.async_exc = 0;
   PyObject* sent = std::exchange(state->async_exc, nullptr);
 #endif
   if (sent == nullptr) return 0;
   PyErr_SetNone(sent);
   Py_DECREF(sent);
   return -1;
+}
+
+int deliver_interrupts() {
+  if (raise_postponed()) return -1;
+  const SignalsRun run;
+  return Py_MakePendingCalls() != 0 ? -1 : raise_sent(PyThreadState_Get());
 }
 
 PyObject* unwinding_error() {

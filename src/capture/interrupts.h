@@ -33,9 +33,28 @@ class SignalsRun {
   int depth_;
 };
 
+/// Whether a SignalsWait lives in this thread.
+bool handlers_wait();
+
 /// Whether a signal, an exception from another thread, or a postponed error waits for this thread. It may be a false alarm.
-/// Needs no GIL, if `state` is given.
 bool interrupted(PyThreadState* state = PyThreadState_Get());
+
+/// Whether nothing but signals waits: no exception is there already.
+bool only_signals_wait();
+
+/// The same as interrupted(), but for postponed errors, asked by other threads on behalf of the one that made it. Needs no GIL.
+class InterruptSigns {
+ public:
+  InterruptSigns();
+  bool any() const;
+
+ private:
+  PyThreadState* state_;
+  bool main_;
+};
+
+/// Raises what another thread has sent to this one, if anything: then -1.
+int raise_sent(PyThreadState* state);
 
 /// Runs the handlers of signals that have come, and raises what waits: -1 with a Python error set. Only where the program's
 /// state is real, with no Python error set.

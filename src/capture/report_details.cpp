@@ -5,6 +5,7 @@
 
 #include "capture/transaction.h"
 #include "ops/core/op_def.h"
+#include "support/cancel.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -36,6 +37,7 @@ template <typename T, typename Fn>
 Ref list_of(const std::vector<T>& items, Fn&& fn) {
   Ref list = Ref::steal(PyList_New(0));
   for (const T& item : items) {
+    check_cancelled();
     const Ref object = fn(item);
     if (object) PyList_Append(list.get(), object.get());
   }
@@ -97,6 +99,7 @@ void put_graph(Dict& details, const Graph& graph) {
   const std::string printed = print_graph(graph);
   std::vector<std::string_view> lines;
   for (size_t at = 0; at < printed.size();) {
+    check_cancelled();
     const size_t end = std::min(printed.find('\n', at), printed.size());
     lines.push_back(std::string_view(printed).substr(at, end - at));
     at = end + 1;

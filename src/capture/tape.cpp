@@ -7,6 +7,7 @@
 #include "capture/guards.h"
 #include "capture/numpy_api.h"
 #include "capture/transaction.h"
+#include "support/cancel.h"
 #include "support/made_once.h"
 #include "support/str_cat.h"
 
@@ -321,7 +322,7 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
   return {};
 }
 
-bool Tape::materialise(TorchApi& api) {
+bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
@@ -342,6 +343,10 @@ bool Tape::materialise(TorchApi& api) {
   for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
     const TapeNode& node = nodes_[nodes_done_];
     if (node.done) continue;
+    if (stop()) {
+      PyErr_SetString(PyExc_RuntimeError, "stopped");
+      return failed();
+    }
     modes.want(node);
     note_writes(node, env);
     const Ref result = call_node(node, env, symbols);
@@ -586,6 +591,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
 std::string Tape::str() const {
   std::string text = "tape {\n";
   for (const TapeNode& node : nodes_) {
+    check_cancelled();
     text += "  ";
     for (size_t k = 0; k < node.outputs.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", node.outputs[k]);
     if (!node.outputs.empty()) text += " = ";

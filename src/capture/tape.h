@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -143,8 +144,9 @@ class Tape {
   /// Puts the inputs where they belong: guarded `objects` by their index, pinned tensors. `env` has one entry per slot.
   void fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const;
 
-  /// Runs every node and puts the results under the placeholders. False with a Python error set.
-  bool materialise(TorchApi& api);
+  /// Runs every node and puts the results under the placeholders. False with a Python error set; `stop` is asked before each
+  /// node, and true from it is one.
+  bool materialise(TorchApi& api, const std::function<bool()>& stop);
   /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
   /// set.
   bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;

@@ -142,6 +142,7 @@ bool Tracer::push_mode() {
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
+  if (interrupted() && deliver_interrupts() != 0) return nullptr;
   roots_ = std::move(roots);
   hit_ = hit;
   hit_objects_ = std::move(objects);
@@ -153,7 +154,7 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
   set_mode(false);
   vm_uninstall();
   context.observer = before;
-  return result;
+  return or_postponed(result);
 }
 
 // ---- Frames ----------------------------------------------------------------------------------------------------------
@@ -391,6 +392,7 @@ FrameAction Tracer::at_boundary(Frame& f) {
 }
 
 FrameAction Tracer::start_here(Frame& f, bool& made) {
+  const SignalsWait wait;
   state_ = State::kConcrete;
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
@@ -445,6 +447,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
 }
 
 FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects) {
+  const SignalsWait wait;
   state_ = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
     f.root = false;
@@ -476,6 +479,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 
 bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from) {
   vm_sees_frames();  // from here on
+  const SignalsWait wait;
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
@@ -537,6 +541,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   find_surroundings(f, true);
   place_symbols(f, places);
   state_ = State::kTracing;
+  waiting_.emplace();
   set_mode(true);
   return true;
 }
@@ -656,13 +661,16 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   }
   if (!ok) undo_later_writes();
   if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-  const bool prepared = ok && prepare_entry(*entry);
+  cut_ = cut_ || error_postponed();
+  const bool prepared = ok && !cut_ && prepare_entry(*entry);
   --bypass_;
-  if (ok && !prepared) refuse();
+  if (ok && !prepared && !cut_) refuse();
   if (state_ == State::kUnwinding) return false;
-  ok = prepared;
-  if (ok) owner_.cache.add(std::move(entry));
-  stopped_ = stopped_ || stay_eager || !ok;
+  if (prepared) owner_.cache.add(std::move(entry));
+  stopped_ = stopped_ || stay_eager || !prepared;
+  ok = prepared || (ok && cut_);
+  waiting_.reset();
+  if (std::exchange(cut_, false) && ok) ok = deliver() == 0;
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : frames_) {
     if (frame != root_) frame->root = may_be_root(*frame) || !modes_.empty();
@@ -680,7 +688,7 @@ bool Tracer::run_tape() {
   settle_symbols();
   const AutocastOff off(api_);
   const Transaction::Scope scope(trace_->transaction);
-  const bool ok = trace_->tape.materialise(api_);
+  const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
   if (ok) perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
@@ -702,8 +710,7 @@ void Tracer::begin_transaction() {
 bool Tracer::take_back() {
   Trace& t = *trace_;
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
-  // The function whose result the cache would keep is not done, and would say it again.
-  if (*t.cached_calls > 0 && t.said_once) return false;
+  if (!can_take_back()) return false;
   const ErrorAside aside;
   take_back_symbols();
   if (!t.transaction.undo()) return false;
@@ -855,9 +862,11 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     return refuse();
   }
   if (!run_return(f, std::move(entry))) return false;
+  stopped_ = stopped_ || cut_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
-  return true;
+  // The results are there, and the frame is about to return them.
+  return !std::exchange(cut_, false) || deliver() == 0;
 }
 
 bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
@@ -865,11 +874,12 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
   if (compiled_first) settle_symbols();
-  bool prepared = !compiled_first || prepare_entry(*entry);
-  const bool ran = prepared && (compiled_first ? run_compiled(f, *entry) : run_tape());
-  if (ran && !compiled_first) {
+  bool prepared = !compiled_first || prepare_entry(*entry) || cut_;
+  const bool ran = prepared && (compiled_first && !cut_ ? run_compiled(f, *entry) : run_tape());
+  cut_ = cut_ || error_postponed();
+  if (ran && !compiled_first && !cut_) {
     if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-    prepared = prepare_entry(*entry);
+    prepared = prepare_entry(*entry) || cut_;
   }
   --bypass_;
   if (!prepared) {
@@ -878,7 +888,7 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
     return false;
   }
   if (ran) {
-    owner_.cache.add(std::move(entry));
+    if (!cut_) owner_.cache.add(std::move(entry));
     return true;
   }
   const Bypass bypass(bypass_);
@@ -939,8 +949,10 @@ bool Tracer::prepare_entry(Entry& entry) {
   entry.capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
+    bool attached = false;
+    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
+    if (!attached) return false;
     if (!entry.tape->nodes().empty()) ++stats().graphs;
-    if (!attach_runner(entry, owner_, api_)) return false;
     const char* what = entry.tape->has_regions()            ? "checkpoints"
                        : entry.tape->has_custom_backwards() ? "an autograd.Function"
                        : entry.tape->has_hooks()            ? "hooks on gradients"
@@ -963,6 +975,7 @@ void Tracer::end_trace() {
   set_mode(false);
   if (trace_ != nullptr) take_back_symbols();
   trace_.reset();
+  waiting_.reset();
 }
 
 // ---- Objects ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // cache entries.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
+#include "capture/interrupts.h"
 #include "capture/vm.h"
 #include "support/options.h"
 
@@ -72,7 +74,8 @@ struct TraceOwner {
   OptionOverrides options;  // of this function's compilations
   std::vector<std::string> recompiles;
   std::vector<BreakInfo> breaks;
-  std::set<std::pair<PyObject*, int>> full;  // code and offset where the limit of entries was met
+  std::chrono::duration<double> patience{0};  // how long signals wait for the end of a trace, or of a compilation
+  std::set<std::pair<PyObject*, int>> full;   // code and offset where the limit of entries was met
 
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
 
@@ -111,9 +114,15 @@ class Tracer final : public VmObserver {
   void only_look() { looking_ = true; }
   /// After that: why the call is no function of its tensor arguments that compiles as one graph; empty: it is.
   const std::string& found_problem() const { return found_; }
+  /// A signal has ended the look, and waits to be dealt with.
+  bool was_cut() const { return cut_; }
+  /// Runs the handlers of signals, between traces: -1 with a Python error set. Where they raise nothing, later traces of this
+  /// function wait longer for their own.
+  int deliver();
 
   FrameAction on_frame_enter(Frame&) override;
   void on_frame_exit(Frame&, FrameExit, PyObject*) override;
+  int on_interrupt(Frame&) override;
   FrameAction before_instruction(Frame&, int, int) override;
   FrameAction on_exception(Frame&, bool) override;
   PyObject* read_name(Frame&, PyObject*, PyObject*, PyObject*) override;
@@ -194,6 +203,7 @@ class Tracer final : public VmObserver {
   /// An operator has failed, with a Python error set, where eager would have done less than the trace. All that the trace did
   /// is taken back, so that the program can run again from its start. False: not possible.
   bool take_back();
+  bool can_take_back() const;
   /// The same where the program cannot run again: what was written before the operator stays.
   void undo_later_writes();
   /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.
@@ -223,6 +233,14 @@ class Tracer final : public VmObserver {
   bool push_mode();
   /// Takes our modes off torch's stack that nobody needs, as far as torch itself has not set them aside.
   void drop_modes(size_t left = 0);
+
+  // Signals (tracer_interrupts.cpp).
+  /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.
+  bool cut_trace();
+  /// What a signal ends early: then false.
+  bool cancellable(const std::function<void()>& work) const;
+  /// A signal waits, and what was done since `start` takes long and can be taken back.
+  bool may_stop(std::chrono::steady_clock::time_point start) const;
   BreakInfo here(std::string reason) const;
   void user_location(std::string& file, std::string& function, int& line) const;
 
@@ -593,6 +611,9 @@ class Tracer final : public VmObserver {
   bool stopped_ = false;  // no more traces in this call
   bool looking_ = false;  // see only_look()
   Ref refusal_;           // see refuse()
+  bool cut_ = false;      // a signal ended what was done ahead of its time, or a compilation: no entry is made
+  std::optional<SignalsWait> waiting_;  // while a trace is open
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::string found_;
   /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
   struct Ahead {

@@ -284,6 +284,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
   node.backward = node.sequence = true;
   node.name = "backward";
   std::vector<std::optional<GradientLayout>> layouts;
+  bool ended = false;
   {
     const Bypass bypass(bypass_);
     problem = read_engine_call(args, kwargs, call);
@@ -306,7 +307,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        layouts = gradient_layouts(*before, api_, node);
+        ended = !cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();
@@ -339,6 +340,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     }
     forget_error();
   }
+  if (ended) return cut_trace() && deliver() == 0 ? not_handled() : nullptr;
   if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.

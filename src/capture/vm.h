@@ -122,6 +122,9 @@ class VmObserver {
   /// An exception (set as the Python error) starts to unwind this frame at the current instruction; `handled`: the frame has
   /// a handler for it. kRun: as usual; kReload: the error is gone, the frame goes on where it was put; kAbandon.
   virtual FrameAction on_exception(Frame&, bool /*handled*/) { return FrameAction::kRun; }
+  /// A signal, an exception from another thread or a postponed error (interrupts.h) may be waiting, where CPython would look
+  /// for it: between two instructions, f.current being the one before. -1 with a Python error set.
+  virtual int on_interrupt(Frame&) { return 0; }
 
   // Reads ------------------------------------------------------------------------------------------------------
   /// LOAD_GLOBAL, LOAD_NAME, LOAD_BUILD_CLASS, ...: `value` was found in `dict` (globals, builtins or locals mapping).

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "capture/interrupts.h"
 #include "capture/opcodes.h"
 
 namespace tatara::capture {
@@ -239,6 +240,10 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
 
   check_breaker:
     // After calls, backward jumps and RESUME.
+    if (f.observer != nullptr && interrupted(tstate)) [[unlikely]] {
+      f.sp = sp;
+      if (f.observer->on_interrupt(f) != 0) goto error;
+    }
     if (breaker_set(tstate) && handle_pending(tstate) != 0) goto error;
     if (tracing_version(tstate, co) != tracing_seen && tracing_active(tstate, co)) {
       f.start = next;

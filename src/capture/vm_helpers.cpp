@@ -4,6 +4,7 @@
 #include "capture/vm_internal.h"
 // After the interpreter's own headers.
 #include "capture/gil.h"
+#include "capture/interrupts.h"
 
 namespace tatara::capture::vm {
 
@@ -54,16 +55,7 @@ int handle_pending(PyThreadState* tstate) {
   if (__atomic_load_n(&ceval.gil_drop_request._value, __ATOMIC_RELAXED) != 0) {
     const GilRelease unlocked;
   }
-  if (tstate->async_exc != nullptr) {
-    PyObject* exception = tstate->async_exc;
-    tstate->async_exc = nullptr;
-    // Leaves eval_breaker to be recomputed by the next request; until then this function finds nothing to do.
-    ceval.pending.async_exc = 0;
-    PyErr_SetNone(exception);
-    Py_DECREF(exception);
-    return -1;
-  }
-  return 0;
+  return raise_sent(tstate);
 }
 #endif
 

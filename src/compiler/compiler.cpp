@@ -18,6 +18,7 @@
 #include "runtime/base/history.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/cuda/cuda.h"
+#include "support/cancel.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/log.h"
@@ -159,6 +160,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   std::vector<size_t> representative(schedule.kernels.size());
   std::vector<size_t> distinct;
   for (size_t i = 0; i < schedule.kernels.size(); ++i) {
+    check_cancelled();
     PlanKernel& kernel = schedule.plan.kernels[i];
     requests[i] = make_kernel_request(schedule.kernels[i], target);
     kernel.cache_key = requests[i].key;
@@ -173,8 +175,11 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   const bool recording = history_on();
   if (recording) events.resize(code.size());
   const OptionOverrides* overrides = OptionScope::current();
+  const CancelScope::Wanted* const cancel = CancelScope::current();
   compile_in_parallel(distinct.size(), [&](size_t n) {
     const OptionScope scope(overrides);
+    const CancelScope cancelled(cancel);
+    check_cancelled();
     const size_t i = distinct[n];
     PlanKernel& kernel = schedule.plan.kernels[i];
     const auto start = HistoryClock::now();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -10,11 +11,13 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/jit/jit_loader.h"
 #include "runtime/jit/llvm_provider.h"
+#include "support/cancel.h"
 #include "support/error.h"
 #include "support/fork.h"
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/made_once.h"
+#include "support/options.h"
 
 namespace tatara {
 namespace {
@@ -87,6 +90,18 @@ std::string gpu_symbol(std::string_view name) {
   return symbol;
 }
 
+CompiledObject compile_text(const std::string& text, const KernelTarget& target) {
+  const auto object = std::make_shared<CompiledObject>();
+  OptionOverrides overrides;
+  if (OptionScope::current() != nullptr) overrides = *OptionScope::current();
+  run_or_abandon([object, text, target, overrides = std::move(overrides)] {
+    const OptionScope scope(&overrides);
+    *object = llvm_provider().compile(text, target_options(target));
+    if (target.gpu) object->bytes = cuda::assemble(object->bytes, *target.gpu);
+  });
+  return *object;
+}
+
 }  // namespace
 
 std::string emit_kernel(const loops::Kernel& kernel, const KernelTarget& target, std::string_view symbol) {
@@ -155,8 +170,7 @@ KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kern
   if (code) return code;
   const std::string text = emit_kernel(kernel, target, request.symbol);
   if (llvm_text != nullptr) *llvm_text = text;
-  CompiledObject object = llvm_provider().compile(text, target_options(target));
-  if (on_gpu) object.bytes = cuda::assemble(object.bytes, *target.gpu);
+  const CompiledObject object = compile_text(text, target);
   code = load(object.bytes, request.symbol, on_gpu);
   origin = KernelOrigin::kCompiled;
   if (use_disk) disk_cache().put(request.key, object.bytes);

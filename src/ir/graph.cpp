@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "support/cancel.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -94,6 +95,7 @@ ValueId Graph::add_input(TensorType type, std::string name) {
 }
 
 NodeId Graph::add_node(const OpDef* op, std::vector<Arg> args, std::vector<TensorType> types, SourceLocation location) {
+  check_cancelled();
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.op = op;

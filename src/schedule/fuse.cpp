@@ -5,6 +5,7 @@
 #include <map>
 
 #include "schedule/nest_builder.h"
+#include "support/cancel.h"
 #include "support/error.h"
 #include "support/log.h"
 #include "support/options.h"
@@ -179,6 +180,7 @@ class Former {
   void run() {
     using Kind = LoweredNode::Kind;
     for (size_t i = 0; i < s_.nodes.size(); ++i) {
+      check_cancelled();
       const LoweredNode* node = s_.nodes[i].get();
       if (node == nullptr) continue;
       switch (node->kind) {

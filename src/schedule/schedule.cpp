@@ -1,6 +1,7 @@
 #include "schedule/schedule.h"
 
 #include "schedule/internal.h"
+#include "support/cancel.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -85,6 +86,7 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
   sched::order_units(s);
   sched::plan_outputs(s);
   for (const int unit : s.order) {
+    check_cancelled();
     switch (s.units[static_cast<size_t>(unit)].kind) {
       case Unit::Kind::kGroup: sched::emit_group(s, unit); break;
       case Unit::Kind::kScan: sched::emit_scan(s, unit); break;

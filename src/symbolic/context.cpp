@@ -1,12 +1,15 @@
 // The public face of ExprContext: checks that operands are of this context, then hands on to the implementation.
+#include "support/cancel.h"
 #include "symbolic/impl.h"
 
 namespace tatara {
 
 namespace {
 
-/// Operands must be of this context: a foreign one would be a silent mix-up of two traces.
+/// Operands must be of this context: a foreign one would be a silent mix-up of two traces. All work on expressions comes
+/// through here, so this is where it may be cancelled.
 NodePtr own(const ExprContext* ctx, Expr e) {
+  check_cancelled();
   TATARA_CHECK(e.valid(), "an invalid Expr as operand");
   TATARA_CHECK(e.node()->ctx == ctx, "an expression of another context as operand: ", e.str());
   return e.node();

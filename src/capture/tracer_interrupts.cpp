@@ -1,0 +1,90 @@
+// What becomes of a trace when a signal, or an exception from another thread, comes.
+//
+// The handler of a signal is no part of the program: what it does happens once, and its exception is raised where the signal
+// came. So the trace ends there without an entry. What was recorded happens first: a handler may look at any variable. Where that
+// would take long, the trace is taken back, if it can be: to eager, the signal has come when the trace began.
+#include "capture/interrupts.h"
+#include "capture/tracer_internal.h"
+#include "support/cancel.h"
+
+namespace tatara::capture {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kInterrupted = "a signal came while it was traced";
+
+// How long calls of the host that were recorded go on after a signal.
+constexpr std::chrono::milliseconds kShort{20};
+
+std::chrono::duration<double> age(Clock::time_point start) { return Clock::now() - start; }
+
+}  // namespace
+
+int Tracer::on_interrupt(Frame&) {
+  if (bypass_ > 0) return 0;  // our own work goes on
+  if (!tracing()) return handlers_wait() ? 0 : deliver_interrupts();
+  if (only_signals_wait() && age(trace_->start) < owner_.patience) return 0;
+  if (!cut_trace()) return -1;
+  return deliver();
+}
+
+bool Tracer::cut_trace() {
+  if (ahead_ != nullptr || looking_) {
+    // Nothing of this may happen, not even a handler: whoever asked for it deals with the signal.
+    cut_ = true;
+    std::string& problem = ahead_ != nullptr ? ahead_->problem : found_;
+    if (problem.empty()) problem = kInterrupted;
+    PyErr_SetString(PyExc_RuntimeError, kInterrupted);
+    return false;
+  }
+  state_ = State::kBroken;
+  stopped_ = true;
+  set_mode(false);
+  bool ok = false;
+  {
+    const Bypass bypass(bypass_);
+    ok = run_tape();
+    if (!ok && take_back()) return unwind();
+    if (!ok) undo_later_writes();
+  }
+  waiting_.reset();
+  for (Frame* frame : frames_) {
+    if (frame != root_) frame->root = !modes_.empty();
+  }
+  return ok;
+}
+
+int Tracer::deliver() {
+  const std::chrono::duration<double> before = age(trace_ != nullptr ? trace_->start : begun_);
+  if (deliver_interrupts() != 0) return -1;
+  // Nothing was raised. A timer would go off again in the next trace, and in the one after that.
+  owner_.patience = std::max({2 * owner_.patience, 2 * before, std::chrono::duration<double>(0.05)});
+  return 0;
+}
+
+bool Tracer::cancellable(const std::function<void()>& work) const {
+  const CancelScope::Wanted wanted = [until = Clock::now() + owner_.patience, signs = InterruptSigns()] {
+    return signs.any() && Clock::now() >= until;
+  };
+  const CancelScope scope(&wanted);
+  try {
+    work();
+    return true;
+  } catch (const Cancelled&) {
+    return false;
+  }
+}
+
+bool Tracer::can_take_back() const {
+  const Trace& t = *trace_;
+  // The function whose result the cache would keep is not done, and would say it again.
+  return t.transaction.can_undo() && (*t.cached_calls == 0 || !t.said_once);
+}
+
+bool Tracer::may_stop(Clock::time_point start) const {
+  const Trace& t = *trace_;
+  return interrupted() && age(start) >= kShort && age(t.start) >= owner_.patience && can_take_back();
+}
+
+}  // namespace tatara::capture
