@@ -41,6 +41,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
+        ctx.stage.wait_for_engine()
         saved = list(ctx.saved_tensors)
         stage = ctx.stage
         if all(g is None for g in cotangents):

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <unordered_set>
 
 #include "capture/call_scratch.h"
@@ -117,6 +118,7 @@ class CacheWarnings {
   CacheWarnings& operator=(const CacheWarnings&) = delete;
   ~CacheWarnings() {
     if (Tracer::current() != nullptr) return;
+    const SignalsWait wait;
     for (const std::string& text : take_cache_warnings()) {
       const ErrorAside aside;
       if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) != 0) PyErr_WriteUnraisable(nullptr);
@@ -126,13 +128,15 @@ class CacheWarnings {
 
 /// A call while torch is in a state in which nothing is traced (transforms, modes, other compilers at work); not_handled():
 /// it is in none.
-PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames, TorchApi& api) {
+PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargsf, PyObject* kwnames, TorchApi& api,
+                        std::optional<SignalsWait>& wait) {
   TraceOwner& owner = *c->owner;
   const GlobalState state = GlobalState::read(api);
   std::string waits = state.waits_for(true);
   const bool plain =
       !owner.backend && !owner.eager_backend && owner.options.empty() && owner.dynamic == DynamicMode::kAuto;
   if (waits.empty() && plain && (state.transformed || state.dual)) {
+    wait.reset();
     const Py_ssize_t named = kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0;
     const Ref result =
         Ref::steal(call_around(c, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf) + named), kwnames));
@@ -144,6 +148,7 @@ PyObject* call_in_eager(CompiledFunction* c, PyObject* const* args, size_t nargs
   owner.note_unfit(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(c->function)), 0, waits);
   if (PyErr_Occurred() != nullptr) return nullptr;
   ++stats().fallbacks;
+  wait.reset();
   return call_original(c, args, nargsf, kwnames);
 }
 
@@ -170,7 +175,6 @@ struct Found {
 /// Looks for an entry, and runs it if it ends in a return. `failed` says which guard did not hold.
 Found find_and_run(TraceOwner& owner, PyObject* code, CallScratch::Lease& call, TorchApi& api, std::string* failed) {
   using Next = Found::Next;
-  const SignalsWait wait;
   std::shared_ptr<Entry> entry =
       owner.cache.find(code, 0, call->roots.data(), call->roots.size(), api, call->objects, failed);
   if (entry == nullptr) return {};
@@ -200,24 +204,29 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   const auto nargs = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
   const size_t total = nargs + (kwnames != nullptr ? static_cast<size_t>(PyTuple_GET_SIZE(kwnames)) : 0);
   CallScratch::Lease call;
+  std::optional<SignalsWait> wait(std::in_place);  // until the program's own code runs
   collect_roots(c, args, total, kwnames, call->roots);
   TraceOwner& owner = *c->owner;
   std::string failed;
   const bool had_entries = owner.cache.count(code, 0) > 0;
   const Found found = find_and_run(owner, code, call, *api, had_entries ? &failed : nullptr);
   if (found.next == Found::Next::kDone) return found.result;
-  if (found.next == Found::Next::kOriginal) return call_original(c, args, nargsf, kwnames);
+  bool original = found.next == Found::Next::kOriginal;
   if (found.next == Found::Next::kMissed) {
-    PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api);
+    PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api, wait);
     if (result != not_handled()) return result;
     if (had_entries) {
       const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
       if (allowed < 0) return nullptr;
-      if (allowed == 0) return call_original(c, args, nargsf, kwnames);
+      original = allowed == 0;
+    }
+    if (had_entries && !original) {
       ++stats().recompiles;
       owner.recompiles.push_back(failed);
     }
   }
+  wait.reset();
+  if (original) return call_original(c, args, nargsf, kwnames);
   const CacheWarnings warnings;  // after the trace
   Tracer tracer(owner, *api, code);
   return tracer.run(c->function, args, nargsf, kwnames, call->roots, found.entry.get(), call->objects);
@@ -369,6 +378,7 @@ PyObject* break_object(const BreakInfo& info) {
 
 /// Everything that explain() shows, as plain data; entries in the order of their creation.
 PyObject* compiled_report(PyObject* object, PyObject*) {
+  const SignalsWait wait;
   const TraceOwner& owner = *cast(object)->owner;
   PyObject* entries = PyList_New(0);
   for (auto it = owner.cache.all().rbegin(); it != owner.cache.all().rend(); ++it) {
@@ -426,6 +436,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
 /// (parameters), whose layouts are looked at each time: for benchmarks.
 PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   using Clock = std::chrono::steady_clock;
+  const SignalsWait wait;
   CompiledFunction* c = cast(object);
   const long calls = nargs > 0 ? PyLong_AsLong(args[0]) : -1;
   if (calls < 1 || !PyFunction_Check(c->function)) {
@@ -465,6 +476,7 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
 PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
   CompiledFunction* c = cast(object);
   if (!PyFunction_Check(c->function)) return Py_BuildValue("(sO)", "it is no Python function", Py_None);
+  const SignalsWait wait;
   for (;;) {
     std::vector<PyObject*> roots;
     collect_roots(c, args, static_cast<size_t>(nargs), nullptr, roots);
@@ -486,6 +498,7 @@ PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t narg
 
 /// Adds a reason why something runs in eager to the report.
 PyObject* compiled_note(PyObject* object, PyObject* reason) {
+  const SignalsWait wait;
   CompiledFunction* c = cast(object);
   if (PyFunction_Check(c->function)) {
     c->owner->note_unfit(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(c->function)), 0, text_of(reason));

@@ -1,5 +1,6 @@
 #include "capture/graph_object.h"
 
+#include "capture/interrupts.h"
 #include "capture/torch_api.h"
 #include "support/made_once.h"
 
@@ -20,11 +21,13 @@ void graph_dealloc(PyObject* self) {
 }
 
 PyObject* graph_str(PyObject* self) {
+  const SignalsWait wait;
   const std::string text = tape_of(self).str();
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 
 PyObject* graph_call(PyObject* self, PyObject* args, PyObject*) {
+  const SignalsWait wait;
   const Tape& tape = tape_of(self);
   const std::vector<int> inputs = input_slots(tape);
   if (PyTuple_GET_SIZE(args) != static_cast<Py_ssize_t>(inputs.size())) {

@@ -7,24 +7,28 @@
 #include <utility>
 
 namespace tatara::capture {
-namespace {
 
 /// What a thread knows of itself.
 struct Waiting {
   int depth = 0;             // SignalsWait that live
   unsigned long hidden = 0;  // the main thread's name, while this is the main thread and handlers wait
 };
+
+namespace {
+
 thread_local Waiting t_waiting;
 thread_local PyObject* t_postponed = nullptr;
+// What deliver_interrupts() has raised, while it is on its way to the program: a name to compare with, no reference.
+thread_local PyObject* t_delivered = nullptr;
 
 /// CPython has no way to ask for handlers to wait. Blocking signals in a thread (pthread_sigmask) takes two system calls
 /// each time, and another thread would take the signal, whose handler runs in the main thread all the same. But CPython
 /// runs handlers in the thread whose name is _PyRuntime.main_thread, and nowhere else. Without a name there they wait,
 /// with all else as before: signals are noted, and no thread but the main one has use for that name.
-void hide() {
+void hide(Waiting& waiting) {
   const unsigned long self = PyThread_get_thread_ident();
   if (_PyRuntime.main_thread != self) return;
-  t_waiting.hidden = self;
+  waiting.hidden = self;
   _PyRuntime.main_thread = 0;
 }
 
@@ -50,10 +54,31 @@ void look_again([[maybe_unused]] PyThreadState* state) {
 #endif
 }
 
-void show() {
-  if (t_waiting.hidden == 0) return;
-  _PyRuntime.main_thread = std::exchange(t_waiting.hidden, 0UL);
+void show(Waiting& waiting) {
+  if (waiting.hidden == 0) return;
+  _PyRuntime.main_thread = std::exchange(waiting.hidden, 0UL);
   if (signals_wait()) look_again(PyThreadState_Get());
+}
+
+/// Instructions at whose end CPython's evaluator looks whether there is anything to do.
+bool looks_for_interrupts(int opcode) {
+  switch (opcode) {
+    case RESUME:
+    case JUMP_BACKWARD:
+    case CALL:
+    case CALL_FUNCTION_EX:
+#if VM_PY311
+    case PRECALL:
+    case POP_JUMP_BACKWARD_IF_FALSE:
+    case POP_JUMP_BACKWARD_IF_TRUE:
+    case POP_JUMP_BACKWARD_IF_NONE:
+    case POP_JUMP_BACKWARD_IF_NOT_NONE:
+#elif VM_PY313
+    case CALL_KW:
+#endif
+      return true;
+    default: return false;
+  }
 }
 
 /// Whether the exception was raised between two instructions by the evaluator itself, as PyThreadState_SetAsyncExc asks it to:
@@ -71,7 +96,7 @@ bool sent_by_a_thread(PyObject* error) {
   const std::uint16_t* words = vm::plain_code(code);
   const int opcode = words != nullptr && trace->tb_lasti >= 0 ? words[trace->tb_lasti / 2] & 255 : -1;
   Py_DECREF(code);
-  return opcode == RESUME || opcode == JUMP_BACKWARD || opcode == CALL || opcode == CALL_FUNCTION_EX;
+  return looks_for_interrupts(opcode);
 }
 
 void keep(PyObject* error) {
@@ -84,35 +109,35 @@ void keep(PyObject* error) {
 
 }  // namespace
 
-SignalsWait::SignalsWait() {
-  if (t_waiting.depth++ == 0) hide();
+SignalsWait::SignalsWait() : waiting_(t_waiting) {
+  if (waiting_.depth++ == 0) hide(waiting_);
 }
 
 SignalsWait::~SignalsWait() {
-  if (--t_waiting.depth == 0) show();
+  if (--waiting_.depth == 0) show(waiting_);
 }
 
 SignalsRun::SignalsRun() : depth_(std::exchange(t_waiting.depth, 0)) {
-  if (depth_ > 0) show();
+  if (depth_ > 0) show(t_waiting);
 }
 
 SignalsRun::~SignalsRun() {
   t_waiting.depth = depth_;
-  if (depth_ > 0) hide();
+  if (depth_ > 0) hide(t_waiting);
 }
 
 bool handlers_wait() { return t_waiting.depth > 0; }
 
+bool handles_signals() { return t_waiting.hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident(); }
+
 bool interrupted(PyThreadState* state) {
   if (t_postponed != nullptr || state->async_exc != nullptr) return true;
-  return signals_wait() && (t_waiting.hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident());
+  return signals_wait() && handles_signals();
 }
 
 bool only_signals_wait() { return t_postponed == nullptr && PyThreadState_Get()->async_exc == nullptr; }
 
-InterruptSigns::InterruptSigns()
-    : state_(PyThreadState_Get()),
-      main_(t_waiting.hidden != 0 || _PyRuntime.main_thread == PyThread_get_thread_ident()) {}
+InterruptSigns::InterruptSigns() : state_(PyThreadState_Get()), main_(handles_signals()) {}
 
 bool InterruptSigns::any() const {
   return (main_ && signals_wait()) || __atomic_load_n(&state_->async_exc, __ATOMIC_RELAXED) != nullptr;
@@ -136,8 +161,13 @@ int raise_sent(PyThreadState* state) {
 int deliver_interrupts() {
   if (raise_postponed()) return -1;
   const SignalsRun run;
-  return Py_MakePendingCalls() != 0 ? -1 : raise_sent(PyThreadState_Get());
+  if (Py_MakePendingCalls() == 0 && raise_sent(PyThreadState_Get()) == 0) return 0;
+  t_delivered = take_raised();
+  set_raised(t_delivered);
+  return -1;
 }
+
+void delivered() { t_delivered = nullptr; }
 
 PyObject* unwinding_error() {
   static PyObject* const type = PyErr_NewException("tatara._core.Unwinding", PyExc_BaseException, nullptr);
@@ -160,7 +190,8 @@ void forget_error(PyObject* expected) {
   PyObject* const kind = PyErr_Occurred();
   if (kind == nullptr) return;
   // One of Python's own, as most are, need not be looked at.
-  const bool usual = (reinterpret_cast<PyTypeObject*>(kind)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
+  const bool usual = t_delivered == nullptr &&
+                     (reinterpret_cast<PyTypeObject*>(kind)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
                      kind != PyExc_TimeoutError && PyErr_GivenExceptionMatches(kind, PyExc_MemoryError) == 0;
   if (usual && PyErr_GivenExceptionMatches(kind, expected) != 0 &&
       PyErr_GivenExceptionMatches(kind, PyExc_Exception) != 0) {
@@ -174,7 +205,7 @@ PyObject* take_error(PyObject* expected) {
   if (PyErr_Occurred() == nullptr) return nullptr;
   PyObject* error = take_raised();
   if (PyErr_GivenExceptionMatches(error, expected) != 0 && PyErr_GivenExceptionMatches(error, PyExc_MemoryError) == 0 &&
-      !sent_by_a_thread(error)) {
+      error != t_delivered && !sent_by_a_thread(error)) {
     return error;
   }
   keep(error);

@@ -19,6 +19,9 @@ class SignalsWait {
   ~SignalsWait();
   SignalsWait(const SignalsWait&) = delete;
   SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  struct Waiting& waiting_;
 };
 
 /// Handlers run again, within any number of SignalsWait.
@@ -35,6 +38,8 @@ class SignalsRun {
 
 /// Whether a SignalsWait lives in this thread.
 bool handlers_wait();
+/// Whether this is the thread in which handlers run.
+bool handles_signals();
 
 /// Whether a signal, an exception from another thread, or a postponed error waits for this thread. It may be a false alarm.
 bool interrupted(PyThreadState* state = PyThreadState_Get());
@@ -59,5 +64,7 @@ int raise_sent(PyThreadState* state);
 /// Runs the handlers of signals that have come, and raises what waits: -1 with a Python error set. Only where the program's
 /// state is real, with no Python error set.
 int deliver_interrupts();
+/// The program has what that raised.
+void delivered();
 
 }  // namespace tatara::capture

@@ -214,7 +214,7 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
   if (!result) {
     // The next run makes this call for real, and its own error.
     const ErrorAside aside;
-    if (!graph_break(call.name + " raised an exception")) forget_error();
+    if (!graph_break(call.name + " raised an exception")) postpone_error();
     return nullptr;
   }
   if (!uses && api_.numpy->is_scalar(result.get())) return result.release();  // of constants: a constant

@@ -142,7 +142,7 @@ bool Tracer::push_mode() {
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
-  if (interrupted() && deliver_interrupts() != 0) return nullptr;
+  if (!looking_ && interrupted() && deliver_interrupts() != 0) return nullptr;
   roots_ = std::move(roots);
   hit_ = hit;
   hit_objects_ = std::move(objects);
@@ -154,6 +154,7 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
   set_mode(false);
   vm_uninstall();
   context.observer = before;
+  delivered();
   return or_postponed(result);
 }
 
@@ -194,6 +195,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     unwind();
     return FrameAction::kRaise;
   }
+  const SignalsWait wait;
   if (bypass_ > 0 || !other_compilers_.empty()) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
@@ -301,6 +303,7 @@ void Tracer::mark_starred(Frame& f) {
 }
 
 void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
+  const SignalsWait wait;
   if (!opaque_.empty() && opaque_.back() == &f) {
     opaque_.pop_back();
     --bypass_;
@@ -313,7 +316,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
   if (tracing() && result != nullptr) settle_result(f, result);
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
-    if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) forget_error();
+    if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
   }
   if (&f == root_) {
     if (state_ == State::kTracing) {
@@ -670,7 +673,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   stopped_ = stopped_ || stay_eager || !prepared;
   ok = prepared || (ok && cut_);
   waiting_.reset();
-  if (std::exchange(cut_, false) && ok) ok = deliver() == 0;
+  cut_ = false;
+  if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : frames_) {
     if (frame != root_) frame->root = may_be_root(*frame) || !modes_.empty();
@@ -757,6 +761,7 @@ FrameAction Tracer::land(Frame& f) {
 }
 
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
+  if (handled) delivered();
   if (state_ == State::kUnwinding) {
     if (&f == root_) return land(f);
     unwind();

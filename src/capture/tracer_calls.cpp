@@ -713,7 +713,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   if (!result && same_trace && *running == 0 && trace_->said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
-    if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) forget_error();
+    if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) postpone_error();
   }
   return result.release();
 }

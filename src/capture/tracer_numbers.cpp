@@ -128,7 +128,7 @@ void Tracer::need_number(int slot) {
   if (state_ != State::kTracing) return;
   Trace& t = *trace_;
   if (!from_numbers(slot)) {
-    if (!graph_break("the value of a float that the graph computes")) forget_error();
+    if (!graph_break("the value of a float that the graph computes")) postpone_error();
     return;
   }
   // Not what it comes from: other numbers may give the same.

@@ -624,7 +624,7 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   const Ref keys = Ref::steal(PySequence_List(object));
   if (keys && api_.numpy != nullptr && numpy_inside(keys.get())) {
     trace_->mutated = true;  // it is made already
-    if (!graph_break("the hash of a NumPy value")) forget_error();
+    if (!graph_break("the hash of a NumPy value")) postpone_error();
   }
 }
 
