@@ -85,6 +85,15 @@ fuzz: build
 interrupts: build
 	$(PY) tests/errors/interrupts.py $(ARGS)
 
+# 1,000 signals at random moments of capture, compilation and runs, NumPy programs under each Python that is here.
+signal-storm: build
+	@pythons="--python $(PY)"; for version in $(OTHER_PYTHONS); do \
+	  python=$$(sh tools/find_python.sh $$version); \
+	  if [ -z "$$python" ] || [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
+	  $(MAKE) --no-print-directory build-other-python VERSION=$$version OTHER="$$python" || exit 1; \
+	  pythons="$$pythons --python .venv-$$version/bin/python"; \
+	done; $(PY) tests/errors/signal_storm.py $$pythons $(ARGS)
+
 # Every architecture of transformers at a small size, inference and training; goes on where it stopped (ARGS=--fresh).
 zoo: build
 	$(PY) bench/zoo_sweep.py $(ARGS)

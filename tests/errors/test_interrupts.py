@@ -24,3 +24,10 @@ def test_an_interrupt_ends_capture_and_compilation(program: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 lost" in done.stdout and "afterwards right" in done.stdout
+
+
+def test_signals_at_random_moments() -> None:
+    command = [sys.executable, HERE / "signal_storm.py", "--count=60", "--together"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("60 signals, 0 problems\n"), done.stdout
