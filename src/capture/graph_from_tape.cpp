@@ -1,6 +1,7 @@
 #include "capture/graph_from_tape.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
@@ -54,10 +55,13 @@ std::string dotted_name(const TapeNode& node) {
   }
   const auto& table = named_functions();
   if (const auto found = table.find(key); found != table.end()) return found->second;
-  // An overload object (torch.ops.aten.add.Tensor) is called by its operator's name.
-  const std::string plain = node.name.substr(0, node.name.find('.'));
-  for (const char* prefix : {"torch.Tensor.", "torch.", "torch.nn.functional.", "torch._C._nn."}) {
-    const std::string name = prefix + plain;
+  // An operator of the dispatcher (torch.ops.aten.add.Tensor) is called by its own name.
+  // Its arguments have the order of torch's function, which a method's may not have (where).
+  using Prefixes = std::array<const char*, 4>;
+  constexpr Prefixes kOperators = {"torch.", "torch.Tensor.", "torch._C._nn.", "torch.nn.functional."};
+  constexpr Prefixes kMethods = {"torch.Tensor.", "torch.", "torch.nn.functional.", "torch._C._nn."};
+  for (const char* prefix : is_dispatcher_operator(key) ? kOperators : kMethods) {
+    const std::string name = prefix + node.name;
     if (OpRegistry::global().find_python(name) != nullptr) return name;
   }
   throw Unsupported("no operator for torch's " + node.name);
@@ -487,10 +491,12 @@ class Converter {
   }
 
   /// The slot of a factor (`value`, `alpha`) that is a float of the tape, or -1.
-  static int factor_of(const TapeNode& node) {
+  int factor_of(const TapeNode& node) const {
     if (!node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
     for (const char* name : {"value", "alpha"}) {
-      if (PyObject* factor = PyDict_GetItemString(node.kwargs.get(), name)) return slot_of(factor);
+      PyObject* const factor = PyDict_GetItemString(node.kwargs.get(), name);
+      const int slot = factor != nullptr ? slot_of(factor) : -1;
+      if (slot >= 0 && tape_.slots()[static_cast<size_t>(slot)].number) return slot;
     }
     return -1;
   }

@@ -2,6 +2,7 @@
 
 #include <complex>
 #include <cstring>
+#include <unordered_map>
 
 #include "capture/graph_from_tape.h"
 #include "support/error.h"
@@ -67,6 +68,37 @@ bool is_default_keyword(const std::string& name, PyObject* value) {
   return name == "layout" && (value == Py_None || after_dot(value) == "strided");
 }
 
+/// Whether a default says something that the registry's form of the operator must have, too. Types and layouts are ints there.
+bool says_something(PyObject* argument) {
+  const Ref value = attr_or_null(argument, "default_value"), type = attr_or_null(argument, "real_type");
+  if (!value || value.get() == Py_None || value.get() == Py_False) return false;
+  const Ref shown = Ref::steal(type ? PyObject_Str(type.get()) : nullptr);
+  if (!shown) forget_error();
+  const std::string text = text_of(shown.get());
+  const auto names = [&text](const char* part) { return text.find(part) != std::string::npos; };
+  return !names("ScalarType") && !names("MemoryFormat") && !names("Layout") && !names("Device");
+}
+
+const OverloadArguments& overload_arguments(PyObject* func) {
+  static auto* const known = new std::unordered_map<PyObject*, OverloadArguments>;
+  static const OverloadArguments none;
+  if (!is_dispatcher_operator(func)) return none;
+  const auto [found, first] = known->try_emplace(func);
+  OverloadArguments& made = found->second;
+  if (!first) return made;
+  Py_INCREF(func);  // identity must stay taken
+  const Ref schema = attr_or_null(func, "_schema");
+  const Ref arguments = schema ? attr_or_null(schema.get(), "arguments") : Ref();
+  const Ref items = arguments ? Ref::steal(PySequence_Tuple(arguments.get())) : Ref();
+  if (!items) forget_error();
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* const argument = PyTuple_GET_ITEM(items.get(), i);
+    made.names.push_back(text_of(attr_or_null(argument, "name").get()));
+    if (says_something(argument)) made.needed.push_back(made.names.back());
+  }
+  return made;
+}
+
 }  // namespace
 
 int64_t int_value(PyObject* o) {
@@ -102,7 +134,10 @@ Scalar scalar_of(ExprContext& ctx, PyObject* o) {
 }
 
 NodeSource::NodeSource(const TapeNode& node, const std::vector<TensorRef>& refs, ExprContext& ctx)
-    : refs_(refs), ctx_(ctx), overload_(std::strncmp(Py_TYPE(node.func.get())->tp_name, "OpOverload", 10) == 0) {
+    : refs_(refs),
+      ctx_(ctx),
+      dispatcher_(is_dispatcher_operator(node.func.get())),
+      overload_(overload_arguments(node.func.get())) {
   positional_ = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
   for (size_t i = 0; i < positional_; ++i)
     items_.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));

@@ -20,6 +20,12 @@ Expr size_in(ExprContext& ctx, Expr e);
 /// A number, or a size that varies.
 Scalar scalar_of(ExprContext& ctx, PyObject* o);
 
+/// What an overload of the dispatcher (torch.ops.aten.max.dim) says of its arguments; nothing of anything else.
+struct OverloadArguments {
+  std::vector<std::string> names;
+  std::vector<std::string> needed;  // those with another default than None and False
+};
+
 /// The arguments of a node, to be bound to a schema. `refs` has the functionalizer's tensor of each slot.
 class NodeSource final : public ArgSource {
  public:
@@ -32,7 +38,11 @@ class NodeSource final : public ArgSource {
   const std::vector<TensorRef>& out() const { return out_; }
 
   size_t num_positional() const override { return positional_; }
-  bool none_is_default() const override { return !overload_; }
+  bool python_function() const override { return !dispatcher_; }
+  std::string_view positional_name(size_t item) const override {
+    return item < overload_.names.size() ? std::string_view(overload_.names[item]) : std::string_view();
+  }
+  const std::vector<std::string>& needed_names() const override { return overload_.needed; }
   size_t num_keywords() const override { return keywords_.size(); }
   std::string_view keyword(size_t k) const override { return keywords_[k]; }
   ArgKind kind(size_t item) const override;
@@ -57,7 +67,8 @@ class NodeSource final : public ArgSource {
 
   const std::vector<TensorRef>& refs_;
   ExprContext& ctx_;
-  bool overload_;  // the call is of an operator of the dispatcher (torch.ops), not of a Python function
+  bool dispatcher_;  // the call is of an operator of the dispatcher (torch.ops), not of a Python function
+  const OverloadArguments& overload_;
   size_t positional_ = 0;
   std::vector<PyObject*> items_;
   std::vector<std::string> keywords_;

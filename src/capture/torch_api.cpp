@@ -485,7 +485,7 @@ const TorchFunction& TorchApi::classify(PyObject* func) {
     key = self.get();
     if (name_of(func) != "__get__") {
       static const TorchFunction setter{
-          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, nullptr};
+          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, false, nullptr};
       return setter;
     }
   }
@@ -495,10 +495,29 @@ const TorchFunction& TorchApi::classify(PyObject* func) {
   return functions_.emplace(key, make(func, key)).first->second;
 }
 
+bool is_dispatcher_operator(PyObject* func) { return std::strncmp(Py_TYPE(func)->tp_name, "OpOverload", 10) == 0; }
+
+namespace {
+
+/// Of an overload (torch.ops.aten.add.Tensor) or of all overloads (torch.ops.aten.add).
+std::string operator_name(PyObject* func) {
+  const Ref packet = attr_or_null(func, "_overloadpacket");
+  const std::string name = name_of(packet ? packet.get() : func, "_qualified_op_name");
+  return name.rfind("aten::", 0) == 0 ? name.substr(6) : name;
+}
+
+/// An operator that takes an object (`exit`) has only its own name, not its library's.
+bool is_profiler_mark(std::string_view name) {
+  return name.starts_with("profiler::_record_function_") || name.starts_with("_record_function_");
+}
+
+}  // namespace
+
 TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   TorchFunction result;
   result.key = key;
-  result.name = name_of(key);
+  result.dispatcher = is_dispatcher_operator(key);
+  result.name = result.dispatcher ? operator_name(key) : name_of(key);
   const bool getter = key != func;
   const std::string_view name = result.name;
   if (getter && (name == "device" || name == "is_cuda" || name == "is_cpu" || name == "is_meta")) {
@@ -509,7 +528,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.kind = TorchKind::kPython;
   } else if (name == "cpu") {
     result.kind = TorchKind::kToCpu;
-  } else if (passthrough_names().contains(name) || name.substr(0, 17) == "_record_function_") {  // marks for a profiler
+  } else if (passthrough_names().contains(name) || is_profiler_mark(name)) {
     result.kind = TorchKind::kPassthrough;
   } else if (metadata_names().contains(name)) {
     result.kind = TorchKind::kMetadata;

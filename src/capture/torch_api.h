@@ -24,7 +24,8 @@ enum class TorchKind : uint8_t {
 
 struct TorchFunction {
   TorchKind kind = TorchKind::kRecord;
-  std::string name;
+  std::string name;  ///< of the dispatcher's operators without their overload's; "library::name" of others than torch's
+  bool dispatcher = false;    ///< an operator of the dispatcher (torch.ops), not a function of Python's
   bool factory = false;       ///< takes device=
   bool reads_values = false;  ///< kBreak: only because it gives Python data made from the operands' values
   bool of_sizes = false;      ///< kMetadata: depends on sizes or strides
@@ -59,6 +60,9 @@ struct TensorRef {
   uint8_t code = 0;
   uint8_t bits = 0;
 };
+
+/// torch.ops.aten.add.Tensor, torch.ops.aten.add and their kin.
+bool is_dispatcher_operator(PyObject* func);
 
 struct TorchApi {
   NumpyApi* numpy = nullptr;  ///< null while NumPy is not imported

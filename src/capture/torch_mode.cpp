@@ -72,7 +72,7 @@ bool is_strided(const TorchApi& api, PyObject* tensor) {
 
 /// Whether a call of the dispatcher's operator names another device than the CPU as text.
 bool names_device(PyObject* func, PyObject* args) {
-  if (std::strncmp(Py_TYPE(func)->tp_name, "OpOverload", 10) != 0) return false;
+  if (!is_dispatcher_operator(func)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
     const std::string text = text_of(PyTuple_GET_ITEM(args, i));
     if (text.rfind("meta", 0) == 0 || text.rfind("cuda", 0) == 0) return true;
@@ -720,9 +720,12 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
     for (size_t i = 0; i < tensors.size(); ++i) {
       PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensors[i].get()));
     }
+    // Python's functions have names for their results; the dispatcher's operators give tuples, and lists where they give any
+    // number of tensors.
     const Ref types = attr(api_.torch.get(), "return_types");
-    const Ref named = attr_or_null(types.get(), fn.name.c_str());
+    const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
+    if (fn.dispatcher && returns_tuple(fn.name)) result = Ref::steal(PySequence_List(result.get()));
     node.sequence = true;
   }
   finish_node(node, fresh, true);

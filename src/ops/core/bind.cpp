@@ -131,11 +131,13 @@ Arg convert(ExprContext& ctx, const ArgSpec& spec, ArgKind kind, ArgSource& sour
 /// torch accepts a few other spellings of parameter names.
 bool names_match(std::string_view schema_name, std::string_view keyword) {
   if (schema_name == keyword) return true;
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOther = {{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kOther = {{
       {"self", "input"},
       {"self", "x"},
       {"self", "x1"},
       {"other", "x2"},
+      {"other", "exponent"},
+      {"other", "values"},
       {"dim", "axis"},
       {"keepdim", "keepdims"},
       {"size", "shape"},
@@ -174,7 +176,8 @@ std::optional<std::vector<Arg>> bind_args(ExprContext& ctx, const OpSchema& sche
   for (size_t i = 0; i < schema.args.size() && next < positional; ++i) {
     if (schema.args[i].keyword_only) break;
     const bool list = is_int_list(schema.args[i].type);
-    if (list && source.kind(next) == ArgKind::kInt && (positional - next > 1 || schema.args[i].list_size == 0)) {
+    if (list && source.python_function() && source.kind(next) == ArgKind::kInt &&
+        (positional - next > 1 || schema.args[i].list_size == 0)) {
       bool all_ints = true;
       for (size_t k = next; k < positional; ++k) all_ints = all_ints && source.kind(k) == ArgKind::kInt;
       // As eager's parser: only where the list is the one positional argument (besides self).
@@ -187,9 +190,15 @@ std::optional<std::vector<Arg>> bind_args(ExprContext& ctx, const OpSchema& sche
         break;
       }
     }
+    const std::string_view name = source.positional_name(next);
+    if (!name.empty() && !names_match(schema.args[i].name, name)) return std::nullopt;
     item_of[i] = next++;
   }
   if (next < positional) return std::nullopt;
+  for (const std::string& name : source.needed_names()) {
+    const auto has = [&name](const ArgSpec& spec) { return names_match(spec.name, name); };
+    if (std::none_of(schema.args.begin(), schema.args.end(), has)) return std::nullopt;
+  }
   for (size_t k = 0; k < source.num_keywords(); ++k) {
     const auto found = std::find_if(schema.args.begin(), schema.args.end(),
                                     [&](const ArgSpec& spec) { return names_match(spec.name, source.keyword(k)); });
@@ -207,10 +216,13 @@ std::optional<std::vector<Arg>> bind_args(ExprContext& ctx, const OpSchema& sche
   }
   std::vector<Arg> args;
   for (size_t i = 0; i < schema.args.size(); ++i) {
-    const bool left_out =
-        item_of[i] == kUnbound || (schema.args[i].type == ArgType::kDType && source.none_is_default() &&
-                                   source.kind(item_of[i]) == ArgKind::kNone);
-    if (left_out && schema.args[i].has_default) {
+    // For functions of Python's None in place of a dtype means the default, and a default of at::Reduction::Mean is read as 0.
+    const bool python = source.python_function();
+    const bool left_out = item_of[i] == kUnbound || (python && schema.args[i].type == ArgType::kDType &&
+                                                     source.kind(item_of[i]) == ArgKind::kNone);
+    if (left_out && python && schema.args[i].name == "reduction") {
+      args.push_back(Scalar(int64_t{0}));
+    } else if (left_out && schema.args[i].has_default) {
       args.push_back(default_argument(ctx, schema.args[i]));
     } else if (i == gathered_at) {
       SymInts list;

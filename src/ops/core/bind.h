@@ -37,8 +37,12 @@ class ArgSource {
   virtual ~ArgSource() = default;
   virtual size_t num_positional() const = 0;
   virtual size_t num_keywords() const = 0;
-  /// None in place of a dtype means the default, as for the host's Python functions; not for its operators themselves.
-  virtual bool none_is_default() const = 0;
+  /// Whether a function of Python's is called, not the dispatcher's operator itself: they differ in defaults.
+  virtual bool python_function() const = 0;
+  /// The name of a positional argument, where an overload of the dispatcher says it: no other form may take the call then.
+  virtual std::string_view positional_name(size_t item) const = 0;
+  /// Names of the overload's arguments whose defaults say something (a probability): a form without them is another's.
+  virtual const std::vector<std::string>& needed_names() const = 0;
   virtual std::string_view keyword(size_t k) const = 0;
   virtual ArgKind kind(size_t item) const = 0;
   virtual ValueId tensor(size_t item) = 0;                // kTensor
