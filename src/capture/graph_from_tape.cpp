@@ -932,6 +932,19 @@ std::vector<int64_t> LiveInference::versions() const {
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
+bool hands_on_history(const TapeNode& node) {
+  if (node.outputs.size() != 1 || node.sequence) return false;
+  try {
+    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
+    return candidates != nullptr && std::all_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+             const OpDef& op = *candidate.op;
+             return (op.vjp || op.differentiable_parts) && !op.not_differentiable;
+           });
+  } catch (const Unsupported&) {
+    return false;
+  }
+}
+
 TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api, graph_context(tape)).run(); }
 
 }  // namespace tatara::capture

@@ -36,6 +36,9 @@ std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, To
 /// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
 bool is_training_tape(const Tape& tape);
 
+/// Whether the registry knows that the call's one result requires grad where an operand does.
+bool hands_on_history(const TapeNode& node);
+
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
 

@@ -27,16 +27,6 @@ class InferenceMode {
   Ref guard_;
 };
 
-/// The host's own inference, by python/tatara/_meta.py (which keeps torch's compiler from being imported).
-struct MetaHelper {
-  Ref call;
-  MetaHelper() {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
-    if (!module) forget_error();
-    if (module) call = attr_or_null(module.get(), "call");
-  }
-};
-
 /// Results that the host's kernels give only if asked to, as None otherwise, while its meta kernels always give a tensor.
 struct AskedFor {
   const char* function;
@@ -56,12 +46,6 @@ void leave_out_unasked(const std::string& name, PyObject* args, PyObject* kwargs
     PyList_SetItem(changed.get(), each.result, Py_NewRef(Py_None));
     result = Ref::steal(PyList_AsTuple(changed.get()));
   }
-}
-
-Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
-  PyObject* const helper = made_once<MetaHelper>().call.get();
-  if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
-  return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }
 
 /// Not a sparse tensor, of which a meta kernel may give one, too.
@@ -218,92 +202,6 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
   }
   return record(fn, func, args, kwargs);
-}
-
-Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
-
-std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
-  const Tape& tape = trace_->tape;
-  const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
-  std::vector<bool> needs;
-  bool written = false;
-  std::unordered_set<int> made;  // tensors of their own, without a history
-  for (const TapeSlot& each : tape.slots()) needs.push_back(each.input && each.requires_grad);
-  static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
-                                                           "rand_like", "randn_like", "empty_like", "new_zeros",
-                                                           "new_ones",  "new_full",   "new_empty"};
-  static const std::unordered_set<std::string> separate = {"broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d",
-                                                           "atleast_3d"};
-  for (const TapeNode& node : tape.nodes()) {
-    const bool pass = node.backward || node.step == FuncStep::kGradients;
-    for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
-      needs[static_cast<size_t>(node.outputs[k])] = node.histories[k];
-    }
-    if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = true;
-    if (node.custom) {
-      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = true;
-      continue;
-    }
-    if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
-    bool any = false;
-    const auto look = [&](int operand) { any = any || needs[static_cast<size_t>(operand)]; };
-    for_each_slot(node.args.get(), look);
-    for_each_slot(node.kwargs.get(), look);
-    if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
-    if (!any || (node.mutates && !node.grad)) continue;
-    if (node.mutates) {
-      // In place: its operand has a history now, and what else lies in that memory may have.
-      written = true;
-      if (PyTuple_GET_SIZE(node.args.get()) == 0) return unknown;
-      const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-      const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
-      if (target < 0 || out) return unknown;
-      needs[static_cast<size_t>(target)] = true;
-    }
-    std::vector<int> operands;
-    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
-    // Each result is made of one operand, or is it.
-    const bool apart = node.sequence && separate.contains(node.name) && operands.size() == node.outputs.size();
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      const int output = node.outputs[k];
-      if (!node.mutates && std::find(operands.begin(), operands.end(), output) != operands.end()) continue;
-      if (apart && !needs[static_cast<size_t>(operands[k])]) continue;
-      if (output < 0 || tape.slots()[static_cast<size_t>(output)].number) continue;
-      const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
-      const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");
-      const bool number = floating.get() == Py_True || complex.get() == Py_True;
-      needs[static_cast<size_t>(output)] = node.grad && number && !constant.contains(node.name);
-    }
-  }
-  std::vector<NeedsGrad> answers;
-  for (size_t slot = 0; slot < needs.size(); ++slot) {
-    const bool maybe = written && !made.contains(static_cast<int>(slot));
-    answers.push_back(needs[slot] ? NeedsGrad::kYes : maybe ? NeedsGrad::kUnknown : NeedsGrad::kNo);
-  }
-  return answers;
-}
-
-PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
-  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
-  const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-  if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
-  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) {
-    trace_->guard.check_grad = true;
-    const Bypass bypass(bypass_);
-    return PyObject_Call(func, args, kwargs);
-  }
-  NeedsGrad answer = NeedsGrad::kUnknown;
-  if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
-    const Bypass bypass(bypass_);
-    answer = needs_grad(slot);
-  }
-  switch (answer) {
-    case NeedsGrad::kNo: return Py_NewRef(fn.name == "is_leaf" ? Py_True : Py_False);
-    case NeedsGrad::kYes: return Py_NewRef(fn.name == "is_leaf" ? Py_False : Py_True);
-    case NeedsGrad::kUnknown: break;
-  }
-  if (!graph_break("read of " + fn.name)) return nullptr;
-  return PyObject_Call(func, args, kwargs);
 }
 
 PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {

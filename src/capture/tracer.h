@@ -587,6 +587,7 @@ class Tracer final : public VmObserver {
   /// Whether the tensor will require grad once it is real.
   NeedsGrad needs_grad(int slot) const;
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
+  std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
@@ -599,7 +600,7 @@ class Tracer final : public VmObserver {
   TorchApi& api_;
   PyObject* code_;
   State state_ = State::kOff;
-  int bypass_ = 0;
+  mutable int bypass_ = 0;                   // also while a question is asked that changes nothing here
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
   bool mode_on_ = false;
   /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch

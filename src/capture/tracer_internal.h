@@ -88,7 +88,13 @@ struct Tracer::Trace {
 
   std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
   std::vector<int> open_levels;
-  int duals = 0;                   // levels of forward_ad that are open
+  int duals = 0;  // levels of forward_ad that are open
+  /// What the host has said of a node's results, where its operands need gradients as noted (Tracer::ask_histories).
+  struct History {
+    Ref args;  // of the node: another one may get its number
+    std::vector<NeedsGrad> operands, results;
+  };
+  std::map<size_t, History> histories;
   bool variables_allowed = false;  // requires_grad_() makes a variable of the level's
   /// Regions of checkpoints that are open.
   struct OpenRegion {
@@ -144,6 +150,9 @@ struct Tracer::AheadRun {
 bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides);
 /// Whether tensors have the same dtype and sizes.
 bool same_type(const TapeSlot& a, const TapeSlot& b);
+
+/// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
+Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 
 /// A function of the package's own Python code.
 Ref package_function(const char* module, const char* name);

@@ -135,7 +135,7 @@ struct OpDef {
   VjpFn vjp;
   /// Operators with rules that this one is made of, where gradients are wanted; used instead of `vjp`.
   DecomposeFn differentiable_parts;
-  /// Results never require grad, as in eager (zeros_like, floor_divide).
+  /// Results never require grad, as in eager (zeros_like).
   bool not_differentiable = false;
   /// Eager gives a history to the first results only (statistics behind a normalised tensor have none).
   int differentiable_results = INT_MAX;

@@ -232,7 +232,7 @@ void register_derivatives_pointwise(OpRegistry& r) {
     v.give(0, (operand(v, 0) > 0.0).choose(g, g * slope).id);
   };
   for (const char* name : {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "rand_like",
-                           "randn_like", "randint_like", "randint_like.low_dtype", "floor_divide", "detach"}) {
+                           "randn_like", "randint_like", "randint_like.low_dtype", "detach"}) {
     r.amend(name).not_differentiable = true;
   }
 }

@@ -1,0 +1,193 @@
+// Which tensors of an open trace have a history, and what else the host's meta kernels tell of a call.
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+
+#include "capture/graph_from_tape.h"
+#include "capture/tracer_internal.h"
+#include "support/made_once.h"
+
+namespace tatara::capture {
+namespace {
+
+/// The host's own inference, by python/tatara/_meta.py (which keeps torch's compiler from being imported).
+struct MetaHelper {
+  Ref call;
+  MetaHelper() {
+    const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
+    if (!module) forget_error();
+    if (module) call = attr_or_null(module.get(), "call");
+  }
+};
+
+/// Puts gradients on, and back.
+class GradientsOn {
+ public:
+  explicit GradientsOn(TorchApi& api) : api_(api), before_(api.grad_enabled()) { api_.set_grad(true); }
+  ~GradientsOn() { api_.set_grad(before_); }
+  GradientsOn(const GradientsOn&) = delete;
+  GradientsOn& operator=(const GradientsOn&) = delete;
+
+ private:
+  TorchApi& api_;
+  bool before_;
+};
+
+/// Whether hooks of the program's would be called with what an operator keeps for its gradient.
+bool keeps_for_hooks(const TorchApi& api) {
+  const Ref hooks = Ref::steal(PyObject_CallOneArg(api.saved_tensor_hooks.get(), Py_True));
+  forget_error();
+  return hooks.get() != Py_None;
+}
+
+}  // namespace
+
+Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* const helper = made_once<MetaHelper>().call.get();
+  if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
+  return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
+}
+
+Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
+
+/// What the host says of the results of a call whose operands need gradients or not; none where it cannot tell.
+std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
+  Trace& t = *trace_;
+  const TapeNode& node = t.tape.nodes()[n];
+  std::vector<NeedsGrad> operands;
+  bool maybe = false;
+  const auto look = [&](int slot) {
+    operands.push_back(needs[static_cast<size_t>(slot)]);
+    maybe = maybe || operands.back() == NeedsGrad::kUnknown;
+  };
+  for_each_slot(node.args.get(), look);
+  for_each_slot(node.kwargs.get(), look);
+  const auto known = t.histories.find(n);
+  if (known != t.histories.end() && known->second.args.get() == node.args.get() && known->second.operands == operands) {
+    return known->second.results;
+  }
+  const auto to_meta = [&](PyObject* o) -> Ref {
+    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
+    if (Py_TYPE(o) == api_.device_type) return api_.meta_device;
+    const int slot = slot_of(o);
+    if (slot < 0) return Ref::borrow(o);
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    if (info.number) return info.object;
+    Ref twin = api_.meta_like(info.meta.get());
+    if (!twin || needs[static_cast<size_t>(slot)] != NeedsGrad::kYes) return twin;
+    return Ref::steal(PyObject_CallMethod(twin.get(), "requires_grad_", nullptr));
+  };
+  if (keeps_for_hooks(api_)) return {};
+  const Bypass bypass(bypass_);
+  const AutocastOff off(api_);
+  const GradientsOn gradients(api_);
+  const Ref args = map_structure(node.args.get(), to_meta);
+  const Ref kwargs = args && node.kwargs ? map_structure(node.kwargs.get(), to_meta) : Ref();
+  const Ref result = args && (kwargs || !node.kwargs) ? call_meta(node.func.get(), args.get(), kwargs.get()) : Ref();
+  std::vector<NeedsGrad> answers;
+  const std::function<void(PyObject*)> read = [&](PyObject* o) {
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) read(PySequence_Fast_GET_ITEM(o, i));
+    } else {
+      const bool needed = api_.is_tensor(o) && attr_or_null(o, "requires_grad").get() == Py_True;
+      answers.push_back(needed ? NeedsGrad::kYes : maybe ? NeedsGrad::kUnknown : NeedsGrad::kNo);
+    }
+  };
+  if (result) read(result.get());
+  forget_error();
+  if (answers.size() != node.outputs.size()) answers.clear();
+  t.histories[n] = {node.args, operands, answers};
+  return answers;
+}
+
+std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
+  const Tape& tape = trace_->tape;
+  const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
+  std::vector<NeedsGrad> needs;
+  bool written = false;
+  std::unordered_set<int> made;  // tensors of their own, without a history
+  for (const TapeSlot& each : tape.slots()) {
+    needs.push_back(each.input && each.requires_grad ? NeedsGrad::kYes : NeedsGrad::kNo);
+  }
+  static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
+                                                           "rand_like", "randn_like", "empty_like", "new_zeros",
+                                                           "new_ones",  "new_full",   "new_empty"};
+  for (size_t n = 0; n < tape.nodes().size(); ++n) {
+    const TapeNode& node = tape.nodes()[n];
+    const bool pass = node.backward || node.step == FuncStep::kGradients;
+    for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
+      needs[static_cast<size_t>(node.outputs[k])] = node.histories[k] ? NeedsGrad::kYes : NeedsGrad::kNo;
+    }
+    if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = NeedsGrad::kYes;
+    if (node.custom) {
+      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kYes;
+      continue;
+    }
+    if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
+    bool any = false, maybe = false;
+    const auto look = [&](int operand) {
+      any = any || needs[static_cast<size_t>(operand)] == NeedsGrad::kYes;
+      maybe = maybe || needs[static_cast<size_t>(operand)] == NeedsGrad::kUnknown;
+    };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
+    if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
+    if (node.mutates) {
+      // In place: its operand has a history now, and what else lies in that memory may have.
+      written = true;
+      if (PyTuple_GET_SIZE(node.args.get()) == 0) return unknown;
+      const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+      const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
+      if (target < 0 || out) return unknown;
+      needs[static_cast<size_t>(target)] = any ? NeedsGrad::kYes : NeedsGrad::kUnknown;
+    }
+    if (!node.grad || constant.contains(node.name)) continue;
+    std::vector<int> operands;
+    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
+    std::vector<NeedsGrad> answers(node.outputs.size(), any ? NeedsGrad::kYes : NeedsGrad::kUnknown);
+    if (any && node.step == FuncStep::kNone && !node.mutates && !hands_on_history(node)) {
+      answers = ask_histories(n, needs);
+      answers.resize(node.outputs.size(), NeedsGrad::kUnknown);
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const int output = node.outputs[k];
+      if (!node.mutates && std::find(operands.begin(), operands.end(), output) != operands.end()) continue;
+      if (output < 0 || tape.slots()[static_cast<size_t>(output)].number) continue;
+      const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
+      const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");
+      const bool number = floating.get() == Py_True || complex.get() == Py_True;
+      needs[static_cast<size_t>(output)] = number ? answers[k] : NeedsGrad::kNo;
+    }
+  }
+  for (size_t slot = 0; slot < needs.size() && written; ++slot) {
+    const bool own = made.contains(static_cast<int>(slot));
+    if (needs[slot] == NeedsGrad::kNo && !own) needs[slot] = NeedsGrad::kUnknown;
+  }
+  return needs;
+}
+
+PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+  if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
+  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) {
+    trace_->guard.check_grad = true;
+    const Bypass bypass(bypass_);
+    return PyObject_Call(func, args, kwargs);
+  }
+  NeedsGrad answer = NeedsGrad::kUnknown;
+  if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
+    const Bypass bypass(bypass_);
+    answer = needs_grad(slot);
+  }
+  switch (answer) {
+    case NeedsGrad::kNo: return Py_NewRef(fn.name == "is_leaf" ? Py_True : Py_False);
+    case NeedsGrad::kYes: return Py_NewRef(fn.name == "is_leaf" ? Py_False : Py_True);
+    case NeedsGrad::kUnknown: break;
+  }
+  if (!graph_break("read of " + fn.name)) return nullptr;
+  return PyObject_Call(func, args, kwargs);
+}
+
+}  // namespace tatara::capture
