@@ -301,7 +301,29 @@ void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const 
   if (transaction != nullptr) transaction->keep_operands(node, env, *TorchApi::get());
 }
 
-/// In what a result is other than was inferred; empty: in nothing. How it lies in memory is looked at elsewhere.
+namespace {
+
+/// Whether tensors of the same sizes lie in memory alike.
+bool same_strides(PyObject* a, PyObject* b) {
+  const auto part = [](PyObject* tensor, const char* name) {
+    Ref made = Ref::steal(PyObject_CallMethod(tensor, name, nullptr));
+    if (!made) forget_error();
+    return made;
+  };
+  const Ref sizes = part(a, "size"), ours = part(a, "stride"), theirs = part(b, "stride"), count = part(a, "numel");
+  if (!sizes || !ours || !theirs || !count || PyObject_IsTrue(count.get()) == 0) return true;
+  for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(sizes.get()); ++d) {
+    if (PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.get(), d)) == 1) continue;
+    const auto at = [d](const Ref& strides) { return PyLong_AsLongLong(PyTuple_GET_ITEM(strides.get(), d)); };
+    if (at(ours) != at(theirs)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+/// In what a result is other than was inferred; empty: in nothing. How it lies in memory counts where the program has asked for
+/// it; what else follows from it is looked at elsewhere.
 std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
                           const TorchApi& api) const {
   const auto slot = static_cast<size_t>(node.outputs[output]);
@@ -318,6 +340,9 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
     if (!inferred || !given || PyObject_RichCompareBool(inferred.get(), given.get(), Py_EQ) != 1) {
       return str_cat("gives a tensor of another ", name, " than its kernel");
     }
+  }
+  if (slots_[slot].layout_read && !same_strides(env[slot].get(), value)) {
+    return "gives a tensor of other strides than its kernel";
   }
   return {};
 }

@@ -28,9 +28,10 @@ struct TapeSlot {
   bool owns = false;                                   ///< a NumPy array with memory of its own
   bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
   bool requires_grad = false;                          ///< inputs: when they were seen
-  bool number = false;   ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
-  bool derived = false;  ///< a number that a node computes; `number` too
-  bool whole = false;    ///< such a number is an int
+  bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  bool derived = false;      ///< a number that a node computes; `number` too
+  bool whole = false;        ///< such a number is an int
+  bool layout_read = false;  ///< the program has asked how it lies in memory
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
@@ -135,6 +136,7 @@ class Tape {
   std::vector<TapeNode> cut_nodes(size_t first);
   /// Gives the last node a keyword argument.
   void set_last_keyword(const char* name, long value);
+  void set_layout_read(int slot) { slots_[static_cast<size_t>(slot)].layout_read = true; }
   void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
   /// Whether the tape has a step of torch.func's transforms.
   bool has_transforms() const { return has_transforms_; }

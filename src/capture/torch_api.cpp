@@ -194,6 +194,11 @@ const Names& size_names() {
   return names;
 }
 
+const Names& layout_names() {
+  static const Names names = {"stride", "is_contiguous", "storage_offset", "dim_order"};
+  return names;
+}
+
 const Names& passthrough_names() {
   static const Names names = {"is_grad_enabled",
                               "_set_grad_enabled",
@@ -485,7 +490,7 @@ const TorchFunction& TorchApi::classify(PyObject* func) {
     key = self.get();
     if (name_of(func) != "__get__") {
       static const TorchFunction setter{
-          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, false, nullptr};
+          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, false, false, nullptr};
       return setter;
     }
   }
@@ -533,6 +538,7 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   } else if (metadata_names().contains(name)) {
     result.kind = TorchKind::kMetadata;
     result.of_sizes = size_names().contains(name);
+    result.of_layout = layout_names().contains(name);
   } else if (break_names().contains(name)) {
     result.kind = TorchKind::kBreak;
     result.reads_values = value_names().contains(name);

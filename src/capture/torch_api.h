@@ -29,6 +29,7 @@ struct TorchFunction {
   bool factory = false;       ///< takes device=
   bool reads_values = false;  ///< kBreak: only because it gives Python data made from the operands' values
   bool of_sizes = false;      ///< kMetadata: depends on sizes or strides
+  bool of_layout = false;     ///< kMetadata: depends on strides
   PyObject* key = nullptr;
 };
 

@@ -387,6 +387,9 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     return give_up("copy to the CPU", false);
   }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
+  if (fn.kind == TorchKind::kMetadata && fn.of_layout) {
+    for_each_slot(tape_args.get(), [&t](int slot) { t.tape.set_layout_read(slot); });
+  }
   if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && fn.of_sizes) {
     const int slot = PyTuple_GET_SIZE(tape_args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(tape_args.get(), 0)) : -1;
     PyObject* answer = symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
