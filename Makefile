@@ -159,6 +159,11 @@ opinfo: build
 factories: build
 	$(PY) tests/opinfo/factories.py $(ARGS)
 
+# Every overload of the dispatcher's that the registry serves, called as itself: the samples' calls, with each optional
+# argument left out.
+overloads: build
+	$(PY) tests/opinfo/overloads.py $(ARGS)
+
 # First and second derivatives of the same samples.
 opinfo-gradients: build
 	$(PY) tests/opinfo/gradients.py $(ARGS)
