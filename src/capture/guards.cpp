@@ -444,7 +444,8 @@ struct ValueGuard::Builder {
       Expr size = ctx.constant(meta.sizes[d]);
       if ((wanted >> d & 1) != 0) {
         Expr& shared = by_size[meta.sizes[d]];
-        if (!shared.valid()) shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, size_range(meta.sizes[d]));
+        if (!shared.valid())
+          shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, size_range(meta.sizes[d]));
         size = shared;
       }
       dims.layout.sizes.push_back(size);
@@ -452,7 +453,8 @@ struct ValueGuard::Builder {
     dims.layout.strides = derive_strides(ctx, meta, dims.layout.sizes);
     for (size_t d = 0; d < rank; ++d) {
       if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
-      dims.layout.strides[d] = symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, size_range(meta.strides[d]));
+      dims.layout.strides[d] =
+          symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, size_range(meta.strides[d]));
     }
     for (size_t d = 0; d < rank; ++d) {
       dims.size_symbols.push_back(number_of(dims.layout.sizes[d]));

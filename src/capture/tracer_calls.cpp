@@ -575,7 +575,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
-  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
+  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
+      (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
     settle_arguments(callable, args, nargs, keywords);
     if (!tracing()) return not_handled();
   }

@@ -110,7 +110,7 @@ struct Tracer::Trace {
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
   std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
   bool hidden_readers = false;  // iterators of C code that read the numbers that go through them
-  bool said_once = false;  // and such a call has said something
+  bool said_once = false;       // and such a call has said something
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);

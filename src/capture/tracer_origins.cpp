@@ -32,6 +32,19 @@ Ref key_of_module(PyObject* modules, PyObject* name, PyObject* module) {
 
 }  // namespace
 
+bool Tracer::born(PyObject* object) const { return trace_ != nullptr && trace_->born.contains(object); }
+
+void Tracer::mark_born(PyObject* object) {
+  if (!trace_->born.emplace(object, trace_->births).second) return;
+  ++trace_->births;
+  trace_->alive.push_back(Ref::borrow(object));
+}
+
+void Tracer::note_result(PyObject* object) {
+  // Nobody else holds it: it was made by the call just now.
+  if (object != nullptr && tracing() && Py_REFCNT(object) == 1) adopt(object);
+}
+
 Origin Tracer::origin(PyObject* o) {
   Trace& t = *trace_;
   if (PyCode_Check(o) || is_symbolic_number(o) || is_fixed_class(o)) return Origin::kValue;
