@@ -151,7 +151,10 @@ class Parser {
     text.remove_suffix(3);
     const std::vector<std::string_view> parts = split_commas(text);
     for (std::string_view part : parts) {
-      if (take(part, "size ")) kernel_.sizes.push_back(kernel_.ctx->symbol(part, {0, INT64_MAX}));
+      if (!take(part, "size ")) continue;
+      const size_t sign = part.find(" signed");
+      const IntRange range = sign == std::string_view::npos ? IntRange{0, INT64_MAX} : IntRange{};
+      kernel_.sizes.push_back(kernel_.ctx->symbol(part.substr(0, sign), range));
     }
     for (std::string_view part : parts) {
       if (part.starts_with("size ")) continue;

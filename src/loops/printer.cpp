@@ -155,7 +155,11 @@ class Printer {
       out_ += std::string(kKinds[static_cast<size_t>(arg.kind)]) + " b" + std::to_string(i) + ": " +
               std::string(dtype_name(arg.dtype)) + "[" + arg.numel.str() + "]";
     }
-    for (const Expr size : kernel_.sizes) out_ += ", size " + size.str();
+    for (const Expr size : kernel_.sizes) {
+      out_ += ", size " + size.str();
+      // A number of the program: code for sizes divides without a sign.
+      if (kernel_.ctx->range(size).lo < 0) out_ += " signed";
+    }
     for (size_t i = 0; i < kernel_.scalar_args.size(); ++i) {
       out_ += ", scalar " + value(kernel_.scalar_arg_ids[i]) + ": " + std::string(dtype_name(kernel_.scalar_args[i]));
     }
