@@ -741,6 +741,8 @@ FrameAction Tracer::land(Frame& f) {
   Trace& t = *trace_;
   forget_error();
   set_mode(false);
+  // Code in C that was on the way (autograd.Function.apply) has put back what it found, after the transaction's end.
+  if (api_.present()) api_.set_grad(t.state.grad);
   const Ref handled = Ref::steal(PyErr_GetHandledException());
   if (handled.get() != t.start_exception.get()) PyErr_SetHandledException(t.start_exception.get());
   state_ = State::kConcrete;

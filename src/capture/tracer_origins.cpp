@@ -347,7 +347,8 @@ void Tracer::settle(PyObject* o, Settling& work) {
       return;
     case Nature::kIterator:
       if (born(o)) work.moved = o;
-      return;
+      if (!deep || PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) return;
+      break;
     case Nature::kNamed:
       if (deep && is_cached_function(o) && !born(o)) work.unseen = type_name(o);
       return watch_class_of(o);

@@ -375,6 +375,10 @@ PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::s
       return graph_break(name + ": an item has a hash of its own") ? not_handled() : nullptr;
     }
   }
+  // Which item that is depends on more than the items that the guards compare: on how the set came to them.
+  if (set && name == "pop" && PySet_GET_SIZE(target) > 1) {
+    return graph_break("set.pop() on a set that existed before the trace") ? not_handled() : nullptr;
+  }
   const bool one = set ? name == "add" || name == "discard" : name == "append" || name == "appendleft";
   if (one && operands.size() == 1) {
     trace_->watches.before_write(target);
