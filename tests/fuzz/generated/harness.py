@@ -409,7 +409,8 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
             said = tuple(
                 (w.category.__name__, _no_addresses(str(w.message)))
                 for w in told
-                if not _once_a_process(str(w.message))
+                # Which functions are compiled how often is no part of what they do.
+                if not _once_a_process(str(w.message)) and not str(w.message).startswith("tatara: compiled")
             )
             walk.tokens.append(("output", _no_addresses(out.getvalue())))
             walk.tokens.append(("warnings", said))
