@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 
+from .body import Body
 from .harness import Program
 from .registry import program_class
 
@@ -159,17 +160,8 @@ BREAKS = [
 ]
 
 
-class Body:
-    """Makes the statements of functions."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.functions: list[str] = []
-        self.names = 0
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}{self.names}"
+class Failures(Body):
+    """Statements that may fail, and such that can be seen from outside."""
 
     def fill(self, text: str, v: str) -> str:
         return text.replace("{v}", v).replace("{n}", str(self.rng.randint(1, 9)))
@@ -178,13 +170,6 @@ class Body:
         """An expression, a 4 x 3 tensor."""
         kinds = [PURE, DRAWS, FAILS]
         return self.fill(self.rng.choice(self.rng.choices(kinds, (3, 3, 3))[0]), v)
-
-    def block(self, v: str, depth: int) -> list[str]:
-        """Statements that change the variable `v`."""
-        lines: list[str] = []
-        for _ in range(self.rng.randint(1, 3 if depth else 4)):
-            lines += self.statement(v, depth)
-        return lines
 
     def statement(self, v: str, depth: int) -> list[str]:
         rng = self.rng
@@ -208,10 +193,6 @@ class Body:
             ]
         )
         return make(v, depth + 1)
-
-    @staticmethod
-    def indent(lines: list[str]) -> list[str]:
-        return ["    " + line for line in lines]
 
     def handled(self, v: str, depth: int) -> list[str]:
         rng = self.rng
@@ -295,18 +276,9 @@ class Body:
         }
         return [call[kind]]
 
-    def looped(self, v: str, depth: int) -> list[str]:
-        step = self.name("k")
-        body = self.block(v, depth)
-        if self.rng.random() < 0.3:
-            body.append(f"if {step} == 1: break")
-        return [f"for {step} in range(2):", *self.indent(body)]
-
     def decided(self, v: str, depth: int) -> list[str]:
         test = self.rng.choice(["flag", "not flag", "table['n'] % 2", "len(log) % 3 == 0", "torch.is_grad_enabled()"])
-        lines = [f"if {test}:", *self.indent(self.block(v, depth))]
-        if self.rng.random() < 0.4:
-            lines += ["else:", *self.indent(self.block(v, depth))]
+        lines = self.branch(test, 0.4, v, depth)
         if self.rng.random() < 0.15:
             lines += [f"if {test}: raise ValueError('by hand')"]
         return lines
@@ -324,10 +296,8 @@ class Body:
 @program_class("back_to_eager")
 def back_to_eager(rng: random.Random) -> Program:
     """One function, called with arguments that are good and bad by turns."""
-    body = Body(rng)
-    lines = body.block("v", 0)
-    while len(lines) < 3:
-        lines += body.block("v", 0)
+    body = Failures(rng)
+    lines = body.whole("v")
     lines.append("v = " + body.fill(rng.choice(FAILS), "v"))
     lines += body.block("v", 1) if rng.random() < 0.6 else []
     result = rng.choice(["v", "v.sum()", "(v, small)", "{'v': v, 'n': len(log)}", "[v, v * 2]"])

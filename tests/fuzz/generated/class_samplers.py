@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+from .body import Body
 from .harness import Program
 from .registry import program_class
 
@@ -162,17 +163,10 @@ STATEMENTS = [
 ]
 
 
-class Body:
-    """Makes the statements of functions."""
+class Draws(Body):
+    """Statements that draw, and change what is drawn from."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.functions: list[str] = []
-        self.names = 0
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}{self.names}"
+    most = 2
 
     def fill(self, text: str, v: str) -> str:
         rng = self.rng
@@ -185,12 +179,6 @@ class Body:
     def value(self, v: str) -> str:
         return self.fill(self.rng.choice(TENSORS), v)
 
-    def block(self, v: str, depth: int) -> list[str]:
-        lines: list[str] = []
-        for _ in range(self.rng.randint(1, 2 if depth else 4)):
-            lines += self.statement(v, depth)
-        return lines
-
     def statement(self, v: str, depth: int) -> list[str]:
         rng = self.rng
         roll = rng.random()
@@ -202,10 +190,6 @@ class Body:
             [self.managed, self.managed, self.called, self.looped, self.decided, self.handled, self.graded]
         )(v, depth + 1)
 
-    @staticmethod
-    def indent(lines: list[str]) -> list[str]:
-        return ["    " + line for line in lines]
-
     def managed(self, v: str, depth: int) -> list[str]:
         manager = self.rng.choice(["torch.random.fork_rng()", "torch.random.fork_rng()", "torch.no_grad()", "torch.enable_grad()",
                                    "contextlib.nullcontext()"])  # fmt: skip
@@ -216,20 +200,13 @@ class Body:
         self.functions += [f"def {name}(v, flag):", *self.indent(self.block("v", depth)), "    return v"]
         return [f"{v} = {self.rng.choice([f'{name}({v}, flag)', f'functools.partial({name}, flag=flag)({v})'])}"]
 
-    def looped(self, v: str, depth: int) -> list[str]:
-        step = self.name("k")
-        body = self.block(v, depth)
-        if self.rng.random() < 0.3:
-            body.append(f"if {step} == 1: break")
-        return [f"for {step} in range({self.rng.randint(2, 3)}):", *self.indent(body)]
+    def turns(self) -> int:
+        return self.rng.randint(2, 3)
 
     def decided(self, v: str, depth: int) -> list[str]:
         test = self.rng.choice(["flag", "not flag", "len(log) % 2", "torch.rand(()) < 0.5", "random.random() < 0.5",
                                 f"{v}.sum() > 0", "bool(torch.bernoulli(p[0, 0]))"])  # fmt: skip
-        lines = [f"if {test}:", *self.indent(self.block(v, depth))]
-        if self.rng.random() < 0.5:
-            lines += ["else:", *self.indent(self.block(v, depth))]
-        return lines
+        return self.branch(test, 0.5, v, depth)
 
     def handled(self, v: str, depth: int) -> list[str]:
         fails = self.rng.choice(["torch.multinomial(p - 2, 2)", "torch.bernoulli(p + 1)", "torch.randint(3, 1, (2,))",
@@ -248,10 +225,8 @@ class Body:
 @program_class("samplers")
 def samplers(rng: random.Random) -> Program:
     """One function; between its calls seeds and modes change."""
-    body = Body(rng)
-    lines = body.block("v", 0)
-    while len(lines) < 3:
-        lines += body.block("v", 0)
+    body = Draws(rng)
+    lines = body.whole("v")
     result = rng.choice(["v", "v.sum()", "(v, state)", "{'v': v, 'n': len(log)}", "[v, v * 2]"])
     source = [STATE, *body.functions, "def f(v, flag=True):", *body.indent(lines), f"    return {result}"]
     x = rng.choice(["x", "x", "xg"])
