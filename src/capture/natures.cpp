@@ -28,12 +28,6 @@ const Names& value_types() {
 /// Types in C that hold other objects, always the same.
 const Names& holder_types() {
   static const Names names = {"mappingproxy",
-                              "dict_keys",
-                              "dict_values",
-                              "dict_items",
-                              "odict_keys",
-                              "odict_values",
-                              "odict_items",
                               "slice",
                               "property",
                               "staticmethod",
@@ -142,7 +136,7 @@ Nature nature_of(PyObject* o, const TorchApi& api) {
   if (is_generator(o) || is_c_iterator(o)) return Nature::kIterator;
   const PyTypeObject* base = base_in_c(Py_TYPE(o));
   const std::string_view name = base->tp_name;
-  if (holder_types().contains(name)) return Nature::kHolder;
+  if (holder_types().contains(name) || is_dict_view(name)) return Nature::kHolder;
   if (name == "types.SimpleNamespace") return Nature::kContainer;
   const bool plain = base == &PyBaseObject_Type || is_value_name(name) || base == &PyLong_Type ||
                      base == &PyFloat_Type || base == &PyUnicode_Type || base == &PyBytes_Type ||
@@ -164,11 +158,14 @@ std::vector<PyObject*> referents(PyObject* object) {
   return result;
 }
 
+bool is_dict_view(std::string_view type) {
+  static const Names names = {"dict_keys", "dict_values", "dict_items", "odict_keys", "odict_values", "odict_items"};
+  return names.contains(type);
+}
+
 PyObject* viewed_mapping(PyObject* object) {
   const std::string_view name = Py_TYPE(object)->tp_name;
-  const bool view = name == "mappingproxy" || name == "dict_keys" || name == "dict_values" || name == "dict_items" ||
-                    name == "odict_keys" || name == "odict_values" || name == "odict_items";
-  if (!view) return nullptr;
+  if (name != "mappingproxy" && !is_dict_view(name)) return nullptr;
   const std::vector<PyObject*> held = referents(object);
   return held.empty() ? nullptr : held.front();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "capture/py.h"
@@ -23,6 +24,8 @@ Nature nature_of(PyObject* object, const TorchApi& api);
 
 /// What an object of kind kHolder (or any that the collector knows) refers to, but its type. Borrowed.
 std::vector<PyObject*> referents(PyObject* object);
+/// The name of a type of `keys()`, `values()` and `items()`, of a dict or an OrderedDict.
+bool is_dict_view(std::string_view type);
 /// The mapping below a mappingproxy or a view of a dict; null for other objects.
 PyObject* viewed_mapping(PyObject* object);
 bool is_defaultdict(PyObject* object);

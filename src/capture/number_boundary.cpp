@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/natures.h"
 #include "capture/tracer_internal.h"
 #include "support/made_once.h"
 
@@ -54,12 +55,6 @@ bool is_holder(const PyTypeObject* type) {
                               "operator.itemgetter",
                               "operator.attrgetter",
                               "functools.KeyWrapper",
-                              "dict_keys",
-                              "dict_values",
-                              "dict_items",
-                              "odict_keys",
-                              "odict_values",
-                              "odict_items",
                               "ContextVar",
                               "_contextvars.ContextVar",
                               "Context",
@@ -84,7 +79,7 @@ bool is_holder(const PyTypeObject* type) {
                               "itertools.zip_longest",
                               "itertools.accumulate",
                               "itertools.repeat"};
-  return names.contains(type->tp_name) ||
+  return names.contains(type->tp_name) || is_dict_view(type->tp_name) ||
          PyType_IsSubtype(const_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
 }
 

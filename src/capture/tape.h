@@ -109,6 +109,8 @@ class Tape {
     const auto found = by_object_.find(tensor);
     return found == by_object_.end() ? -1 : found->second;
   }
+  /// Of a slot, or -1: whether a node of the tape makes the tensor there.
+  bool makes(int slot) const { return slot >= 0 && !slots_[static_cast<size_t>(slot)].input; }
   int find_meta(PyObject* tensor) const {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;

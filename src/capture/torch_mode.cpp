@@ -169,7 +169,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kGrad: {
       PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-      const bool placeholder = slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input;
+      const bool placeholder = trace_->tape.makes(slot);
       if (fn.name == "grad" && tensor != nullptr && !placeholder && api_.is_plain_tensor(tensor)) {
         if (PyObject* known = gradient_of(tensor)) return Py_NewRef(known);
         return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
@@ -213,7 +213,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     if (!api_.is_tensor(o)) return plain_number(o);
     const int slot = t.tape.find(o);
-    known = known && slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input;
+    known = known && t.tape.makes(slot);
     return known ? make_slot_ref(slot) : Ref::borrow(o);
   };
   const Ref slots = map_structure(args, to_slot);
@@ -233,7 +233,7 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
   PyObject* tensor = PyTuple_GET_ITEM(args, 0);
   const int slot = trace_->tape.find(tensor);
   const Bypass bypass(bypass_);
-  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) return PyObject_Call(func, args, kwargs);
+  if (!trace_->tape.makes(slot)) return PyObject_Call(func, args, kwargs);
   PyObject* device = trace_->tape.slots()[static_cast<size_t>(slot)].device.get();
   if (fn.name == "device") return Py_NewRef(device);
   const Ref kind = attr(device, "type");

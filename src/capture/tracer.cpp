@@ -910,7 +910,7 @@ void Tracer::take_sources() {
   Trace& t = *trace_;
   const auto wanted = [&t](PyObject* tensor) {
     const int slot = t.tape.find(tensor);
-    return t.index_of(tensor) < 0 && (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input);
+    return t.index_of(tensor) < 0 && !t.tape.makes(slot);
   };
   for (PyObject* tensor : t.watches.take_sources(api_, wanted)) {
     const int index = static_cast<int>(t.objects.size());

@@ -155,12 +155,6 @@ bool is_immutable_type(PyTypeObject* type) {
                               "function",
                               "method",
                               "property",
-                              "dict_keys",
-                              "dict_values",
-                              "dict_items",
-                              "odict_keys",
-                              "odict_values",
-                              "odict_items",
                               "NoneType",
                               "super",
                               "module",
@@ -192,7 +186,7 @@ bool is_immutable_type(PyTypeObject* type) {
                               "Token",
                               "type_params",
                               "member_descriptor"};
-  if (names.contains(type->tp_name)) return true;
+  if (names.contains(type->tp_name) || is_dict_view(type->tp_name)) return true;
   return PyType_IsSubtype(type, &PyTuple_Type) != 0 || PyType_IsSubtype(type, &PyType_Type) != 0 ||
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
 }

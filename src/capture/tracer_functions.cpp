@@ -109,7 +109,7 @@ std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
     call.follows.push_back(false);
     if (!api_.is_tensor(result) || is_in(constant.get(), result)) continue;
     const int slot = api_.is_plain_tensor(result) ? t.tape.find(result) : -1;
-    if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input) return "a result that it has not made";
+    if (!t.tape.makes(slot)) return "a result that it has not made";
     const DType dtype = dtype_of(t.tape.slots()[static_cast<size_t>(slot)].dtype.get());
     if (!is_floating(dtype) && !is_complex(dtype)) continue;
     if (needs_grad(slot) != NeedsGrad::kNo) return "a result with a history of its own";

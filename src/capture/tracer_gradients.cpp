@@ -214,7 +214,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     PyObject* root = PyTuple_GET_ITEM(tensors, i);
     PyObject* cotangent = PyTuple_GET_ITEM(cotangents, i);
     const int slot = api_.is_plain_tensor(root) ? t.tape.find(root) : -1;
-    if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].input) return "of a tensor from before the graph";
+    if (!t.tape.makes(slot)) return "of a tensor from before the graph";
     if (needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
     if (!api_.is_plain_tensor(cotangent) || slot_for(cotangent) < 0) return "its gradients are no plain tensors";
     if (needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown) return "a given gradient may have a history";

@@ -171,7 +171,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
   if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
-  if (slot < 0 || trace_->tape.slots()[static_cast<size_t>(slot)].input) {
+  if (!trace_->tape.makes(slot)) {
     trace_->guard.check_grad = true;
     const Bypass bypass(bypass_);
     return PyObject_Call(func, args, kwargs);

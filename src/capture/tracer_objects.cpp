@@ -273,7 +273,7 @@ void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) return watch_own_dict(tensor);
   if (_PyType_Lookup(Py_TYPE(tensor), name) != nullptr) return;
   const int slot = t.tape.find(tensor);
-  if (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input) return;
+  if (t.tape.makes(slot)) return;
   if (const int index = t.index_of(tensor); index >= 0) return t.watches.tensor_attribute(index, tensor, name);
   const Ref dict = Ref::steal(PyObject_GenericGetDict(tensor, nullptr));
   if (!dict) return forget_error();
@@ -621,8 +621,9 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   mark_born(object);
   if (kind != BuildKind::kSet && kind != BuildKind::kDict) return;
   pin_keys(object);
+  if (api_.numpy == nullptr) return;
   const Ref keys = Ref::steal(PySequence_List(object));
-  if (keys && api_.numpy != nullptr && numpy_inside(keys.get())) {
+  if (keys && numpy_inside(keys.get())) {
     trace_->mutated = true;  // it is made already
     if (!graph_break("the hash of a NumPy value")) postpone_error();
   }

@@ -268,10 +268,7 @@ std::set<PyObject*> Tracer::changed_objects(const std::vector<PyObject*>& guarde
 /// is changed or compared, two must not become one.
 void Tracer::note_identities(Identities& identities) {
   Trace& t = *trace_;
-  const auto made = [&](PyObject* o) {
-    const int slot = t.tape.find(o);
-    return born(o) || (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].input);
-  };
+  const auto made = [&](PyObject* o) { return born(o) || t.tape.makes(t.tape.find(o)); };
   const auto apart = [&](PyObject* a, PyObject* b) {
     if (made(a) || made(b)) return;
     if (!contents_guarded(a)) std::swap(a, b);
