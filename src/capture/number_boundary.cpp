@@ -439,6 +439,26 @@ PyObject* Tracer::is_number(PyObject* left, PyObject* right, bool invert) {
   return PyBool_FromLong((same != 0) != invert);
 }
 
+/// The other questions about identities: `operator.is_`, `id`, and `object.__eq__`, which compares nothing else.
+PyObject* Tracer::identity_of_numbers(PyObject* callable, std::string_view name, PyObject* const* args,
+                                      Py_ssize_t nargs) {
+  if (!tracing() || trace_->symbols.empty()) return not_handled();
+  if (nargs == 2 && (name == "is_" || name == "is_not")) return is_number(args[0], args[1], name == "is_not");
+  if (nargs == 1 && name == "id" && is_symbolic_number(args[0])) {
+    const Ref value = plain_number(args[0]);
+    PyObject* same = is_number(args[0], value.get(), false);
+    if (same == not_handled()) return same;
+    Py_DECREF(same);
+    return same == Py_True ? PyLong_FromVoidPtr(value.get()) : not_handled();
+  }
+  const bool equality = nargs == 2 && name == "__eq__" && Py_TYPE(callable) == &PyWrapperDescr_Type &&
+                        reinterpret_cast<PyDescrObject*>(callable)->d_type == &PyBaseObject_Type;
+  PyObject* same = equality ? is_number(args[0], args[1], false) : not_handled();
+  if (same != Py_False) return same;
+  Py_DECREF(same);
+  Py_RETURN_NOTIMPLEMENTED;
+}
+
 void Tracer::settle_result(const Frame& f, PyObject* result) {
   if (trace_->symbols.empty() || frames_.empty() || !holds_symbolic_number(result)) return;
   PyObject* function = f.function();

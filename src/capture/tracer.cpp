@@ -810,18 +810,6 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   return true;
 }
 
-void Tracer::undo_switches() {
-  for (const Effect& effect : trace_->effects) {
-    if (effect.kind != Effect::Kind::kSwitch) continue;
-    const std::string name = name_of(effect.target.get());
-    const char* opposite = name == "autocast_increment_nesting"   ? "autocast_decrement_nesting"
-                           : name == "autocast_decrement_nesting" ? "autocast_increment_nesting"
-                                                                  : nullptr;
-    if (opposite != nullptr && !Ref::steal(PyObject_CallMethod(api_.torch.get(), opposite, nullptr))) forget_error();
-  }
-  trace_->state.autocast.apply(api_);
-}
-
 void Tracer::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;

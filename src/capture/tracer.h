@@ -216,7 +216,9 @@ class Tracer final : public VmObserver {
   FrameAction leave_root();
   /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
-  /// Gives autocast the state that it had before the trace.
+  /// A switch of the host's: thrown, and noted as an effect.
+  PyObject* throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
+  /// Gives the switches that the trace has thrown the state that they had before it.
   void undo_switches();
   void begin_transaction();
   void end_trace();
@@ -569,6 +571,7 @@ class Tracer final : public VmObserver {
   bool holds_numbers(PyObject* container) const;
   void settle_operands(PyObject* left, PyObject* right);
   PyObject* is_number(PyObject* left, PyObject* right, bool invert);
+  PyObject* identity_of_numbers(PyObject* callable, std::string_view name, PyObject* const* args, Py_ssize_t nargs);
   void settle_floats(std::span<PyObject* const> objects);
   /// What a function in Python gives to code in C that called it.
   void settle_result(const Frame& f, PyObject* result);

@@ -215,13 +215,6 @@ bool enters_transform(std::string_view module, std::string_view name) {
          name.substr(0, 6) != "maybe_" && name.substr(0, 5) != "peek_";
 }
 
-/// Switches of autocast, which a trace throws as the program does.
-bool switches_autocast(std::string_view name) {
-  static const Names names = {"set_autocast_enabled",       "set_autocast_dtype",         "set_autocast_cache_enabled",
-                              "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache"};
-  return names.contains(name);
-}
-
 /// The engine of gradients, and nodes with a backward of the user's: they need real tensors.
 bool needs_autograd(std::string_view name, const TorchApi& api) {
   return name == "run_backward" || name == "queue_callback" || (name == "apply" && api.grad_enabled());
@@ -356,7 +349,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     // Other processes wait for these: reducers, stores, collectives.
     if (module.rfind("torch._C._distributed", 0) == 0) return {Kind::kBreak, nullptr, module + "." + name};
     if (enters_transform(module, name)) return {Kind::kBreak, nullptr, module + "." + name};
-    if (switches_autocast(name)) return {Kind::kSwitch, nullptr, name};
+    if (is_thrown_switch(name)) return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
     if (name == "_is_torch_function_mode_enabled") return {Kind::kFalse, nullptr, name};
     // The compiler of torch itself, which is off, is switched off around a function.
@@ -569,6 +562,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   const CallPlan plan = plan_call(callable, args, nargs);
+  if (PyObject* done = identity_of_numbers(callable, plan.name, args, nargs); done != not_handled()) return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
       (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
     settle_arguments(callable, args, nargs, keywords);
@@ -603,16 +597,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
       return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
     }
-    case Kind::kSwitch: {
-      if (!break_if_cached(callable)) return nullptr;
-      if (!tracing() || keywords > 0) return not_handled();
-      PyObject* done = PyObject_Vectorcall(callable, args, nargsf, kwnames);
-      if (done == nullptr) return nullptr;
-      Effect effect{Effect::Kind::kSwitch, Ref::borrow(callable), {}, {}};
-      for (Py_ssize_t i = 0; i < nargs; ++i) effect.operands.push_back(Ref::borrow(args[i]));
-      note_effect(std::move(effect));
-      return done;
-    }
+    case Kind::kSwitch: return throw_switch(callable, args, nargs, keywords);
     case Kind::kBreak: {
       if ((plan.name == "print" || plan.name == "_warnings.warn") && PyCFunction_Check(callable) &&
           says_once({args, static_cast<size_t>(nargs + keywords)})) {

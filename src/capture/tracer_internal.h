@@ -76,6 +76,7 @@ struct Tracer::Trace {
 
   std::vector<Ref> start_locals, start_stack;  // of the root frame
   Ref start_exception;                         // that was being handled
+  Ref hooks_at_start;                          // why hooks on saved tensors were refused, once a switch of theirs is thrown
   Transaction transaction{Transaction::kMostInTrace};
 
   // The root frame as it was before its present instruction.
