@@ -1,5 +1,6 @@
 #include "capture/number_type.h"
 
+#include <cmath>
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -72,7 +73,13 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
   return compare_by_value(a, b, op);
 }
 
-Py_hash_t hash(PyObject* a) { return PyObject_Hash(plain_number(a).get()); }
+/// A NaN's hash is that of its identity: it ends as a placeholder here.
+Py_hash_t hash(PyObject* a) {
+  const Ref value = plain_number(a);
+  if (!PyFloat_Check(value.get()) || !std::isnan(PyFloat_AS_DOUBLE(value.get()))) return PyObject_Hash(value.get());
+  settle_in(a);
+  return PyObject_Hash(a);
+}
 
 PyObject* itself(PyObject* a) { return Py_NewRef(a); }
 PyObject* value(PyObject* a) { return plain_number(a).release(); }

@@ -1,5 +1,6 @@
 // The tracer's view of writes. What was made in the trace just changes; a write to what existed before happens for real
 // and is noted as an effect, in terms of C code, or breaks the graph.
+#include <cmath>
 #include <opcode.h>
 
 #include <cstring>
@@ -33,7 +34,14 @@ bool is_python_descriptor(PyObject* descriptor, bool deletes) {
 }
 
 /// Hashing and comparing it runs no code of the program.
+/// A NaN is found by its identity alone, and each one that a program computes is another key.
+bool is_nan(PyObject* key) {
+  const bool real = PyFloat_Check(key) || is_symbolic_float(key);
+  return real && std::isnan(reinterpret_cast<PyFloatObject*>(key)->ob_fval);
+}
+
 bool hashes_plainly(PyObject* key, const TorchApi& api) {
+  if (is_nan(key)) return false;
   if (is_atom(key, api)) return true;
   if (PyTuple_CheckExact(key)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {

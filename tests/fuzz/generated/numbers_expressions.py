@@ -4,9 +4,9 @@ from __future__ import annotations
 
 # `{n}` and `{m}` are numbers; what is computed goes into `out`. `{i}`: an int in 0..5 made of a number.
 ANY = """
-hash({n})
-hash(({n}, {m}))
-hash(frozenset([{n}]))
+hash({n}) if {n} == {n} is not None else 0
+hash(({n}, {m})) if {n} == {n} is not None and {m} == {m} is not None else 0
+hash(frozenset([{n}])) if {n} == {n} is not None else 0
 isinstance({n}, int)
 isinstance({n}, float)
 isinstance({n}, (int, float))
@@ -32,7 +32,7 @@ type({n}).__name__
 {n}.__radd__({m})
 {n}.__lt__({m})
 {n}.__eq__({m})
-{n}.__hash__()
+{n}.__hash__() if {n} == {n} is not None else 0
 {n}.__bool__()
 {n}.__format__("")
 {n}.__repr__()
@@ -64,7 +64,7 @@ float.__mul__({n}, 2.0)
 float.__repr__({n})
 float.is_integer({n})
 float.hex({n})
-float.__hash__({n})
+float.__hash__({n}) if {n} == {n} else 0
 float.__eq__({n}, {m})
 float.__int__({n})
 object.__repr__({n})[:4]
@@ -328,12 +328,12 @@ list(reversed(Sized({n})))[:3] if abs({n}) < 9 else None
 bool(Truth({n}))
 not Counted({n})
 hash(Hashed({n}))
-hash(HashOfHash({n}))
+hash(HashOfHash({n})) if {n} == {n} is not None else 0
 {{Hashed({n}): 1}}[Hashed({n})]
 Hashed({n}) in {{Hashed({m})}}
 {{Hashed({n}), Hashed({n})}} == {{Hashed({n})}}
 len({{HashOfHash({n}): 1, HashOfHash({m}): 2}})
-hash(Frozen({n}))
+hash(Frozen({n})) if {n} == {n} is not None else 0
 hash((Hashed({n}), 1))
 int(Numeric({n}))
 float(Numeric({n}))

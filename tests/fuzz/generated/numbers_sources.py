@@ -354,7 +354,7 @@ struct.pack_into("d", buffer, {i}, {n})
 out.append(buffer)
 ---
 r = random.Random(0)
-r.seed({n} if {n} == {n} else 1)
+r.seed({n} if {n} == {n} is not None else 1)
 out.append(r.random())
 ---
 e = Exception({n})
