@@ -67,6 +67,25 @@ std::string dotted_name(const TapeNode& node) {
   throw Unsupported("no operator for torch's " + node.name);
 }
 
+/// The program's calls that may raise, and whose results nobody needs, get a hidden output: no pass drops what they check.
+void keep_checks(Graph& graph) {
+  std::vector<bool> live(graph.num_values(), false);
+  const auto mark = [&live](ValueId value) {
+    if (value != kNoValue) live[static_cast<size_t>(value)] = true;
+  };
+  for (const GraphOutput& output : graph.outputs()) mark(output.value);
+  for (const InputWrite& write : graph.input_writes()) mark(write.value);
+  for (size_t i = graph.num_nodes(); i-- > 0;) {
+    const Node& node = graph.node(static_cast<NodeId>(i));
+    const bool needed =
+        node.op->nondeterministic ||
+        std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return live[static_cast<size_t>(v)]; });
+    if (!needed && !node.op->checks_values) continue;
+    if (!needed) graph.add_output(node.outputs.front());
+    for_each_operand(node, mark);
+  }
+}
+
 class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
@@ -92,6 +111,7 @@ class Converter {
     }
     check_renewed(wanted);
     fz_.finish(wanted);
+    if (!tape_.has_transforms()) keep_checks(result_.graph);
     if (history_) history_->finish(result_);
     return std::move(result_);
   }

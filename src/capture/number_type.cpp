@@ -1,7 +1,7 @@
 #include "capture/number_type.h"
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 

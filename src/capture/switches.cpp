@@ -1,6 +1,5 @@
 // Switches of the host that a trace throws as the program does: those of autocast, and whether hooks on saved tensors are
 // refused (torch.func does, while a transform runs). Later calls throw them too, before what follows the graph.
-#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -26,8 +25,9 @@ Ref hooks_refused() {
 bool refuse_hooks(PyObject* why) {
   const Ref module = torch_autograd();
   if (!module) return false;
-  return static_cast<bool>(Ref::steal(why == Py_None ? PyObject_CallMethod(module.get(), kAllowHooks.data(), nullptr)
-                                                     : PyObject_CallMethod(module.get(), kRefuseHooks.data(), "O", why)));
+  return static_cast<bool>(Ref::steal(why == Py_None
+                                          ? PyObject_CallMethod(module.get(), kAllowHooks.data(), nullptr)
+                                          : PyObject_CallMethod(module.get(), kRefuseHooks.data(), "O", why)));
 }
 
 }  // namespace
@@ -40,10 +40,10 @@ bool is_thrown_switch(std::string_view name) {
 }
 
 PyObject* Tracer::throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
-  if (!break_if_cached(callable)) return nullptr;
+  const bool hooks = is_hooks_switch(name_of(callable));
+  if (!hooks && !break_if_cached(callable)) return nullptr;
   if (!tracing() || keywords > 0) return not_handled();
   Trace& t = *trace_;
-  const bool hooks = is_hooks_switch(name_of(callable));
   if (hooks && !t.hooks_at_start) {
     t.hooks_at_start = hooks_refused();
     if (!t.hooks_at_start) return nullptr;
@@ -51,22 +51,24 @@ PyObject* Tracer::throw_switch(PyObject* callable, PyObject* const* args, Py_ssi
   }
   PyObject* done = PyObject_Vectorcall(callable, args, static_cast<size_t>(nargs), nullptr);
   if (done == nullptr) return nullptr;
-  // No step of a graph asks about hooks: of the switches since the root's present instruction, where the trace may go back to,
-  // the last one says it all.
-  if (hooks) {
-    const auto of_hooks = [](const Effect& e) {
-      return e.kind == Effect::Kind::kSwitch && is_hooks_switch(name_of(e.target.get()));
-    };
-    const auto present = t.effects.begin() + static_cast<std::ptrdiff_t>(std::min(t.snap_effects, t.effects.size()));
-    const bool before = std::any_of(t.effects.begin(), present, of_hooks);
-    t.effects.erase(std::remove_if(present, t.effects.end(), of_hooks), t.effects.end());
-    const Ref now = before ? Ref() : hooks_refused();
-    if (now && PyObject_RichCompareBool(now.get(), t.hooks_at_start.get(), Py_EQ) == 1) return done;
-  }
+  t.hooks_thrown = t.hooks_thrown || hooks;
   Effect effect{Effect::Kind::kSwitch, Ref::borrow(callable), {}, {}};
   for (Py_ssize_t i = 0; i < nargs; ++i) effect.operands.push_back(Ref::borrow(args[i]));
   note_effect(std::move(effect));
   return done;
+}
+
+/// No step of a graph asks about hooks: where they are as at the start again, later calls need not throw their switches.
+void Tracer::drop_undone_switches() {
+  Trace& t = *trace_;
+  if (!t.hooks_thrown) return;
+  const ErrorAside aside;
+  const Ref now = hooks_refused();
+  if (!now || PyObject_RichCompareBool(now.get(), t.hooks_at_start.get(), Py_EQ) != 1) return forget_error();
+  std::erase_if(t.effects, [](const Effect& effect) {
+    return effect.kind == Effect::Kind::kSwitch && is_hooks_switch(name_of(effect.target.get()));
+  });
+  t.hooks_thrown = false;
 }
 
 void Tracer::undo_switches() {

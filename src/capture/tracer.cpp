@@ -567,6 +567,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_nodes = t.tape.nodes().size();
   t.snap_facts = t.symbols.ctx().guards().size();
   t.snap_checks = t.size_checks.size();
+  drop_undone_switches();
   t.snap_effects = t.effects.size();
   t.snap_born = t.births;
   ++bypass_;

@@ -238,6 +238,7 @@ Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
     if (run.problem.empty()) run.problem = text.substr(0, 120);
   }
   if (run.problem.empty() && !run.returned) run.problem = "it failed";
+  if (t.effects.size() != effects) drop_undone_switches();
   if (run.problem.empty() && t.effects.size() != effects) run.problem = "it writes to what existed before";
   run.nodes = t.tape.cut_nodes(first);
   t.constants.cut(first);

@@ -76,7 +76,8 @@ struct Tracer::Trace {
 
   std::vector<Ref> start_locals, start_stack;  // of the root frame
   Ref start_exception;                         // that was being handled
-  Ref hooks_at_start;                          // why hooks on saved tensors were refused, once a switch of theirs is thrown
+  Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
+  bool hooks_thrown = false;  // such switches are among the effects
   Transaction transaction{Transaction::kMostInTrace};
 
   // The root frame as it was before its present instruction.

@@ -817,6 +817,7 @@ void Tracer::finish_look(PyObject* result) {
   state_ = State::kConcrete;
   set_mode(false);
   const Bypass bypass(bypass_);
+  drop_undone_switches();
   if (!t.effects.empty() && found_.empty()) found_ = "it writes to objects from before the call";
   if (!t.open_context_vars.empty() && found_.empty()) found_ = "it sets a context variable";
   if (found_.empty() && t.snap_grad != t.state.grad) found_ = "it switches gradients";

@@ -1,7 +1,7 @@
 // The tracer's view of writes. What was made in the trace just changes; a write to what existed before happens for real
 // and is noted as an effect, in terms of C code, or breaks the graph.
-#include <cmath>
 #include <opcode.h>
+#include <cmath>
 
 #include <cstring>
 

@@ -373,7 +373,8 @@ def states_of(module: Any) -> tuple[set[Any], Any]:
 
 def in_a_manager_of_torch(error: BaseException | None) -> bool:
     """Whether it was raised while a context manager of torch's began or ended. These leave half of their work then, in eager
-    too: hooks that stay, levels of transforms that end twice."""
+    too: hooks that stay, levels of transforms that end twice.
+    """
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             ours = f"{os.sep}torch{os.sep}" in frame.f_code.co_filename
@@ -524,7 +525,14 @@ class Storm:
                 "levels": torch._C._functorch.peek_interpreter_stack() is not None,
                 "hooks refused": torch._C._autograd._saved_tensors_hooks_get_disabled_error_message(),
             }
-            wanted |= {"modes": 0, "grad": True, "autocast": False, "hooks": False, "levels": False, "hooks refused": None}
+            wanted |= {
+                "modes": 0,
+                "grad": True,
+                "autocast": False,
+                "hooks": False,
+                "levels": False,
+                "hooks refused": None,
+            }
         if found != wanted:
             self.problems.append(f"{where}: left behind: {found}")
         came: list[int] = []

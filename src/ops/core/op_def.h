@@ -129,6 +129,8 @@ struct OpDef {
   std::string host_overload;
   bool has_out = true;  // accepts out=: computed, then written to out
   bool nondeterministic = false;
+  /// Some values of the operands are an error (an index out of bounds): the program's call runs though nobody needs its results.
+  bool checks_values = false;
 
   // Derivatives, attached by the families derivatives_*. Without any of these a result that would need a gradient is
   // Unsupported.

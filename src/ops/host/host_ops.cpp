@@ -6,15 +6,17 @@
 namespace tatara {
 namespace {
 
+enum class Beside : uint8_t { kPlain, kRandom, kChecks };
+
 struct HostRow {
   const char* name;
   const char* schema;
   const char* names;
-  bool random;
+  Beside beside;
 };
 
 constexpr HostRow kRows[] = {
-#define TATARA_HOST_OP(name, schema, names, random) {name, schema, names, random},
+#define TATARA_HOST_OP(name, schema, names, beside) {name, schema, names, Beside::beside},
 #include "ops/host/host_ops.def"
 #undef TATARA_HOST_OP
 };
@@ -27,13 +29,14 @@ void register_host_ops(OpRegistry& r) {
     // Beside an operator with loops of its own, the host's is what takes the calls that one refuses.
     const std::string_view name = row.name;
     def.name = r.find(name) == nullptr ? std::string(name) : str_cat(name, ".host");
-    def.kind = row.random ? OpKind::kRandom : OpKind::kHost;
+    def.kind = row.beside == Beside::kRandom ? OpKind::kRandom : OpKind::kHost;
     def.schema_text = row.schema;
     def.names = row.names;
     const size_t dot = name.find('.');
     def.host_name = name.substr(0, dot);
     if (dot != std::string_view::npos) def.host_overload = name.substr(dot + 1);
-    def.nondeterministic = row.random;
+    def.nondeterministic = row.beside == Beside::kRandom;
+    def.checks_values = row.beside == Beside::kChecks;
     r.add(std::move(def));
   }
 }

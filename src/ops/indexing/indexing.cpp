@@ -702,6 +702,12 @@ MetaFn refuse(const char* reason) {
   return [reason](MetaContext&) -> std::vector<TensorType> { throw Unsupported(reason); };
 }
 
+/// Indices out of bounds are an error.
+void add_checking(OpRegistry& r, OpDef def) {
+  def.checks_values = true;
+  r.add(std::move(def));
+}
+
 void register_scatter(OpRegistry& r) {
   const auto kind = OpKind::kIndexing;
   const char* names = "torch.scatter torch.Tensor.scatter";
@@ -711,19 +717,23 @@ void register_scatter(OpRegistry& r) {
     return [one_place](GraphBuilder& b, std::span<const Arg> args) { return decompose_scatter(b, args, one_place); };
   };
   const auto by_name = [](LowerContext& c) { lower_scatter(c, store_mode(Args(c).str(4))); };
-  r.add(make_op({"scatter.reduce", kind, "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-                 names, inplace},
-                scatter_meta, nullptr, by_name));
-  r.add(make_op({"scatter.value_reduce", kind,
-                 "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", names, inplace},
-                scatter_meta, nullptr, by_name));
-  r.add(make_op({"scatter.src", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", names, inplace},
-                scatter_meta, by_rows("set_one_place"), set));
-  r.add(make_op({"scatter.value", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", names, inplace},
-                scatter_meta, by_rows("set_one_place"), set));
-  r.add(make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-                 "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
-                scatter_meta, by_rows("add_one_place"), [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
+  add_checking(r, make_op({"scatter.reduce", kind,
+                           "(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", names, inplace},
+                          scatter_meta, nullptr, by_name));
+  add_checking(r,
+               make_op({"scatter.value_reduce", kind,
+                        "(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", names, inplace},
+                       scatter_meta, nullptr, by_name));
+  add_checking(
+      r, make_op({"scatter.src", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", names, inplace},
+                 scatter_meta, by_rows("set_one_place"), set));
+  add_checking(r, make_op({"scatter.value", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", names,
+                           inplace},
+                          scatter_meta, by_rows("set_one_place"), set));
+  add_checking(
+      r, make_op({"scatter_add", kind, "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+                  "torch.scatter_add torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"},
+                 scatter_meta, by_rows("add_one_place"), [](LowerContext& c) { lower_scatter(c, StoreMode::kAdd); }));
   const char* rows = "(Tensor self, int dim, Tensor index, Tensor src) -> Tensor";
   r.add(make_op({"set_one_place", kind, rows, ""}, scatter_meta, nullptr,
                 [](LowerContext& c) { lower_one_place(c, StoreMode::kSet); }));
@@ -738,48 +748,53 @@ void register_scatter(OpRegistry& r) {
                           "torch.scatter_reduce torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"},
                          scatter_meta, decompose_scatter_reduce);
   reduce.host_overload = "two";
-  r.add(std::move(reduce));
+  add_checking(r, std::move(reduce));
 }
 
 }  // namespace
 
 void register_indexing(OpRegistry& r) {
   const auto kind = OpKind::kIndexing;
-  r.add(make_op({"index", kind, "(Tensor self, Tensor?[] indices) -> Tensor", ""}, index_meta, nullptr, lower_index));
-  r.add(make_op({"index_put", kind, "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-                 "torch.index_put torch.Tensor.index_put", "torch.index_put_ torch.Tensor.index_put_"},
-                index_put_meta, decompose_index_put, lower_index_put));
-  r.add(make_op({"gather", kind, "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-                 "torch.gather torch.Tensor.gather"},
-                gather_meta, nullptr, lower_gather));
+  add_checking(
+      r, make_op({"index", kind, "(Tensor self, Tensor?[] indices) -> Tensor", ""}, index_meta, nullptr, lower_index));
+  add_checking(
+      r, make_op({"index_put", kind, "(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+                  "torch.index_put torch.Tensor.index_put", "torch.index_put_ torch.Tensor.index_put_"},
+                 index_put_meta, decompose_index_put, lower_index_put));
+  add_checking(r, make_op({"gather", kind, "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+                           "torch.gather torch.Tensor.gather"},
+                          gather_meta, nullptr, lower_gather));
   register_scatter(r);
-  r.add(make_op({"index_select", kind, "(Tensor self, int dim, Tensor index) -> Tensor",
-                 "torch.index_select torch.Tensor.index_select"},
-                index_select_meta, nullptr, lower_index_select));
-  r.add(make_op({"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-                 "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
-                index_write_meta(false), scalar_as_vector("index_add"), lower_index_add));
-  r.add(make_op({"index_copy", kind, "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-                 "torch.index_copy torch.Tensor.index_copy", "torch.Tensor.index_copy_"},
-                index_write_meta(false), scalar_as_vector("index_copy"),
-                [](LowerContext& c) { lower_index_write(c, StoreMode::kSet, operand_value(2)); }));
+  add_checking(r, make_op({"index_select", kind, "(Tensor self, int dim, Tensor index) -> Tensor",
+                           "torch.index_select torch.Tensor.index_select"},
+                          index_select_meta, nullptr, lower_index_select));
+  add_checking(
+      r, make_op({"index_add", kind, "(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+                  "torch.index_add torch.Tensor.index_add", "torch.Tensor.index_add_"},
+                 index_write_meta(false), scalar_as_vector("index_add"), lower_index_add));
+  add_checking(r, make_op({"index_copy", kind, "(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+                           "torch.index_copy torch.Tensor.index_copy", "torch.Tensor.index_copy_"},
+                          index_write_meta(false), scalar_as_vector("index_copy"),
+                          [](LowerContext& c) { lower_index_write(c, StoreMode::kSet, operand_value(2)); }));
   const char* fill_names = "torch.index_fill torch.Tensor.index_fill";
-  r.add(make_op({"index_fill.int_Tensor", kind, "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-                 fill_names, "torch.Tensor.index_fill_"},
-                index_write_meta(true), scalar_as_vector("index_fill.int_Tensor"), lower_index_fill));
-  r.add(make_op({"index_fill", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", fill_names,
-                 "torch.Tensor.index_fill_"},
-                index_write_meta(true), scalar_as_vector("index_fill"), lower_index_fill));
-  r.add(make_op({"take", kind, "(Tensor self, Tensor index) -> Tensor", "torch.take torch.Tensor.take"}, take_meta,
-                nullptr, lower_take));
-  r.add(make_op({"take_along_dim", OpKind::kComposite, "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-                 "torch.take_along_dim torch.Tensor.take_along_dim"},
-                nullptr, decompose_take_along_dim));
-  r.add(make_op({"embedding", kind,
-                 "(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
-                 "bool sparse=False) -> Tensor",
-                 "torch.embedding"},
-                embedding_meta, nullptr, lower_embedding));
+  add_checking(r,
+               make_op({"index_fill.int_Tensor", kind, "(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+                        fill_names, "torch.Tensor.index_fill_"},
+                       index_write_meta(true), scalar_as_vector("index_fill.int_Tensor"), lower_index_fill));
+  add_checking(r, make_op({"index_fill", kind, "(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+                           fill_names, "torch.Tensor.index_fill_"},
+                          index_write_meta(true), scalar_as_vector("index_fill"), lower_index_fill));
+  add_checking(r, make_op({"take", kind, "(Tensor self, Tensor index) -> Tensor", "torch.take torch.Tensor.take"},
+                          take_meta, nullptr, lower_take));
+  add_checking(r,
+               make_op({"take_along_dim", OpKind::kComposite, "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+                        "torch.take_along_dim torch.Tensor.take_along_dim"},
+                       nullptr, decompose_take_along_dim));
+  add_checking(r, make_op({"embedding", kind,
+                           "(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
+                           "bool sparse=False) -> Tensor",
+                           "torch.embedding"},
+                          embedding_meta, nullptr, lower_embedding));
   const char* fill = "torch.masked_fill torch.Tensor.masked_fill";
   r.add(make_op({"masked_fill.Tensor", OpKind::kPointwise, "(Tensor self, Tensor mask, Tensor value) -> Tensor", fill,
                  "torch.Tensor.masked_fill_"},
@@ -787,8 +802,9 @@ void register_indexing(OpRegistry& r) {
   r.add(make_op({"masked_fill", OpKind::kPointwise, "(Tensor self, Tensor mask, Scalar value) -> Tensor", fill,
                  "torch.Tensor.masked_fill_"},
                 masked_fill_meta, nullptr, lower_masked_fill));
-  r.add(make_op({"one_hot", OpKind::kComposite, "(Tensor self, int num_classes=-1) -> Tensor", "torch._C._nn.one_hot"},
-                nullptr, decompose_one_hot));
+  add_checking(
+      r, make_op({"one_hot", OpKind::kComposite, "(Tensor self, int num_classes=-1) -> Tensor", "torch._C._nn.one_hot"},
+                 nullptr, decompose_one_hot));
   const char* data = "the size of the result depends on data";
   r.add(make_op({"nonzero", OpKind::kHost, "(Tensor self, *, bool as_tuple=False) -> Tensor",
                  "torch.nonzero torch.Tensor.nonzero torch.argwhere torch.Tensor.argwhere"},

@@ -275,7 +275,9 @@ Values decompose_poisson_nll(GraphBuilder& b, std::span<const Arg> arguments) {
 
 void register_loss(OpRegistry& r) {
   const auto add = [&](const char* name, const char* schema, const char* names, DecomposeFn decompose) {
-    r.add(make_op({name, OpKind::kComposite, schema, names}, nullptr, std::move(decompose)));
+    OpDef def = make_op({name, OpKind::kComposite, schema, names}, nullptr, std::move(decompose));
+    def.checks_values = std::string_view(schema).find("ignore_index") != std::string_view::npos;  // classes
+    r.add(std::move(def));
   };
   add("mse_loss", "(Tensor self, Tensor target, int reduction=1) -> Tensor", "torch._C._nn.mse_loss",
       difference_loss(square));
