@@ -17,12 +17,15 @@ bool is_real_number(PyObject* object) {
 /// A class with all operators in Python, for the functions in C that call them.
 const PyTypeObject* python_class() {
   static const PyTypeObject* const made = made_once([] {
-    static constexpr const char* kSource =
-        "type('T', (), {f'__{n}__': lambda *a: NotImplemented for n in ('add', 'sub', 'mul', 'truediv', 'floordiv', "
-        "'mod', 'pow', 'lshift', 'rshift', 'and', 'or', 'xor', 'matmul', 'divmod', 'eq')})";
+    // Made without running code: the first use may lie inside of a trace, which would see it.
     const Ref names = Ref::steal(PyDict_New());
-    PyDict_SetItemString(names.get(), "__builtins__", PyEval_GetBuiltins());
-    return reinterpret_cast<const PyTypeObject*>(PyRun_String(kSource, Py_eval_input, names.get(), names.get()));
+    for (const char* name :
+         {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__lshift__",
+          "__rshift__", "__and__", "__or__", "__xor__", "__matmul__", "__divmod__", "__eq__"}) {
+      PyDict_SetItemString(names.get(), name, Py_None);
+    }
+    PyObject* type = reinterpret_cast<PyObject*>(&PyType_Type);
+    return reinterpret_cast<const PyTypeObject*>(PyObject_CallFunction(type, "s()O", "T", names.get()));
   });
   return made;
 }
