@@ -1,6 +1,7 @@
 #include "capture/class_watch.h"
 
 #include "capture/guards.h"
+#include "capture/torch_api.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -23,6 +24,20 @@ bool is_plain_data(PyObject* value) {
 bool is_special(PyObject* name) {
   const std::string text = text_of(name);
   return text.empty() || text.starts_with("__");
+}
+
+/// A copy of the class's dict. All entries watch the class of tensors, which is large: one copy serves them.
+Ref contents_of(PyTypeObject* type) {
+  static unsigned tag = 0;
+  static PyObject* copy = nullptr;
+  const TorchApi* api = TorchApi::get();
+  if (api == nullptr || type != api->tensor_type) return Ref::steal(PyDict_Copy(class_dict(type)));
+  const unsigned now = version_tag(type);
+  if (copy == nullptr || now != tag || now == 0) {
+    Py_XSETREF(copy, PyDict_Copy(class_dict(type)));
+    tag = now;
+  }
+  return Ref::borrow(copy);
 }
 
 }  // namespace
@@ -50,7 +65,7 @@ ClassWatch::ClassWatch(PyTypeObject* type)
     PyObject* base = PyTuple_GET_ITEM(mro_.get(), i);
     PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(base));
     if (dict == nullptr) continue;
-    bases_.push_back({Ref::borrow(base), Ref::steal(PyDict_Copy(dict))});
+    bases_.push_back({Ref::borrow(base), contents_of(reinterpret_cast<PyTypeObject*>(base))});
   }
   forget_error();
 }

@@ -17,8 +17,28 @@ constexpr int kMaxDepth = 12;
 
 }  // namespace
 
+namespace {
+
+/// Asking the object for its repr runs no code of the program.
+bool has_plain_repr(PyObject* object, int depth = 3) {
+  if ((Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || depth == 0) return false;
+  if (PyTuple_Check(object) || PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      if (!has_plain_repr(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return false;
+    }
+    return true;
+  }
+  const TorchApi* api = TorchApi::get();
+  return !PyDict_Check(object) && !PyAnySet_Check(object) && !is_deque(object) && !PyMethod_Check(object) &&
+         (api == nullptr || !api->is_tensor(object));
+}
+
+}  // namespace
+
 std::string short_repr(PyObject* object) {
   if (object == nullptr) return "unbound";
+  if (PyType_Check(object)) return str_cat("<class '", reinterpret_cast<PyTypeObject*>(object)->tp_name, "'>");
+  if (!has_plain_repr(object)) return str_cat("an object of type ", type_name(object));
   const Ref text = Ref::steal(PyObject_Repr(object));
   if (!text) {
     forget_error();
@@ -528,7 +548,10 @@ struct ValueGuard::Checker {
       case Kind::kFloat:
         return bind(item.same, number_part(o, SymbolSource::kFloatHigh)) &&
                bind(item.same + 1, number_part(o, SymbolSource::kFloatLow));
-      case Kind::kIdentity: return o == item.value.get() || fail("another object than before");
+      case Kind::kIdentity:
+        if (o != item.value.get()) return fail("another object than before");
+        return o == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(o)) == item.type.get() ||
+               fail("another class than before");
       case Kind::kTensor: {
         const auto tensor = static_cast<size_t>(item.same);
         const Dims& dims = guard.dims_[tensor];

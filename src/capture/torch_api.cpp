@@ -392,6 +392,14 @@ bool TorchApi::exchange(PyObject* tensor, void* out) const {
   return TorchNative::get().holds_values(tensor);
 }
 
+bool TorchApi::handles_calls(PyTypeObject* type) const {
+  if (type == tensor_type || type == parameter_type || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+  static PyObject* const disabled = attr(attr(torch.get(), "_C").get(), "_disabled_torch_function_impl").release();
+  PyObject* own = _PyType_Lookup(type, name);
+  return own != nullptr && own != disabled;
+}
+
 std::string TorchApi::why_not(PyObject* tensor) const {
   if (!is_torch_tensor(tensor)) return "an array of an element type or layout that is not supported";
   if (!is_plain_tensor(tensor)) return "a tensor subclass (" + type_name(tensor) + ")";

@@ -91,6 +91,8 @@ struct TorchApi {
   bool is_plain_tensor(PyObject* object) const {
     return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type || is_plain_numpy(object);
   }
+  /// The class has a __torch_function__ of its own.
+  bool handles_calls(PyTypeObject* type) const;
   bool is_torch_tensor(PyObject* object) const {
     return base_type != nullptr && PyObject_TypeCheck(object, base_type) != 0;
   }

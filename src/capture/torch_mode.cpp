@@ -637,15 +637,33 @@ void Tracer::drop_modes(size_t left) {
   if (modes_.size() <= left) return;
   const ErrorAside aside;
   while (modes_.size() > left && modes_.back() == handlers_) {
-    const Ref done = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
-    if (!done) forget_error();
+    // Modes that the program entered in the instruction that broke the graph lie above ours, and stay.
+    std::vector<Ref> above;
+    Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+    while (top && top.get() != mode_object()) {
+      above.push_back(std::move(top));
+      top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+    }
+    if (!top) forget_error();  // the program has taken it off
+    for (auto mode = above.rbegin(); mode != above.rend(); ++mode) {
+      if (!Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode->get()))) forget_error();
+    }
     modes_.pop_back();
   }
 }
 
-PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+bool Tracer::leave_to_others(PyObject* types) {
+  for (Py_ssize_t i = 0; tracing() && PyTuple_Check(types) && i < PyTuple_GET_SIZE(types); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(types, i));
+    if (!api_.handles_calls(type)) continue;
+    if (!graph_break(str_cat("an argument with a __torch_function__ of its own (", type->tp_name, ")"))) return false;
+  }
+  return true;
+}
+
+PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   ++handlers_;
-  PyObject* result = torch_function(func, args, kwargs);
+  PyObject* result = leave_to_others(types) ? torch_function(func, args, kwargs) : nullptr;
   --handlers_;
   return result;
 }

@@ -32,8 +32,17 @@ PyObject* mode_torch_function(PyObject*, PyObject* const* args, Py_ssize_t nargs
   PyObject* kwargs = nargs > 3 && args[3] != Py_None ? args[3] : nullptr;
   Tracer* tracer = Tracer::current();
   if (tracer == nullptr) return PyObject_Call(args[0], args[2], kwargs);
-  return tracer->handle_torch_function(args[0], args[2], kwargs);
+  return tracer->handle_torch_function(args[0], args[1], args[2], kwargs);
 }
+
+bool is_return(int opcode) {
+#ifdef RETURN_CONST
+  if (opcode == RETURN_CONST) return true;
+#endif
+  return opcode == RETURN_VALUE;
+}
+
+}  // namespace
 
 PyObject* mode_object() {
   return made_once([] {
@@ -47,15 +56,6 @@ PyObject* mode_object() {
     return PyObject_CallNoArgs(type);
   });
 }
-
-bool is_return(int opcode) {
-#ifdef RETURN_CONST
-  if (opcode == RETURN_CONST) return true;
-#endif
-  return opcode == RETURN_VALUE;
-}
-
-}  // namespace
 
 Stats& stats() {
   static Stats all;
@@ -539,6 +539,11 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
   trace_ = std::move(trace);
   begin_transaction();
+  if (api_.present()) {
+    // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
+    static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
+    trace_->watches.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
+  }
   for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
   find_surroundings(f, true);
@@ -632,7 +637,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty() && t.snap_levels == 0;
+  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty() && t.open_devices == 0 && t.snap_levels == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -837,8 +842,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
-      entry->effects.build(t.effects, t.effects.size(), builder)) {
+  if (t.open_context_vars.empty() && t.open_devices == 0 && t.open_levels.empty() && t.duals == 0 &&
+      builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());

@@ -107,8 +107,11 @@ class Tracer final : public VmObserver {
                 std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
 
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
-  /// The same, called by torch for the mode.
-  PyObject* handle_torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
+  /// The same, called by torch for the mode, with the types of the arguments.
+  PyObject* handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
+  /// Where one of the types of a torch call's arguments handles such calls itself, that happens once, outside of graphs. False
+  /// with a Python error set.
+  bool leave_to_others(PyObject* types);
 
   /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
   void only_look() { looking_ = true; }

@@ -252,7 +252,11 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     for (PyObject* each : api_.has_torch_function) {
       if (each != callable) continue;
       for (Py_ssize_t i = 0; i < nargs; ++i) {
-        if (api_.is_tensor(args[i]) && !api_.is_plain_tensor(args[i])) return {Kind::kPure, nullptr, {}};
+        if (api_.handles_calls(Py_TYPE(args[i]))) return {Kind::kPure, nullptr, {}};
+        const bool items = PyTuple_Check(args[i]) || PyList_Check(args[i]);
+        for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(args[i]); ++k) {
+          if (api_.handles_calls(Py_TYPE(PySequence_Fast_GET_ITEM(args[i], k)))) return {Kind::kPure, nullptr, {}};
+        }
       }
       return {Kind::kFalse, nullptr, {}};
     }
@@ -635,6 +639,11 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
   pin_keys(result);
+  if (plan.target != nullptr && Py_TYPE(plan.target) == api_.device_type) {
+    // `with torch.device(...)` puts a mode of torch's own above ours.
+    if (plan.name == "__enter__") ++trace_->open_devices;
+    if (plan.name == "__exit__") --trace_->open_devices;
+  }
   if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {

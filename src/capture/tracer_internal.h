@@ -108,6 +108,7 @@ struct Tracer::Trace {
   std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
+  int open_devices = 0;                                  // default devices: likewise
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
   std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
@@ -180,5 +181,8 @@ struct Tracer::CallPlan {
   PyObject* variable = nullptr;  // kPure: the context variable that is read or set
   bool function = false;         // kMutator: a function whose first argument is the target
 };
+
+/// The torch-function mode of tracers.
+PyObject* mode_object();
 
 }  // namespace tatara::capture

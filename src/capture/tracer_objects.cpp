@@ -316,7 +316,10 @@ bool Tracer::reachable(PyObject* object) { return origin(object) != Origin::kUnk
 
 // ---- Reads -----------------------------------------------------------------------------------------------------------
 
-PyObject* Tracer::read_name(Frame&, PyObject* name, PyObject* dict, PyObject* value) {
+PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* value) {
+  if (tracing() && dict == f.builtins() && f.globals() != dict && !born(f.globals())) {
+    trace_->watches.dict_key(f.globals(), name);  // which has none of this name
+  }
   if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
     if (PyObject* made = watched_number({dict, name}, value)) return made;
     trace_->watches.dict_key(dict, name);

@@ -91,7 +91,8 @@ class _Walk:
         self.alive.append(o)
         name = f"{type(o).__module__}.{type(o).__qualname__}"
         if torch is not None and isinstance(o, torch.Tensor):
-            self.tensor(o, name, path)
+            with torch._C.DisableTorchFunctionSubclass():  # what the program's own tensors say of calls
+                self.tensor(o, name, path)
         elif isinstance(o, np.ndarray | np.generic):
             self.array(o, name, path)
         elif isinstance(o, types.ModuleType):
@@ -213,7 +214,8 @@ class _Walk:
 
     def tensor(self, o: Any, name: str, path: str) -> None:
         if o.layout is not torch.strided:
-            self.tokens.append((path, name, o.dtype, o.shape, str(o.layout), o.to_dense().detach().clone()))
+            dense = o.to_dense().detach().clone().as_subclass(torch.Tensor)
+            self.tokens.append((path, name, o.dtype, o.shape, str(o.layout), dense))
             return
         if torch._C._functorch.is_functorch_wrapped_tensor(o):  # it outlived its level
             self.tokens.append((path, name, "of a transform", str(o.dtype), tuple(o.shape)))
@@ -226,7 +228,8 @@ class _Walk:
                 *self.history(o, storage), o.is_conj(), o.is_neg(), o.is_inference(),
                 o.grad_fn is not None, o.retains_grad, len(o._backward_hooks or ()))  # fmt: skip
         with torch.no_grad():
-            self.tokens.append((path, name, *seen, o.detach().resolve_conj().resolve_neg().clone()))
+            value = o.detach().resolve_conj().resolve_neg().clone().as_subclass(torch.Tensor)
+            self.tokens.append((path, name, *seen, value))
         if (o.is_leaf or o.retains_grad) and o.grad is not None:
             self.add(o.grad, path + ".grad")
         self.attributes(o, path)
@@ -382,7 +385,8 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
             names["f"] = tatara.compile(plain, **dict(program.options))
         hidden = {id(names["f"]), id(plain), id(names["compiled"])}
         walk = _Walk(hidden)
-        walk.names(names)
+        with torch._C.DisableTorchFunction():
+            walk.names(names)
         given = {id(t): weakref.ref(t) for _, t in walk.tensors}
         del walk
         for k, step in enumerate(program.steps):
@@ -403,9 +407,11 @@ def observe(program: Program, compiled: bool) -> list[tuple[list[Token], tuple[A
                     outcome = error
                 states = (_random_states(), _modes())
             walk = _Walk(hidden, given)
-            walk.add(outcome, "result")
-            walk.names(names)
-            walk.bases()
+            with torch._C.DisableTorchFunction():
+                walk.add(outcome, "result")
+                walk.names(names)
+                walk.bases()
+            # Which functions are compiled how often is no part of what they do.
             said = tuple(
                 (w.category.__name__, _no_addresses(str(w.message)))
                 for w in told
