@@ -1,6 +1,7 @@
 #include "capture/class_watch.h"
 
 #include "capture/guards.h"
+#include "capture/lifetimes.h"
 #include "capture/torch_api.h"
 #include "support/str_cat.h"
 
@@ -40,7 +41,31 @@ Ref contents_of(PyTypeObject* type) {
   return Ref::borrow(copy);
 }
 
+/// Objects with a __del__ end when the program drops them: in `contents` they become weak references. Their names.
+Ref hold_weakly(PyObject* contents) {
+  std::vector<std::pair<PyObject*, PyObject*>> ends;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (contents != nullptr && PyDict_Next(contents, &at, &key, &value) != 0) {
+    if (has_finalizer(Py_TYPE(value)) && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) ends.emplace_back(key, value);
+  }
+  Ref names = Ref::steal(ends.empty() ? nullptr : PySet_New(nullptr));
+  for (const auto& [name, object] : ends) {
+    const Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
+    if (!names || !reference || PySet_Add(names.get(), name) != 0 ||
+        PyDict_SetItem(contents, name, reference.get()) != 0)
+      forget_error();
+  }
+  return names;
+}
+
 }  // namespace
+
+PyObject* ClassWatch::Base::value_before(PyObject* name, PyObject* held) const {
+  if (held == nullptr || !weakly || PySet_Contains(weakly.get(), name) != 1) return held;
+  PyObject* object = weak_object(held);
+  return object == Py_None ? nullptr : object;  // it has ended
+}
 
 PyObject* class_dict(PyTypeObject* type) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 ? type->tp_dict : nullptr;
@@ -65,7 +90,9 @@ ClassWatch::ClassWatch(PyTypeObject* type)
     PyObject* base = PyTuple_GET_ITEM(mro_.get(), i);
     PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(base));
     if (dict == nullptr) continue;
-    bases_.push_back({Ref::borrow(base), contents_of(reinterpret_cast<PyTypeObject*>(base))});
+    Ref before = contents_of(reinterpret_cast<PyTypeObject*>(base));
+    Ref weakly = hold_weakly(before.get());
+    bases_.push_back({Ref::borrow(base), std::move(before), std::move(weakly)});
   }
   forget_error();
 }
@@ -101,7 +128,8 @@ bool ClassWatch::same(const Base& base, std::string* why) const {
   while (PyDict_Next(base.before.get(), &at, &key, &value) != 0) {
     PyObject* now = PyDict_GetItemWithError(dict, key);
     if (now == nullptr) forget_error();
-    if (matters(key, value, now)) return fail(key, value, now);
+    PyObject* was = base.value_before(key, value);
+    if (matters(key, was, now)) return fail(key, was, now);
   }
   at = 0;
   while (PyDict_Next(dict, &at, &key, &value) != 0) {

@@ -39,7 +39,9 @@ class ClassWatch {
  private:
   struct Base {
     Ref type, before;  // before: a copy of its dict
-    int traverse(const Visitor& visit) const { return visit(type, before); }
+    Ref weakly;        // a set: names of which `before` has weak references to the values, which may end; null: none
+    PyObject* value_before(PyObject* name, PyObject* held) const;
+    int traverse(const Visitor& visit) const { return visit(type, before, weakly); }
   };
   bool same(const Base& base, std::string* why) const;
   bool matters(PyObject* name, PyObject* before, PyObject* now) const;

@@ -229,6 +229,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (tracing()) {
     frames_.push_back(&f);
+    if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) trace_->closing.insert(&f);
     mark_starred(f);
     return watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
@@ -302,7 +303,7 @@ void Tracer::mark_starred(Frame& f) {
   }
 }
 
-void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
+void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
   const SignalsWait wait;
   if (!opaque_.empty() && opaque_.back() == &f) {
     opaque_.pop_back();
@@ -314,6 +315,8 @@ void Tracer::on_frame_exit(Frame& f, FrameExit, PyObject* result) {
     return;
   }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
+  if (tracing() && how == FrameExit::kReturn) trace_->closing.erase(&f);
+  if (tracing() && f.is_generator()) break_if_closing_fails(f, result);
   if (tracing() && result != nullptr) settle_result(f, result);
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
@@ -351,17 +354,17 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
           return FrameAction::kRaise;
         return before_instruction(f, opcode, oparg);
       }
+      if (!snapshot(f)) return FrameAction::kRun;
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
-        snapshot(f);
         return finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
       }
-      snapshot(f);
       return FrameAction::kRun;
     case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
     case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
     case State::kConcrete:
+      if (state_ == State::kBroken) end_trace();  // it holds nothing any more
       set_mode(false);
       if (may_be_root(f)) return at_boundary(f);
       f.root = false;
@@ -400,6 +403,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
+  if (holds_noticed(roots)) return FrameAction::kRun;
   const size_t in_frame = roots.size();
   // Another function of the same code has cells of its own, which are not in the frame before its first instruction.
   PyObject* function = f.offset() == 0 ? f.function() : nullptr;
@@ -554,7 +558,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   return true;
 }
 
-void Tracer::snapshot(Frame& f) {
+bool Tracer::snapshot(Frame& f) {
+  if (!let_generators_end(f)) return false;
   Trace& t = *trace_;
   t.snap_locals.resize(static_cast<size_t>(f.local_count()));
   for (int i = 0; i < f.local_count(); ++i) {
@@ -580,6 +585,7 @@ void Tracer::snapshot(Frame& f) {
   t.snap_levels = t.open_levels.size() + static_cast<size_t>(t.duals);
   --bypass_;
   t.mutated = false;
+  return true;
 }
 
 void Tracer::user_location(std::string& file, std::string& function, int& line) const {
@@ -637,7 +643,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && t.open_context_vars.empty() && t.open_devices == 0 && t.snap_levels == 0;
+  bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.open_devices == 0 &&
+                    t.snap_levels == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -715,17 +722,6 @@ void Tracer::begin_transaction() {
     return true;
   });
   t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
-}
-
-bool Tracer::take_back() {
-  Trace& t = *trace_;
-  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
-  if (!can_take_back()) return false;
-  const ErrorAside aside;
-  take_back_symbols();
-  if (!t.transaction.undo()) return false;
-  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
-  return true;
 }
 
 bool Tracer::unwind() {
@@ -842,7 +838,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  if (t.open_context_vars.empty() && t.open_devices == 0 && t.open_levels.empty() && t.duals == 0 &&
+  const std::string closes = waiting_generator();
+  if (closes.empty() && t.open_context_vars.empty() && t.open_devices == 0 && t.open_levels.empty() && t.duals == 0 &&
       builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = slots_cleared_first();
@@ -853,7 +850,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   } else {
     entry->end = Entry::End::kEager;
     entry->callees = true;
-    entry->why = here("the result or a write holds " + builder.why());
+    entry->why = here(closes.empty() ? "the result or a write holds " + builder.why() : closes);
     owner_.breaks.push_back(entry->why);
     ++stats().breaks;
   }

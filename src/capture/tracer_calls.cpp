@@ -565,6 +565,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
+  if (const std::string life = starts_life(callable, args, nargs); !life.empty()) {
+    return break_for_good(life) ? not_handled() : nullptr;
+  }
   const CallPlan plan = plan_call(callable, args, nargs);
   if (PyObject* done = identity_of_numbers(callable, plan.name, args, nargs); done != not_handled()) return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||

@@ -54,6 +54,14 @@ struct Tracer::Trace {
   std::set<PyObject*> in_cells;                // held by a callee's cells, and guarded as the objects that they are
   std::unordered_map<PyObject*, size_t> born;  // and when, as a count
   size_t births = 0;
+  /// A generator made in the trace ends when the program drops it.
+  struct Closable {
+    Ref reference;  // weak
+    size_t when = 0;
+  };
+  std::unordered_map<PyObject*, Closable> closable;
+  std::unordered_set<const Frame*> closing;  // frames of generators that got a GeneratorExit
+  bool no_resume = false;                    // the next break is for good: the frame cannot go on from its snapshot
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::set<NumberPlace> varying;                            // numbers read from outside that had other values before

@@ -82,6 +82,20 @@ bool Tracer::can_take_back() const {
   return t.transaction.can_undo() && t.open_devices == 0 && (*t.cached_calls == 0 || !t.said_once);
 }
 
+bool Tracer::take_back() {
+  Trace& t = *trace_;
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  if (!can_take_back()) return false;
+  const ErrorAside aside;
+  take_back_symbols();
+  if (!t.transaction.undo()) return false;
+  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
+  for (const auto& [object, made] : t.closable) {
+    if (weak_object(made.reference.get()) == object) vm_drop_finalizer(object);
+  }
+  return true;
+}
+
 bool Tracer::may_stop(Clock::time_point start) const {
   const Trace& t = *trace_;
   return interrupted() && age(start) >= kShort && age(t.start) >= owner_.patience && can_take_back();

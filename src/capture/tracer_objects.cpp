@@ -281,12 +281,12 @@ void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
 }
 
 bool Tracer::touch(PyObject* object) {
-  const auto found = trace_->born.find(object);
-  if (ahead_ != nullptr && found != trace_->born.end() && found->second < ahead_->born) {
+  const std::optional<size_t> made = born_at(object);
+  if (ahead_ != nullptr && made && *made < ahead_->born) {
     return graph_break("it changes what was made before it (" + type_name(object) + ")");
   }
   // What was made since the snapshot is no part of it.
-  if (found != trace_->born.end() && found->second < trace_->snap_born) trace_->mutated = true;
+  if (made && *made < trace_->snap_born) trace_->mutated = true;
   return true;
 }
 

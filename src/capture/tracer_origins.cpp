@@ -32,14 +32,6 @@ Ref key_of_module(PyObject* modules, PyObject* name, PyObject* module) {
 
 }  // namespace
 
-bool Tracer::born(PyObject* object) const { return trace_ != nullptr && trace_->born.contains(object); }
-
-void Tracer::mark_born(PyObject* object) {
-  if (!trace_->born.emplace(object, trace_->births).second) return;
-  ++trace_->births;
-  trace_->alive.push_back(Ref::borrow(object));
-}
-
 void Tracer::note_result(PyObject* object) {
   // Nobody else holds it: it was made by the call just now.
   if (object != nullptr && tracing() && Py_REFCNT(object) == 1) adopt(object);
@@ -48,7 +40,7 @@ void Tracer::note_result(PyObject* object) {
 Origin Tracer::origin(PyObject* o) {
   Trace& t = *trace_;
   if (PyCode_Check(o) || is_symbolic_number(o) || is_fixed_class(o)) return Origin::kValue;
-  if (t.born.contains(o)) return Origin::kBorn;
+  if (born(o)) return Origin::kBorn;
   if (t.tape.find(o) >= 0) return Origin::kTaped;
   if (t.index_of(o) >= 0) return Origin::kGuarded;
   if (t.watches.seen_objects().contains(o)) return Origin::kFound;
@@ -88,7 +80,7 @@ void Tracer::outlives(PyObject* object) {
   while (!open.empty()) {
     PyObject* o = open.back();
     open.pop_back();
-    const bool made = trace_->born.erase(o) != 0;
+    const bool made = trace_->born.erase(o) + trace_->closable.erase(o) != 0;
     if (!is_atom(o, api_)) find(o);
     if (!made) continue;
     for (PyObject* part : referents(o)) open.push_back(part);

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include <cstring>
+#include <string_view>
+#include <unordered_set>
 
 #include "capture/tracer_internal.h"
 
@@ -131,6 +133,8 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
+  if (!break_if_noticed(own_attribute(owner, name))) return -1;
+  if (!tracing()) return kNotHandled;
   watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
   Ref dict;
@@ -168,7 +172,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
   PyObject* globals = f.globals();
   if (!PyDict_CheckExact(globals) || born(globals)) return write_break("assignment to the global " + text_of(name));
-  if (!break_if_cached(globals)) return -1;
+  if (!break_if_cached(globals) || !break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
   Watches& watches = trace_->watches;
   if (value == nullptr) {
@@ -192,7 +196,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
     if (&f != root_ && !touch(cell)) return -1;
     return kNotHandled;
   }
-  if (!break_if_cached(cell)) return -1;
+  if (!break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
   if (!reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
@@ -251,6 +255,10 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
                                            : " on an object that existed before the trace (";
     return graph_break(name + what + type_name(target) + ")") ? not_handled() : nullptr;
   }
+  static const std::unordered_set<std::string_view> adds = {"append", "appendleft", "insert",
+                                                            "extend", "add",        "setdefault"};
+  if (!adds.contains(name) && !break_if_noticed(target)) return nullptr;
+  if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
     watch_container(operand);
     if (name == "discard" || name == "remove") pin(operand);

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <optional>
 
 struct _PyInterpreterFrame;
 
@@ -238,6 +239,15 @@ VmContext& vm_context();
 /// middle with Frame::set_state) to its end, in the VM, or in CPython's evaluator when tracing, profiling or monitoring
 /// is on or the observer says so.
 PyObject* vm_eval_frame(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwflag);
+
+/// What decides which code runs when a generator is closed. All borrowed.
+struct VmClosing {
+  PyCodeObject* code;
+  PyObject *globals, *builtins;
+};
+/// Whether code of the program runs when a generator that waits at the instruction of this index is closed; without an index:
+/// wherever it may wait. Handlers that only let the error by are no such code.
+bool vm_runs_code(const VmClosing& of, std::optional<int> index = {});
 
 /// Installs or removes vm_eval_frame as the interpreter's frame evaluator. Nested installs are counted.
 void vm_install();

@@ -5,6 +5,7 @@
 
 #include "capture/effects.h"
 #include "capture/guards.h"
+#include "capture/lifetimes.h"
 #include "capture/natures.h"
 #include "support/str_cat.h"
 
@@ -357,7 +358,24 @@ void Watches::for_each_read(Fn&& fn) {
   for (AttrWatch& watch : attrs_) fn(watch.read, is_written(watch.object(), watch.read.key.get()));
 }
 
+bool Watches::Read::is_same(PyObject* now) const {
+  return weak ? now != Py_None && now == found() : same_value(now, value.get());
+}
+
+void Watches::hold_weakly() {
+  const auto make_weak = [](Ref& held) {
+    if (!held || !has_finalizer(Py_TYPE(held.get())) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(held.get()))) return false;
+    Ref reference = Ref::steal(PyWeakref_NewRef(held.get(), nullptr));
+    if (!reference) forget_error();
+    if (reference) held = std::move(reference);
+    return PyWeakref_CheckRef(held.get()) != 0;
+  };
+  for_each_read([&](Read& read, bool) { read.weak = read.weak || make_weak(read.value); });
+  for (AttrWatch& watch : attrs_) watch.weak = watch.weak || make_weak(watch.owner);
+}
+
 std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
+  hold_weakly();
   std::vector<PyObject*> result;
   if (written_.empty()) return result;
   std::unordered_set<PyObject*> pinned;
@@ -407,7 +425,7 @@ struct Watches::Check {
   }
 
   bool same(const char* what, const Read& read, PyObject* now) {
-    if (read.source < 0) return same_value(now, read.value.get()) || fail(what, read.key.get(), read.value.get(), now);
+    if (read.source < 0) return read.is_same(now) || fail(what, read.key.get(), read.found(), now);
     const Source& source = watches.sources_[static_cast<size_t>(read.source)];
     PyObject*& found = objects[base + static_cast<size_t>(read.source)];
     if (found != nullptr) return found == now || fail(what, read.key.get(), found, now);
@@ -701,7 +719,7 @@ std::vector<std::string> Watches::describe() const {
         continue;
       }
       lines.push_back("name " + short_repr(read.key.get()) + " is " +
-                      (read.value ? type_name(read.value.get()) : "absent"));
+                      (read.value ? type_name(read.found()) : "absent"));
     }
     if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
   }

@@ -101,7 +101,11 @@ class Watches {
 
  private:
   struct Read {
-    Ref key, value;  // value: null when absent
+    /// What was found; None for what ended since.
+    PyObject* found() const { return weak ? weak_object(value.get()) : value.get(); }
+    bool is_same(PyObject* now) const;
+    Ref key, value;     // value: null when absent
+    bool weak = false;  // `value` is a weak reference
     int source = -1;
     bool rewritten = false;  // a number that the trace gives another value, so that the next call finds another one
     int traverse(const Visitor& visit) const { return visit(key, value); }
@@ -220,6 +224,8 @@ class Watches {
   void know(PyObject* object) {
     if (object != nullptr) known_.insert(object);
   }
+  /// Objects with a __del__ end when the program drops them.
+  void hold_weakly();
   template <typename Fn>
   void for_each_read(Fn&& fn);
   std::vector<DictWatch> dicts_;

@@ -1,0 +1,234 @@
+#include "capture/lifetimes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "capture/guards.h"
+#include "capture/tracer_internal.h"
+#include "capture/vm.h"
+
+namespace tatara::capture {
+
+bool has_finalizer(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__del__");
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && type->tp_finalize != nullptr &&
+         _PyType_Lookup(type, name) != nullptr;
+}
+
+namespace {
+
+/// What closing a generator depends on.
+struct Suspended {
+  explicit Suspended(PyObject* generator) {
+    if (!PyGen_CheckExact(generator)) return;
+    const Ref frame = attr_or_null(generator, "gi_frame");
+    if (!frame || frame.get() == Py_None) return;  // it has ended
+    code = attr_or_null(generator, "gi_code");
+    globals = attr_or_null(frame.get(), "f_globals");
+    builtins = attr_or_null(frame.get(), "f_builtins");
+    last = attr_or_null(frame.get(), "f_lasti");
+    found = code && last && globals && builtins && PyDict_Check(globals.get()) && PyDict_Check(builtins.get());
+  }
+  VmClosing closing() const { return {reinterpret_cast<PyCodeObject*>(code.get()), globals.get(), builtins.get()}; }
+  Ref code, globals, builtins, last;
+  bool found = false;
+};
+
+}  // namespace
+
+bool runs_code_when_closed(PyObject* object) {
+  const Suspended at(object);
+  if (!at.found || attr_or_null(object, "gi_suspended").get() != Py_True) return false;
+  const Ref inner = attr_or_null(object, "gi_yieldfrom");
+  if (inner && inner.get() != Py_None) {
+    // It is closed first, if it can be.
+    if (PyGen_CheckExact(inner.get()) ? runs_code_when_closed(inner.get())
+                                      : (Py_TYPE(inner.get())->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0)
+      return true;
+  }
+  return vm_runs_code(at.closing(), static_cast<int>(PyLong_AsLong(at.last.get()) / 2));
+}
+
+bool may_run_code_when_closed(PyObject* object) {
+  const Suspended at(object);
+  return at.found && vm_runs_code(at.closing());
+}
+
+namespace {
+
+bool has_callback(PyObject* object) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
+  const auto* reference = *reinterpret_cast<PyWeakReference**>(PyObject_GET_WEAKREFS_LISTPTR(object));
+  for (; reference != nullptr; reference = reference->wr_next) {
+    if (reference->wr_callback != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool end_is_noticed(PyObject* object) {
+  return has_finalizer(Py_TYPE(object)) || has_callback(object) || runs_code_when_closed(object);
+}
+
+bool end_is_noticed_below(PyObject* object, int depth) {
+  constexpr Py_ssize_t kMost = 1000;
+  if (object == nullptr || PyType_Check(object) || PyModule_Check(object) || PyFunction_Check(object)) return false;
+  if (end_is_noticed(object)) return true;
+  if (depth == 0) return false;
+  if (PyList_Check(object) || PyTuple_Check(object)) {
+    for (Py_ssize_t i = 0; i < std::min(kMost, PySequence_Fast_GET_SIZE(object)); ++i) {
+      if (end_is_noticed_below(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
+    }
+    return false;
+  }
+  PyObject* dict = PyDict_Check(object) ? object : nullptr;
+  const Ref attributes = is_plain_instance(object) && dict == nullptr ? attr_or_null(object, "__dict__") : Ref();
+  if (attributes && PyDict_Check(attributes.get())) dict = attributes.get();
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0, seen = 0;
+  while (dict != nullptr && seen++ < kMost && PyDict_Next(dict, &at, &key, &value) != 0) {
+    if (end_is_noticed_below(key, depth - 1) || end_is_noticed_below(value, depth - 1)) return true;
+  }
+  return false;
+}
+
+// ---- In a trace ------------------------------------------------------------------------------------------------------
+
+std::optional<size_t> Tracer::born_at(PyObject* object) const {
+  if (trace_ == nullptr) return {};
+  if (PyGen_CheckExact(object)) {
+    const auto found = trace_->closable.find(object);
+    if (found == trace_->closable.end() || weak_object(found->second.reference.get()) != object) return {};
+    return found->second.when;
+  }
+  const auto found = trace_->born.find(object);
+  return found == trace_->born.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Tracer::mark_born(PyObject* object) {
+  if (born(object)) return;
+  Trace& t = *trace_;
+  if (PyGen_CheckExact(object)) {
+    Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
+    if (reference) return void(t.closable[object] = {std::move(reference), t.births++});
+    forget_error();
+    return;
+  }
+  t.born.emplace(object, t.births++);
+  t.alive.push_back(Ref::borrow(object));
+}
+
+bool Tracer::break_for_good(const std::string& reason) {
+  trace_->no_resume = true;
+  return graph_break(reason) && leave_trace();
+}
+
+bool Tracer::leave_trace() {
+  state_ = State::kConcrete;
+  end_trace();
+  return true;
+}
+
+bool Tracer::break_if_noticed(PyObject* old) {
+  if (!tracing() || old == nullptr || !end_is_noticed_below(old)) return true;
+  return graph_break("the end of what it replaces or removes runs code of the program (" + type_name(old) + ")") &&
+         leave_trace();
+}
+
+namespace {
+
+/// Makes an iterator that keeps a generator, which ends with it.
+bool iterates_over(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  PyObject* maker = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : callable;  // chain.from_iterable
+  if (maker == nullptr || !PyType_Check(maker)) return false;
+  const auto* type = reinterpret_cast<PyTypeObject*>(maker);
+  return type->tp_iternext != nullptr && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0 &&
+         std::any_of(args, args + nargs, may_run_code_when_closed);
+}
+
+}  // namespace
+
+std::string Tracer::starts_life(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
+  PyTypeObject* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
+  if (type != nullptr && has_finalizer(type)) return std::string("an object with a __del__ (") + type->tp_name + ")";
+  if (iterates_over(callable, args, nargs))
+    return "an iterator of C code over a generator that has code to run when it is closed";
+  if (PyCFunction_Check(callable)) {
+    const auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
+    const bool makes = std::strcmp(function->m_ml->ml_name, "__new__") == 0 && nargs > 0 && PyType_Check(args[0]);
+    if (makes) {
+      type = reinterpret_cast<PyTypeObject*>(args[0]);
+      if (has_finalizer(type)) return std::string("an object with a __del__ (") + type->tp_name + ")";
+      ++args;
+      --nargs;
+    } else if (std::strcmp(function->m_ml->ml_name, "proxy") != 0 || text_of(function->m_module) != "_weakref") {
+      return {};
+    }
+  }
+  const bool proxy = type == nullptr && PyCFunction_Check(callable);
+  if (!proxy && (type == nullptr || PyType_IsSubtype(type, &_PyWeakref_RefType) == 0)) return {};
+  if (nargs > 1 && args[1] != Py_None) return "a weak reference with a callback";
+  // Dicts: what removes hooks of modules refers to them.
+  const bool own = nargs > 0 && !PyDict_Check(args[0]) && (born(args[0]) || made_here(args[0]));
+  return own ? "a weak reference to an object that the graph makes (" + type_name(args[0]) + ")" : std::string();
+}
+
+bool Tracer::made_here(PyObject* tensor) const {
+  if (!api_.is_tensor(tensor)) return false;
+  const int slot = trace_->tape.find(tensor);
+  return slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input;
+}
+
+bool Tracer::holds_noticed(const std::vector<PyObject*>& roots) const {
+  for (PyObject* root : roots) {
+    if (root == nullptr || !end_is_noticed(root)) continue;
+    if (Py_REFCNT(root) <= std::count(roots.begin(), roots.end(), root)) return true;
+  }
+  return false;
+}
+
+std::string Tracer::waiting_generator() const {
+  for (const auto& [object, made] : trace_->closable) {
+    if (weak_object(made.reference.get()) != object || !runs_code_when_closed(object)) continue;
+    const Ref name = attr_or_null(object, "__qualname__");
+    return "a generator is closed when the function returns (" + text_of(name.get()) + ")";
+  }
+  return {};
+}
+
+void Tracer::break_if_closing_fails(const Frame& f, PyObject* result) {
+  if (trace_->closing.erase(&f) == 0) return;
+  if (result == nullptr &&
+      (PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0 || PyErr_ExceptionMatches(PyExc_StopIteration) != 0)) {
+    return;
+  }
+  const ErrorAside aside;
+  if (!break_for_good("a generator that fails when it is closed")) forget_error();
+}
+
+bool Tracer::let_generators_end(const Frame& f) {
+  Trace& t = *trace_;
+  std::vector<Ref> ending;
+  const auto take = [&ending](Ref& held, PyObject* now) {
+    if (held && held.get() != now && PyGen_CheckExact(held.get())) ending.push_back(std::move(held));
+  };
+  for (size_t i = 0; i < t.snap_locals.size(); ++i) {
+    take(t.snap_locals[i], static_cast<int>(i) < f.local_count() ? f.local(static_cast<int>(i)) : nullptr);
+  }
+  for (size_t i = 0; i < t.snap_stack.size(); ++i) {
+    take(t.snap_stack[i], static_cast<int>(i) < f.stack_depth() ? f.stack()[i] : nullptr);
+  }
+  if (ending.empty()) return true;
+  // The snapshot lacks them now: the frame cannot go on from it.
+  const bool before = std::exchange(t.no_resume, true);
+  ending.clear();
+  if (!tracing() || trace_.get() != &t) return false;
+  t.no_resume = before;
+  return true;
+}
+
+}  // namespace tatara::capture

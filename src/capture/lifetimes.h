@@ -1,0 +1,21 @@
+// Objects whose end the program notices: those with a __del__, those that a weak reference with a callback watches, and
+// generators that have code to run when they are closed. A trace keeps what it saw alive until it ends, and a graph makes no
+// object that only lives inside of it: such objects must be made, and must end, outside of graphs, or at their own moment.
+#pragma once
+
+#include <Python.h>
+
+namespace tatara::capture {
+
+/// The class has a __del__.
+bool has_finalizer(PyTypeObject* type);
+/// A generator that waits inside of a try or with statement which notices that it is closed.
+bool runs_code_when_closed(PyObject* object);
+/// A generator that may do so later.
+bool may_run_code_when_closed(PyObject* object);
+/// Whether the program notices the end of this very object.
+bool end_is_noticed(PyObject* object);
+/// The same for what may end with it: the items of a container, the attributes of an instance.
+bool end_is_noticed_below(PyObject* object, int depth = 3);
+
+}  // namespace tatara::capture
