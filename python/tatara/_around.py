@@ -33,6 +33,11 @@ class _Phase(threading.local):
 _phase = _Phase()
 
 
+def _plain(tensors: Any) -> list[Any]:
+    """The tensors without history and tangents, which are the business of the levels around."""
+    return [t.data for t in tensors]
+
+
 class Flat:
     """A function of tensors that gives a tuple of tensors, and what is derived from it."""
 
@@ -48,6 +53,7 @@ class Flat:
         return self._derived[key]
 
     def values(self, tensors: Any) -> Any:
+        tensors = _plain(tensors)
         with torch.set_grad_enabled(self.grad):
             try:
                 return self.compiled(*tensors)
@@ -113,8 +119,61 @@ class Flat:
         )
 
 
+class HostFlat:
+    """The same for a function that the host's autograd differentiates: one of plain tensors, which runs as it stands."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def values(self, tensors: Any) -> Any:
+        return [result.detach() for result in self.function(*_plain(tensors))]
+
+    def vjp(self, wanted: tuple[int, ...], count: int) -> HostFlat:
+        def pull(*operands: Any) -> Any:
+            with torch.enable_grad():
+                given = [
+                    t.detach().requires_grad_() if i in wanted and not t.requires_grad else t
+                    for i, t in enumerate(operands[:count])
+                ]
+                roots = [
+                    (r, c) for r, c in zip(self.function(*given), operands[count:], strict=True) if r.requires_grad
+                ]
+                sources = [given[i] for i in wanted]
+                if not roots:
+                    return [torch.zeros_like(t) for t in sources]
+                results, cotangents = zip(*roots, strict=True)
+                found = torch.autograd.grad(results, sources, cotangents, create_graph=True, allow_unused=True)
+                return [torch.zeros_like(t) if g is None else g for t, g in zip(sources, found, strict=True)]
+
+        return HostFlat(pull)
+
+    def turned(self, moved: tuple[int, ...], count: int) -> HostFlat:
+        pull = self.vjp(moved, count)
+
+        def push(*operands: Any) -> Any:
+            primals, tangents = operands[:count], operands[count:]
+            zeros = [torch.zeros_like(result) for result in self.function(*primals)]
+            places = tuple(range(count, count + len(zeros)))
+            return pull.vjp(places, count + len(zeros)).function(*primals, *zeros, *tangents)
+
+        return HostFlat(push)
+
+    jvp = turned
+
+    def vmap(self, in_dims: tuple[int | None, ...], _randomness: str) -> HostFlat:
+        def each(*operands: Any) -> Any:
+            size = next(t.shape[d] for t, d in zip(operands, in_dims, strict=True) if d is not None)
+            rows = [
+                self.function(*[t if d is None else t.select(d, i) for t, d in zip(operands, in_dims, strict=True)])
+                for i in range(size)
+            ]
+            return [torch.stack(column) for column in zip(*rows, strict=True)]
+
+        return HostFlat(each)
+
+
 class Around(torch.autograd.Function):  # type: ignore[misc]
-    """Applies a Flat."""
+    """Applies a Flat or a HostFlat."""
 
     @staticmethod
     def forward(flat: Flat, *tensors: Any) -> Any:
@@ -203,7 +262,8 @@ class _Structure:
         return spec
 
 
-def _transformed(tensor: Any) -> bool:
+def transformed(tensor: Any) -> bool:
+    """Whether the tensor is one of a transform of torch.func, or a dual one."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return True
     level = torch.autograd.forward_ad._current_level
@@ -218,7 +278,7 @@ def call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if any(level.key() == torch._C._functorch.TransformType.Functionalize for level in levels):
         compiled._note("torch.func.functionalize is at work: this runs in eager")
         return NotImplemented
-    if not any(_transformed(t) for t in tensors):
+    if not any(transformed(t) for t in tensors):
         compiled._note("a transform of torch.func is at work on other tensors than the arguments: this runs in eager")
         return NotImplemented
     table = compiled.__dict__.setdefault("_tatara_around", [])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 
-from tatara import _checkpoint, _meta
+from tatara import _around, _checkpoint, _meta
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -46,6 +46,8 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         stage = ctx.stage
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
+        if any(g is not None and _around.transformed(g) for g in cotangents):
+            return (None, None, None, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
         cotangents = tuple(None if g is None else _laid_out(g, o) for g, o in zip(cotangents, layouts, strict=True))
         again = torch.is_grad_enabled()  # under create_graph=True
@@ -110,9 +112,30 @@ class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
 
 def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients as results of a stage that was not there before."""
-    given = tuple(g is not None for g in cotangents)
     need = tuple(g is not None and g.requires_grad for g in cotangents)
+    function, operands, targets = _second(ctx, stage, saved, cotangents, need)
+    return _in_places(ctx, targets, function(*operands))
+
+
+def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
+    """The gradients for cotangents of a transform of torch.func, or dual ones: those of plain tensors, level by level."""
+    need = tuple(g is not None for g in cotangents)
+    function, operands, targets = _second(ctx, stage, saved, cotangents, need)
+    return _in_places(ctx, targets, _around.Around.apply(_around.HostFlat(function), *operands))
+
+
+def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:
+    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - 3)
+    for target, result in zip(targets, results, strict=True):
+        gradients[target] = result
+    return gradients
+
+
+def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool, ...]) -> tuple[Any, list[Any], Any]:
+    """The backward graph as a function that can be differentiated, its operands, and the inputs whose gradients it gives."""
+    given = tuple(g is not None for g in cotangents)
     second, sources, targets, constant = stage.second(given, need, saved)
+    layouts = stage.layouts or (None,) * len(cotangents)
     places = stage.saved_inputs
     kept = dict(zip(stage.second_inputs, ctx.kept, strict=True))
     operands = []
@@ -125,16 +148,21 @@ def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
             operands.append(saved[places[index]])
         else:
             operands.append(_unchanged(*kept[index]))
-    results = call(second, operands)
-    if results is None:
-        raise RuntimeError("tatara: a compiled second gradient refused its operands")
-    depends = [t for t in operands if t.requires_grad]
-    for i in constant:
-        results[i] = ConstantNode.apply(results[i], *depends)
-    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - 3)
-    for target, result in zip(targets, results, strict=True):
-        gradients[target] = result
-    return gradients
+
+    def function(*values: Any) -> list[Any]:
+        laid_out = [
+            _laid_out(value, layouts[index]) if kind == "g" else value
+            for value, (kind, index) in zip(values, sources, strict=True)
+        ]
+        results = call(second, laid_out)
+        if results is None:
+            raise RuntimeError("tatara: a compiled second gradient refused its operands")
+        depends = [t for t in values if t.requires_grad]
+        for i in constant:
+            results[i] = ConstantNode.apply(results[i], *depends)
+        return results
+
+    return function, operands, targets
 
 
 def _unchanged(tensor: Any, version: int) -> Any:

@@ -132,6 +132,7 @@ int Tracer::slot_for(PyObject* tensor) {
 PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
+  if (looking_ && differs_in_levels(fn, args) && !graph_break("read of " + fn.name)) return nullptr;
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:

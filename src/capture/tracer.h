@@ -43,6 +43,7 @@ enum class TransformCall : uint8_t {
   kUnpackDual,
   kForwardSwitch,
   kLoadRules,
+  kOldVmap,  // the level of torch._vmap_internals begins or ends
   kCheckpoint,
   kRegion,
   kReentrant,
@@ -617,6 +618,8 @@ class Tracer final : public VmObserver {
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
   std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// Whether the answer depends on the levels of transforms around a call that is only looked at.
+  bool differs_in_levels(const TorchFunction& fn, PyObject* args) const;
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   int slot_for(PyObject* tensor);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);

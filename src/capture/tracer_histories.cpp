@@ -167,6 +167,16 @@ std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
   return needs;
 }
 
+bool Tracer::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
+  static const std::unordered_set<std::string_view> names = {
+      "requires_grad", "is_leaf", "retains_grad", "output_nr", "_is_view", "is_inference", "_version"};
+  if (fn.kind != TorchKind::kGrad && !names.contains(fn.name)) return false;
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  // Tensors that are no arguments are of no level.
+  return tensor != nullptr && api_.is_tensor(tensor) &&
+         (trace_->tape.makes(trace_->tape.find(tensor)) || trace_->index_of(tensor) >= 0);
+}
+
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;

@@ -40,6 +40,8 @@ constexpr Name kNames[] = {
     {nullptr, "_remove_batch_dim", TransformCall::kBatchOut},
     {nullptr, "is_batchedtensor", TransformCall::kIsBatched},
     {nullptr, "unwrap_if_dead", TransformCall::kUnwrapDead},
+    {nullptr, "_vmapmode_increment_nesting", TransformCall::kOldVmap},
+    {nullptr, "_vmapmode_decrement_nesting", TransformCall::kOldVmap},
     {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
     {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
     {nullptr, "_exit_dual_level", TransformCall::kExitDual},
@@ -850,6 +852,8 @@ void Tracer::finish_look(PyObject* result) {
     found_ = error.what();
   }
   t.transaction.undo();
+  // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.
+  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
   forget_error();
   end_trace();
 }
@@ -917,6 +921,15 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
       // Thrown for real, and back by the transform itself; a run of the tape does it where it enters the level.
       keep_switch(callable, "_is_fwd_grad_enabled");
       return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);
+    case TransformCall::kOldVmap: {
+      const std::string name = text_of(attr_or_null(callable, "__name__").get());
+      const char* back =
+          name == "_vmapmode_increment_nesting" ? "_vmapmode_decrement_nesting" : "_vmapmode_increment_nesting";
+      t.transaction.on_undo([other = attr_or_null(api_.core.get(), back)] {
+        return static_cast<bool>(Ref::steal(PyObject_CallNoArgs(other.get())));
+      });
+      return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);
+    }
     case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
     case TransformCall::kExit: {
       const bool forward = t.level() != 0 && t.levels[static_cast<size_t>(t.level())].kind == Kind::kJvp;

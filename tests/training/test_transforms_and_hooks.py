@@ -182,3 +182,132 @@ def test_grad_mode_under_transforms_is_the_callers(user: str, mode: bool) -> Non
         expected = MODE_USERS[user](function, x)
         for _ in range(3):
             torch.testing.assert_close(MODE_USERS[user](compiled, x), expected)
+
+
+def _squared(a: Any) -> Any:
+    return torch.outer(a, a).sum(0)
+
+
+def _levels_are_left() -> None:
+    assert torch._C._functorch.get_interpreter_stack() is None
+    torch.rand(1)  # raises where a level of vmap was left open
+
+
+INSIDE: dict[str, Callable[..., Any]] = {
+    "vmap": lambda f, z: vmap(f)(torch.stack([z, z])),
+    "jacrev": lambda f, z: torch.func.jacrev(f)(z),
+    "jacfwd": lambda f, z: torch.func.jacfwd(f)(z),
+    "grad": lambda f, z: grad(lambda w: f(w).sum())(z),
+    "linearize": lambda f, z: torch.func.linearize(f, z)[1](z),
+    "jacobian": lambda f, z: torch.autograd.functional.jacobian(f, z * 1),
+    "jacobian by batches": lambda f, z: torch.autograd.functional.jacobian(f, z.detach(), vectorize=True),
+    "jacobian forwards": lambda f, z: torch.autograd.functional.jacobian(
+        f, z.detach(), vectorize=True, strategy="forward-mode"
+    ),
+}
+OUTSIDE: dict[str, Callable[..., Any]] = {
+    "grad": lambda f, x: grad(lambda z: (f(z) ** 2).sum())(x),
+    "vmap": lambda f, x: vmap(f, randomness="different")(x[None]),
+    "jvp": lambda f, x: jvp(f, (x,), (x,))[1],
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("outside", OUTSIDE)
+def test_a_look_leaves_no_level_behind(inside: str, outside: str) -> None:
+    """The compiled function is looked at first: where that ends inside of a level, nothing has been entered or left."""
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+
+    def outcome(f: Any, whole: Any) -> Any:
+        try:
+            return OUTSIDE[outside](lambda z: whole(z), x)
+        except RuntimeError as error:
+            return str(error)
+
+    def plain(z: Any) -> Any:
+        return INSIDE[inside](_squared, z)
+
+    expected = outcome(_squared, plain)
+    inner = tatara.compile(_squared)
+    compiled = tatara.compile(lambda z: INSIDE[inside](inner, z))
+    for _ in range(3):
+        found = outcome(inner, compiled)
+        _levels_are_left()
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            torch.testing.assert_close(found, expected)
+
+
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
+    "requires_grad": lambda a: a.requires_grad,
+    "of a result": lambda a: (a * 2).requires_grad,
+    "is_leaf": lambda a: (a * 2).is_leaf,
+    "grad_fn": lambda a: (a * 2).grad_fn is not None,
+    "_is_view": lambda a: a._is_view(),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("user", MODE_USERS)
+def test_questions_about_the_level_of_a_tensor(user: str, question: str) -> None:
+    def function(a: Any) -> Any:
+        return a * (3 if QUESTIONS[question](a) else 5) * a
+
+    compiled = tatara.compile(function)
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+    expected = MODE_USERS[user](function, x)
+    for _ in range(3):
+        torch.testing.assert_close(MODE_USERS[user](compiled, x), expected)
+    torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("user", ["grad", "grad of grad", "vmap", "vmap of grad"])
+def test_dual_tensors_inside_of_transforms(user: str) -> None:
+    def function(a: Any) -> Any:
+        return a.pow(2) * 0.25 + (a * 2).sin()
+
+    compiled = tatara.compile(function)
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+
+    def both(f: Any) -> Any:
+        with forward_ad.dual_level():
+            return tuple(forward_ad.unpack_dual(MODE_USERS[user](f, forward_ad.make_dual(x, x.cos()))))
+
+    for _ in range(3):
+        torch.testing.assert_close(both(compiled), both(function))
+
+
+DERIVED: dict[str, Callable[..., Any]] = {
+    "vmap": lambda pull, c: vmap(pull)(torch.stack([c, c * 2])),
+    "vmap of vmap": lambda pull, c: vmap(vmap(pull))(torch.stack([c, c * 2])[None]),
+    "grad": lambda pull, c: grad(lambda d: (pull(d) ** 2).sum())(c),
+    "jvp": lambda pull, c: jvp(pull, (c,), (c,)),
+    "jacrev": lambda pull, c: torch.func.jacrev(pull)(c),
+}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("how", DERIVED)
+def test_gradients_of_a_compiled_result_inside_of_transforms(how: str, create_graph: bool) -> None:
+    def pull(function: Any, x: Any) -> Any:
+        result = function(x)
+        return lambda c: torch.autograd.grad(result, x, c, retain_graph=True, create_graph=create_graph)[0]
+
+    def outcome(function: Any) -> Any:
+        x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        try:
+            return DERIVED[how](pull(function, x), torch.ones(3, dtype=torch.float64))
+        except RuntimeError as error:
+            return str(error)
+
+    def function(a: Any) -> Any:
+        return a.sin() * a
+
+    compiled = tatara.compile(function)
+    expected = outcome(function)
+    for _ in range(3):
+        found = outcome(compiled)
+        assert found == expected if isinstance(expected, str) else not isinstance(found, str)
+        if not isinstance(expected, str):
+            torch.testing.assert_close(found, expected)

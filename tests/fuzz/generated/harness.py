@@ -217,12 +217,16 @@ class _Walk:
             dense = o.to_dense().detach().clone().as_subclass(torch.Tensor)
             self.tokens.append((path, name, o.dtype, o.shape, str(o.layout), dense))
             return
-        if torch._C._functorch.is_functorch_wrapped_tensor(o):  # it outlived its level
+        try:
+            storage = o.untyped_storage()
+            place = storage.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            storage = None
+        if storage is None or torch._C._functorch.is_functorch_wrapped_tensor(o):  # it outlived its level
             self.tokens.append((path, name, "of a transform", str(o.dtype), tuple(o.shape)))
             return
-        storage = o.untyped_storage()
         self.alive.append(storage)
-        label = self.memory.setdefault(storage.data_ptr() or id(o), len(self.memory))
+        label = self.memory.setdefault(place or id(o), len(self.memory))
         self.tensors.append((path, o))
         seen = (str(o.dtype), tuple(o.shape), o.stride(), o.storage_offset(), o.requires_grad, o.is_leaf, label,
                 *self.history(o, storage), o.is_conj(), o.is_neg(), o.is_inference(),
