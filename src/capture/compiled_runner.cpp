@@ -105,7 +105,6 @@ struct CompiledRunner::Frame {
 
 CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
     : executable_(std::move(executable)),
-      outputs_(std::move(made.outputs)),
       constants_(std::move(made.constants)),
       host_nodes_(std::move(made.host_nodes)) {
   const Plan& plan = executable_->plan();
@@ -120,6 +119,12 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     }
     add_input(input, plan.inputs[i].type);
   }
+  for (const int slot : made.outputs) {
+    outputs_.push_back({slot, std::any_of(tape.nodes().begin(), tape.nodes().end(), [slot](const TapeNode& node) {
+                          return (node.name == "detach" || node.name == "data") && node.outputs.size() == 1 &&
+                                 node.outputs[0] == slot;
+                        })});
+  }
   read_plan();
 }
 
@@ -130,7 +135,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t in
     input.slot = static_cast<int>(i);
     add_input(input, executable_->plan().inputs[i].type);
   }
-  for (size_t i = 0; i < outputs; ++i) outputs_.push_back(static_cast<int>(inputs + i));
+  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i)});
   read_plan();
 }
 
@@ -529,7 +534,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
     Ref result =
         frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, api, frame);
     if (!result) return false;
-    env[static_cast<size_t>(outputs_[i])] = std::move(result);
+    env[static_cast<size_t>(outputs_[i].slot)] = std::move(result);
   }
   for (HostTensor& tensor : frame.host_outputs) tensor = nullptr;
   return true;
@@ -547,6 +552,12 @@ bool CompiledRunner::count_writes(const std::vector<Ref>& env) const {
   return true;
 }
 
+/// In eager what detach() gives is no view of anything.
+Ref CompiledRunner::without_base(size_t i, Ref view) const {
+  if (!view || !outputs_[i].detached) return view;
+  return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+}
+
 /// An output that is not simply a buffer of its own.
 Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const {
   const Plan& plan = executable_->plan();
@@ -554,12 +565,12 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
   const TensorLayout& layout = frame.layouts.outputs[i];
   switch (buffer.home) {
     case BufferHome::kOutput:
-      return as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset);
+      return without_base(i, as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset));
     case BufferHome::kInput: {
       PyObject* base = input(env, static_cast<size_t>(buffer.index));
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
       if (!start) return {};
-      return as_strided(base, layout, layout.offset + PyLong_AsLongLong(start.get()));
+      return without_base(i, as_strided(base, layout, layout.offset + PyLong_AsLongLong(start.get())));
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();

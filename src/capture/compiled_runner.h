@@ -68,17 +68,22 @@ class CompiledRunner final : public GraphRunner {
   Tried after_error(const Error& error);
   bool count_writes(const std::vector<Ref>& env) const;
   Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
+  Ref without_base(size_t i, Ref view) const;
   std::unique_ptr<Frame> take_frame();
   void fetch_pinned(size_t n) const;
   bool pinned_as_marked() const;
   void mark_pinned(const TorchApi& api);
 
+  struct Output {
+    int slot;
+    bool detached = false;  // detach() gave it
+  };
   bool consumes_ = false;
   bool lean_ = false;
   bool gpu_outputs_ = false;
   std::shared_ptr<Executable> executable_;
   std::vector<Input> inputs_;
-  std::vector<int> outputs_;
+  std::vector<Output> outputs_;
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;              // see TapeGraph
   std::vector<int32_t> buffer_types_;           // the host's dtype numbers

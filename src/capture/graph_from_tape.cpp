@@ -965,6 +965,17 @@ bool hands_on_history(const TapeNode& node) {
   }
 }
 
+bool is_no_view(const TapeNode& node) {
+  try {
+    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
+    return candidates != nullptr && std::none_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+             return candidate.op->kind == OpKind::kView;
+           });
+  } catch (const Unsupported&) {
+    return false;
+  }
+}
+
 TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api, graph_context(tape)).run(); }
 
 }  // namespace tatara::capture

@@ -39,6 +39,9 @@ bool is_training_tape(const Tape& tape);
 /// Whether the registry knows that the call's one result requires grad where an operand does.
 bool hands_on_history(const TapeNode& node);
 
+/// Whether the registry knows that the call gives tensors of their own.
+bool is_no_view(const TapeNode& node);
+
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
 

@@ -132,7 +132,10 @@ int Tracer::slot_for(PyObject* tensor) {
 PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
-  if (looking_ && differs_in_levels(fn, args) && !graph_break("read of " + fn.name)) return nullptr;
+  if ((looking_ && differs_in_levels(fn, args)) || depends_on_base(fn, args)) {
+    if (!graph_break("read of " + fn.name)) return nullptr;
+    return PyObject_Call(func, args, kwargs);
+  }
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
@@ -195,10 +198,15 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
     return answer_needs_grad(fn, func, args, kwargs);
   }
+  if (fn.name == "is_inference") Py_RETURN_FALSE;  // see depends_on_base
   if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
     return record_leaf(fn, func, args, kwargs);
   }
   if (func == reinterpret_cast<PyObject*>(api_.device_type)) return PyObject_Call(func, args, kwargs);
+  if (fn.kind == TorchKind::kRecord && writes_to_leaf(fn, args, kwargs)) {
+    if (!graph_break("an in-place write to a leaf that requires grad: " + fn.name)) return nullptr;
+    return PyObject_Call(func, args, kwargs);
+  }
   if (fn.name.rfind("_foreach_", 0) == 0) {
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
   }

@@ -618,6 +618,12 @@ class Tracer final : public VmObserver {
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
   std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  /// Whether it asks a tensor that may be a view for its base, for its place in there or whether it is one of inference mode.
+  bool depends_on_base(const TorchFunction& fn, PyObject* args) const;
+  bool made_as_view(int slot) const;
+  /// Whether the host refuses the call at once, since it would write to a leaf that requires grad, or to a view of one.
+  bool writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs);
+  bool refused_as_leaf(PyObject* tensor) const;
   /// Whether the answer depends on the levels of transforms around a call that is only looked at.
   bool differs_in_levels(const TorchFunction& fn, PyObject* args) const;
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);

@@ -225,10 +225,15 @@ class _Walk:
         if storage is None or torch._C._functorch.is_functorch_wrapped_tensor(o):  # it outlived its level
             self.tokens.append((path, name, "of a transform", str(o.dtype), tuple(o.shape)))
             return
+        try:
+            leaf = o.is_leaf
+        except RuntimeError as error:  # a view that may no longer be used
+            self.tokens.append((path, name, tuple(o.shape), str(error)))
+            return
         self.alive.append(storage)
         label = self.memory.setdefault(place or id(o), len(self.memory))
         self.tensors.append((path, o))
-        seen = (str(o.dtype), tuple(o.shape), o.stride(), o.storage_offset(), o.requires_grad, o.is_leaf, label,
+        seen = (str(o.dtype), tuple(o.shape), o.stride(), o.storage_offset(), o.requires_grad, leaf, label,
                 *self.history(o, storage), o.is_conj(), o.is_neg(), o.is_inference(),
                 o.grad_fn is not None, o.retains_grad, len(o._backward_hooks or ()))  # fmt: skip
         with torch.no_grad():

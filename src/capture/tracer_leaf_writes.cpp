@@ -1,0 +1,129 @@
+// What the host's kinds of tensors allow and tell: in-place writes that it refuses at once (to leaves that require grad, and to
+// views of them), and whether a tensor is a view.
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/graph_from_tape.h"
+#include "capture/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Whether a call of this name writes to its first operand.
+bool is_in_place(std::string_view name) {
+  if (name == "__setitem__") return true;
+  if (name.starts_with("__i") && name.ends_with("__"))
+    return name != "__invert__" && name != "__index__" && name != "__int__";
+  // These change the tensor itself, and may be called on a leaf.
+  static const std::unordered_set<std::string_view> own = {"requires_grad_", "detach_", "share_memory_", "rename_"};
+  return name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_' && !own.contains(name);
+}
+
+/// Whether the node's results may share memory with its first operand.
+bool may_be_view(const TapeNode& node) {
+  // What the registry takes apart, or makes for reading alone.
+  static const std::unordered_set<std::string_view> names = {"__getitem__",
+                                                             "reshape",
+                                                             "reshape_as",
+                                                             "flatten",
+                                                             "unflatten",
+                                                             "ravel",
+                                                             "contiguous",
+                                                             "to",
+                                                             "t",
+                                                             "T",
+                                                             "mT",
+                                                             "H",
+                                                             "mH",
+                                                             "real",
+                                                             "imag",
+                                                             "split",
+                                                             "chunk",
+                                                             "unbind",
+                                                             "view",
+                                                             "unfold",
+                                                             "as_strided",
+                                                             "view_as",
+                                                             "expand_as",
+                                                             "hsplit",
+                                                             "vsplit",
+                                                             "dsplit",
+                                                             "tensor_split",
+                                                             "split_with_sizes",
+                                                             "swapaxes",
+                                                             "swapdims",
+                                                             "movedim",
+                                                             "moveaxis",
+                                                             "adjoint",
+                                                             "detach",
+                                                             "data",
+                                                             "alias",
+                                                             "narrow",
+                                                             "unsafe_chunk",
+                                                             "atleast_1d",
+                                                             "atleast_2d",
+                                                             "atleast_3d",
+                                                             "broadcast_to"};
+  return names.contains(node.name) || !is_no_view(node);
+}
+
+}  // namespace
+
+bool Tracer::refused_as_leaf(PyObject* tensor) const {
+  const Trace& t = *trace_;
+  if (!api_.is_tensor(tensor)) return false;
+  for (int slot = t.tape.find(tensor); t.tape.makes(slot);) {
+    if (is_made_leaf(slot)) return true;
+    const auto& nodes = t.tape.nodes();
+    const auto made = std::find_if(nodes.begin(), nodes.end(), [slot](const TapeNode& node) {
+      return !node.mutates && std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
+    });
+    if (made == nodes.end() || !may_be_view(*made) || made->name == "detach" || made->name == "data" ||
+        PyTuple_GET_SIZE(made->args.get()) == 0) {
+      return false;
+    }
+    const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
+    if (operand < 0 || operand == slot) return false;
+    tensor = t.tape.slots()[static_cast<size_t>(operand)].object.get();
+    slot = operand;
+  }
+  if (tensor == nullptr) return false;
+  const auto leaf = [](PyObject* o) {
+    return attr_or_null(o, "requires_grad").get() == Py_True && attr_or_null(o, "is_leaf").get() == Py_True;
+  };
+  const Ref base = attr_or_null(tensor, "_base");
+  return leaf(tensor) || (base && base.get() != Py_None && leaf(base.get()));
+}
+
+bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs) {
+  PyObject* target = kwargs != nullptr ? PyDict_GetItemString(kwargs, "out") : nullptr;
+  if (target == nullptr && is_in_place(fn.name) && PyTuple_GET_SIZE(args) > 0) target = PyTuple_GET_ITEM(args, 0);
+  if (target == nullptr || !trace_->open_levels.empty()) return false;
+  const Bypass bypass(bypass_);
+  if (!api_.grad_enabled()) return false;
+  if (!PyTuple_Check(target) && !PyList_Check(target)) return refused_as_leaf(target);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(target); ++i) {
+    if (refused_as_leaf(PySequence_Fast_GET_ITEM(target, i))) return true;
+  }
+  return false;
+}
+
+bool Tracer::made_as_view(int slot) const {
+  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [slot](const TapeNode& node) {
+    return !node.mutates && may_be_view(node) &&
+           std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
+  });
+}
+
+bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
+  static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference"};
+  PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  if (tensor == nullptr || !api_.is_tensor(tensor)) return false;
+  const int slot = trace_->tape.find(tensor);
+  if (!trace_->tape.makes(slot) || made_as_view(slot)) return true;  // no guard speaks of it
+  return fn.name == "is_inference" && trace_->state.inference;
+}
+
+}  // namespace tatara::capture
