@@ -72,6 +72,7 @@ struct Entry {
   std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
   int break_offset = 0;
   int local_count = 0;
+  bool handles = false;   // an exception is being handled where it goes on: the last of what the recipe makes
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
   bool callees = false;  // kEager: functions called from here may have entries of their own

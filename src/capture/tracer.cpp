@@ -474,6 +474,10 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
     return FrameAction::kReturn;
   }
   for (int i = 0; i < entry.local_count; ++i) f.set_local(i, made[static_cast<size_t>(i)].get());
+  if (entry.handles) {
+    PyErr_SetHandledException(made.back().get());
+    made.pop_back();
+  }
   std::vector<PyObject*> stack;
   for (size_t i = static_cast<size_t>(entry.local_count); i < made.size(); ++i) stack.push_back(made[i].get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
@@ -577,6 +581,7 @@ bool Tracer::snapshot(Frame& f) {
   t.snap_nodes = t.tape.nodes().size();
   t.snap_facts = t.symbols.ctx().guards().size();
   t.snap_checks = t.size_checks.size();
+  t.snap_handled = Ref::steal(PyErr_GetHandledException());
   drop_undone_switches();
   t.snap_effects = t.effects.size();
   t.snap_born = t.births;
@@ -648,6 +653,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
+  entry->handles = t.snap_handled && t.snap_handled.get() != t.start_exception.get();
+  if (entry->handles) can_resume = can_resume && builder.want(t.snap_handled.get());
   can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   can_resume = can_resume && !leaves_hooked(entry->recipe.slots());

@@ -91,6 +91,7 @@ struct Tracer::Trace {
   // The root frame as it was before its present instruction.
   std::vector<Ref> snap_locals, snap_stack;
   int snap_offset = 0;
+  Ref snap_handled;  // the exception that is being handled there
   size_t snap_nodes = 0;
   size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
   bool snap_grad = false;
