@@ -346,6 +346,12 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
 
 FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   if (bypass_ > 0) return FrameAction::kRun;
+  if (f.ends_trace) {
+    // Nobody else may hold what the program lets go of from here on.
+    f.ends_trace = f.root = false;
+    if (state_ == State::kBroken) end_trace();
+    return FrameAction::kRun;
+  }
   switch (state_) {
     case State::kOff: set_mode(false); return FrameAction::kRun;
     case State::kTracing:
@@ -675,7 +681,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
     return refuse();
   }
-  if (!can_resume) root_->root = false;
+  root_->ends_trace = !can_resume;
   ++bypass_;
   bool ok = run_tape();
   if (!ok && take_back()) {

@@ -89,6 +89,7 @@ class Frame {
   _PyInterpreterFrame* raw = nullptr;
   VmObserver* observer = nullptr;  ///< whom this frame's operations are shown; may be reset by the observer
   bool root = false;               ///< before_instruction is called for this frame; set by on_frame_enter
+  bool ends_trace = false;         ///< its next instruction is the last that before_instruction sees
   bool resumed = false;            ///< entered again after a yield, or in the middle
   bool throwing = false;           ///< entered with an exception thrown in (gen.throw)
   void* user = nullptr;            ///< the observer's own data for this frame

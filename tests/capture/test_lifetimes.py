@@ -177,3 +177,34 @@ def test_closing_that_runs_nothing_is_no_break(f: Callable[[Any], Any]) -> None:
         x = torch.rand(3)
         torch.testing.assert_close(compiled(x), f(x))
     assert [e["end"] for e in compiled._report()["entries"]] == ["return"]
+
+
+@pytest.mark.parametrize("how", ["value", "print", "item"])
+def test_a_generator_ends_behind_a_break(how: str) -> None:
+    log: list[str] = []
+
+    def count(n: int) -> Any:
+        try:
+            yield from range(n)
+        finally:
+            log.append("closed")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        for _ in count(3):
+            if how == "print":
+                print(end="")
+                break
+            if how == "item":
+                y.sum().item()
+                break
+            if y.sum() > 1:
+                break
+        log.append("after")
+        return y * 2
+
+    compiled = tatara.compile(f)
+    for _ in range(4):
+        log.clear()
+        compiled(torch.ones(3))
+        assert log == ["closed", "after"]
