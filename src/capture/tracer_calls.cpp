@@ -215,6 +215,23 @@ bool enters_transform(std::string_view module, std::string_view name) {
          name.substr(0, 6) != "maybe_" && name.substr(0, 5) != "peek_";
 }
 
+/// Methods of tensors in C that modes for torch functions do not see, or not in all their forms: a test asks the host which.
+bool is_unseen_method(std::string_view name) {
+  static const Names names = {"set_",
+                              "as_subclass",
+                              "_autocast_to_full_precision",
+                              "_autocast_to_reduced_precision",
+                              "_fix_weakref",
+                              "_rev_view_func_unsafe",
+                              "_use_count",
+                              "_view_func",
+                              "_view_func_unsafe",
+                              "__getstate__",
+                              "__reduce__",
+                              "__sizeof__"};
+  return names.contains(name);
+}
+
 /// The engine of gradients, and nodes with a backward of the user's: they need real tensors.
 bool needs_autograd(std::string_view name, const TorchApi& api) {
   return name == "run_backward" || name == "queue_callback" || (name == "apply" && api.grad_enabled());
@@ -313,6 +330,9 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   }
   plan.name = name;
   if (owner_type != nullptr) {
+    if (target != nullptr && api_.present() && api_.is_torch_tensor(target) && is_unseen_method(name)) {
+      return {Kind::kBreak, nullptr, name};
+    }
     if (name == "__getattribute__") {
       return {Kind::kAttribute, Py_TYPE(callable) == &PyWrapperDescr_Type ? nullptr : target, name};
     }
@@ -670,10 +690,12 @@ bool Tracer::hides_change(PyObject* o) const {
     const auto* f = reinterpret_cast<PyCFunctionObject*>(o);
     PyObject* self = bound_to(o);
     if (self == nullptr) return !changes_first(text_of(f->m_module), f->m_ml->ml_name).empty();
+    if (api_.is_torch_tensor(self)) return is_unseen_method(f->m_ml->ml_name);
     return is_container_type(Py_TYPE(self)) && mutator_names().contains(f->m_ml->ml_name) && !born(self);
   }
   if (Py_TYPE(o) != &PyMethodDescr_Type && Py_TYPE(o) != &PyWrapperDescr_Type) return false;
   const auto* d = reinterpret_cast<PyDescrObject*>(o);
+  if (api_.present() && d->d_type == api_.base_type) return is_unseen_method(text_of(d->d_name));
   return is_container_type(d->d_type) && mutator_names().contains(text_of(d->d_name));
 }
 
