@@ -122,6 +122,15 @@ void Tracer::mark_born(PyObject* object) {
   t.alive.push_back(Ref::borrow(object));
 }
 
+/// Nothing of what the trace has made has happened: nor do the ends of its objects.
+void Tracer::drop_finalizers() {
+  Trace& t = *trace_;
+  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
+  for (const auto& [object, made] : t.closable) {
+    if (weak_object(made.reference.get()) == object) vm_drop_finalizer(object);
+  }
+}
+
 bool Tracer::break_for_good(const std::string& reason) {
   trace_->no_resume = true;
   return graph_break(reason) && leave_trace();

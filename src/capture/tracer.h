@@ -243,6 +243,7 @@ class Tracer final : public VmObserver {
   PyObject* throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
   /// Gives the switches that the trace has thrown the state that they had before it.
   void undo_switches();
+  void drop_finalizers();
   void drop_undone_switches();
   void begin_transaction();
   void end_trace();

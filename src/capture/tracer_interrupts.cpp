@@ -89,10 +89,7 @@ bool Tracer::take_back() {
   const ErrorAside aside;
   take_back_symbols();
   if (!t.transaction.undo()) return false;
-  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
-  for (const auto& [object, made] : t.closable) {
-    if (weak_object(made.reference.get()) == object) vm_drop_finalizer(object);
-  }
+  drop_finalizers();
   return true;
 }
 

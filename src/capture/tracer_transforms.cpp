@@ -853,7 +853,7 @@ void Tracer::finish_look(PyObject* result) {
   }
   t.transaction.undo();
   // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.
-  for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
+  drop_finalizers();
   forget_error();
   end_trace();
 }
