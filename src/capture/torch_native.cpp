@@ -292,8 +292,15 @@ torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, 
     set_host_error(what.empty() ? "an output cannot be allocated" : what);
     return nullptr;
   }
-  abi_->aoti_torch_get_data_ptr(handle, data);
-  return handle;
+  return with_memory(handle, data);
+}
+
+/// A new tensor with its address. Null, with a Python error: it wraps another one, since a level of torch.func is open.
+torch_abi::TensorHandle TorchNative::with_memory(torch_abi::TensorHandle handle, void** data) const {
+  if (abi_->aoti_torch_get_data_ptr(handle, data) == 0) return handle;
+  abi_->aoti_torch_delete_tensor_object(handle);
+  set_host_error("a new tensor has no memory of its own");
+  return nullptr;
 }
 
 Ref TorchNative::empty_on_gpu(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,
@@ -304,8 +311,8 @@ Ref TorchNative::empty_on_gpu(std::span<const int64_t> sizes, std::span<const in
     set_host_error(why_not);
     return {};
   }
-  abi_->aoti_torch_get_data_ptr(handle, data);
-  return wrap(handle);
+  handle = with_memory(handle, data);
+  return handle != nullptr ? wrap(handle) : Ref();
 }
 
 Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> strides, int32_t scalar_type,

@@ -72,6 +72,7 @@ class TorchNative {
   /// Null with a Python error set.
   torch_abi::TensorHandle new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                                      int32_t scalar_type, int32_t device_type, int32_t device, void** data) const;
+  torch_abi::TensorHandle with_memory(torch_abi::TensorHandle handle, void** data) const;
   const torch_abi::Api* abi_ = nullptr;
   bool reads_state_ = false;
   bool (*grad_enabled_)() = nullptr;
