@@ -64,6 +64,11 @@ class CompiledFunction:
 def stats() -> dict[str, int]:
     """Counters since the last reset."""
 
+def install_node(context: object) -> None:
+    """
+    Makes the core's apply(context, *cotangents) the method of this class of contexts.
+    """
+
 def reset() -> None:
     """Forgets every captured graph."""
 

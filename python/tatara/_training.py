@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 
-from tatara import _around, _checkpoint, _meta
+from tatara import _around, _checkpoint, _core, _meta
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -29,7 +29,9 @@ _USED = (
 
 
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
-    """One node for all outputs of a stage that need a gradient; they were computed before."""
+    """One node for all outputs of a stage that need a gradient; they were computed before. The engine calls the core, which does
+    what is usual itself, without Python code.
+    """
 
     @staticmethod
     def forward(ctx: Any, stage: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
@@ -41,7 +43,6 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        ctx.stage.wait_for_engine()
         saved = list(ctx.saved_tensors)
         stage = ctx.stage
         if all(g is None for g in cotangents):
@@ -59,6 +60,9 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             return _again(ctx, stage, values, given) if again else stage.backward(values, given)
 
         return (None, None, None, *_each_example(gradients, cotangents, layouts))
+
+
+_core.install_node(CompiledNode._backward_cls)
 
 
 def _laid_out(gradient: Any, order: tuple[int, ...] | None) -> Any:

@@ -4,6 +4,7 @@
 #include "bindings/environment.h"
 #include "bindings/history.h"
 #include "bindings/torch_hooks.h"
+#include "capture/backward_node.h"
 #include "capture/compiled_function.h"
 #include "capture/py_errors.h"
 #include "capture/report_details.h"
@@ -101,6 +102,10 @@ NB_MODULE(_core, m) {
   m.def(
       "stats", [] { return nb::steal(tatara::capture::stats_dict()); }, nb::sig("def stats() -> dict[str, int]"),
       "Counters since the last reset.");
+  m.def(
+      "install_node",
+      [](nb::handle context) { context.attr("apply") = nb::steal(tatara::capture::compiled_node_apply()); },
+      nb::arg("context"), "Makes the core's apply(context, *cotangents) the method of this class of contexts.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("disable", &tatara::capture::disable, nb::arg("change"), "Nests: 1 to disable in this thread, -1 to end that.");
   m.def(

@@ -15,10 +15,6 @@ namespace {
 
 constexpr int kMaxDepth = 12;
 
-}  // namespace
-
-namespace {
-
 /// Asking the object for its repr runs no code of the program.
 bool has_plain_repr(PyObject* object, int depth = 3) {
   if ((Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || depth == 0) return false;
@@ -860,6 +856,8 @@ bool answers(const Ref& function, PyObject* argument = nullptr) {
 }
 
 }  // namespace
+
+bool in_a_level(const TorchApi& api) { return answers(api.interpreter_stack) || dual_level_open(api); }
 
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;

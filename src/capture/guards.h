@@ -143,6 +143,9 @@ struct Identities {
   int traverse(const Visitor& visit) const { return visit(same, apart); }
 };
 
+/// Whether a transform of torch.func or a level of forward-mode derivatives is open.
+bool in_a_level(const TorchApi& api);
+
 /// Interpreter-wide state of torch that changes what operations mean.
 struct GlobalState {
   bool grad = false, inference = false, deterministic = false;

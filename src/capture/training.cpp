@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "capture/backward_wait.h"
 #include "capture/interrupts.h"
 #include "capture/tracer.h"
 #include "capture/transaction.h"
@@ -660,16 +659,10 @@ PyObject* stage_views(PyObject* self, void*) {
   return tuple_of(views).release();
 }
 
-PyObject* stage_wait_for_engine(PyObject*, PyObject*) {
-  wait_for_engine();
-  Py_RETURN_NONE;
-}
-
 PyTypeObject* stage_type() {
   return made_once([] {
     static PyMethodDef methods[] = {
         {"run", stage_run, METH_O, "run(inputs) -> (outputs, saved), or None for operands that do not fit"},
-        {"wait_for_engine", stage_wait_for_engine, METH_NOARGS, "Signals wait until the pass is over."},
         {"backward", stage_backward, METH_VARARGS, "backward(saved, cotangents) -> gradients"},
         {"second", stage_second, METH_VARARGS,
          "second(given, need, saved) -> (stage, sources, inputs of the gradients, constant results)"},
