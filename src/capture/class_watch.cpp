@@ -43,18 +43,15 @@ Ref contents_of(PyTypeObject* type) {
 
 /// Objects with a __del__ end when the program drops them: in `contents` they become weak references. Their names.
 Ref hold_weakly(PyObject* contents) {
-  std::vector<std::pair<PyObject*, PyObject*>> ends;
+  std::vector<std::pair<PyObject*, Ref>> ends;
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (contents != nullptr && PyDict_Next(contents, &at, &key, &value) != 0) {
-    if (has_finalizer(Py_TYPE(value)) && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) ends.emplace_back(key, value);
+    if (Ref reference = Ref::steal(weak_where_finalized(value))) ends.emplace_back(key, std::move(reference));
   }
   Ref names = Ref::steal(ends.empty() ? nullptr : PySet_New(nullptr));
-  for (const auto& [name, object] : ends) {
-    const Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
-    if (!names || !reference || PySet_Add(names.get(), name) != 0 ||
-        PyDict_SetItem(contents, name, reference.get()) != 0)
-      forget_error();
+  for (const auto& [name, reference] : ends) {
+    if (!names || PySet_Add(names.get(), name) != 0 || PyDict_SetItem(contents, name, reference.get()) != 0) forget_error();
   }
   return names;
 }

@@ -120,10 +120,8 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     add_input(input, plan.inputs[i].type);
   }
   for (const int slot : made.outputs) {
-    outputs_.push_back({slot, std::any_of(tape.nodes().begin(), tape.nodes().end(), [slot](const TapeNode& node) {
-                          return (node.name == "detach" || node.name == "data") && node.outputs.size() == 1 &&
-                                 node.outputs[0] == slot;
-                        })});
+    const TapeNode* made_by = tape.maker(slot);
+    outputs_.push_back({slot, made_by != nullptr && detaches(*made_by) && made_by->outputs.size() == 1});
   }
   read_plan();
 }

@@ -16,6 +16,7 @@
 #include "ops/rules/custom_gradient.h"
 #include "support/error.h"
 #include "transforms/expand.h"
+#include "transforms/passes.h"
 
 namespace tatara::capture {
 namespace {
@@ -69,21 +70,12 @@ std::string dotted_name(const TapeNode& node) {
 
 /// The program's calls that may raise, and whose results nobody needs, get a hidden output: no pass drops what they check.
 void keep_checks(Graph& graph) {
-  std::vector<bool> live(graph.num_values(), false);
-  const auto mark = [&live](ValueId value) {
-    if (value != kNoValue) live[static_cast<size_t>(value)] = true;
-  };
-  for (const GraphOutput& output : graph.outputs()) mark(output.value);
-  for (const InputWrite& write : graph.input_writes()) mark(write.value);
-  for (size_t i = graph.num_nodes(); i-- > 0;) {
-    const Node& node = graph.node(static_cast<NodeId>(i));
-    const bool needed =
-        node.op->nondeterministic ||
-        std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return live[static_cast<size_t>(v)]; });
-    if (!needed && !node.op->checks_values) continue;
-    if (!needed) graph.add_output(node.outputs.front());
-    for_each_operand(node, mark);
-  }
+  std::vector<ValueId> unread;
+  static_cast<void>(needed_nodes(graph, [&](const Node& node) {
+    if (node.op->checks_values && !node.op->nondeterministic) unread.push_back(node.outputs.front());
+    return node.op->checks_values || node.op->nondeterministic;
+  }));
+  for (const ValueId value : unread) graph.add_output(value);
 }
 
 class Converter {

@@ -18,6 +18,13 @@ bool has_finalizer(PyTypeObject* type) {
          _PyType_Lookup(type, name) != nullptr;
 }
 
+PyObject* weak_where_finalized(PyObject* object) {
+  if (!has_finalizer(Py_TYPE(object)) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return nullptr;
+  PyObject* reference = PyWeakref_NewRef(object, nullptr);
+  if (reference == nullptr) forget_error();
+  return reference;
+}
+
 namespace {
 
 /// What closing a generator depends on.
@@ -187,9 +194,7 @@ std::string Tracer::starts_life(PyObject* callable, PyObject* const* args, Py_ss
 }
 
 bool Tracer::made_here(PyObject* tensor) const {
-  if (!api_.is_tensor(tensor)) return false;
-  const int slot = trace_->tape.find(tensor);
-  return slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].input;
+  return api_.is_tensor(tensor) && trace_->tape.makes(trace_->tape.find(tensor));
 }
 
 bool Tracer::holds_noticed(const std::vector<PyObject*>& roots) const {

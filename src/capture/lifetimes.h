@@ -9,6 +9,8 @@ namespace tatara::capture {
 
 /// The class has a __del__.
 bool has_finalizer(PyTypeObject* type);
+/// A weak reference (new) to an object whose end the program notices by its __del__; null (no error) for others.
+PyObject* weak_where_finalized(PyObject* object);
 /// A generator that waits inside of a try or with statement which notices that it is closed.
 bool runs_code_when_closed(PyObject* object);
 /// A generator that may do so later.

@@ -26,9 +26,6 @@ Nature nature_of(PyObject* object, const TorchApi& api);
 std::vector<PyObject*> referents(PyObject* object);
 /// The name of a type of `keys()`, `values()` and `items()`, of a dict or an OrderedDict.
 bool is_dict_view(std::string_view type);
-
-/// A switch of the host's that a trace throws as the program does (switches.cpp).
-bool is_thrown_switch(std::string_view name);
 /// The mapping below a mappingproxy or a view of a dict; null for other objects.
 PyObject* viewed_mapping(PyObject* object);
 bool is_defaultdict(PyObject* object);

@@ -201,6 +201,9 @@ void Tape::add_node(TapeNode node) {
   if (node.step != FuncStep::kNone) needs_grad_modes_ = has_transforms_ = true;
   if (node.leaf) needs_grad_modes_ = true;
   node.mode = node.mode || node.grad;
+  if (!node.mutates) {
+    for (const int slot : node.outputs) makers_.try_emplace(slot, nodes_.size());
+  }
   nodes_.push_back(std::move(node));
 }
 
@@ -219,6 +222,7 @@ std::vector<TapeNode> Tape::cut_nodes(size_t first) {
   const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(first);
   std::vector<TapeNode> cut(std::make_move_iterator(begin), std::make_move_iterator(nodes_.end()));
   nodes_.erase(begin, nodes_.end());
+  std::erase_if(makers_, [first](const auto& item) { return item.second >= first; });
   return cut;
 }
 
@@ -453,6 +457,7 @@ Tape::SymbolPlace Tape::place_of(Expr symbol) const {
 std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   auto copy = std::make_shared<Tape>();
   copy->slots_ = slots_;
+  copy->makers_ = makers_;
   copy->has_transforms_ = has_transforms_;
   copy->nodes_.assign(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count));
   copy->needs_grad_modes_ =

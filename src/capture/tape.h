@@ -111,6 +111,11 @@ class Tape {
   }
   /// Of a slot, or -1: whether a node of the tape makes the tensor there.
   bool makes(int slot) const { return slot >= 0 && !slots_[static_cast<size_t>(slot)].input; }
+  /// The node that makes the tensor in a slot, and does not write to one that was there. Null: none.
+  const TapeNode* maker(int slot) const {
+    const auto found = makers_.find(slot);
+    return found != makers_.end() && found->second < nodes_.size() ? &nodes_[found->second] : nullptr;
+  }
   int find_meta(PyObject* tensor) const {
     const auto found = by_meta_.find(tensor);
     return found == by_meta_.end() ? -1 : found->second;
@@ -216,6 +221,7 @@ class Tape {
 
   std::vector<TapeSlot> slots_;
   std::vector<TapeNode> nodes_;
+  std::unordered_map<int, size_t> makers_;  // nodes by the slots that they fill
   std::vector<int> outputs_;
   bool needs_grad_modes_ = false;
   bool has_transforms_ = false;
@@ -250,6 +256,9 @@ class Tape {
   std::unordered_map<PyObject*, int> by_object_;
   std::unordered_map<PyObject*, int> by_meta_;
 };
+
+/// Whether the result has the operand's memory and, in eager, is no view of anything.
+inline bool detaches(const TapeNode& node) { return node.name == "detach" || node.name == "data"; }
 
 /// Whether the pass of gradients was recorded with create_graph=True.
 inline bool creates_graph(const TapeNode& pass) { return PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True; }

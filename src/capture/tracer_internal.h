@@ -13,6 +13,9 @@
 
 namespace tatara::capture {
 
+/// A switch of the host's that a trace throws as the program does (switches.cpp).
+bool is_thrown_switch(std::string_view name);
+
 /// While it lives, what Python runs is no part of the trace.
 class Bypass {
  public:

@@ -1,6 +1,5 @@
 // What the host's kinds of tensors allow and tell: in-place writes that it refuses at once (to leaves that require grad, and to
 // views of them), and whether a tensor is a view.
-#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -75,14 +74,8 @@ bool Tracer::refused_as_leaf(PyObject* tensor) const {
   if (!api_.is_tensor(tensor)) return false;
   for (int slot = t.tape.find(tensor); t.tape.makes(slot);) {
     if (is_made_leaf(slot)) return true;
-    const auto& nodes = t.tape.nodes();
-    const auto made = std::find_if(nodes.begin(), nodes.end(), [slot](const TapeNode& node) {
-      return !node.mutates && std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
-    });
-    if (made == nodes.end() || !may_be_view(*made) || made->name == "detach" || made->name == "data" ||
-        PyTuple_GET_SIZE(made->args.get()) == 0) {
-      return false;
-    }
+    const TapeNode* made = t.tape.maker(slot);
+    if (made == nullptr || !may_be_view(*made) || detaches(*made) || PyTuple_GET_SIZE(made->args.get()) == 0) return false;
     const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
     if (operand < 0 || operand == slot) return false;
     tensor = t.tape.slots()[static_cast<size_t>(operand)].object.get();
@@ -110,11 +103,8 @@ bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* k
 }
 
 bool Tracer::made_as_view(int slot) const {
-  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  return std::any_of(nodes.begin(), nodes.end(), [slot](const TapeNode& node) {
-    return !node.mutates && may_be_view(node) &&
-           std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
-  });
+  const TapeNode* made = trace_->tape.maker(slot);
+  return made != nullptr && may_be_view(*made);
 }
 
 bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {

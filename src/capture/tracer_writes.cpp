@@ -1,8 +1,8 @@
 // The tracer's view of writes. What was made in the trace just changes; a write to what existed before happens for real
 // and is noted as an effect, in terms of C code, or breaks the graph.
 #include <opcode.h>
-#include <cmath>
 
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -35,13 +35,13 @@ bool is_python_descriptor(PyObject* descriptor, bool deletes) {
   return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && has_python_method(type, deletes ? "__delete__" : "__set__");
 }
 
-/// Hashing and comparing it runs no code of the program.
 /// A NaN is found by its identity alone, and each one that a program computes is another key.
 bool is_nan(PyObject* key) {
   const bool real = PyFloat_Check(key) || is_symbolic_float(key);
   return real && std::isnan(reinterpret_cast<PyFloatObject*>(key)->ob_fval);
 }
 
+/// Hashing and comparing it runs no code of the program.
 bool hashes_plainly(PyObject* key, const TorchApi& api) {
   if (is_nan(key)) return false;
   if (is_atom(key, api)) return true;

@@ -364,11 +364,10 @@ bool Watches::Read::is_same(PyObject* now) const {
 
 void Watches::hold_weakly() {
   const auto make_weak = [](Ref& held) {
-    if (!held || !has_finalizer(Py_TYPE(held.get())) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(held.get()))) return false;
-    Ref reference = Ref::steal(PyWeakref_NewRef(held.get(), nullptr));
-    if (!reference) forget_error();
-    if (reference) held = std::move(reference);
-    return PyWeakref_CheckRef(held.get()) != 0;
+    Ref reference = Ref::steal(held ? weak_where_finalized(held.get()) : nullptr);
+    if (!reference) return false;
+    held = std::move(reference);
+    return true;
   };
   for_each_read([&](Read& read, bool) { read.weak = read.weak || make_weak(read.value); });
   for (AttrWatch& watch : attrs_) watch.weak = watch.weak || make_weak(watch.owner);

@@ -1,6 +1,9 @@
 // Graph -> Graph passes. Each is a free function that returns a new graph and leaves its argument alone.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "ir/graph.h"
 
 namespace tatara {
@@ -23,5 +26,9 @@ Graph softmax_in_one_walk(const Graph& graph);
 Graph eliminate_common_subexpressions(const Graph& graph);
 /// Values that nothing uses.
 Graph eliminate_dead_code(const Graph& graph);
+
+/// Of each node, whether an output, a write or another such node reads its results; of those that nothing reads `kept` is asked,
+/// from the last node to the first.
+std::vector<bool> needed_nodes(const Graph& graph, const std::function<bool(const Node&)>& kept);
 
 }  // namespace tatara
