@@ -51,7 +51,8 @@ Ref hold_weakly(PyObject* contents) {
   }
   Ref names = Ref::steal(ends.empty() ? nullptr : PySet_New(nullptr));
   for (const auto& [name, reference] : ends) {
-    if (!names || PySet_Add(names.get(), name) != 0 || PyDict_SetItem(contents, name, reference.get()) != 0) forget_error();
+    if (!names || PySet_Add(names.get(), name) != 0 || PyDict_SetItem(contents, name, reference.get()) != 0)
+      forget_error();
   }
   return names;
 }

@@ -75,7 +75,8 @@ bool Tracer::refused_as_leaf(PyObject* tensor) const {
   for (int slot = t.tape.find(tensor); t.tape.makes(slot);) {
     if (is_made_leaf(slot)) return true;
     const TapeNode* made = t.tape.maker(slot);
-    if (made == nullptr || !may_be_view(*made) || detaches(*made) || PyTuple_GET_SIZE(made->args.get()) == 0) return false;
+    if (made == nullptr || !may_be_view(*made) || detaches(*made) || PyTuple_GET_SIZE(made->args.get()) == 0)
+      return false;
     const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
     if (operand < 0 || operand == slot) return false;
     tensor = t.tape.slots()[static_cast<size_t>(operand)].object.get();

@@ -54,7 +54,9 @@ def test_no_python_code_runs_in_a_backward_pass(given: str) -> None:
         found: list[str] = []
         a, b = torch.ones(3, 3, requires_grad=True), torch.ones(3, 2, requires_grad=True)
         first, second = f(torch.ones(2, 3), a, b)
-        loss = {"all": lambda: first + second, "some": lambda: first, "laid out": lambda: second.expand(3, 2).T.sum()}[given]()
+        loss = {"all": lambda: first + second, "some": lambda: first, "laid out": lambda: second.expand(3, 2).T.sum()}[
+            given
+        ]()
         sys.setprofile(lambda frame, event, _: found.append(frame.f_code.co_name) if event == "call" else None)
         try:
             loss.backward()

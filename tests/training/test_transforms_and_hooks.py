@@ -235,7 +235,10 @@ def test_a_look_leaves_no_level_behind(inside: str, outside: str) -> None:
         _levels_are_left()
         if isinstance(expected, str):
             assert found == expected
-        elif (inside, outside) != ("linearize", "grad"):  # eager itself reads memory that nobody wrote (MALLOC_PERTURB_)
+        elif (inside, outside) != (
+            "linearize",
+            "grad",
+        ):  # eager itself reads memory that nobody wrote (MALLOC_PERTURB_)
             torch.testing.assert_close(found, expected)
 
 
