@@ -65,9 +65,7 @@ def stats() -> dict[str, int]:
     """Counters since the last reset."""
 
 def install_node(context: object) -> None:
-    """
-    Makes the core's apply(context, *cotangents) the method of this class of contexts.
-    """
+    """Gives a class of contexts the core's apply(context, *cotangents)."""
 
 def reset() -> None:
     """Forgets every captured graph."""

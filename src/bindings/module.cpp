@@ -105,7 +105,7 @@ NB_MODULE(_core, m) {
   m.def(
       "install_node",
       [](nb::handle context) { context.attr("apply") = nb::steal(tatara::capture::compiled_node_apply()); },
-      nb::arg("context"), "Makes the core's apply(context, *cotangents) the method of this class of contexts.");
+      nb::arg("context"), "Gives a class of contexts the core's apply(context, *cotangents).");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("disable", &tatara::capture::disable, nb::arg("change"), "Nests: 1 to disable in this thread, -1 to end that.");
   m.def(
