@@ -316,7 +316,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
   }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
   if (tracing() && how == FrameExit::kReturn) trace_->closing.erase(&f);
-  if (tracing() && f.is_generator()) break_if_closing_fails(f, result);
+  if (tracing()) break_if_closing_fails(f, result);
   if (tracing() && result != nullptr) settle_result(f, result);
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();

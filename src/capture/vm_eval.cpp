@@ -320,6 +320,7 @@ make_generator:
   {
     VmObserver* observer = f.observer;
     PyObject* generator = leave_through_default(f, f.start, 0);
+    if (generator != nullptr) f.raw = vm::generator_frame(generator);  // the one that it was made of is no more
     if (observer != nullptr) {
       if (generator != nullptr) observer->on_build(f, BuildKind::kGenerator, generator);
       observer->on_frame_exit(f, generator != nullptr ? FrameExit::kReturn : FrameExit::kError, generator);

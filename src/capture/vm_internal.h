@@ -56,6 +56,10 @@ inline PyCodeObject* frame_code(const _PyInterpreterFrame* raw) {
 #endif
 }
 
+/// Of a generator, coroutine or async generator that has not ended.
+inline _PyInterpreterFrame* generator_frame(PyObject* generator) {
+  return reinterpret_cast<_PyInterpreterFrame*>(reinterpret_cast<PyGenObject*>(generator)->gi_iframe);
+}
 inline PyFunctionObject* frame_function(const _PyInterpreterFrame* raw) {
 #if VM_PY311
   return raw->f_func;
