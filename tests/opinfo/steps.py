@@ -16,7 +16,7 @@ from typing import Any
 import samples
 import sweep
 import torch
-from table import STATES, print_summary, processor, why
+from table import STATES, made_by, print_summary, processor, why
 
 import tatara
 
@@ -106,7 +106,7 @@ def totals(rows: list[dict[str, Any]]) -> str:
 def write_page(path: Path, rows: list[dict[str, Any]], head: str, script: str, arguments: Sequence[str]) -> None:
     """A table of one line per entry."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    command = " ".join([f"python tests/opinfo/{script}", *arguments])
+    command = made_by(script, list(arguments))
     columns = list(dict.fromkeys(row["dtype"] for row in rows))
     parts = list(dict.fromkeys(part for row in rows for part in row.get("checked", {})))
     lines = [

@@ -84,6 +84,15 @@ _PAGES = {
 }
 
 
+def made_by(script: str, arguments: list[str]) -> str:
+    """The command that makes a page, without the places of its files, which are its user's."""
+    places = {"--out", "--page"}
+    kept = [
+        a for a, before in zip(arguments, ["", *arguments], strict=False) if a not in places and before not in places
+    ]
+    return " ".join([f"python tests/opinfo/{script}", *kept])
+
+
 def write_page(
     path: Path, rows: list[dict[str, Any]], entries: int, arguments: list[str], script: str = "sweep.py"
 ) -> None:
@@ -91,7 +100,7 @@ def write_page(
     counts = _counts(rows)
     dtypes = list(counts)
     title, what = _PAGES[script]
-    command = " ".join([f"python tests/opinfo/{script}", *arguments])
+    command = made_by(script, arguments)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     lines = [
         title,
