@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from tatara._batches import each_example
 from tatara._core import CompiledFunction
 from tatara._errors import Unsupported
 
@@ -191,7 +192,8 @@ class Around(torch.autograd.Function):  # type: ignore[misc]
         tensors = ctx.saved_tensors
         wanted = tuple(i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs)
         gradients: list[Any] = [None] * (1 + len(tensors))
-        found = Around.apply(ctx.flat.vjp(wanted, len(tensors)), *tensors, *cotangents)
+        flat = ctx.flat.vjp(wanted, len(tensors))
+        found = each_example(lambda given, _: Around.apply(flat, *tensors, *given), cotangents)
         for i, gradient in zip(wanted, found, strict=True):
             gradients[1 + i] = gradient
         return tuple(gradients)

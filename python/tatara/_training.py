@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._C import _functorch
 
 from tatara import _around, _checkpoint, _core, _meta
+from tatara._batches import each_example
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -50,16 +50,16 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         if any(g is not None and _around.transformed(g) for g in cotangents):
             return (None, None, None, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
-        cotangents = tuple(None if g is None else _laid_out(g, o) for g, o in zip(cotangents, layouts, strict=True))
         again = torch.is_grad_enabled()  # under create_graph=True
         if not again:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
 
         def gradients(given: Any, kept: bool) -> Any:
             values = list(saved) if kept else saved  # a plan lets go of what it is given
+            given = tuple(None if g is None else _laid_out(g, o) for g, o in zip(given, layouts, strict=True))
             return _again(ctx, stage, values, given) if again else stage.backward(values, given)
 
-        return (None, None, None, *_each_example(gradients, cotangents, layouts))
+        return (None, None, None, *each_example(gradients, cotangents))
 
 
 _core.install_node(CompiledNode._backward_cls)
@@ -73,32 +73,6 @@ def _laid_out(gradient: Any, order: tuple[int, ...] | None) -> Any:
     if ordered.is_contiguous():
         return gradient
     return ordered.contiguous().permute([order.index(d) for d in range(len(order))])
-
-
-def _each_example(gradients: Any, cotangents: Any, layouts: Any) -> list[Any]:
-    """`gradients` of cotangents that may be batches (`is_grads_batched=True`): a plan takes plain tensors, one example at a
-    time.
-    """
-    if not any(g is not None and _functorch.is_legacy_batchedtensor(g) for g in cotangents):
-        return list(gradients(cotangents, False))
-    torch._C._vmapmode_increment_nesting()
-    level = torch._C._vmapmode_decrement_nesting()
-    batches = [_examples(g, level) for g in cotangents]
-    size = next((len(b) for b in batches if b is not None), 0)
-    rows = []
-    for i in range(size):
-        each = zip(cotangents, batches, layouts, strict=True)
-        given = tuple(g if b is None else _laid_out(b[i], o) for g, b, o in each)
-        rows.append(list(gradients(given, True)))
-    columns = zip(*rows, strict=True)
-    return [None if c[0] is None else torch._add_batch_dim(torch.stack(c), 0, level) for c in columns]
-
-
-def _examples(cotangent: Any, level: int) -> Any:
-    """All examples, in front. Not of a tensor that is the same for all of them."""
-    if cotangent is None or not _functorch.is_legacy_batchedtensor(cotangent):
-        return None
-    return torch._remove_batch_dim(cotangent, level, -1, 0)
 
 
 class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
