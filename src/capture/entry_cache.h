@@ -67,12 +67,12 @@ struct Entry {
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
-  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what the effects need
+  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what is handled, and what the effects need
   EffectReplay effects;
   std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
   int break_offset = 0;
   int local_count = 0;
-  bool handles = false;   // an exception is being handled where it goes on: the last of what the recipe makes
+  bool handles = false;   // another exception, or None, is being handled at the end than at the begin
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
   bool callees = false;  // kEager: functions called from here may have entries of their own

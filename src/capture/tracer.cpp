@@ -475,15 +475,15 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
     f.root = false;
     return FrameAction::kRun;
   }
+  if (entry.handles) {
+    PyErr_SetHandledException(made.back().get());
+    made.pop_back();
+  }
   if (entry.end == Entry::End::kReturn) {
     f.result = made[0].release();
     return FrameAction::kReturn;
   }
   for (int i = 0; i < entry.local_count; ++i) f.set_local(i, made[static_cast<size_t>(i)].get());
-  if (entry.handles) {
-    PyErr_SetHandledException(made.back().get());
-    made.pop_back();
-  }
   std::vector<PyObject*> stack;
   for (size_t i = static_cast<size_t>(entry.local_count); i < made.size(); ++i) stack.push_back(made[i].get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
@@ -628,6 +628,11 @@ RecipeWorld Tracer::recipe_world() {
           [this](PyObject* o) { return instance_of(o); }, t.symbols};
 }
 
+bool Tracer::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
+  entry.handles = handled != trace_->start_exception.get();
+  return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
+}
+
 bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
   if (ahead_ != nullptr) {
@@ -659,8 +664,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
-  entry->handles = t.snap_handled && t.snap_handled.get() != t.start_exception.get();
-  if (entry->handles) can_resume = can_resume && builder.want(t.snap_handled.get());
+  can_resume = can_resume && want_handled(*entry, builder, t.snap_handled.get());
   can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   can_resume = can_resume && !leaves_hooked(entry->recipe.slots());
@@ -853,7 +857,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   RecipeBuilder builder(entry->recipe, world, api_);
   const std::string closes = waiting_generator();
   if (closes.empty() && t.open_context_vars.empty() && t.open_devices == 0 && t.open_levels.empty() && t.duals == 0 &&
-      builder.want(result) && entry->effects.build(t.effects, t.effects.size(), builder)) {
+      builder.want(result) && want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
+      entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());

@@ -140,6 +140,7 @@ class Tracer final : public VmObserver {
   PyObject* compare(Frame&, int, PyObject*, PyObject*) override;
   PyObject* is_op(Frame&, PyObject*, PyObject*, bool) override;
   int truth(Frame&, PyObject*) override;
+  int raise_handled(Frame&) override;
   PyObject* call(Frame&, PyObject*, PyObject* const*, size_t, PyObject*) override;
   PyObject* call_ex(Frame&, PyObject*, PyObject*, PyObject*) override;
   PyObject* binary_op(Frame&, int, PyObject*, PyObject*) override;
@@ -192,6 +193,8 @@ class Tracer final : public VmObserver {
   /// False with a Python error set, or without one: the program is to run instead.
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
   RecipeWorld recipe_world();
+  /// What is being handled where the entry ends, where that is not what was at its begin: false where it cannot be made.
+  bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
   /// False: what ended meanwhile has broken the trace.
   bool snapshot(Frame& f);
   // The end of objects (lifetimes.cpp).
@@ -633,6 +636,8 @@ class Tracer final : public VmObserver {
   PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
+  bool knows_handled();
 
   TraceOwner& owner_;
   TorchApi& api_;

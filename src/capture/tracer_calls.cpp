@@ -397,10 +397,24 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
       return {Kind::kMutator, args[0], std::move(method), type, false, nullptr, nullptr, true};
     }
   }
+  if (module == "sys" && (name == "exc_info" || name == "exception") && !knows_handled()) {
+    return {Kind::kBreak, nullptr, "sys." + name + ", where a caller handles an exception"};
+  }
   if (pure_modules().contains(module) && !switches_something(module, name) && !hides_state(module, name)) {
     return {Kind::kPure, nullptr, name, nullptr, reads_state(nullptr, module, name)};
   }
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
+}
+
+bool Tracer::knows_handled() {
+  const Ref handled = Ref::steal(PyErr_GetHandledException());
+  if (handled.get() != trace_->start_exception.get()) return true;
+  if (!handled) trace_->watches.nothing_handled();
+  return !handled;
+}
+
+int Tracer::raise_handled(Frame&) {
+  return !tracing() || knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
 }
 
 namespace {

@@ -579,6 +579,10 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   for (const CachedWatch& watch : cached_) {
     if (!watch.holds()) return check.fail("cached result", watch.key.get(), watch.result.get(), nullptr);
   }
+  if (nothing_handled_ && Ref::steal(PyErr_GetHandledException())) {
+    if (why != nullptr) *why = "a caller handles an exception now";
+    return false;
+  }
   std::vector<PyObject*> args;
   for (const CallWatch& watch : calls_) {
     args.clear();
@@ -698,7 +702,7 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() +
+         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() + static_cast<size_t>(nothing_handled_) +
          cached_.size() + weaks_.size() + numbers_.size();
 }
 
@@ -746,6 +750,7 @@ std::vector<std::string> Watches::describe() const {
     lines.push_back("code and defaults of " + short_repr(watch.function.get()) + " are unchanged");
   }
   for (const CallWatch& watch : calls_) lines.push_back(short_repr(watch.callable.get()) + " gives the same");
+  if (nothing_handled_) lines.emplace_back("no caller handles an exception");
   if (!cached_.empty()) lines.push_back(str_cat(cached_.size(), " results are in the caches of their functions"));
   for (const WeakWatch& watch : weaks_) {
     lines.push_back(str_cat("a weak reference is ", watch.alive ? "alive" : "dead"));

@@ -43,6 +43,8 @@ class Watches {
   void function(PyObject* function);
   /// A call of C code that changes nothing and whose result depends on more than its arguments: made again by check().
   void call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result);
+  /// No exception is being handled where the code is called.
+  void nothing_handled() { nothing_handled_ = true; }
   /// A function with a cache gave `result`, which `cache` has under `key`, in `held`: itself, or a link that others may use later.
   void cached(PyObject* cache, PyObject* key, PyObject* held, PyObject* result);
   /// A weak reference was asked for its object, and gave `object` (None: dead), which stays alive as long as the trace.
@@ -244,6 +246,7 @@ class Watches {
   std::vector<InstanceWatch> instances_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;
+  bool nothing_handled_ = false;
   std::vector<CachedWatch> cached_;
   std::vector<WeakWatch> weaks_;
   std::vector<NumberWatch> numbers_;
