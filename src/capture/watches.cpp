@@ -702,8 +702,8 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() + static_cast<size_t>(nothing_handled_) +
-         cached_.size() + weaks_.size() + numbers_.size();
+         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() +
+         static_cast<size_t>(nothing_handled_) + cached_.size() + weaks_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {

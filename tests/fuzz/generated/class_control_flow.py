@@ -315,4 +315,7 @@ def control_flow(rng: random.Random) -> Program:
         )
     )
     steps += [f"f(x, {rng.randint(0, 3)})", "f(x, 1)"]
+    if rng.random() < 0.5:  # some calls where the caller handles an exception
+        for k in rng.sample([0, 1, 2, 3, 5, 6], rng.randint(1, 3)):
+            steps[k] = f"try: raise KeyError('caller')\nexcept KeyError: result = {steps[k]}"
     return Program("\n".join(text), tuple(steps))

@@ -341,10 +341,12 @@ def _random_states() -> tuple[Any, ...]:
 
 def _modes() -> tuple[Any, ...]:
     """Switches of the process that a program may leave in another state."""
+    handled = repr(sys.exception())
     if torch is None:
-        return (repr(np.geterr()),)
+        return (repr(np.geterr()), handled)
     return (
         repr(np.geterr()),
+        handled,
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu"),
