@@ -46,7 +46,7 @@ class CompiledFunction:
     def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
     def _report(self) -> dict[str, Any]:
         """What was captured, as plain data."""
-    def _look(self, *args: Any) -> tuple[str | None, Any]:
+    def _look(self, *args: Any) -> tuple[str | None, Any, bool]:
         """What a call would do, without doing it: a problem or None, and a result of placeholders."""
     def _note(self, reason: str, /) -> None:
         """Adds a reason why something runs in eager to the report."""

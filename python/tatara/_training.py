@@ -13,6 +13,7 @@ import torch
 
 from tatara import _around, _checkpoint, _core, _meta
 from tatara._batches import each_example
+from tatara._carried import carried
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -99,7 +100,17 @@ def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> lis
     """The gradients for cotangents of a transform of torch.func, or dual ones: those of plain tensors, level by level."""
     need = tuple(g is not None for g in cotangents)
     function, operands, targets = _second(ctx, stage, saved, cotangents, need)
-    return _in_places(ctx, targets, _around.Around.apply(_around.HostFlat(function), *operands))
+
+    def reached(places: tuple[int, ...], _operands: Any) -> tuple[tuple[int, ...], ...]:
+        """Which operands each gradient is computed from, in eager: also where its derivative by them is zero."""
+        index = {id(operands[i]): i for i in places}
+        mine = tuple(id(g) in index for g in cotangents)
+        of, own, inputs = _second(ctx, stage, saved, cotangents, mine)
+        known = tuple(k for k, t in enumerate(own) if id(t) in index)
+        found = dict(zip(inputs, carried(of, known, tuple(own)), strict=True))
+        return tuple(tuple(sorted(index[id(own[k])] for k in found.get(target, ()))) for target in targets)
+
+    return _in_places(ctx, targets, _around.apply(_around.HostFlat(function, reached), *operands))
 
 
 def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:

@@ -472,10 +472,10 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
 }
 
 /// What a call with these tensors does, without doing it: (why it is no function of them that compiles as one graph, or None;
-/// its result, with placeholders).
+/// its result, with placeholders; whether it switches gradients on or off inside).
 PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t nargs) {
   CompiledFunction* c = cast(object);
-  if (!PyFunction_Check(c->function)) return Py_BuildValue("(sO)", "it is no Python function", Py_None);
+  if (!PyFunction_Check(c->function)) return Py_BuildValue("(sOO)", "it is no Python function", Py_None, Py_False);
   const SignalsWait wait;
   for (;;) {
     std::vector<PyObject*> roots;
@@ -491,8 +491,8 @@ PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t narg
       if (tracer.deliver() != 0) return nullptr;
       continue;  // nothing has happened: it can look again
     }
-    if (!problem.empty()) return Py_BuildValue("(NO)", text(problem), Py_None);
-    return PyTuple_Pack(2, Py_None, result.get());
+    if (!problem.empty()) return Py_BuildValue("(NOO)", text(problem), Py_None, Py_False);
+    return PyTuple_Pack(3, Py_None, result.get(), tracer.switches_grad() ? Py_True : Py_False);
   }
 }
 

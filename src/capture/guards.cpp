@@ -855,6 +855,12 @@ bool answers(const Ref& function, PyObject* argument = nullptr) {
   return answer && answer.get() != Py_None;
 }
 
+bool leaves_out_autograd(const TorchApi& api) {
+  const Ref answer = Ref::steal(PyObject_CallFunction(api.key_is_excluded.get(), "s", "AutogradFunctionality"));
+  if (!answer) forget_error();
+  return answer.get() == Py_True;
+}
+
 }  // namespace
 
 bool in_a_level(const TorchApi& api) { return answers(api.interpreter_stack) || dual_level_open(api); }
@@ -876,6 +882,8 @@ GlobalState GlobalState::read(TorchApi& api) {
   result.recorded = answers(api.tracing_state);
   result.saved_hooks = answers(api.saved_tensor_hooks, Py_True);
   result.deterministic = flag(api.deterministic);
+  result.overrides = flag(api.overrides_enabled);
+  result.no_autograd = !result.inference && leaves_out_autograd(api);
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
   if (depth) result.modes = PyLong_AsLong(depth.get());
@@ -894,6 +902,8 @@ std::string GlobalState::waits_for(bool looking) const {
   if (dual && !looking) return "a level of forward-mode derivatives is open: its tensors run in eager";
   if (transformed && !looking) return "a transform of torch.func is at work: its tensors run in eager";
   if (dispatch_modes != 0) return "a torch-dispatch mode is on: it sees the operators of eager";
+  if (no_autograd) return "torch's dispatcher leaves its autograd out: operators have no history";
+  if (!overrides) return "__torch_function__ is switched off: capture sees torch's calls by one of its own";
   if (modes != 0) return "a torch function mode is on: compiled code waits until it is off";
   return {};
 }
@@ -923,6 +933,8 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
   if (now.dual != dual) return fail("a level of forward-mode derivatives began or ended");
   if (saves_tensors && now.saved_hooks != saved_hooks) return fail("hooks on saved tensors changed");
   if (now.autocast != autocast) return fail("autocast changed");
+  if (now.no_autograd != no_autograd) return fail("the dispatcher's autograd was left out or taken in");
+  if (now.overrides != overrides) return fail("__torch_function__ was switched on or off");
   if (now.modes != modes) return fail("torch-function modes changed");
   if (now.deterministic != deterministic) return fail("deterministic algorithms changed");
   if (now.default_dtype.get() != default_dtype.get()) return fail("the default dtype changed");

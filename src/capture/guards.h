@@ -156,6 +156,8 @@ struct GlobalState {
   bool saved_hooks = false;    // hooks on saved tensors (offloading, checkpoints) are on
   bool saves_tensors = false;  // of an entry: so that they count
   long modes = 0;              // torch-function modes of the program
+  bool no_autograd = false;    // its dispatch keys are left out, though inference mode is off
+  bool overrides = true;       // __torch_function__ of classes and modes is called
   long dispatch_modes = 0;     // torch-dispatch modes: they see every operator of eager
   Ref default_dtype;
   Ref errstate;             // of NumPy; null before its import

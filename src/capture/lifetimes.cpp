@@ -214,10 +214,14 @@ std::string Tracer::waiting_generator() const {
   return {};
 }
 
-void Tracer::break_if_closing_fails(const Frame& f, PyObject* result) {
-  if (trace_->closing.erase(&f) == 0) return;
-  if (result == nullptr &&
-      (PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0 || PyErr_ExceptionMatches(PyExc_StopIteration) != 0)) {
+void Tracer::break_if_closing_fails(const Frame& f, FrameExit how, PyObject* result) {
+  if (trace_->closing.erase(&f) == 0 || how == FrameExit::kReturn) return;
+  PyObject* leaving = PyErr_Occurred();
+  // Python 3.12's own evaluator is about to raise the error that lies on the frame's stack (hand_back_error in vm_eval.cpp).
+  if (leaving == nullptr && f.stack_depth() > 0) leaving = f.stack()[f.stack_depth() - 1];
+  if (result == nullptr && leaving != nullptr &&
+      (PyErr_GivenExceptionMatches(leaving, PyExc_GeneratorExit) != 0 ||
+       PyErr_GivenExceptionMatches(leaving, PyExc_StopIteration) != 0)) {
     return;
   }
   const ErrorAside aside;

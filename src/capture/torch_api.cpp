@@ -5,8 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/modes_off.h"
 #include "capture/numpy_api.h"
 #include "capture/torch_native.h"
+#include "capture/without_modes.h"
 
 namespace tatara::capture {
 namespace {
@@ -289,6 +291,7 @@ bool TorchApi::is_plain_numpy(PyObject* object) const {
 bool TorchApi::load() {
   torch = Ref::steal(PyImport_ImportModule("torch"));
   if (!torch) return false;
+  const WithoutModes quiet(torch.get());
   Needed need(lacks);
   core = need(torch.get(), "torch", "_C");
   const Ref nn = need(torch.get(), "torch", "nn");
@@ -298,6 +301,7 @@ bool TorchApi::load() {
   const Ref module = need(nn.get(), "torch.nn", "Module");
   const Ref device = need(torch.get(), "torch", "device");
   if (!lacks.empty()) return false;
+  const ModesOff off(core.get());
   const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
   tensor_type = as_type(tensor);
   base_type = as_type(base);
@@ -324,6 +328,7 @@ bool TorchApi::load() {
   const Ref capsule = need(tensor.get(), "torch.Tensor", "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
+  TorchNative::get();  // makes a tensor
   return exchange_ != nullptr && PyErr_Occurred() == nullptr;
 }
 
@@ -337,6 +342,8 @@ bool TorchApi::load_functions(PyObject* tensor, PyObject* base) {
   push_mode = of_core("_push_on_torch_function_stack");
   pop_mode = of_core("_pop_torch_function_stack");
   mode_stack_len = of_core("_len_torch_function_stack");
+  overrides_enabled = of_core("_is_torch_function_enabled");
+  key_is_excluded = of_core("_dispatch_tls_is_dispatch_key_excluded");
   swap_impl = of_core("_swap_tensor_impl");
   inference_mode = of_core("_InferenceMode");
   set_grad_enabled = of_core("_set_grad_enabled");
@@ -547,6 +554,8 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
     result.kind = TorchKind::kMetadata;
     result.of_sizes = size_names().contains(name);
     result.of_layout = layout_names().contains(name);
+  } else if (result.dispatcher && name == "randint_like") {
+    result.kind = TorchKind::kBreak;  // for an operand that requires grad its result has a history that raises
   } else if (break_names().contains(name)) {
     result.kind = TorchKind::kBreak;
     result.reads_values = value_names().contains(name);

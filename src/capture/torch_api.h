@@ -73,7 +73,7 @@ struct TorchApi {
   PyTypeObject* parameter_type = nullptr;
   PyTypeObject* module_type = nullptr;
   PyTypeObject* device_type = nullptr;
-  Ref push_mode, pop_mode, mode_stack_len, swap_impl, empty_strided, inference_mode;
+  Ref push_mode, pop_mode, mode_stack_len, overrides_enabled, key_is_excluded, swap_impl, empty_strided, inference_mode;
   Ref dispatch_modes, tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key;
   Ref get_autocast, set_autocast, get_autocast_dtype, set_autocast_dtype, to_method;
   Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;

@@ -319,6 +319,22 @@ Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyOb
   return failed || !cast_args ? Cast::kFailed : Cast::kCast;
 }
 
+namespace {
+
+/// Kernels of the dispatcher resize results that they are given (always keywords) or not, whatever their meta form does.
+bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
+  bool found = false;
+  for_each_slot(kwargs, [&](int slot) {
+    PyObject* meta = tape.slots()[static_cast<size_t>(slot)].meta.get();
+    const Ref count = Ref::steal(PyObject_CallMethod(meta, "numel", nullptr));
+    found = found || !count || PyLong_AsLong(count.get()) == 0;
+  });
+  forget_error();
+  return found;
+}
+
+}  // namespace
+
 PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   std::string problem;
@@ -411,6 +427,13 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       case Inferred::kDone: return result.release();
       case Inferred::kWrong: return give_up(fn.name + " is an error for these arguments", false);
       case Inferred::kUnknown: break;
+    }
+    const auto takes_empty = [&] {
+      const Bypass bypass(bypass_);
+      return takes_empty_result(tape_kwargs.get(), t.tape);
+    };
+    if (fn.dispatcher && tape_kwargs && takes_empty()) {
+      return give_up("whether " + fn.name + " gives an empty result its size is the host's to say", false);
     }
     // The host infers from the sizes of this call.
     if (fn.name.rfind("_fused_", 0) != 0) specialize_operands(tape_args.get(), tape_kwargs.get());

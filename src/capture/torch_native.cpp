@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "capture/torch_api.h"
+#include "capture/without_modes.h"
 #include "runtime/base/pages.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -45,11 +46,12 @@ TorchNative::TorchNative() : abi_(torch_abi::api()) {
     load(library_, inference_enabled_, "_ZN3c1013InferenceMode10is_enabledEv");
     load(library_, default_dtype_, "_ZN3c1031get_default_dtype_as_scalartypeEv");
     load(library_, mode_count_, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    load(library_, overrides_, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
     load(library_, context_, "_ZN2at13globalContextEv");
     load(library_, deterministic_, "_ZNK2at7Context23deterministicAlgorithmsEv");
     reads_state_ = grad_enabled_ != nullptr && inference_enabled_ != nullptr && default_dtype_ != nullptr &&
-                   mode_count_ != nullptr && context_ != nullptr && deterministic_ != nullptr &&
-                   dispatch_keys(library_) != nullptr;
+                   mode_count_ != nullptr && overrides_ != nullptr && context_ != nullptr &&
+                   deterministic_ != nullptr && dispatch_keys(library_) != nullptr;
     for (const char* name : {"_Z16THPVariable_WrapON2at10TensorBaseE", "_Z16THPVariable_WrapN2at10TensorBaseE",
                              "_Z16THPVariable_WrapRKN2at10TensorBaseE"}) {
       if (wrap_ == nullptr) load(library_, wrap_, name);
@@ -74,6 +76,8 @@ void TorchNative::load_bits(PyObject* torch) {
   load(library, is_conj_, "_ZN2at6native7is_conjERKNS_6TensorE");
   load(library, is_neg_, "_ZN2at6native6is_negERKNS_6TensorE");
   load(library, is_zero_, "_ZN2at6native14_is_zerotensorERKNS_6TensorE");
+  load(library, has_storage_, "_ZNK3c1010TensorImpl11has_storageEv");
+  const WithoutModes quiet(torch);
   // The layout of Python's tensor object is no part of torch's interface: trusted where a tensor's own word is there.
   const Ref example = Ref::steal(PyObject_CallMethod(torch, "empty", "i", 1));
   const Ref address = example ? attr_or_null(example.get(), "_cdata") : Ref();
@@ -221,6 +225,8 @@ bool TorchNative::read(PyObject* tensor, TensorRef& out) const {
   const ExchangeType known = exchange_type(type);
   if (known.bits == 0) return false;
   if (device == cuda && abi_->aoti_torch_get_device_index(handle, &index) != 0) return false;
+  // Those of torch.func's levels have none, and asked for their memory the host writes to the standard error output.
+  if (has_storage_ != nullptr && !has_storage_(*impl_place(tensor))) return false;
   if (abi_->aoti_torch_get_dim(handle, &rank) != 0 || abi_->aoti_torch_get_sizes(handle, &sizes) != 0 ||
       abi_->aoti_torch_get_strides(handle, &strides) != 0 || abi_->aoti_torch_get_data_ptr(handle, &out.data) != 0) {
     return false;
@@ -255,6 +261,7 @@ TorchThreadState TorchNative::state() const {
   state.included = keys[0];
   state.excluded = keys[1];
   state.modes = mode_count_();
+  state.overrides = overrides_();
   state.grad = grad_enabled_();
   state.inference = inference_enabled_();
   state.deterministic = deterministic_(context_());
@@ -297,7 +304,9 @@ torch_abi::TensorHandle TorchNative::new_tensor(std::span<const int64_t> sizes, 
 
 /// A new tensor with its address. Null, with a Python error: it wraps another one, since a level of torch.func is open.
 torch_abi::TensorHandle TorchNative::with_memory(torch_abi::TensorHandle handle, void** data) const {
-  if (abi_->aoti_torch_get_data_ptr(handle, data) == 0) return handle;
+  const void* impl = *reinterpret_cast<void* const*>(handle);
+  const bool has_storage = has_storage_ == nullptr || has_storage_(impl);
+  if (has_storage && abi_->aoti_torch_get_data_ptr(handle, data) == 0) return handle;
   abi_->aoti_torch_delete_tensor_object(handle);
   set_host_error("a new tensor has no memory of its own");
   return nullptr;

@@ -20,6 +20,7 @@ struct TensorRef;
 struct TorchThreadState {
   uint64_t included = 0, excluded = 0;  // dispatch keys: autocast, inference mode, tracing and functional modes
   int64_t modes = 0;                    // torch-function modes on the stack
+  int32_t overrides = 0;                // which __torch_function__s are called: all, modes' alone, none
   bool grad = false, inference = false, deterministic = false;
   int8_t default_dtype = 0;
   bool operator==(const TorchThreadState&) const = default;
@@ -79,12 +80,14 @@ class TorchNative {
   bool (*inference_enabled_)() = nullptr;
   int8_t (*default_dtype_)() = nullptr;
   int64_t (*mode_count_)() = nullptr;
+  int32_t (*overrides_)() = nullptr;
   void* (*context_)() = nullptr;
   bool (*deterministic_)(const void*) = nullptr;
   void* library_ = nullptr;
   // Of a tensor's lazy operations. They take a const Tensor&: the word after a Python tensor's head.
   using Bit = bool (*)(const void*);
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
+  bool (*has_storage_)(const void*) = nullptr;  // takes a TensorImpl
   Ref is_conj_method_, is_neg_method_;
   void (*bump_version_)(const void*) = nullptr;  // takes a const Tensor&
   Ref increment_version_;                        // torch._C._increment_version, for where there is none

@@ -315,8 +315,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     return;
   }
   if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
-  if (tracing() && how == FrameExit::kReturn) trace_->closing.erase(&f);
-  if (tracing()) break_if_closing_fails(f, result);
+  if (tracing()) break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) settle_result(f, result);
   if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
@@ -659,8 +658,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.open_devices == 0 &&
-                    t.snap_levels == 0;
+  bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.snap_levels == 0;
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -856,8 +854,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   const std::string closes = waiting_generator();
-  if (closes.empty() && t.open_context_vars.empty() && t.open_devices == 0 && t.open_levels.empty() && t.duals == 0 &&
-      builder.want(result) && want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
+  if (closes.empty() && t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
+      want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = slots_cleared_first();

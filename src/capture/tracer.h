@@ -118,6 +118,8 @@ class Tracer final : public VmObserver {
   void only_look() { looking_ = true; }
   /// After that: why the call is no function of its tensor arguments that compiles as one graph; empty: it is.
   const std::string& found_problem() const { return found_; }
+  /// Some of it runs in another grad mode than the call.
+  bool switches_grad() const { return switches_grad_; }
   /// A signal has ended the look, and waits to be dealt with.
   bool was_cut() const { return cut_; }
   /// Runs the handlers of signals, between traces: -1 with a Python error set. Where they raise nothing, later traces of this
@@ -212,7 +214,7 @@ class Tracer final : public VmObserver {
   /// Why a generator that the trace made has to be closed when the function returns; empty: none.
   std::string waiting_generator() const;
   /// A generator that fails when it is closed says so on sys.stderr, where code in C drops it.
-  void break_if_closing_fails(const Frame& f, PyObject* result);
+  void break_if_closing_fails(const Frame& f, FrameExit how, PyObject* result);
   /// Generators that only the last snapshot holds are closed, as part of the trace. False: that has broken it.
   bool let_generators_end(const Frame& f);
   /// Ends the trace here: the program goes on for real. False with a Python error set.
@@ -636,6 +638,10 @@ class Tracer final : public VmObserver {
   PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
+  std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
+  /// A question about torch-function modes, asked while ours is off the stack.
+  PyObject* ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames);
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
   bool knows_handled();
 
@@ -652,10 +658,10 @@ class Tracer final : public VmObserver {
   int handlers_ = 0;
   bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
-  bool stopped_ = false;  // no more traces in this call
-  bool looking_ = false;  // see only_look()
-  Ref refusal_;           // see refuse()
-  bool cut_ = false;      // a signal ended what was done ahead of its time, or a compilation: no entry is made
+  bool stopped_ = false;                          // no more traces in this call
+  bool looking_ = false, switches_grad_ = false;  // see only_look()
+  Ref refusal_;                                   // see refuse()
+  bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
   std::optional<SignalsWait> waiting_;  // while a trace is open
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::string found_;

@@ -376,6 +376,7 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
     if (is_thrown_switch(name)) return {Kind::kSwitch, nullptr, name};
     // On the program's stack of modes there is none: a trace does not begin under one.
     if (name == "_is_torch_function_mode_enabled") return {Kind::kFalse, nullptr, name};
+    if (name == "_len_torch_function_stack" || name == "_get_function_stack_at") return {Kind::kModes, nullptr, name};
     // The compiler of torch itself, which is off, is switched off around a function.
     if (name == "set_eval_frame" && nargs == 1 && args[0] == Py_None) return {Kind::kPure, nullptr, name};
     if (is_impure_torch_switch(name) || needs_autograd(name, api_)) return {Kind::kBreak, nullptr, module + "." + name};
@@ -602,6 +603,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (const std::string life = starts_life(callable, args, nargs); !life.empty()) {
     return break_for_good(life) ? not_handled() : nullptr;
   }
+  if (const std::string guard = enters_guard(f, callable, args, nargs); !guard.empty()) {
+    return graph_break(guard) ? not_handled() : nullptr;
+  }
   const CallPlan plan = plan_call(callable, args, nargs);
   if (PyObject* done = identity_of_numbers(callable, plan.name, args, nargs); done != not_handled()) return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
@@ -623,6 +627,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kTorch:
       return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
+    case Kind::kModes: return ask_modes(callable, args, nargsf, kwnames);
     case Kind::kAttribute: {
       PyObject* found = call_attribute(plan.target, args, nargs);
       if (found != not_handled() || !tracing() || keywords > 0) return found;
@@ -676,11 +681,6 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
   pin_keys(result);
-  if (plan.target != nullptr && Py_TYPE(plan.target) == api_.device_type) {
-    // `with torch.device(...)` puts a mode of torch's own above ours.
-    if (plan.name == "__enter__") ++trace_->open_devices;
-    if (plan.name == "__exit__") --trace_->open_devices;
-  }
   if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {

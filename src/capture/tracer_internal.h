@@ -120,7 +120,6 @@ struct Tracer::Trace {
   std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
-  int open_devices = 0;                                  // default devices: likewise
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
   std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
@@ -178,6 +177,7 @@ struct Tracer::CallPlan {
     kEnter,      ///< Python code: the VM runs it
     kTorch,      ///< reaches the torch function mode
     kFalse,      ///< has_torch_function of plain tensors
+    kModes,      ///< asks for torch-function modes
     kPure,       ///< C code without side effects: runs here
     kAttribute,  ///< getattr, hasattr: a read of args[0]
     kMutator,    ///< changes `target`

@@ -79,7 +79,7 @@ bool Tracer::cancellable(const std::function<void()>& work) const {
 bool Tracer::can_take_back() const {
   const Trace& t = *trace_;
   // The function whose result the cache would keep is not done, and would say it again.
-  return t.transaction.can_undo() && t.open_devices == 0 && (*t.cached_calls == 0 || !t.said_once);
+  return t.transaction.can_undo() && (*t.cached_calls == 0 || !t.said_once);
 }
 
 bool Tracer::take_back() {

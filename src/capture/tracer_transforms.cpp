@@ -830,6 +830,7 @@ void Tracer::finish_look(PyObject* result) {
   }
   for (const TapeNode& node : t.tape.nodes()) {
     if (found_.empty() && node.backward) found_ = "it calls the engine of gradients";
+    switches_grad_ = switches_grad_ || node.grad != t.snap_grad;
   }
   try {
     if (found_.empty()) {

@@ -314,3 +314,48 @@ def test_gradients_of_a_compiled_result_inside_of_transforms(how: str, create_gr
         assert found == expected if isinstance(expected, str) else not isinstance(found, str)
         if not isinstance(expected, str):
             torch.testing.assert_close(found, expected)
+
+
+def test_batches_of_cotangents_are_quiet(capfd: Any) -> None:
+    """Torch 2.11 writes to the standard error output where a tensor without memory is asked for its address."""
+    x = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    compiled = tatara.compile(lambda a: a.sin() * a)
+    for _ in range(3):
+        found = torch.autograd.grad(compiled(x), x, torch.eye(3), is_grads_batched=True, create_graph=True)[0]
+        torch.testing.assert_close(found, torch.diag(x.cos() * x + x.sin()))
+    assert capfd.readouterr().err == ""
+
+
+def _cubes(a: Any) -> Any:
+    return a**3 + a.sum()
+
+
+LEVELS: dict[str, Callable[[Function, Any], Any]] = {
+    "dual": _dual,
+    "jvp": lambda f, x: jvp(f, (x,), (torch.ones_like(x),))[1],
+    "vmap": lambda f, x: vmap(f)(x),
+    "grad": lambda f, x: grad(lambda a: f(a).sum())(x),
+    "vmap of jvp": lambda f, x: vmap(lambda a: jvp(f, (a,), (torch.ones_like(a),))[1])(x),
+}
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("level", LEVELS)
+def test_hooks_around_levels(level: str, asks: bool) -> None:
+    def outcome(f: Function) -> Any:
+        x = torch.linspace(0.1, 1, 6).reshape(2, 3).requires_grad_(asks)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+                y = LEVELS[level](f, x)
+            return y.detach(), torch.autograd.grad(y.sum(), x)[0] if y.requires_grad else None
+        except RuntimeError as error:
+            return str(error), None
+
+    compiled = tatara.compile(_cubes)
+    for _ in range(3):
+        for ours, theirs in zip(outcome(compiled), outcome(_cubes), strict=True):
+            assert type(ours) is type(theirs)
+            if isinstance(theirs, torch.Tensor):
+                torch.testing.assert_close(ours, theirs)
+            else:
+                assert ours == theirs

@@ -183,7 +183,7 @@ void register_views_memory(OpRegistry& r) {
   add_view(r, "view_as_real", plain, "torch.view_as_real", view_as_real_meta, lower_view_as_real);
   add_view(r, "view_as_complex", plain, "torch.view_as_complex", view_as_complex_meta, lower_view_as_complex);
   add_choice(r, "imag", plain, "torch.imag torch.Tensor.imag.__get__", imaginary);
-  add_choice(r, "mH", plain, "torch.Tensor.mH.__get__ torch.Tensor.adjoint", conjugate_transposed);
+  add_choice(r, "mH", plain, "torch.Tensor.mH.__get__ torch.adjoint torch.Tensor.adjoint", conjugate_transposed);
   add_choice(r, "H", plain, "torch.Tensor.H.__get__", conjugate_transposed);
   add_choice(r, "atleast_1d", plain, "torch.atleast_1d", [](MetaContext& m) -> Choice {
     if (m.tensor(0).dim() > 0) return {"alias_self", {}};

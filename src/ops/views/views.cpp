@@ -448,9 +448,8 @@ void register_spellings(OpRegistry& r) {
     std::reverse(dims.begin(), dims.end());
     return permuted(m, dims);
   });
-  add_choice(r, "mT", "(Tensor self) -> Tensor", "torch.Tensor.mT.__get__ torch.adjoint", [](MetaContext& m) {
+  add_choice(r, "mT", "(Tensor self) -> Tensor", "torch.Tensor.mT.__get__", [](MetaContext& m) {
     if (m.tensor(0).dim() < 2) throw InvalidArgument("tensor.mT is only supported on matrices or batches of matrices.");
-    if (is_complex(m.tensor(0).dtype) && m.op().name != "mT") throw Unsupported("adjoint of complex");
     return transposed(m, -2, -1);
   });
   add_choice(r, "movedim", "(Tensor self, int[1] source, int[1] destination) -> Tensor",

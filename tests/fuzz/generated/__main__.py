@@ -48,7 +48,8 @@ def run_block(name: str, start: int, count: int, seconds: float) -> list[tuple[i
     end = start + count
     while start < end:
         command = [sys.executable, "-m", __package__, "--work", name, str(start), str(end - start), str(seconds)]
-        env = dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).resolve().parents[1]), OMP_NUM_THREADS="1")
+        paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths)), OMP_NUM_THREADS="1")
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         last, ended = start - 1, False
         for line in done.stdout.splitlines():
@@ -62,7 +63,9 @@ def run_block(name: str, start: int, count: int, seconds: float) -> list[tuple[i
         if ended:
             break
         tail = "\n".join(done.stderr.splitlines()[:30])
-        found.append((last, f"the process ended ({done.returncode}):\n{tail}"))
+        found.append((max(last, start), f"the process ended ({done.returncode}):\n{tail}"))
+        if last < start:
+            break  # before its first program: so would the next
         start = last + 1
     return found
 
