@@ -108,7 +108,12 @@ NumpyApi* NumpyApi::get() {
     delete made;
     return nullptr;  // in the middle of its import
   }
-  return api = made;
+  if (api == nullptr) {
+    api = made;
+  } else {
+    delete made;  // loading runs Python code: another thread was faster
+  }
+  return api;
 }
 
 bool NumpyApi::load() {

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/modes_off.h"
 #include "capture/numpy_api.h"
 #include "capture/torch_native.h"
 #include "capture/without_modes.h"
@@ -268,7 +267,10 @@ TorchApi* TorchApi::get() {
   if (api->numpy == nullptr) api->numpy = NumpyApi::get();
   if (!api->present() && api->lacks.empty() && torch_is_there()) {
     TorchApi made;
-    if (made.load()) {
+    const bool loaded = made.load();
+    if (api->present()) {
+      forget_error();  // loading runs Python code: another thread was faster, and refers to what it has loaded
+    } else if (loaded) {
       made.numpy = api->numpy;
       *api = std::move(made);
     } else {
@@ -301,7 +303,6 @@ bool TorchApi::load() {
   const Ref module = need(nn.get(), "torch.nn", "Module");
   const Ref device = need(torch.get(), "torch", "device");
   if (!lacks.empty()) return false;
-  const ModesOff off(core.get());
   const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
   tensor_type = as_type(tensor);
   base_type = as_type(base);
