@@ -70,15 +70,16 @@ size_t span_bytes(const TensorLayout& layout, DType dtype) {
   return static_cast<size_t>((last + 1) * dtype_size(dtype));
 }
 
-/// A view that takes no gradient: those of training graphs are made by the host itself, on top of this.
-Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset) {
-  const Ref needs = attr_or_null(base, "requires_grad");
-  const Ref constant = needs.get() == Py_True ? Ref::steal(PyObject_CallMethod(base, "detach", nullptr)) : Ref();
-  if (needs.get() == Py_True && !constant) return {};
-  if (constant) base = constant.get();
+/// A view that takes no gradient: those of training graphs are made by the host itself, on top of this. `constant`: detach()
+/// stands between; else it says, as eager's views do, that it requires grad where its base does.
+Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool constant) {
+  const Ref detached = constant ? Ref::steal(PyObject_CallMethod(base, "detach", nullptr)) : Ref();
+  if (constant && !detached) return {};
+  std::optional<GradientsSet> off;
+  if (!constant && attribute_is_true(base, "requires_grad")) off.emplace(*TorchApi::get(), false);
   const Ref size = int_tuple(layout.sizes), stride = int_tuple(layout.strides);
-  return Ref::steal(
-      PyObject_CallMethod(base, "as_strided", "OOL", size.get(), stride.get(), static_cast<long long>(offset)));
+  return Ref::steal(PyObject_CallMethod(constant ? detached.get() : base, "as_strided", "OOL", size.get(), stride.get(),
+                                        static_cast<long long>(offset)));
 }
 
 }  // namespace
@@ -120,8 +121,8 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     add_input(input, plan.inputs[i].type);
   }
   for (const int slot : made.outputs) {
-    const TapeNode* made_by = tape.maker(slot);
-    outputs_.push_back({slot, made_by != nullptr && detaches(*made_by) && made_by->outputs.size() == 1});
+    const ViewOrigin origin = view_origin(tape, slot);
+    outputs_.push_back({slot, origin.detached, origin.constant && !origin.detached});
   }
   read_plan();
 }
@@ -563,12 +564,13 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
   const TensorLayout& layout = frame.layouts.outputs[i];
   switch (buffer.home) {
     case BufferHome::kOutput:
-      return without_base(i, as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset));
+      return without_base(i, as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset, false));
     case BufferHome::kInput: {
       PyObject* base = input(env, static_cast<size_t>(buffer.index));
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
       if (!start) return {};
-      return without_base(i, as_strided(base, layout, layout.offset + PyLong_AsLongLong(start.get())));
+      const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
+      return without_base(i, as_strided(base, layout, offset, outputs_[i].constant));
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();
@@ -583,7 +585,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
       if (frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
-        return as_strided(result.get(), layout, layout.offset);
+        return as_strided(result.get(), layout, layout.offset, false);
       }
       return result;
     }

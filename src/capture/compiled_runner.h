@@ -77,6 +77,7 @@ class CompiledRunner final : public GraphRunner {
   struct Output {
     int slot;
     bool detached = false;  // detach() gave it
+    bool constant = false;  // a view of what detach() gave
   };
   bool consumes_ = false;
   bool lean_ = false;

@@ -42,6 +42,18 @@ bool hands_on_history(const TapeNode& node);
 /// Whether the registry knows that the call gives tensors of their own.
 bool is_no_view(const TapeNode& node);
 
+/// Whether the node's results may share memory with its first operand.
+bool may_be_view(const TapeNode& node);
+
+/// Where a tensor comes from by calls that may be views.
+struct ViewOrigin {
+  int base = -1;          // slot of the tensor at their begin; -1: there are none
+  bool detached = false;  // detach() is the last of them
+  bool constant = false;  // detach() is among them
+  bool recorded = false;  // some were called with gradients on
+};
+ViewOrigin view_origin(const Tape& tape, int slot);
+
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
 

@@ -411,8 +411,8 @@ struct ValueGuard::Builder {
       if (guard.unsupported_tensor.empty()) guard.unsupported_tensor = api.why_not(o);
       return identity(o, item);
     }
-    const Ref grad = attr_or_null(o, "requires_grad");
-    guard.needs_grad_.push_back(grad.get() == Py_True);
+    guard.needs_grad_.push_back(attribute_is_true(o, "requires_grad"));
+    guard.leaves_.push_back(attribute_is_true(o, "is_leaf"));
     item.kind = Kind::kTensor;
     item.same = static_cast<int>(guard.metas_.size());
     guard.dims_.push_back(make_dims(o, meta, static_cast<size_t>(&item - guard.items_.data())));
@@ -552,6 +552,9 @@ struct ValueGuard::Checker {
         const auto tensor = static_cast<size_t>(item.same);
         const Dims& dims = guard.dims_[tensor];
         if (guard.check_grad && !check_needs_grad(o, guard.needs_grad_[tensor])) return false;
+        if (guard.check_leaf && guard.needs_grad_[tensor] && attribute_is_true(o, "is_leaf") != guard.leaves_[tensor]) {
+          return fail(guard.leaves_[tensor] ? "a tensor is no longer a leaf" : "a tensor is a leaf");
+        }
         return dims.layout.sizes.empty() ? check_tensor(o, guard.metas_[tensor])
                                          : check_symbolic(o, guard.metas_[tensor], dims);
       }

@@ -76,6 +76,8 @@ class ValueGuard {
   std::vector<size_t> by_identity;
   /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
   bool check_grad = false;
+  /// Those that require grad must be leaves as they were: the program has asked.
+  bool check_leaf = false;
   std::vector<std::string> describe() const;
   int traverse(const Visitor& visit) const { return visit(items_); }
   /// Indices into objects of the guarded tensors.
@@ -122,6 +124,7 @@ class ValueGuard {
   std::vector<TensorMeta> metas_;
   std::vector<Dims> dims_;        // parallel to metas_
   std::vector<bool> needs_grad_;  // likewise
+  std::vector<bool> leaves_;      // likewise
   std::vector<SymbolicRoot> symbolic_roots_;
   std::vector<SymbolicItem> symbolic_items_;
   std::vector<IntRange> ranges_;      // of the symbols

@@ -137,4 +137,21 @@ struct TorchApi {
 /// of no use there.
 bool is_library_code(const PyCodeObject* code, const TorchApi& api);
 
+/// Puts gradients on or off, and back.
+class GradientsSet {
+ public:
+  GradientsSet(const TorchApi& api, bool on) : api_(api), before_(api.grad_enabled()), on_(on) {
+    if (before_ != on_) api_.set_grad(on_);
+  }
+  ~GradientsSet() {
+    if (before_ != on_) api_.set_grad(before_);
+  }
+  GradientsSet(const GradientsSet&) = delete;
+  GradientsSet& operator=(const GradientsSet&) = delete;
+
+ private:
+  const TorchApi& api_;
+  bool before_, on_;
+};
+
 }  // namespace tatara::capture

@@ -185,8 +185,11 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         const Bypass bypass(bypass_);
         const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
         if (!value) return nullptr;
-        // Nothing guards the gradient of a leaf.
-        if (value.get() == Py_None && attr(tensor, "requires_grad").get() != Py_True) Py_RETURN_NONE;
+        // Nothing guards the rest: hooks stay when a tensor no longer requires grad.
+        if (fn.name == "grad_fn" && value.get() == Py_None && !attribute_is_true(tensor, "requires_grad")) {
+          trace_->guard.check_grad = true;
+          Py_RETURN_NONE;
+        }
       }
       if (!graph_break("read of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
@@ -411,6 +414,10 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     if (text_of(kind.get()) == "cpu") return Py_NewRef(PyTuple_GET_ITEM(args, 0));
     return give_up("copy to the CPU", false);
   }
+  if (fn.kind == TorchKind::kRecord && fn.name != "detach" && fn.name != "data" &&
+      takes_silent_view(tape_args.get(), tape_kwargs.get())) {
+    return give_up("with gradients on, " + fn.name + " takes a view that was made without them", false);
+  }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
   if (fn.kind == TorchKind::kMetadata && fn.of_layout) {
     for_each_slot(tape_args.get(), [&t](int slot) { t.tape.set_layout_read(slot); });
@@ -594,8 +601,38 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
       if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
     }
   }
+  note_silent_views(node);
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
+}
+
+/// Of those that require grad: nothing of the view is recorded, and yet it says that it requires grad, as does what is computed
+/// from it with gradients on.
+void Tracer::note_silent_views(const TapeNode& node) {
+  Trace& t = *trace_;
+  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node)) return;
+  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  if (operand < 0) return;
+  const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
+  const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
+  const bool needs = made == nullptr ? slot.requires_grad
+                                     : t.silent_views.contains(operand) ||
+                                           ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
+  if (!needs) return;
+  for (const int output : node.outputs) {
+    if (output != operand) t.silent_views.insert(output);
+  }
+}
+
+bool Tracer::takes_silent_view(PyObject* args, PyObject* kwargs) const {
+  const Trace& t = *trace_;
+  if (t.silent_views.empty() || !t.open_levels.empty()) return false;
+  bool found = false;
+  const auto look = [&](int slot) { found = found || t.silent_views.contains(slot); };
+  for_each_slot(args, look);
+  for_each_slot(kwargs, look);
+  const Bypass bypass(bypass_);
+  return found && api_.grad_enabled();
 }
 
 Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,

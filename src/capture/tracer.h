@@ -627,6 +627,8 @@ class Tracer final : public VmObserver {
   /// Whether it asks a tensor that may be a view for its base, for its place in there or whether it is one of inference mode.
   bool depends_on_base(const TorchFunction& fn, PyObject* args) const;
   bool made_as_view(int slot) const;
+  void note_silent_views(const TapeNode& node);
+  bool takes_silent_view(PyObject* args, PyObject* kwargs) const;
   /// Whether the host refuses the call at once, since it would write to a leaf that requires grad, or to a view of one.
   bool writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs);
   bool refused_as_leaf(PyObject* tensor) const;

@@ -92,7 +92,7 @@ bool Tracer::reads_history(size_t first, PyObject* arguments) const {
     const TapeNode& node = t.tape.nodes()[n];
     const auto look = [&](int slot) {
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-      const bool leaf = info.input ? attr_or_null(info.object.get(), "is_leaf").get() == Py_True : is_made_leaf(slot);
+      const bool leaf = info.input ? attribute_is_true(info.object.get(), "is_leaf") : is_made_leaf(slot);
       found = found || (!known.contains(slot) && !leaf && needs_grad(slot) != NeedsGrad::kNo);
     };
     if (node.grad) {

@@ -106,7 +106,7 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
       if (shared || t.tape.find(value.get()) >= 0 || t.index_of(value.get()) >= 0) {
         problem = "a gradient that is read from elsewhere too";
       } else if (!api_.is_plain_tensor(value.get()) || !api_.read_meta(value.get(), meta) ||
-                 attr_or_null(value.get(), "requires_grad").get() == Py_True) {
+                 attribute_is_true(value.get(), "requires_grad")) {
         problem = "a gradient that has a history, or a kind of its own";
       } else {
         t.watches.gradient(t.index_of(tensor), tensor, value.get(), meta);
@@ -234,7 +234,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     const int slot = api_.is_plain_tensor(variable) ? t.tape.find(variable) : -1;
     if (slot < 0) return "by a tensor that is not in the graph";
     const bool input = t.tape.slots()[static_cast<size_t>(slot)].input, leaf = input || is_made_leaf(slot);
-    if (input && attr_or_null(variable, "is_leaf").get() != Py_True)
+    if (input && !attribute_is_true(variable, "is_leaf"))
       return "a tensor from before the graph has a history";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
     if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";

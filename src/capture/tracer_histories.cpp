@@ -20,19 +20,6 @@ struct MetaHelper {
   }
 };
 
-/// Puts gradients on, and back.
-class GradientsOn {
- public:
-  explicit GradientsOn(TorchApi& api) : api_(api), before_(api.grad_enabled()) { api_.set_grad(true); }
-  ~GradientsOn() { api_.set_grad(before_); }
-  GradientsOn(const GradientsOn&) = delete;
-  GradientsOn& operator=(const GradientsOn&) = delete;
-
- private:
-  TorchApi& api_;
-  bool before_;
-};
-
 /// Whether hooks of the program's would be called with what an operator keeps for its gradient.
 bool keeps_for_hooks(const TorchApi& api) {
   const Ref hooks = Ref::steal(PyObject_CallOneArg(api.saved_tensor_hooks.get(), Py_True));
@@ -80,7 +67,7 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
   if (keeps_for_hooks(api_)) return {};
   const Bypass bypass(bypass_);
   const AutocastOff off(api_);
-  const GradientsOn gradients(api_);
+  const GradientsSet gradients(api_, true);
   const Ref args = map_structure(node.args.get(), to_meta);
   const Ref kwargs = args && node.kwargs ? map_structure(node.kwargs.get(), to_meta) : Ref();
   const Ref result = args && (kwargs || !node.kwargs) ? call_meta(node.func.get(), args.get(), kwargs.get()) : Ref();
@@ -89,7 +76,7 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
     if (PyTuple_Check(o) || PyList_Check(o)) {
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) read(PySequence_Fast_GET_ITEM(o, i));
     } else {
-      const bool needed = api_.is_tensor(o) && attr_or_null(o, "requires_grad").get() == Py_True;
+      const bool needed = api_.is_tensor(o) && attribute_is_true(o, "requires_grad");
       answers.push_back(needed ? NeedsGrad::kYes : maybe ? NeedsGrad::kUnknown : NeedsGrad::kNo);
     }
   };
@@ -133,6 +120,11 @@ std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
     for_each_slot(node.kwargs.get(), look);
     if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
     if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
+    if (!node.grad && may_be_view(node) && !detaches(node)) {
+      // A view says that it requires grad where its base does, though nothing is recorded.
+      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kUnknown;
+      continue;
+    }
     if (node.mutates) {
       // In place: its operand has a history now, and what else lies in that memory may have.
       written = true;
@@ -181,10 +173,22 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
   if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
+  trace_->guard.check_grad = true;
   if (!trace_->tape.makes(slot)) {
-    trace_->guard.check_grad = true;
-    const Bypass bypass(bypass_);
-    return PyObject_Call(func, args, kwargs);
+    Ref answer;
+    bool asks_kind = false;  // of those without gradients all are leaves
+    {
+      const Bypass bypass(bypass_);
+      answer = Ref::steal(PyObject_Call(func, args, kwargs));
+      asks_kind = fn.name == "is_leaf" && attribute_is_true(tensor, "requires_grad");
+    }
+    // The watches on what is no argument do not tell leaves from others.
+    if (asks_kind && trace_->index_of(tensor) < 0) {
+      if (!graph_break("read of is_leaf")) return nullptr;
+      return PyObject_Call(func, args, kwargs);
+    }
+    if (asks_kind) trace_->guard.check_leaf = true;
+    return answer.release();
   }
   NeedsGrad answer = NeedsGrad::kUnknown;
   if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {

@@ -19,54 +19,6 @@ bool is_in_place(std::string_view name) {
   return name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_' && !own.contains(name);
 }
 
-/// Whether the node's results may share memory with its first operand.
-bool may_be_view(const TapeNode& node) {
-  // What the registry takes apart, or makes for reading alone.
-  static const std::unordered_set<std::string_view> names = {"__getitem__",
-                                                             "reshape",
-                                                             "reshape_as",
-                                                             "flatten",
-                                                             "unflatten",
-                                                             "ravel",
-                                                             "contiguous",
-                                                             "to",
-                                                             "t",
-                                                             "T",
-                                                             "mT",
-                                                             "H",
-                                                             "mH",
-                                                             "real",
-                                                             "imag",
-                                                             "split",
-                                                             "chunk",
-                                                             "unbind",
-                                                             "view",
-                                                             "unfold",
-                                                             "as_strided",
-                                                             "view_as",
-                                                             "expand_as",
-                                                             "hsplit",
-                                                             "vsplit",
-                                                             "dsplit",
-                                                             "tensor_split",
-                                                             "split_with_sizes",
-                                                             "swapaxes",
-                                                             "swapdims",
-                                                             "movedim",
-                                                             "moveaxis",
-                                                             "adjoint",
-                                                             "detach",
-                                                             "data",
-                                                             "alias",
-                                                             "narrow",
-                                                             "unsafe_chunk",
-                                                             "atleast_1d",
-                                                             "atleast_2d",
-                                                             "atleast_3d",
-                                                             "broadcast_to"};
-  return names.contains(node.name) || !is_no_view(node);
-}
-
 }  // namespace
 
 bool Tracer::refused_as_leaf(PyObject* tensor) const {
@@ -84,7 +36,7 @@ bool Tracer::refused_as_leaf(PyObject* tensor) const {
   }
   if (tensor == nullptr) return false;
   const auto leaf = [](PyObject* o) {
-    return attr_or_null(o, "requires_grad").get() == Py_True && attr_or_null(o, "is_leaf").get() == Py_True;
+    return attribute_is_true(o, "requires_grad") && attr_or_null(o, "is_leaf").get() == Py_True;
   };
   const Ref base = attr_or_null(tensor, "_base");
   return leaf(tensor) || (base && base.get() != Py_None && leaf(base.get()));
@@ -105,14 +57,19 @@ bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* k
 
 bool Tracer::made_as_view(int slot) const {
   const TapeNode* made = trace_->tape.maker(slot);
-  return made != nullptr && may_be_view(*made);
+  return made != nullptr && (may_be_view(*made) || detaches(*made));
 }
 
 bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
-  static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference"};
+  static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference",
+                                                            "output_nr"};
   PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (tensor == nullptr || !api_.is_tensor(tensor)) return false;
   const int slot = trace_->tape.find(tensor);
+  if (fn.name == "output_nr") {
+    const TapeNode* made = trace_->tape.maker(slot);
+    return !trace_->tape.makes(slot) || made == nullptr || made->sequence || made->outputs.size() != 1;
+  }
   if (!trace_->tape.makes(slot) || made_as_view(slot)) return true;  // no guard speaks of it
   return fn.name == "is_inference" && trace_->state.inference;
 }

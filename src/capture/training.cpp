@@ -427,18 +427,10 @@ void stage_dealloc(PyObject* self) {
 /// Gradients are off while plans and their host operators run.
 class NoGrad {
  public:
-  explicit NoGrad(TorchApi& api) : api_(api), was_(api.grad_enabled()), autocast_(api) {
-    if (was_) api_.set_grad(false);
-  }
-  ~NoGrad() {
-    if (was_) api_.set_grad(true);
-  }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit NoGrad(TorchApi& api) : gradients_(api, false), autocast_(api) {}
 
  private:
-  TorchApi& api_;
-  bool was_;
+  GradientsSet gradients_;
   AutocastOff autocast_;  // casts are in the graph
 };
 
@@ -696,7 +688,7 @@ Ref wrap_stage(std::shared_ptr<Stage> stage) {
 class TrainingRunner final : public GraphRunner {
  public:
   /// `draws`: some stage draws random numbers; `may_fail`: a run may fail once it has.
-  TrainingRunner(Ref stages, TapeGraph made, Mask needs, bool draws, bool may_fail)
+  TrainingRunner(Ref stages, TapeGraph made, const Tape& tape, Mask needs, bool draws, bool may_fail)
       : stages_(std::move(stages)),
         inputs_(std::move(made.inputs)),
         outputs_(std::move(made.outputs)),
@@ -705,6 +697,10 @@ class TrainingRunner final : public GraphRunner {
         needs_(std::move(needs)),
         draws_(draws),
         may_fail_(may_fail) {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const bool of_input = made.graph.outputs()[i].alias.kind == OutputAlias::Kind::kInput;
+      origins_.push_back(of_input ? view_origin(tape, outputs_[i]) : ViewOrigin());
+    }
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
     if (!run_) throw InternalError("tatara._training cannot be imported");
@@ -739,7 +735,10 @@ class TrainingRunner final : public GraphRunner {
       return Outcome::kTape;
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      env[static_cast<size_t>(outputs_[i])] = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
+      const Ref given = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
+      Ref result = without_history(origins_[i], env, api, given);
+      if (!result) return Outcome::kFailed;
+      env[static_cast<size_t>(outputs_[i])] = std::move(result);
     }
     proven_ = true;
     return Outcome::kDone;
@@ -749,8 +748,22 @@ class TrainingRunner final : public GraphRunner {
   std::vector<int> written_slots() const override { return written_; }
 
  private:
+  /// A view of an input as eager makes it where nothing is recorded. Null with a Python error set.
+  Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
+    if (origin.detached) return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+    PyObject* base = origin.base < 0 ? nullptr : env[static_cast<size_t>(origin.base)].get();
+    if (base == nullptr || origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")) return view;
+    const GradientsSet off(api, false);
+    const Ref offset = Ref::steal(PyObject_CallMethod(view.get(), "storage_offset", nullptr));
+    const Ref stride = Ref::steal(PyObject_CallMethod(view.get(), "stride", nullptr));
+    const Ref size = attr_or_null(view.get(), "shape");
+    if (!offset || !stride || !size) return {};
+    return Ref::steal(PyObject_CallMethod(base, "as_strided", "OOO", size.get(), stride.get(), offset.get()));
+  }
+
   Ref stages_, run_;
   std::vector<int> inputs_, outputs_, written_;
+  std::vector<ViewOrigin> origins_;  // of outputs_
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;
   Mask needs_;
@@ -784,7 +797,8 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
   // A stage may also refuse what the one before it gives.
   const bool may_fail = any(&Executable::may_fail) || parts.size() > 1;
   result.runner =
-      std::make_unique<TrainingRunner>(stages, std::move(made), std::move(needs), any(&Executable::draws), may_fail);
+      std::make_unique<TrainingRunner>(
+          stages, std::move(made), tape, std::move(needs), any(&Executable::draws), may_fail);
   return result;
 }
 

@@ -68,16 +68,12 @@ std::vector<PyObject*> written_arguments(const TapeNode& node) {
   return written;
 }
 
-bool needs_grad(PyObject* tensor) {
-  return tensor != nullptr && attr_or_null(tensor, "requires_grad").get() == Py_True;
-}
-
 /// With gradients on, a write to a tensor that requires grad becomes part of its history; one to a leaf, or to a view of one,
 /// is refused before it happens.
 bool gets_new_history(PyObject* tensor) {
-  if (!needs_grad(tensor) || attr_or_null(tensor, "is_leaf").get() == Py_True) return false;
+  if (!attribute_is_true(tensor, "requires_grad") || attribute_is_true(tensor, "is_leaf")) return false;
   const Ref base = attr_or_null(tensor, "_base");
-  return !base || !needs_grad(base.get()) || attr_or_null(base.get(), "is_leaf").get() != Py_True;
+  return !base || !attribute_is_true(base.get(), "requires_grad") || !attribute_is_true(base.get(), "is_leaf");
 }
 
 Ref call_method(PyObject* object, const char* name) {
@@ -95,7 +91,7 @@ Ref metadata_of(PyObject* tensor) {
   if (!address || !offset || !sizes || !strides) return {};
   const Ref version = attr_or_null(tensor, "_version");  // tensors of inference mode have none
   return Ref::steal(PyTuple_Pack(7, storage.get(), address.get(), offset.get(), sizes.get(), strides.get(),
-                                 needs_grad(tensor) ? Py_True : Py_False, version ? version.get() : Py_None));
+                                 attribute_is_true(tensor, "requires_grad") ? Py_True : Py_False, version ? version.get() : Py_None));
 }
 
 bool same_item(PyObject* a, PyObject* b, Py_ssize_t i) {
@@ -259,7 +255,9 @@ void Transaction::keep_operands(const TapeNode& node, const std::vector<Ref>& en
   const ErrorAside aside;
   const bool history = api.present() && api.grad_enabled();
   bool any_grad = false;  // what is written may get a history; running statistics have none
-  const auto look = [&](int slot) { any_grad = any_grad || needs_grad(env[static_cast<size_t>(slot)].get()); };
+  const auto look = [&](int slot) {
+    any_grad = any_grad || attribute_is_true(env[static_cast<size_t>(slot)].get(), "requires_grad");
+  };
   if (history && !node.statistics) {
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
@@ -269,7 +267,7 @@ void Transaction::keep_operands(const TapeNode& node, const std::vector<Ref>& en
       PyObject* const value = env[static_cast<size_t>(slot)].get();
       if (value == nullptr || !can_undo()) return;
       if (api.numpy != nullptr && api.numpy->is_array(value)) return keep_array(value, api);
-      if (!api.is_tensor(value) || (node.statistics && needs_grad(value))) return;
+      if (!api.is_tensor(value) || (node.statistics && attribute_is_true(value, "requires_grad"))) return;
       const size_t before = count();
       keep_tensor(value, api);
       if (any_grad && can_undo() && count() != before && attr_or_null(value, "_base").get() != Py_None) {

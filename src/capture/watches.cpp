@@ -393,7 +393,7 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
     Source source;
     if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta)) return;
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    source.grad = attr_or_null(value, "requires_grad").get() == Py_True;
+    source.grad = attribute_is_true(value, "requires_grad");
     read.source = numbers[value] = static_cast<int>(sources_.size());
     sources_.push_back(std::move(source));
     result.push_back(value);
@@ -429,7 +429,7 @@ struct Watches::Check {
     PyObject*& found = objects[base + static_cast<size_t>(read.source)];
     if (found != nullptr) return found == now || fail(what, read.key.get(), found, now);
     if (now == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(now)) != source.type.get() ||
-        !api.matches(now, source.meta) || (attr_or_null(now, "requires_grad").get() == Py_True) != source.grad) {
+        !api.matches(now, source.meta) || (attribute_is_true(now, "requires_grad")) != source.grad) {
       return fail(what, read.key.get(), source.type.get(), now);
     }
     found = now;
@@ -563,7 +563,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   for (const GradientWatch& watch : gradients_) {
     PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
     // Reading it of another kind of tensor that comes with the call would be a warning.
-    if (watch.object >= 0 && attr_or_null(owner, "is_leaf").get() != Py_True &&
+    if (watch.object >= 0 && !attribute_is_true(owner, "is_leaf") &&
         attr_or_null(owner, "retains_grad").get() != Py_True) {
       return check.fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
     }
@@ -572,7 +572,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     const bool none = now == nullptr || now == Py_None;
     const bool good = watch.none ? none
                                  : !none && api.is_plain_tensor(now) && api.matches(now, watch.meta) &&
-                                       attr_or_null(now, "requires_grad").get() != Py_True;
+                                       !attribute_is_true(now, "requires_grad");
     if (!good) return check.fail("gradient of a tensor", nullptr, nullptr, now);
     if (!watch.none) objects.push_back(now);
   }
