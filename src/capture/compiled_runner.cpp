@@ -134,7 +134,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t in
     input.slot = static_cast<int>(i);
     add_input(input, executable_->plan().inputs[i].type);
   }
-  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i)});
+  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i), false, false, true});
   read_plan();
 }
 
@@ -570,7 +570,9 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
       if (!start) return {};
       const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
-      return without_base(i, as_strided(base, layout, offset, outputs_[i].constant));
+      const bool constant =
+          outputs_[i].constant || (outputs_[i].of_stage && attribute_is_true(base, "requires_grad"));
+      return without_base(i, as_strided(base, layout, offset, constant));
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();

@@ -78,6 +78,7 @@ class CompiledRunner final : public GraphRunner {
     int slot;
     bool detached = false;  // detach() gave it
     bool constant = false;  // a view of what detach() gave
+    bool of_stage = false;  // gets its history later
   };
   bool consumes_ = false;
   bool lean_ = false;

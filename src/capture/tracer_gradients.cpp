@@ -192,6 +192,22 @@ void Tracer::perform_later_effects() {
   }
 }
 
+/// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
+bool Tracer::needs_outer_history() {
+  Trace& t = *trace_;
+  for (const TapeSlot& slot : t.tape.slots()) {
+    if (!slot.input || !slot.requires_grad) continue;
+    PyObject* tensor = slot.object.get();
+    if (!attribute_is_true(tensor, "is_leaf")) return true;
+    if (t.index_of(tensor) >= 0) {
+      t.guard.check_leaf = true;
+    } else {
+      t.watches.leaf(tensor);
+    }
+  }
+  return false;
+}
+
 /// Why the trace cannot do it; empty: it can.
 std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
   static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
@@ -221,6 +237,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     call.roots.push_back(slot);
     call.cotangents.push_back(t.tape.find(cotangent));
   }
+  if (needs_outer_history()) return "a tensor from before the graph has a history";
   std::vector<PyObject*> variables;
   const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
   if ((given || !call.accumulate) && t.tape.has_reentrant_regions())
@@ -234,8 +251,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     const int slot = api_.is_plain_tensor(variable) ? t.tape.find(variable) : -1;
     if (slot < 0) return "by a tensor that is not in the graph";
     const bool input = t.tape.slots()[static_cast<size_t>(slot)].input, leaf = input || is_made_leaf(slot);
-    if (input && !attribute_is_true(variable, "is_leaf"))
-      return "a tensor from before the graph has a history";
+    if (input && !attribute_is_true(variable, "is_leaf")) return "by a tensor that has a history from before the graph";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
     if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
     call.variables.push_back(slot);

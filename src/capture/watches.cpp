@@ -394,6 +394,7 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
     if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta)) return;
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     source.grad = attribute_is_true(value, "requires_grad");
+    source.leaf = attribute_is_true(value, "is_leaf");
     read.source = numbers[value] = static_cast<int>(sources_.size());
     sources_.push_back(std::move(source));
     result.push_back(value);
@@ -429,7 +430,8 @@ struct Watches::Check {
     PyObject*& found = objects[base + static_cast<size_t>(read.source)];
     if (found != nullptr) return found == now || fail(what, read.key.get(), found, now);
     if (now == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(now)) != source.type.get() ||
-        !api.matches(now, source.meta) || (attribute_is_true(now, "requires_grad")) != source.grad) {
+        !api.matches(now, source.meta) || attribute_is_true(now, "requires_grad") != source.grad ||
+        (source.grad && attribute_is_true(now, "is_leaf") != source.leaf)) {
       return fail(what, read.key.get(), source.type.get(), now);
     }
     found = now;
@@ -559,6 +561,9 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
         PyFunction_GET_KW_DEFAULTS(f) != watch.keyword_defaults.get()) {
       return check.fail("code or defaults of function", f, nullptr, nullptr);
     }
+  }
+  for (const Ref& tensor : leaves_) {
+    if (!attribute_is_true(tensor.get(), "is_leaf")) return check.fail("history of a tensor", nullptr, nullptr, nullptr);
   }
   for (const GradientWatch& watch : gradients_) {
     PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
@@ -702,13 +707,13 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + gradients_.size() + instances_.size() + functions_.size() + calls_.size() +
+         tensor_attrs_.size() + gradients_.size() + leaves_.size() + instances_.size() + functions_.size() + calls_.size() +
          static_cast<size_t>(nothing_handled_) + cached_.size() + weaks_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {
   int result = visit(dicts_, types_, lists_, sets_, deques_, cells_, attrs_, instances_, functions_, calls_, cached_,
-                     numbers_, tensor_attrs_, gradients_, sources_);
+                     numbers_, tensor_attrs_, gradients_, leaves_, sources_);
   for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
   return result;
 }

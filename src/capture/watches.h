@@ -55,6 +55,11 @@ class Watches {
   /// check() adds them to its objects, after those of weakly_held(), in the order of take_gradients().
   void gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta);
   std::vector<PyObject*> take_gradients();
+  /// A tensor that is no argument must stay without a history.
+  void leaf(PyObject* tensor) {
+    know(tensor);
+    leaves_.push_back(Ref::borrow(tensor));
+  }
   /// A number whose value may differ: check_numbers() tells it.
   void number(NumberPlace place, PyObject* value, IntRange range);
   /// A tuple in which such numbers are (`varying`, one for each item); the others are guarded.
@@ -216,7 +221,7 @@ class Watches {
   struct Source {
     Ref type;
     TensorMeta meta;
-    bool grad = false;
+    bool grad = false, leaf = false;
     int traverse(const Visitor& visit) const { return visit(type); }
   };
   struct Check;
@@ -243,6 +248,7 @@ class Watches {
   std::vector<AttrWatch> attrs_;
   std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<GradientWatch> gradients_;
+  std::vector<Ref> leaves_;
   std::vector<InstanceWatch> instances_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;

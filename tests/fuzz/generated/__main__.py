@@ -1,6 +1,6 @@
 """`make fuzz`: runs generated programs in processes of their own, so that a crash or a hang is one finding and no end.
 
-usage: python -m generated [CLASS ...] [--count N] [--start SEED] [-j JOBS] [--show SEED] [--timeout SECONDS]
+usage: python -m generated [CLASS ...] [--count N] [--start SEED] [-j JOBS] [--show SEED [--reduce SECONDS]] [--timeout SECONDS]
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60, help="seconds a program may take (%(default)s)")
     parser.add_argument("--show", type=int, metavar="SEED", help="print this program and what differs")
     parser.add_argument("--most", type=int, default=10, help="findings to print a class (%(default)s)")
+    parser.add_argument("--reduce", type=float, metavar="SECONDS", help="with --show: make the program smaller first")
     args = parser.parse_args()
-    from . import harness, registry
+    from . import harness, reduce, registry
 
     known = registry.classes()
     for name in args.classes:
@@ -94,6 +95,8 @@ def main() -> int:
     if args.show is not None:
         for name in names:
             program = registry.make(name, args.show)
+            if args.reduce:
+                program = reduce.reduce(program, args.reduce)
             print(program.text())
             harness.compare(program)
             print("as in eager")
