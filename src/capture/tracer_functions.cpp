@@ -309,6 +309,7 @@ void Tracer::record_custom(PyObject* func, const FunctionCall& call, PyObject* r
   node.custom = std::move(made);
   note_modes(node);
   user_location(node.file, node.function, node.line);
+  for (const int output : node.outputs) t.silent_views.erase(output);  // they have the function's history now
   t.tape.add_node(std::move(node));
 }
 
