@@ -121,8 +121,8 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     add_input(input, plan.inputs[i].type);
   }
   for (const int slot : made.outputs) {
-    const ViewOrigin origin = view_origin(tape, slot);
-    outputs_.push_back({slot, origin.detached, origin.constant && !origin.detached});
+    ViewOrigin origin = view_origin(tape, slot);
+    outputs_.push_back({slot, origin.detached, origin.constant && !origin.detached, false, std::move(origin.bases)});
   }
   read_plan();
 }
@@ -134,7 +134,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t in
     input.slot = static_cast<int>(i);
     add_input(input, executable_->plan().inputs[i].type);
   }
-  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i), false, false, true});
+  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i), false, false, true, {}});
   read_plan();
 }
 
@@ -563,8 +563,18 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
   const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
   const TensorLayout& layout = frame.layouts.outputs[i];
   switch (buffer.home) {
-    case BufferHome::kOutput:
-      return without_base(i, as_strided(frame.buffers[static_cast<size_t>(buffer.index)].get(), layout, layout.offset, false));
+    case BufferHome::kOutput: {
+      // Memory that another result is the whole of: in eager both may be views of a tensor that is no result.
+      const auto whole = std::find(frame.whole.begin(), frame.whole.end(), buffer.index);
+      const std::vector<int>& bases = outputs_[i].bases;
+      const bool hidden =
+          !outputs_[i].of_stage && whole != frame.whole.end() &&
+          std::find(bases.begin(), bases.end(), outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot) == bases.end();
+      PyObject* base = frame.buffers[static_cast<size_t>(buffer.index)].get();
+      Ref view = without_base(i, as_strided(base, layout, layout.offset, hidden));
+      if (!hidden || !bases.empty() || !view) return view;
+      return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));  // no view in eager
+    }
     case BufferHome::kInput: {
       PyObject* base = input(env, static_cast<size_t>(buffer.index));
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));

@@ -12,8 +12,7 @@ namespace {
 
 /// A context manager of torch's in C, but for those that change nothing that a graph could miss.
 bool is_guard(PyTypeObject* type, PyObject* enter) {
-  static const std::unordered_set<std::string_view> others = {"_InferenceMode", "Stream", "Event",
-                                                              "_RecordFunctionFast"};
+  static const std::unordered_set<std::string_view> others = {"Stream", "Event", "_RecordFunctionFast"};
   if (enter == nullptr || PyFunction_Check(enter)) return false;
   const Ref module = attr_or_null(reinterpret_cast<PyObject*>(type), "__module__");
   const std::string where = text_of(module.get());

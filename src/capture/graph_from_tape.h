@@ -51,6 +51,8 @@ struct ViewOrigin {
   bool detached = false;  // detach() is the last of them
   bool constant = false;  // detach() is among them
   bool recorded = false;  // some were called with gradients on
+  int of_result = -1;      // slot of the result whose memory it is given in
+  std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
 };
 ViewOrigin view_origin(const Tape& tape, int slot);
 

@@ -906,6 +906,7 @@ std::string GlobalState::waits_for(bool looking) const {
   if (transformed && !looking) return "a transform of torch.func is at work: its tensors run in eager";
   if (dispatch_modes != 0) return "a torch-dispatch mode is on: it sees the operators of eager";
   if (no_autograd) return "torch's dispatcher leaves its autograd out: operators have no history";
+  if (inference && grad) return "gradients are on in inference mode, where nothing is recorded";
   if (!overrides) return "__torch_function__ is switched off: capture sees torch's calls by one of its own";
   if (modes != 0) return "a torch function mode is on: compiled code waits until it is off";
   return {};

@@ -139,6 +139,9 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   switch (fn.kind) {
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
+      if (fn.name == "_version" && PyTuple_GET_SIZE(args) == 1) {
+        if (const long version = version_of(PyTuple_GET_ITEM(args, 0)); version >= 0) return PyLong_FromLong(version);
+      }
       if (fn.reads_values) {
         PyObject* answer = answer_constant(func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
@@ -413,6 +416,9 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     const Ref kind = attr(device.get(), "type");
     if (text_of(kind.get()) == "cpu") return Py_NewRef(PyTuple_GET_ITEM(args, 0));
     return give_up("copy to the CPU", false);
+  }
+  if (fn.kind == TorchKind::kRecord && t.state.inference && api_.grad_enabled()) {
+    return give_up("gradients are switched on in inference mode, where nothing is recorded", false);
   }
   if (fn.kind == TorchKind::kRecord && fn.name != "detach" && fn.name != "data" &&
       takes_silent_view(tape_args.get(), tape_kwargs.get())) {

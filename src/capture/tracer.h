@@ -624,6 +624,7 @@ class Tracer final : public VmObserver {
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
   std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   bool needs_outer_history();
+  long version_of(PyObject* tensor) const;
   PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// Whether it asks a tensor that may be a view for its base, for its place in there or whether it is one of inference mode.
   bool depends_on_base(const TorchFunction& fn, PyObject* args) const;

@@ -74,4 +74,35 @@ bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
   return fn.name == "is_inference" && trace_->state.inference;
 }
 
+/// How often a tensor that the trace makes was written to in eager by now; -1: not known.
+long Tracer::version_of(PyObject* tensor) const {
+  // Torch makes the results of these in several steps, the later ones in place.
+  static const std::unordered_set<std::string_view> in_steps = {
+      "diff",          "stft",        "matmul",       "__matmul__",           "__rmatmul__",      "quantile",
+      "nanquantile",   "isclose",     "pad",          "margin_ranking_loss",  "alpha_dropout",    "feature_alpha_dropout",
+      "one_hot", "matrix_rank", "matrix_power", "gaussian_nll_loss", "poisson_nll_loss", "linear_cross_entropy"};
+  const Tape& tape = trace_->tape;
+  const auto root = [&tape](int slot) {
+    for (ViewOrigin origin = view_origin(tape, slot); origin.base >= 0; origin = view_origin(tape, slot)) slot = origin.base;
+    return slot;
+  };
+  const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
+  const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
+  if (made == nullptr || trace_->state.inference || !trace_->open_levels.empty()) return -1;
+  const auto plain = [](const TapeNode& node) {
+    return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
+  };
+  if (!plain(*made) || made->mutates || in_steps.contains(made->name)) return -1;
+  long count = 0;
+  for (const TapeNode& node : tape.nodes()) {
+    if (node.name == "data") return -1;  // it begins to count anew
+    if (!node.mutates && !node.statistics) continue;
+    const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
+    const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
+    if (target < 0 || out || (!plain(node) && node.name != "__setitem__")) return -1;
+    if (root(target) == start) ++count;
+  }
+  return count;
+}
+
 }  // namespace tatara::capture

@@ -698,8 +698,10 @@ class TrainingRunner final : public GraphRunner {
         draws_(draws),
         may_fail_(may_fail) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const bool of_input = made.graph.outputs()[i].alias.kind == OutputAlias::Kind::kInput;
-      origins_.push_back(of_input ? view_origin(tape, outputs_[i]) : ViewOrigin());
+      const OutputAlias& alias = made.graph.outputs()[i].alias;
+      const bool fresh = alias.kind == OutputAlias::Kind::kFresh;
+      origins_.push_back(fresh ? ViewOrigin() : view_origin(tape, outputs_[i]));
+      origins_.back().of_result = alias.kind == OutputAlias::Kind::kOutput ? outputs_[static_cast<size_t>(alias.index)] : -1;
     }
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
@@ -750,9 +752,16 @@ class TrainingRunner final : public GraphRunner {
  private:
   /// A view of an input as eager makes it where nothing is recorded. Null with a Python error set.
   Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
-    if (origin.detached) return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
-    PyObject* base = origin.base < 0 ? nullptr : env[static_cast<size_t>(origin.base)].get();
-    if (base == nullptr || origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")) return view;
+    const bool hidden = origin.of_result >= 0 && !attribute_is_true(view.get(), "requires_grad") &&
+                        std::find(origin.bases.begin(), origin.bases.end(), origin.of_result) == origin.bases.end();
+    Ref apart;
+    if (origin.detached || hidden) apart = Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+    if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;
+    if (origin.of_result >= 0 && !hidden) return view;
+    PyObject* base = hidden ? apart.get() : origin.base < 0 ? nullptr : env[static_cast<size_t>(origin.base)].get();
+    if (base == nullptr || (!hidden && (origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")))) {
+      return view;
+    }
     const GradientsSet off(api, false);
     const Ref offset = Ref::steal(PyObject_CallMethod(view.get(), "storage_offset", nullptr));
     const Ref stride = Ref::steal(PyObject_CallMethod(view.get(), "stride", nullptr));
