@@ -8,6 +8,7 @@
 
 #include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
+#include "capture/view_origins.h"
 #include "runtime/plan/executable.h"
 
 namespace tatara::capture {

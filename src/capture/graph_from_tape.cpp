@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "capture/graph_object.h"
+#include "capture/node_operators.h"
 #include "capture/tape_arguments.h"
 #include "capture/tape_history.h"
 #include "capture/tape_transforms.h"
@@ -23,50 +24,6 @@ namespace {
 
 using TensorRef = Functionalizer::TensorRef;
 using Candidates = std::vector<OpRegistry::PythonName>;
-
-/// The registry's Python names, resolved to objects once.
-const std::unordered_map<PyObject*, std::string>& named_functions() {
-  static const auto* table = [] {
-    auto* made = new std::unordered_map<PyObject*, std::string>;
-    for (const std::string& dotted : OpRegistry::global().python_names()) {
-      if (dotted.rfind("torch.", 0) != 0) continue;
-      Ref object = Ref::steal(PyImport_ImportModule("torch"));
-      for (size_t at = 5; object && at != std::string::npos;) {
-        const size_t next = dotted.find('.', at + 1);
-        object = attr_or_null(object.get(), dotted.substr(at + 1, next - at - 1).c_str());
-        at = next;
-      }
-      if (!object) continue;
-      forget_error();
-      // A getter ("torch.Tensor.T.__get__") is known by its descriptor.
-      if (std::strcmp(Py_TYPE(object.get())->tp_name, "method-wrapper") == 0) object = attr(object.get(), "__self__");
-      made->emplace(object.release(), dotted);  // identity stays taken
-    }
-    return made;
-  }();
-  return *table;
-}
-
-std::string dotted_name(const TapeNode& node) {
-  PyObject* key = node.func.get();
-  Ref self;
-  if (std::strcmp(Py_TYPE(key)->tp_name, "method-wrapper") == 0) {
-    self = attr(key, "__self__");
-    key = self.get();
-  }
-  const auto& table = named_functions();
-  if (const auto found = table.find(key); found != table.end()) return found->second;
-  // An operator of the dispatcher (torch.ops.aten.add.Tensor) is called by its own name.
-  // Its arguments have the order of torch's function, which a method's may not have (where).
-  using Prefixes = std::array<const char*, 4>;
-  constexpr Prefixes kOperators = {"torch.", "torch.Tensor.", "torch._C._nn.", "torch.nn.functional."};
-  constexpr Prefixes kMethods = {"torch.Tensor.", "torch.", "torch.nn.functional.", "torch._C._nn."};
-  for (const char* prefix : is_dispatcher_operator(key) ? kOperators : kMethods) {
-    const std::string name = prefix + node.name;
-    if (OpRegistry::global().find_python(name) != nullptr) return name;
-  }
-  throw Unsupported("no operator for torch's " + node.name);
-}
 
 /// The program's calls that may raise, and whose results nobody needs, get a hidden output: no pass drops what they check.
 void keep_checks(Graph& graph) {
@@ -91,7 +48,9 @@ class Converter {
     convert_all(has_leaves_or_passes(tape_));
     if (!regions_.empty()) throw InternalError("a checkpoint that does not end");
     std::vector<TensorRef> wanted;
-    for (const int slot : computed_outputs(tape_)) {
+    std::vector<int> outputs = computed_outputs(tape_);
+    std::sort(outputs.begin(), outputs.end());  // a tensor comes before its views, and is the whole of its memory
+    for (const int slot : outputs) {
       if (host_numbers_.contains(slot)) continue;  // it is there before the graph runs
       result_.outputs.push_back(slot);
       if (tape_.slots()[static_cast<size_t>(slot)].level != 0) {
@@ -943,95 +902,6 @@ std::vector<int64_t> LiveInference::versions() const {
 }
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
-
-bool hands_on_history(const TapeNode& node) {
-  if (node.outputs.size() != 1 || node.sequence) return false;
-  try {
-    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
-    return candidates != nullptr && std::all_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-             const OpDef& op = *candidate.op;
-             return (op.vjp || op.differentiable_parts) && !op.not_differentiable;
-           });
-  } catch (const Unsupported&) {
-    return false;
-  }
-}
-
-bool is_no_view(const TapeNode& node) {
-  try {
-    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
-    return candidates != nullptr && std::none_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-             return candidate.op->kind == OpKind::kView;
-           });
-  } catch (const Unsupported&) {
-    return false;
-  }
-}
-
-bool may_be_view(const TapeNode& node) {
-  // What the registry takes apart, or makes for reading alone.
-  static const std::unordered_set<std::string_view> names = {"__getitem__",
-                                                             "reshape",
-                                                             "reshape_as",
-                                                             "flatten",
-                                                             "unflatten",
-                                                             "ravel",
-                                                             "contiguous",
-                                                             "to",
-                                                             "t",
-                                                             "T",
-                                                             "mT",
-                                                             "H",
-                                                             "mH",
-                                                             "real",
-                                                             "imag",
-                                                             "split",
-                                                             "chunk",
-                                                             "unbind",
-                                                             "view",
-                                                             "unfold",
-                                                             "as_strided",
-                                                             "view_as",
-                                                             "expand_as",
-                                                             "hsplit",
-                                                             "vsplit",
-                                                             "dsplit",
-                                                             "tensor_split",
-                                                             "split_with_sizes",
-                                                             "swapaxes",
-                                                             "swapdims",
-                                                             "movedim",
-                                                             "moveaxis",
-                                                             "adjoint",
-                                                             "detach",
-                                                             "data",
-                                                             "alias",
-                                                             "narrow",
-                                                             "unsafe_chunk",
-                                                             "atleast_1d",
-                                                             "atleast_2d",
-                                                             "atleast_3d",
-                                                             "broadcast_to"};
-  return names.contains(node.name) || !is_no_view(node);
-}
-
-ViewOrigin view_origin(const Tape& tape, int slot) {
-  ViewOrigin origin;
-  for (int at = slot;;) {
-    const TapeNode* made = tape.makes(at) ? tape.maker(at) : nullptr;
-    if (made == nullptr || !may_be_view(*made) || PyTuple_GET_SIZE(made->args.get()) == 0) break;
-    const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
-    if (operand < 0 || operand == at) break;
-    if (detaches(*made)) {
-      origin.constant = true;
-      origin.detached = origin.detached || at == slot;
-    }
-    origin.recorded = origin.recorded || made->grad;
-    if (!origin.constant) origin.bases.push_back(operand);
-    origin.base = at = operand;
-  }
-  return origin;
-}
 
 TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api, graph_context(tape)).run(); }
 

@@ -36,26 +36,6 @@ std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, To
 /// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
 bool is_training_tape(const Tape& tape);
 
-/// Whether the registry knows that the call's one result requires grad where an operand does.
-bool hands_on_history(const TapeNode& node);
-
-/// Whether the registry knows that the call gives tensors of their own.
-bool is_no_view(const TapeNode& node);
-
-/// Whether the node's results may share memory with its first operand.
-bool may_be_view(const TapeNode& node);
-
-/// Where a tensor comes from by calls that may be views.
-struct ViewOrigin {
-  int base = -1;          // slot of the tensor at their begin; -1: there are none
-  bool detached = false;  // detach() is the last of them
-  bool constant = false;  // detach() is among them
-  bool recorded = false;  // some were called with gradients on
-  int of_result = -1;      // slot of the result whose memory it is given in
-  std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
-};
-ViewOrigin view_origin(const Tape& tape, int slot);
-
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api);
 

@@ -612,35 +612,6 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   t.symbols.note_guards();
 }
 
-/// Of those that require grad: nothing of the view is recorded, and yet it says that it requires grad, as does what is computed
-/// from it with gradients on.
-void Tracer::note_silent_views(const TapeNode& node) {
-  Trace& t = *trace_;
-  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node)) return;
-  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-  if (operand < 0) return;
-  const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
-  const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
-  const bool needs = made == nullptr ? slot.requires_grad
-                                     : t.silent_views.contains(operand) ||
-                                           ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
-  if (!needs) return;
-  for (const int output : node.outputs) {
-    if (output != operand) t.silent_views.insert(output);
-  }
-}
-
-bool Tracer::takes_silent_view(PyObject* args, PyObject* kwargs) const {
-  const Trace& t = *trace_;
-  if (t.silent_views.empty() || !t.open_levels.empty()) return false;
-  bool found = false;
-  const auto look = [&](int slot) { found = found || t.silent_views.contains(slot); };
-  for_each_slot(args, look);
-  for_each_slot(kwargs, look);
-  const Bypass bypass(bypass_);
-  return found && api_.grad_enabled();
-}
-
 Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
                                          const Ref& device, Ref& result) {
   Trace& t = *trace_;

@@ -622,6 +622,7 @@ class Tracer final : public VmObserver {
   /// Whether the tensor will require grad once it is real.
   NeedsGrad needs_grad(int slot) const;
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
+  Ref ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const;
   std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
   bool needs_outer_history();
   long version_of(PyObject* tensor) const;

@@ -192,22 +192,6 @@ void Tracer::perform_later_effects() {
   }
 }
 
-/// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
-bool Tracer::needs_outer_history() {
-  Trace& t = *trace_;
-  for (const TapeSlot& slot : t.tape.slots()) {
-    if (!slot.input || !slot.requires_grad) continue;
-    PyObject* tensor = slot.object.get();
-    if (!attribute_is_true(tensor, "is_leaf")) return true;
-    if (t.index_of(tensor) >= 0) {
-      t.guard.check_leaf = true;
-    } else {
-      t.watches.leaf(tensor);
-    }
-  }
-  return false;
-}
-
 /// Why the trace cannot do it; empty: it can.
 std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
   static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",

@@ -3,8 +3,10 @@
 #include <functional>
 #include <unordered_set>
 
+#include "capture/node_operators.h"
 #include "capture/graph_from_tape.h"
 #include "capture/tracer_internal.h"
+#include "capture/view_origins.h"
 #include "support/made_once.h"
 
 namespace tatara::capture {
@@ -37,6 +39,32 @@ Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
 
 Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
 
+/// The results of the call on tensors without memory, which require grad as `needs` says (nothing: as none does); null without an
+/// error: the host does not say.
+Ref Tracer::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const {
+  const Trace& t = *trace_;
+  const auto to_meta = [&](PyObject* o) -> Ref {
+    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
+    if (Py_TYPE(o) == api_.device_type) return api_.meta_device;
+    const int slot = slot_of(o);
+    if (slot < 0) return Ref::borrow(o);
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    if (info.number) return info.object;
+    Ref twin = api_.meta_like(info.meta.get());
+    if (!twin || needs.empty() || needs[static_cast<size_t>(slot)] != NeedsGrad::kYes) return twin;
+    return Ref::steal(PyObject_CallMethod(twin.get(), "requires_grad_", nullptr));
+  };
+  if (keeps_for_hooks(api_)) return {};
+  const Bypass bypass(bypass_);
+  const AutocastOff off(api_);
+  const GradientsSet gradients(api_, true);
+  const Ref args = map_structure(node.args.get(), to_meta);
+  const Ref kwargs = args && node.kwargs ? map_structure(node.kwargs.get(), to_meta) : Ref();
+  Ref result = args && (kwargs || !node.kwargs) ? call_meta(node.func.get(), args.get(), kwargs.get()) : Ref();
+  forget_error();
+  return result;
+}
+
 /// What the host says of the results of a call whose operands need gradients or not; none where it cannot tell.
 std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
   Trace& t = *trace_;
@@ -53,24 +81,7 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
   if (known != t.histories.end() && known->second.args.get() == node.args.get() && known->second.operands == operands) {
     return known->second.results;
   }
-  const auto to_meta = [&](PyObject* o) -> Ref {
-    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
-    if (Py_TYPE(o) == api_.device_type) return api_.meta_device;
-    const int slot = slot_of(o);
-    if (slot < 0) return Ref::borrow(o);
-    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-    if (info.number) return info.object;
-    Ref twin = api_.meta_like(info.meta.get());
-    if (!twin || needs[static_cast<size_t>(slot)] != NeedsGrad::kYes) return twin;
-    return Ref::steal(PyObject_CallMethod(twin.get(), "requires_grad_", nullptr));
-  };
-  if (keeps_for_hooks(api_)) return {};
-  const Bypass bypass(bypass_);
-  const AutocastOff off(api_);
-  const GradientsSet gradients(api_, true);
-  const Ref args = map_structure(node.args.get(), to_meta);
-  const Ref kwargs = args && node.kwargs ? map_structure(node.kwargs.get(), to_meta) : Ref();
-  const Ref result = args && (kwargs || !node.kwargs) ? call_meta(node.func.get(), args.get(), kwargs.get()) : Ref();
+  const Ref result = ask_host(node, needs);
   std::vector<NeedsGrad> answers;
   const std::function<void(PyObject*)> read = [&](PyObject* o) {
     if (PyTuple_Check(o) || PyList_Check(o)) {
@@ -202,6 +213,51 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
   }
   if (!graph_break("read of " + fn.name)) return nullptr;
   return PyObject_Call(func, args, kwargs);
+}
+
+/// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
+bool Tracer::needs_outer_history() {
+  Trace& t = *trace_;
+  for (const TapeSlot& slot : t.tape.slots()) {
+    if (!slot.input || !slot.requires_grad) continue;
+    PyObject* tensor = slot.object.get();
+    if (!attribute_is_true(tensor, "is_leaf")) return true;
+    if (t.index_of(tensor) >= 0) {
+      t.guard.check_leaf = true;
+    } else {
+      t.watches.leaf(tensor);
+    }
+  }
+  return false;
+}
+
+/// Of those that require grad: nothing of the view is recorded, and yet it says that it requires grad, as does what is computed
+/// from it with gradients on.
+void Tracer::note_silent_views(const TapeNode& node) {
+  Trace& t = *trace_;
+  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node)) return;
+  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  if (operand < 0) return;
+  const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
+  const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
+  const bool needs = made == nullptr ? slot.requires_grad
+                                     : t.silent_views.contains(operand) ||
+                                           ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
+  if (!needs) return;
+  for (const int output : node.outputs) {
+    if (output != operand) t.silent_views.insert(output);
+  }
+}
+
+bool Tracer::takes_silent_view(PyObject* args, PyObject* kwargs) const {
+  const Trace& t = *trace_;
+  if (t.silent_views.empty() || !t.open_levels.empty()) return false;
+  bool found = false;
+  const auto look = [&](int slot) { found = found || t.silent_views.contains(slot); };
+  for_each_slot(args, look);
+  for_each_slot(kwargs, look);
+  const Bypass bypass(bypass_);
+  return found && api_.grad_enabled();
 }
 
 }  // namespace tatara::capture

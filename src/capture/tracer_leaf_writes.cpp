@@ -3,7 +3,8 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/graph_from_tape.h"
+#include "capture/node_operators.h"
+#include "capture/view_origins.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -76,11 +77,6 @@ bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
 
 /// How often a tensor that the trace makes was written to in eager by now; -1: not known.
 long Tracer::version_of(PyObject* tensor) const {
-  // Torch makes the results of these in several steps, the later ones in place.
-  static const std::unordered_set<std::string_view> in_steps = {
-      "diff",          "stft",        "matmul",       "__matmul__",           "__rmatmul__",      "quantile",
-      "nanquantile",   "isclose",     "pad",          "margin_ranking_loss",  "alpha_dropout",    "feature_alpha_dropout",
-      "one_hot", "matrix_rank", "matrix_power", "gaussian_nll_loss", "poisson_nll_loss", "linear_cross_entropy"};
   const Tape& tape = trace_->tape;
   const auto root = [&tape](int slot) {
     for (ViewOrigin origin = view_origin(tape, slot); origin.base >= 0; origin = view_origin(tape, slot)) slot = origin.base;
@@ -92,8 +88,11 @@ long Tracer::version_of(PyObject* tensor) const {
   const auto plain = [](const TapeNode& node) {
     return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
   };
-  if (!plain(*made) || made->mutates || in_steps.contains(made->name)) return -1;
-  long count = 0;
+  if (!plain(*made) || made->mutates || made->outputs.size() != 1 || made->sequence) return -1;
+  // Torch makes some results in several steps, the later ones in place.
+  const Ref result = ask_host(*made, {}), begin = result ? attr_or_null(result.get(), "_version") : Ref();
+  if (!begin) return -1;
+  long count = PyLong_AsLong(begin.get());
   for (const TapeNode& node : tape.nodes()) {
     if (node.name == "data") return -1;  // it begins to count anew
     if (!node.mutates && !node.statistics) continue;

@@ -8,6 +8,7 @@
 #include "capture/compiled_runner.h"
 #include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
+#include "capture/view_origins.h"
 #include "compiler/compiler.h"
 
 namespace tatara::capture {
