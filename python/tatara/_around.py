@@ -337,11 +337,13 @@ class _Structure:
         """The structure of the results, or a str that says why the call is to run in eager."""
         with torch._C._DisableFuncTorch():
             plain = [torch.zeros(tuple(t.shape), dtype=t.dtype, device=t.device) for t in tensors]
-            # Beside tangents with gradients on: then the function's own switches show.
-            with torch.set_grad_enabled(duals or torch.is_grad_enabled()):
-                problem, result, switches = self.whole._look(*plain)
+            problem, result, switches = self.whole._look(*plain)
             if problem is not None:
                 return str(problem)
+            if duals and not torch.is_grad_enabled() and problem is None:  # with gradients on, the function's switches show
+                with torch.enable_grad():
+                    other, _, switches = self.whole._look(*plain)
+                switches = switches or other is not None
             if switches and duals:  # turned() differentiates backwards, which stops at no_grad() as tangents do not
                 return "gradients are switched on or off beside tangents"
             results, spec = pytree.tree_flatten(result)

@@ -48,6 +48,8 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         stage = ctx.stage
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
+        if stage.recomputes:
+            _checkpoint.check_hooks()
         if any(g is not None and _around.transformed(g) for g in cotangents):
             return (None, None, None, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)

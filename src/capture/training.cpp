@@ -618,6 +618,13 @@ PyObject* stage_layouts(PyObject* self, void*) {
   return tuple_of(orders).release();
 }
 
+/// Whether something of it is computed again for gradients, in eager under hooks on saved tensors.
+PyObject* stage_recomputes(PyObject* self, void*) {
+  const std::vector<Node>& nodes = stage_of(self).graph.nodes();
+  const auto recomputed = [](const Node& node) { return node.region != nullptr && !node.region->reentrant; };
+  return PyBool_FromLong(std::any_of(nodes.begin(), nodes.end(), recomputed) ? 1 : 0);
+}
+
 PyObject* stage_unreached(PyObject* self, void*) { return int_tuple_of(stage_of(self).unreached).release(); }
 
 PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
@@ -663,6 +670,7 @@ PyTypeObject* stage_type() {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
         {"layouts", stage_layouts, nullptr, "layouts of the gradients of these outputs", nullptr},
         {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
+        {"recomputes", stage_recomputes, nullptr, "whether a checkpoint computes some of it again for gradients", nullptr},
         {"unreached", stage_unreached, nullptr, "inputs that require grad, and whose history is no result's", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
         {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},

@@ -396,7 +396,8 @@ def _rounding(seed: int) -> Any:
             out = func(*args, **(kwargs or {}))
             fresh = not any(result.alias_info for result in func._schema.returns)
             for result in (out if isinstance(out, tuple | list) else [out]) if fresh else []:
-                if isinstance(result, torch.Tensor) and result.dtype in (torch.float32, torch.complex64):
+                single = isinstance(result, torch.Tensor) and result.dtype in (torch.float32, torch.complex64)
+                if single and not result._is_zerotensor():  # which has no memory
                     result.mul_(1 + self.random.choice([-1, 1]) * 2.0**-23)
             return out
 
