@@ -947,7 +947,8 @@ bool Tracer::prepare_entry(Entry& entry) {
   entry.held_code = Ref::borrow(t.root_code);
   entry.offset = t.start_offset;
   entry.state = t.state;
-  entry.state.saves_tensors = entry.tape && is_training_tape(*entry.tape);
+  // Transforms refuse hooks.
+  entry.state.saves_tensors = entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms());
   entry.guard = std::move(t.guard);
   note_identities(entry.identities);
   entry.watches = std::move(t.watches);
