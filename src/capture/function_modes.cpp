@@ -25,7 +25,7 @@ PyObject* enter_of(PyTypeObject* type) {
   return _PyType_Lookup(type, name);
 }
 
-/// What `callable`, a method called __enter__, enters; null: it is another function.
+/// What `callable`, a method called __enter__ or __exit__, enters or leaves; null: it is another function.
 PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   PyObject* self = nullptr;
   if (PyMethod_Check(callable)) {
@@ -39,7 +39,7 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
   } else if (Py_TYPE(callable) == &PyMethodDescr_Type) {
     name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
   }
-  if (name == nullptr || std::string_view(name) != "__enter__") return nullptr;
+  if (name == nullptr || (std::string_view(name) != "__enter__" && std::string_view(name) != "__exit__")) return nullptr;
   return self != nullptr || nargs == 0 ? self : args[0];
 }
 
@@ -61,7 +61,7 @@ std::string Tracer::enters_guard(const Frame& f, PyObject* callable, PyObject* c
   const std::string_view name = type->tp_name;
   const bool quick = name.ends_with("DisableTorchFunctionSubclass");
   if (quick && text_of(f.code()->co_filename).rfind(api_.torch_folder, 0) == 0) return {};
-  return str_cat("entry of ", name, ", a state of torch's that changes what its calls do");
+  return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 
 PyObject* Tracer::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
