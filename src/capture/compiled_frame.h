@@ -28,5 +28,4 @@ struct CompiledRunner::Frame {
   bool wrote = false;             // the last run has begun to write to inputs
 };
 
-
 }  // namespace tatara::capture

@@ -40,9 +40,9 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       // Memory that another result is the whole of: in eager both may be views of a tensor that is no result.
       const auto whole = std::find(frame.whole.begin(), frame.whole.end(), buffer.index);
       const std::vector<int>& bases = outputs_[i].bases;
-      const bool hidden =
-          !outputs_[i].of_stage && whole != frame.whole.end() &&
-          std::find(bases.begin(), bases.end(), outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot) == bases.end();
+      const bool hidden = !outputs_[i].of_stage && whole != frame.whole.end() &&
+                          std::find(bases.begin(), bases.end(),
+                                    outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot) == bases.end();
       PyObject* base = frame.buffers[static_cast<size_t>(buffer.index)].get();
       Ref view = without_base(i, as_strided(base, layout, layout.offset, hidden));
       if (!hidden || !bases.empty() || !view) return view;
@@ -53,8 +53,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
       if (!start) return {};
       const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
-      const bool constant =
-          outputs_[i].constant || (outputs_[i].of_stage && attribute_is_true(base, "requires_grad"));
+      const bool constant = outputs_[i].constant || (outputs_[i].of_stage && attribute_is_true(base, "requires_grad"));
       return without_base(i, as_strided(base, layout, offset, constant));
     }
     case BufferHome::kHost: {

@@ -77,9 +77,9 @@ class CompiledRunner final : public GraphRunner {
 
   struct Output {
     int slot;
-    bool detached = false;  // detach() gave it
-    bool constant = false;  // a view of what detach() gave
-    bool of_stage = false;  // gets its history later
+    bool detached = false;   // detach() gave it
+    bool constant = false;   // a view of what detach() gave
+    bool of_stage = false;   // gets its history later
     std::vector<int> bases;  // slots that it is a view of
   };
   bool consumes_ = false;

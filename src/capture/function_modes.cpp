@@ -39,7 +39,8 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
   } else if (Py_TYPE(callable) == &PyMethodDescr_Type) {
     name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
   }
-  if (name == nullptr || (std::string_view(name) != "__enter__" && std::string_view(name) != "__exit__")) return nullptr;
+  if (name == nullptr || (std::string_view(name) != "__enter__" && std::string_view(name) != "__exit__"))
+    return nullptr;
   return self != nullptr || nargs == 0 ? self : args[0];
 }
 

@@ -13,7 +13,6 @@ namespace tatara::capture {
 namespace {
 using Candidates = std::vector<OpRegistry::PythonName>;
 
-
 /// The registry's Python names, resolved to objects once.
 const std::unordered_map<PyObject*, std::string>& named_functions() {
   static const auto* table = [] {

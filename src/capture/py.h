@@ -87,7 +87,9 @@ inline Ref attr_or_null(PyObject* object, const char* name) {
   return result;
 }
 /// Whether the attribute is there and is True; no error.
-inline bool attribute_is_true(PyObject* object, const char* name) { return attr_or_null(object, name).get() == Py_True; }
+inline bool attribute_is_true(PyObject* object, const char* name) {
+  return attr_or_null(object, name).get() == Py_True;
+}
 
 /// What a weak reference refers to, borrowed; None when that is dead.
 inline PyObject* weak_object(PyObject* reference) {

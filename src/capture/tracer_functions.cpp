@@ -112,7 +112,8 @@ std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
     if (!t.tape.makes(slot)) return "a result that it has not made";
     const DType dtype = dtype_of(t.tape.slots()[static_cast<size_t>(slot)].dtype.get());
     if (!is_floating(dtype) && !is_complex(dtype)) continue;
-    if (needs_grad(slot) != NeedsGrad::kNo && !t.silent_views.contains(slot)) return "a result with a history of its own";
+    if (needs_grad(slot) != NeedsGrad::kNo && !t.silent_views.contains(slot))
+      return "a result with a history of its own";
     if (std::find(call.outputs.begin(), call.outputs.end(), slot) != call.outputs.end()) return "one result twice";
     call.outputs.push_back(slot);
     call.follows.back() = true;

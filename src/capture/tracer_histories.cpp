@@ -3,8 +3,8 @@
 #include <functional>
 #include <unordered_set>
 
-#include "capture/node_operators.h"
 #include "capture/graph_from_tape.h"
+#include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
 #include "capture/view_origins.h"
 #include "support/made_once.h"
@@ -218,6 +218,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
 /// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
 bool Tracer::needs_outer_history() {
   Trace& t = *trace_;
+  t.watches.passes();
   for (const TapeSlot& slot : t.tape.slots()) {
     if (!slot.input || !slot.requires_grad) continue;
     PyObject* tensor = slot.object.get();
@@ -235,7 +236,8 @@ bool Tracer::needs_outer_history() {
 /// from it with gradients on.
 void Tracer::note_silent_views(const TapeNode& node) {
   Trace& t = *trace_;
-  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node)) return;
+  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node))
+    return;
   const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   if (operand < 0) return;
   const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];

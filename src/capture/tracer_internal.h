@@ -110,7 +110,7 @@ struct Tracer::Trace {
   };
   std::map<size_t, History> histories;
   std::unordered_set<int> silent_views;  ///< slots, see Tracer::note_silent_views
-  bool variables_allowed = false;  // requires_grad_() makes a variable of the level's
+  bool variables_allowed = false;        // requires_grad_() makes a variable of the level's
   /// Regions of checkpoints that are open.
   struct OpenRegion {
     size_t node = 0;  // of its beginning

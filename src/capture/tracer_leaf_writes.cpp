@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "capture/node_operators.h"
-#include "capture/view_origins.h"
 #include "capture/tracer_internal.h"
+#include "capture/view_origins.h"
 
 namespace tatara::capture {
 namespace {
@@ -63,7 +63,7 @@ bool Tracer::made_as_view(int slot) const {
 
 bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
   static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference",
-                                                            "output_nr"};
+                                                             "output_nr"};
   PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (tensor == nullptr || !api_.is_tensor(tensor)) return false;
   const int slot = trace_->tape.find(tensor);
@@ -79,7 +79,8 @@ bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
 long Tracer::version_of(PyObject* tensor) const {
   const Tape& tape = trace_->tape;
   const auto root = [&tape](int slot) {
-    for (ViewOrigin origin = view_origin(tape, slot); origin.base >= 0; origin = view_origin(tape, slot)) slot = origin.base;
+    for (ViewOrigin origin = view_origin(tape, slot); origin.base >= 0; origin = view_origin(tape, slot))
+      slot = origin.base;
     return slot;
   };
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;

@@ -670,7 +670,8 @@ PyTypeObject* stage_type() {
         {"differentiable", stage_differentiable, nullptr, "fresh outputs that need a gradient", nullptr},
         {"layouts", stage_layouts, nullptr, "layouts of the gradients of these outputs", nullptr},
         {"second_inputs", stage_second_inputs, nullptr, "inputs kept for second derivatives only", nullptr},
-        {"recomputes", stage_recomputes, nullptr, "whether a checkpoint computes some of it again for gradients", nullptr},
+        {"recomputes", stage_recomputes, nullptr, "whether a checkpoint computes some of it again for gradients",
+         nullptr},
         {"unreached", stage_unreached, nullptr, "inputs that require grad, and whose history is no result's", nullptr},
         {"saved_inputs", stage_saved_inputs, nullptr, "inputs among the saved values", nullptr},
         {"views", stage_views, nullptr, "outputs that are views of what needs a gradient", nullptr},
@@ -709,7 +710,8 @@ class TrainingRunner final : public GraphRunner {
       const OutputAlias& alias = made.graph.outputs()[i].alias;
       const bool fresh = alias.kind == OutputAlias::Kind::kFresh;
       origins_.push_back(fresh ? ViewOrigin() : view_origin(tape, outputs_[i]));
-      origins_.back().of_result = alias.kind == OutputAlias::Kind::kOutput ? outputs_[static_cast<size_t>(alias.index)] : -1;
+      origins_.back().of_result =
+          alias.kind == OutputAlias::Kind::kOutput ? outputs_[static_cast<size_t>(alias.index)] : -1;
     }
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
@@ -765,9 +767,10 @@ class TrainingRunner final : public GraphRunner {
     Ref apart;
     if (origin.detached || hidden) apart = Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
     if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;
-    if (origin.of_result >= 0 && !hidden) return view;
-    PyObject* base = hidden ? apart.get() : origin.base < 0 ? nullptr : env[static_cast<size_t>(origin.base)].get();
-    if (base == nullptr || (!hidden && (origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")))) {
+    const int from = origin.of_result >= 0 ? origin.of_result : origin.base;
+    PyObject* base = hidden ? apart.get() : from < 0 ? nullptr : env[static_cast<size_t>(from)].get();
+    if (base == nullptr ||
+        (!hidden && (origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")))) {
       return view;
     }
     const GradientsSet off(api, false);
@@ -813,9 +816,8 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
   };
   // A stage may also refuse what the one before it gives.
   const bool may_fail = any(&Executable::may_fail) || parts.size() > 1;
-  result.runner =
-      std::make_unique<TrainingRunner>(
-          stages, std::move(made), tape, std::move(needs), any(&Executable::draws), may_fail);
+  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), tape, std::move(needs),
+                                                   any(&Executable::draws), may_fail);
   return result;
 }
 

@@ -91,7 +91,8 @@ Ref metadata_of(PyObject* tensor) {
   if (!address || !offset || !sizes || !strides) return {};
   const Ref version = attr_or_null(tensor, "_version");  // tensors of inference mode have none
   return Ref::steal(PyTuple_Pack(7, storage.get(), address.get(), offset.get(), sizes.get(), strides.get(),
-                                 attribute_is_true(tensor, "requires_grad") ? Py_True : Py_False, version ? version.get() : Py_None));
+                                 attribute_is_true(tensor, "requires_grad") ? Py_True : Py_False,
+                                 version ? version.get() : Py_None));
 }
 
 bool same_item(PyObject* a, PyObject* b, Py_ssize_t i) {

@@ -12,10 +12,10 @@ bool may_be_view(const TapeNode& node);
 
 /// Where a tensor comes from by calls that may be views.
 struct ViewOrigin {
-  int base = -1;          // slot of the tensor at their begin; -1: there are none
-  bool detached = false;  // detach() is the last of them
-  bool constant = false;  // detach() is among them
-  bool recorded = false;  // some were called with gradients on
+  int base = -1;           // slot of the tensor at their begin; -1: there are none
+  bool detached = false;   // detach() is the last of them
+  bool constant = false;   // detach() is among them
+  bool recorded = false;   // some were called with gradients on
   int of_result = -1;      // slot of the result whose memory it is given in
   std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
 };

@@ -395,6 +395,7 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     source.grad = attribute_is_true(value, "requires_grad");
     source.leaf = attribute_is_true(value, "is_leaf");
+    std::erase_if(leaves_, [value](const Ref& leaf) { return leaf.get() == value; });
     read.source = numbers[value] = static_cast<int>(sources_.size());
     sources_.push_back(std::move(source));
     result.push_back(value);
@@ -422,6 +423,45 @@ struct Watches::Check {
     if (why != nullptr)
       *why = str_cat(what, " ", short_repr(name), ": ", short_repr(before), " became ", short_repr(now));
     return false;
+  }
+
+  /// Whether arguments and captured tensors are each another tensor.
+  bool all_distinct() const {
+    std::vector<PyObject*> tensors;
+    for (const Ref& leaf : watches.leaves_) tensors.push_back(leaf.get());
+    for (size_t i = 0; i < base + watches.sources_.size(); ++i) {
+      if (objects[i] != nullptr && api.is_torch_tensor(objects[i])) tensors.push_back(objects[i]);
+    }
+    std::sort(tensors.begin(), tensors.end());
+    return std::adjacent_find(tensors.begin(), tensors.end()) == tensors.end();
+  }
+
+  /// What passes of gradients in the graph rest on.
+  bool gradients() {
+    if (watches.passes_ && !all_distinct()) {
+      if (why != nullptr) *why = "two tensors are one now, which gradients tell";
+      return false;
+    }
+    for (const Ref& tensor : watches.leaves_) {
+      if (!attribute_is_true(tensor.get(), "is_leaf")) return fail("history of a tensor", nullptr, nullptr, nullptr);
+    }
+    for (const GradientWatch& watch : watches.gradients_) {
+      PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
+      // Reading it of another kind of tensor that comes with the call would be a warning.
+      if (watch.object >= 0 && !attribute_is_true(owner, "is_leaf") &&
+          attr_or_null(owner, "retains_grad").get() != Py_True) {
+        return fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
+      }
+      const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
+      PyObject* now = held.get();
+      const bool none = now == nullptr || now == Py_None;
+      const bool good = watch.none ? none
+                                   : !none && api.is_plain_tensor(now) && api.matches(now, watch.meta) &&
+                                         !attribute_is_true(now, "requires_grad");
+      if (!good) return fail("gradient of a tensor", nullptr, nullptr, now);
+      if (!watch.none) objects.push_back(now);
+    }
+    return true;
   }
 
   bool same(const char* what, const Read& read, PyObject* now) {
@@ -562,25 +602,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
       return check.fail("code or defaults of function", f, nullptr, nullptr);
     }
   }
-  for (const Ref& tensor : leaves_) {
-    if (!attribute_is_true(tensor.get(), "is_leaf")) return check.fail("history of a tensor", nullptr, nullptr, nullptr);
-  }
-  for (const GradientWatch& watch : gradients_) {
-    PyObject* owner = watch.object >= 0 ? objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
-    // Reading it of another kind of tensor that comes with the call would be a warning.
-    if (watch.object >= 0 && !attribute_is_true(owner, "is_leaf") &&
-        attr_or_null(owner, "retains_grad").get() != Py_True) {
-      return check.fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
-    }
-    const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
-    PyObject* now = held.get();
-    const bool none = now == nullptr || now == Py_None;
-    const bool good = watch.none ? none
-                                 : !none && api.is_plain_tensor(now) && api.matches(now, watch.meta) &&
-                                       !attribute_is_true(now, "requires_grad");
-    if (!good) return check.fail("gradient of a tensor", nullptr, nullptr, now);
-    if (!watch.none) objects.push_back(now);
-  }
+  if (!check.gradients()) return false;
   for (const CachedWatch& watch : cached_) {
     if (!watch.holds()) return check.fail("cached result", watch.key.get(), watch.result.get(), nullptr);
   }
@@ -707,8 +729,9 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 
 size_t Watches::size() const {
   return dicts_.size() + types_.size() + lists_.size() + sets_.size() + deques_.size() + cells_.size() + attrs_.size() +
-         tensor_attrs_.size() + gradients_.size() + leaves_.size() + instances_.size() + functions_.size() + calls_.size() +
-         static_cast<size_t>(nothing_handled_) + cached_.size() + weaks_.size() + numbers_.size();
+         tensor_attrs_.size() + gradients_.size() + leaves_.size() + static_cast<size_t>(passes_) + instances_.size() +
+         functions_.size() + calls_.size() + static_cast<size_t>(nothing_handled_) + cached_.size() + weaks_.size() +
+         numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {

@@ -1,6 +1,7 @@
 // Objects outside of a trace's arguments that the trace read or wrote, and what they were when it began.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,10 +56,13 @@ class Watches {
   /// check() adds them to its objects, after those of weakly_held(), in the order of take_gradients().
   void gradient(int index, PyObject* tensor, PyObject* value, TensorMeta meta);
   std::vector<PyObject*> take_gradients();
+  /// Gradients go by which tensor is which: those that were several must be several.
+  void passes() { passes_ = true; }
   /// A tensor that is no argument must stay without a history.
   void leaf(PyObject* tensor) {
     know(tensor);
-    leaves_.push_back(Ref::borrow(tensor));
+    const auto same = [tensor](const Ref& leaf) { return leaf.get() == tensor; };
+    if (std::none_of(leaves_.begin(), leaves_.end(), same)) leaves_.push_back(Ref::borrow(tensor));
   }
   /// A number whose value may differ: check_numbers() tells it.
   void number(NumberPlace place, PyObject* value, IntRange range);
@@ -249,6 +253,7 @@ class Watches {
   std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<GradientWatch> gradients_;
   std::vector<Ref> leaves_;
+  bool passes_ = false;
   std::vector<InstanceWatch> instances_;
   std::vector<FunctionWatch> functions_;
   std::vector<CallWatch> calls_;

@@ -44,6 +44,7 @@ FACTS: dict[str, Callable[[Any], Any]] = {
     "needs": lambda t: t.is_leaf and t.requires_grad,
 }
 
+
 def _silent(a: Any) -> Any:
     with torch.no_grad():
         return a[1:]
