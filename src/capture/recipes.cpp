@@ -1,5 +1,6 @@
 #include "capture/recipes.h"
 
+#include <array>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -8,6 +9,10 @@
 
 namespace tatara::capture {
 namespace {
+
+// Parts of a function after its globals, defaults and closure; None: no dictionary.
+constexpr std::array kFunctionNames = {"__name__", "__qualname__", "__doc__", "__module__"};
+constexpr std::array kFunctionDicts = {"__dict__", "__annotations__"};
 
 constexpr int kInProgress = -2;
 
@@ -155,6 +160,13 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
         if (part(step, 1) != Py_None && PyFunction_SetDefaults(result.get(), part(step, 1)) != 0) return false;
         if (part(step, 2) != Py_None && PyFunction_SetKwDefaults(result.get(), part(step, 2)) != 0) return false;
         if (part(step, 3) != Py_None && PyFunction_SetClosure(result.get(), part(step, 3)) != 0) return false;
+        for (size_t i = 0; i < kFunctionNames.size(); ++i) {
+          if (PyObject_SetAttrString(result.get(), kFunctionNames[i], part(step, 4 + i)) != 0) return false;
+        }
+        for (size_t i = 0; i < kFunctionDicts.size(); ++i) {
+          PyObject* dict = part(step, 4 + kFunctionNames.size() + i);
+          if (dict != Py_None && PyObject_SetAttrString(result.get(), kFunctionDicts[i], dict) != 0) return false;
+        }
         break;
       }
       case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
@@ -276,14 +288,39 @@ int RecipeBuilder::add_new(PyObject* o) {
   return fail("an object of type " + type_name(o) + " whose origin is not known");
 }
 
+namespace {
+
+/// As `from __future__ import annotations` makes them.
+bool has_text_annotations(const PyFunctionObject* f) {
+  PyObject* all = f->func_annotations;
+  if (all == nullptr || !PyTuple_CheckExact(all)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all); ++i) {
+    if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(all, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 int RecipeBuilder::add_born(PyObject* o) {
   using Kind = Recipe::Kind;
   const Ref its_type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
   if (PyFunction_Check(o)) {
     auto* f = reinterpret_cast<PyFunctionObject*>(o);
     const auto none = [](PyObject* p) { return p != nullptr ? p : Py_None; };
-    return add_all({Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
-                   {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure)});
+    // What functools.wraps() and the like have changed. Without the program's doing there are no such dictionaries.
+    const auto filled = [&](PyObject* dict) {
+      if (dict == nullptr || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) == 0) return Py_None;
+      if (world_.origin(dict) == Origin::kUnknown && Py_REFCNT(dict) == 1) world_.adopt(dict);
+      return dict;
+    };
+    // Those that nobody has asked for are a tuple yet.
+    PyObject* annotations = filled(has_text_annotations(f) ? PyFunction_GetAnnotations(o) : f->func_annotations);
+    if (annotations != Py_None && world_.origin(annotations) == Origin::kUnknown) annotations = Py_None;
+    return add_all(
+        {Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
+        {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure), f->func_name,
+         f->func_qualname, none(f->func_doc), none(f->func_module), filled(f->func_dict), annotations});
   }
   // Its methods have cells of this call.
   PyObject* type = PyType_Check(o) ? o : its_type.get();

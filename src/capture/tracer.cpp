@@ -947,8 +947,11 @@ bool Tracer::prepare_entry(Entry& entry) {
   entry.held_code = Ref::borrow(t.root_code);
   entry.offset = t.start_offset;
   entry.state = t.state;
-  // Transforms refuse hooks.
-  entry.state.saves_tensors = entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms());
+  // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
+  const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
+  entry.state.saves_tensors =
+      entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
+                     std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
   entry.guard = std::move(t.guard);
   note_identities(entry.identities);
   entry.watches = std::move(t.watches);
