@@ -340,9 +340,7 @@ class _Structure:
             problem, result, switches = self.whole._look(*plain)
             if problem is not None:
                 return str(problem)
-            if (
-                duals and not torch.is_grad_enabled() and problem is None
-            ):  # with gradients on, the function's switches show
+            if duals and not torch.is_grad_enabled():  # with gradients on, the function's switches show
                 with torch.enable_grad():
                     other, _, switches = self.whole._look(*plain)
                 switches = switches or other is not None

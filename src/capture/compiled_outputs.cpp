@@ -26,7 +26,7 @@ Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool 
 
 /// In eager what detach() gives is no view of anything.
 Ref CompiledRunner::without_base(size_t i, Ref view) const {
-  if (!view || !outputs_[i].detached) return view;
+  if (!view || !outputs_[i].origin.detached) return view;
   return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
 }
 
@@ -39,13 +39,12 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
     case BufferHome::kOutput: {
       // Memory that another result is the whole of: in eager both may be views of a tensor that is no result.
       const auto whole = std::find(frame.whole.begin(), frame.whole.end(), buffer.index);
-      const std::vector<int>& bases = outputs_[i].bases;
-      const bool hidden = !outputs_[i].of_stage && whole != frame.whole.end() &&
-                          std::find(bases.begin(), bases.end(),
-                                    outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot) == bases.end();
+      const Output& mine = outputs_[i];
+      const bool hidden = !mine.of_stage && whole != frame.whole.end() &&
+                          !mine.origin.is_view_of(outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot);
       PyObject* base = frame.buffers[static_cast<size_t>(buffer.index)].get();
       Ref view = without_base(i, as_strided(base, layout, layout.offset, hidden));
-      if (!hidden || !bases.empty() || !view) return view;
+      if (!hidden || !mine.origin.bases.empty() || !view) return view;
       return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));  // no view in eager
     }
     case BufferHome::kInput: {
@@ -53,7 +52,9 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
       if (!start) return {};
       const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
-      const bool constant = outputs_[i].constant || (outputs_[i].of_stage && attribute_is_true(base, "requires_grad"));
+      const Output& mine = outputs_[i];
+      const bool constant =
+          mine.of_stage ? attribute_is_true(base, "requires_grad") : mine.origin.constant && !mine.origin.detached;
       return without_base(i, as_strided(base, layout, offset, constant));
     }
     case BufferHome::kHost: {

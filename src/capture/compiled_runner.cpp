@@ -89,8 +89,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
     add_input(input, plan.inputs[i].type);
   }
   for (const int slot : made.outputs) {
-    ViewOrigin origin = view_origin(tape, slot);
-    outputs_.push_back({slot, origin.detached, origin.constant && !origin.detached, false, std::move(origin.bases)});
+    outputs_.push_back({slot, view_origin(tape, slot)});
   }
   read_plan();
 }
@@ -102,7 +101,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t in
     input.slot = static_cast<int>(i);
     add_input(input, executable_->plan().inputs[i].type);
   }
-  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i), false, false, true, {}});
+  for (size_t i = 0; i < outputs; ++i) outputs_.push_back({static_cast<int>(inputs + i), {}, true});
   read_plan();
 }
 

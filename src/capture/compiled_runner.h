@@ -77,10 +77,8 @@ class CompiledRunner final : public GraphRunner {
 
   struct Output {
     int slot;
-    bool detached = false;   // detach() gave it
-    bool constant = false;   // a view of what detach() gave
-    bool of_stage = false;   // gets its history later
-    std::vector<int> bases;  // slots that it is a view of
+    ViewOrigin origin;
+    bool of_stage = false;  // gets its history later
   };
   bool consumes_ = false;
   bool lean_ = false;

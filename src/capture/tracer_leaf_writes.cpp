@@ -1,7 +1,9 @@
 // What the host's kinds of tensors allow and tell: in-place writes that it refuses at once (to leaves that require grad, and to
 // views of them), and whether a tensor is a view.
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
@@ -25,19 +27,16 @@ bool is_in_place(std::string_view name) {
 bool Tracer::refused_as_leaf(PyObject* tensor) const {
   const Trace& t = *trace_;
   if (!api_.is_tensor(tensor)) return false;
-  for (int slot = t.tape.find(tensor); t.tape.makes(slot);) {
-    if (is_made_leaf(slot)) return true;
-    const TapeNode* made = t.tape.maker(slot);
-    if (made == nullptr || !may_be_view(*made) || detaches(*made) || PyTuple_GET_SIZE(made->args.get()) == 0)
-      return false;
-    const int operand = slot_of(PyTuple_GET_ITEM(made->args.get(), 0));
-    if (operand < 0 || operand == slot) return false;
-    tensor = t.tape.slots()[static_cast<size_t>(operand)].object.get();
-    slot = operand;
-  }
+  std::vector<int> slots = {t.tape.find(tensor)};
+  const std::vector<int> bases = view_origin(t.tape, slots[0]).bases;
+  slots.insert(slots.end(), bases.begin(), bases.end());
+  if (std::any_of(slots.begin(), slots.end(), [&](int slot) { return t.tape.makes(slot) && is_made_leaf(slot); }))
+    return true;
+  if (t.tape.makes(slots.back())) return false;
+  if (slots.back() >= 0) tensor = t.tape.slots()[static_cast<size_t>(slots.back())].object.get();
   if (tensor == nullptr) return false;
   const auto leaf = [](PyObject* o) {
-    return attribute_is_true(o, "requires_grad") && attr_or_null(o, "is_leaf").get() == Py_True;
+    return attribute_is_true(o, "requires_grad") && attribute_is_true(o, "is_leaf");
   };
   const Ref base = attr_or_null(tensor, "_base");
   return leaf(tensor) || (base && base.get() != Py_None && leaf(base.get()));
@@ -79,9 +78,8 @@ bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
 long Tracer::version_of(PyObject* tensor) const {
   const Tape& tape = trace_->tape;
   const auto root = [&tape](int slot) {
-    for (ViewOrigin origin = view_origin(tape, slot); origin.base >= 0; origin = view_origin(tape, slot))
-      slot = origin.base;
-    return slot;
+    const int base = view_origin(tape, slot).base;
+    return base >= 0 ? base : slot;
   };
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;

@@ -763,7 +763,7 @@ class TrainingRunner final : public GraphRunner {
   /// A view of an input as eager makes it where nothing is recorded. Null with a Python error set.
   Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
     const bool hidden = origin.of_result >= 0 && !attribute_is_true(view.get(), "requires_grad") &&
-                        std::find(origin.bases.begin(), origin.bases.end(), origin.of_result) == origin.bases.end();
+                        !origin.is_view_of(origin.of_result);
     Ref apart;
     if (origin.detached || hidden) apart = Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
     if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;

@@ -1,6 +1,7 @@
 // Which tensors of a tape are views of which.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "capture/tape.h"
@@ -18,6 +19,7 @@ struct ViewOrigin {
   bool recorded = false;   // some were called with gradients on
   int of_result = -1;      // slot of the result whose memory it is given in
   std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
+  bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }
 };
 ViewOrigin view_origin(const Tape& tape, int slot);
 
