@@ -29,14 +29,18 @@ _USED = (
 )
 
 
+_NOT_INPUTS = (None, None, None, None)  # gradients of what CompiledNode is given before the inputs
+
+
 class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
     """One node for all outputs of a stage that need a gradient; they were computed before. The engine calls the core, which does
     what is usual itself, without Python code.
     """
 
     @staticmethod
-    def forward(ctx: Any, stage: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
+    def forward(ctx: Any, stage: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
         ctx.stage = stage
+        ctx.given = given  # what the run was given, for a pass in eager
         ctx.kept = [(inputs[i], inputs[i]._version) for i in stage.second_inputs]
         ctx.save_for_backward(*saved)
         ctx.set_materialize_grads(False)
@@ -44,16 +48,21 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        saved = list(ctx.saved_tensors)
+        with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
+            saved = list(ctx.saved_tensors)
         stage = ctx.stage
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
         if stage.recomputes:
             _checkpoint.check_hooks()
         if any(g is not None and _around.transformed(g) for g in cotangents):
-            return (None, None, None, *_inside_transforms(ctx, stage, saved, cotangents))
+            return (*_NOT_INPUTS, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
         again = torch.is_grad_enabled()  # under create_graph=True
+        if torch._C._len_torch_dispatch_stack() != 0:
+            seen = _seen_by_modes(ctx, stage, cotangents, again)
+            if seen is not None:
+                return (*_NOT_INPUTS, *seen)
         if not again:
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
 
@@ -62,7 +71,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             given = tuple(None if g is None else _laid_out(g, o) for g, o in zip(given, layouts, strict=True))
             return _again(ctx, stage, values, given) if again else stage.backward(values, given)
 
-        return (None, None, None, *each_example(gradients, cotangents))
+        return (*_NOT_INPUTS, *each_example(gradients, cotangents))
 
 
 _core.install_node(CompiledNode._backward_cls)
@@ -91,6 +100,63 @@ class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
         return (None, *(torch.zeros_like(t) for t in ctx.saved_tensors))
 
 
+class SameNode(torch.autograd.Function):  # type: ignore[misc]
+    """A tensor as an operand of its own; its gradient goes through unseen."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> Any:
+        return cotangent
+
+
+def same(value: Any) -> Any:
+    with torch.enable_grad():
+        return SameNode.apply(value)
+
+
+def _seen_by_modes(ctx: Any, stage: Any, cotangents: Any, again: bool) -> list[Any] | None:
+    """The gradients by eager's own operators, which the torch-dispatch modes that are on see. None where the calls can't be made
+    once more.
+    """
+    if ctx.given is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return None
+    wanted = tuple(i for i, g in zip(stage.differentiable, cotangents, strict=True) if g is not None)
+    run, number = ctx.given
+    recorded = run(number, wanted, again)
+    if recorded is None:
+        return None
+    inputs, outputs = recorded
+    places = [i for i in _wanted_inputs(ctx) if inputs[i] is not None]
+    engine = torch.autograd.Variable._execution_engine
+    found = engine.run_backward(
+        outputs,
+        tuple(g for g in cotangents if g is not None),
+        again,
+        again,
+        tuple(inputs[i] for i in places),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
+    return _in_places(ctx, places, found)
+
+
+def _wanted_inputs(ctx: Any) -> list[int]:
+    """The inputs whose gradients the present pass has a use for."""
+
+    def wanted(node: Any) -> bool:
+        try:
+            return bool(torch._C._will_engine_execute_node(node))
+        except RuntimeError:  # not told of a leaf among the inputs of torch.autograd.grad
+            return True
+
+    needed = [i - len(_NOT_INPUTS) for i, needs in enumerate(ctx.needs_input_grad) if needs]
+    nodes = [node for node, _ in ctx.next_functions if node is not None]
+    return [i for i, node in zip(needed, nodes, strict=True) if wanted(node)]
+
+
 def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients as results of a stage that was not there before."""
     need = tuple(g is not None and g.requires_grad for g in cotangents)
@@ -116,7 +182,7 @@ def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> lis
 
 
 def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:
-    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - 3)
+    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - len(_NOT_INPUTS))
     for target, result in zip(targets, results, strict=True):
         gradients[target] = result
     return gradients
@@ -273,8 +339,10 @@ def _grad_strides(variable: torch.Tensor) -> tuple[int, ...]:
     return tuple(torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride())
 
 
-def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
-    """The outputs of a stage, as eager would give them. None when the operands are not as compiled for."""
+def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:
+    """The outputs of a stage, as eager would give them. None when the operands are not as compiled for. `given`: what the core
+    remembers of this run.
+    """
     done = stage.run(inputs)
     if done is None:
         return None
@@ -287,7 +355,7 @@ def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
             operands = list(inputs)
             for i in stage.unreached:
                 operands[i] = operands[i].detach()
-            results = CompiledNode.apply(stage, tuple(outputs[i] for i in fresh), done[1], *operands)
+            results = CompiledNode.apply(stage, given, tuple(outputs[i] for i in fresh), done[1], *operands)
             for i, result in zip(fresh, results, strict=True):
                 outputs[i] = result
         for i, of_input, base, needs in views:
@@ -298,11 +366,11 @@ def call(stage: Any, inputs: list[Any]) -> list[Any] | None:
     return outputs
 
 
-def run(stages: list[Any], inputs: tuple[Any, ...]) -> list[Any] | None:
+def run(stages: list[Any], inputs: tuple[Any, ...], given: Any) -> list[Any] | None:
     """A chain of stages: each reads inputs and results of those before it."""
     values = list(inputs)
-    for stage, sources, targets in stages:
-        outputs = call(stage, [values[i] for i in sources])
+    for number, (stage, sources, targets) in enumerate(stages):
+        outputs = call(stage, [values[i] for i in sources], given and (given, number))
         if outputs is None:
             return None
         values.extend([None] * (max(targets, default=-1) + 1 - len(values)))

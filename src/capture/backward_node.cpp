@@ -104,7 +104,7 @@ Ref plain_backward(PyObject* args) {
   const TorchApi& api = *TorchApi::get();
   PyObject* const context = PyTuple_GET_ITEM(args, 0);
   const Ref none = Ref::borrow(Py_None);
-  if (api.grad_enabled() || in_a_level(api)) return none;
+  if (api.grad_enabled() || in_a_level(api) || in_a_dispatch_mode(api)) return none;
   const Ref stage = Ref::steal(PyObject_GetAttrString(context, "stage"));
   const Ref layouts = stage ? Ref::steal(PyObject_GetAttrString(stage.get(), "layouts")) : Ref();
   const Ref needs = layouts ? Ref::steal(PyObject_GetAttrString(context, "needs_input_grad")) : Ref();

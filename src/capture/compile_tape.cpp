@@ -43,7 +43,7 @@ void count_compiled(const CompileResult& compiled) {
 /// Forward and backward plans; the report shows all of them.
 void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
   const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
-  CompiledTraining training = compile_training(std::move(made), *entry.tape, options);
+  CompiledTraining training = compile_training(std::move(made), entry.tape, options);
   for (const CompileResult& compiled : training.results) {
     entry.lowered_text += compiled.lowered_text;
     count_compiled(compiled);

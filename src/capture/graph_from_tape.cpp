@@ -39,7 +39,7 @@ class Converter {
  public:
   Converter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx)
       : tape_(tape),
-        result_{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}},
+        result_{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}},
         builder_(result_.graph, default_dtype(api)),
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
@@ -61,6 +61,9 @@ class Converter {
       check_strides(slot);
     }
     check_renewed(wanted);
+    for (size_t slot = 0; slot < refs_.size(); ++slot) {
+      if (refs_[slot] >= 0) result_.slots.emplace(fz_.base(refs_[slot]), static_cast<int>(slot));
+    }
     fz_.finish(wanted);
     if (!tape_.has_transforms()) keep_checks(result_.graph);
     if (history_) history_->finish(result_);

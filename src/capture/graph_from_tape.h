@@ -1,6 +1,7 @@
 // From a tape of host calls to an ir::Graph: operators found by identity, arguments bound, views and writes functionalised.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,6 +23,7 @@ struct TapeGraph {
   /// Nodes of the tape on Python floats alone, whose results are among the graph's inputs, and those that make inputs leaves:
   /// to be called before the graph.
   std::vector<size_t> host_nodes;
+  std::map<ValueId, int> slots;  // of values: the first slot of each
 };
 
 /// Whether the engine computes gradients on the tape itself, or tensors are made leaves on it.

@@ -864,8 +864,16 @@ bool leaves_out_autograd(const TorchApi& api) {
   return answer.get() == Py_True;
 }
 
+long dispatch_modes_on(const TorchApi& api) {
+  const Ref count = api.dispatch_modes ? Ref::steal(PyObject_CallNoArgs(api.dispatch_modes.get())) : Ref();
+  const long result = count ? PyLong_AsLong(count.get()) : 0;
+  if (!count) forget_error();
+  return result;
+}
+
 }  // namespace
 
+bool in_a_dispatch_mode(const TorchApi& api) { return dispatch_modes_on(api) != 0; }
 bool in_a_level(const TorchApi& api) { return answers(api.interpreter_stack) || dual_level_open(api); }
 
 GlobalState GlobalState::read(TorchApi& api) {
@@ -890,8 +898,7 @@ GlobalState GlobalState::read(TorchApi& api) {
   result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
   const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
   if (depth) result.modes = PyLong_AsLong(depth.get());
-  const Ref below = api.dispatch_modes ? Ref::steal(PyObject_CallNoArgs(api.dispatch_modes.get())) : Ref();
-  if (below) result.dispatch_modes = PyLong_AsLong(below.get());
+  result.dispatch_modes = dispatch_modes_on(api);
   forget_error();
   if (TorchNative::get().reads_state()) result.native = TorchNative::get().state();
   return result;

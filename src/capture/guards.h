@@ -148,6 +148,8 @@ struct Identities {
 
 /// Whether a transform of torch.func or a level of forward-mode derivatives is open.
 bool in_a_level(const TorchApi& api);
+/// Whether a torch-dispatch mode is on in this thread.
+bool in_a_dispatch_mode(const TorchApi& api);
 
 /// Interpreter-wide state of torch that changes what operations mean.
 struct GlobalState {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "capture/eager_pass.h"
 #include "capture/interrupts.h"
 #include "capture/tracer.h"
 #include "capture/transaction.h"
@@ -164,6 +165,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
   std::vector<int> differentiable;                 // fresh outputs with gradients
   std::vector<std::vector<int>> cotangent_orders;  // one for each of these, or none where all are contiguous
   std::vector<int> second_inputs;                  // inputs that second derivatives read, and that are not saved
+  Mask values_matter;                              // per input: whether gradients depend on more than its sizes
   std::vector<int> unreached;                      // inputs that require grad, and whose history is no result's
   std::vector<SizeCarrier> carriers;               // what they carry follows the saved values
   std::unique_ptr<PlanCall> forward;
@@ -247,10 +249,11 @@ struct Stage : std::enable_shared_from_this<Stage> {
     static_cast<void>(joint_graph(differentiable_form(again, all), all));
     const std::vector<int> uses = again.use_counts();
     for (size_t i = 0; i < needs.size(); ++i) {
+      values_matter.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
       const bool is_saved = std::any_of(saved_places.begin(), saved_places.end(), [&](const ForwardGraph::Saved& s) {
         return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
       });
-      if (!is_saved && uses[static_cast<size_t>(again.inputs()[i])] > 0) second_inputs.push_back(static_cast<int>(i));
+      if (!is_saved && values_matter[i]) second_inputs.push_back(static_cast<int>(i));
     }
   }
 
@@ -697,8 +700,10 @@ Ref wrap_stage(std::shared_ptr<Stage> stage) {
 class TrainingRunner final : public GraphRunner {
  public:
   /// `draws`: some stage draws random numbers; `may_fail`: a run may fail once it has.
-  TrainingRunner(Ref stages, TapeGraph made, const Tape& tape, Mask needs, bool draws, bool may_fail)
+  TrainingRunner(Ref stages, std::shared_ptr<const EagerPass> eager, TapeGraph made, const Tape& tape, Mask needs,
+                 bool draws, bool may_fail)
       : stages_(std::move(stages)),
+        eager_(std::move(eager)),
         inputs_(std::move(made.inputs)),
         outputs_(std::move(made.outputs)),
         constants_(std::move(made.constants)),
@@ -708,10 +713,16 @@ class TrainingRunner final : public GraphRunner {
         may_fail_(may_fail) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const OutputAlias& alias = made.graph.outputs()[i].alias;
-      const bool fresh = alias.kind == OutputAlias::Kind::kFresh;
-      origins_.push_back(fresh ? ViewOrigin() : view_origin(tape, outputs_[i]));
-      origins_.back().of_result =
-          alias.kind == OutputAlias::Kind::kOutput ? outputs_[static_cast<size_t>(alias.index)] : -1;
+      origins_.push_back(alias.kind == OutputAlias::Kind::kFresh ? ViewOrigin() : view_origin(tape, outputs_[i]));
+      if (alias.kind != OutputAlias::Kind::kOutput) continue;
+      const auto base = static_cast<size_t>(alias.index);
+      if (base < outputs_.size()) {
+        origins_.back().of_result = outputs_[base];
+      } else {  // of memory that no result is the whole of: nothing here but detach() changes what the view is
+        const bool detached = origins_.back().detached;
+        origins_.back() = ViewOrigin();
+        origins_.back().detached = detached;
+      }
     }
     const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
     if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
@@ -740,15 +751,18 @@ class TrainingRunner final : public GraphRunner {
     }
     Transaction* const transaction = Transaction::current();
     if (draws_ && (may_fail_ || !proven_) && transaction != nullptr) transaction->keep_generators(tape, api);
-    const Ref results = Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), nullptr));
+    const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(Py_None);
+    if (!given) return Outcome::kFailed;
+    const Ref results =
+        Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), given.get(), nullptr));
     if (!results) return Outcome::kFailed;
     if (results.get() == Py_None) {
       problem_ = last_refusal();
       return Outcome::kTape;
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const Ref given = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
-      Ref result = without_history(origins_[i], env, api, given);
+      const Ref found = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
+      Ref result = without_history(origins_[i], env, api, found);
       if (!result) return Outcome::kFailed;
       env[static_cast<size_t>(outputs_[i])] = std::move(result);
     }
@@ -782,6 +796,7 @@ class TrainingRunner final : public GraphRunner {
   }
 
   Ref stages_, run_;
+  std::shared_ptr<const EagerPass> eager_;
   std::vector<int> inputs_, outputs_, written_;
   std::vector<ViewOrigin> origins_;  // of outputs_
   std::vector<Ref> constants_;
@@ -793,7 +808,9 @@ class TrainingRunner final : public GraphRunner {
 
 }  // namespace
 
-CompiledTraining compile_training(TapeGraph made, const Tape& tape, const CompileOptions& options) {
+CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Tape>& whole,
+                                  const CompileOptions& options) {
+  const Tape& tape = *whole;
   Mask needs;
   for (const int slot : made.inputs) {
     needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
@@ -804,8 +821,11 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));
+  std::vector<Mask> values_matter;
   for (const GraphStage& part : parts) {
-    const Ref stage = wrap_stage(Stage::make(part.graph, part.needs, options, result.results));
+    std::shared_ptr<Stage> made_stage = Stage::make(part.graph, part.needs, options, result.results);
+    values_matter.push_back(made_stage->values_matter);
+    const Ref stage = wrap_stage(std::move(made_stage));
     const Ref item =
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
     if (PyList_Append(stages.get(), item.get()) != 0) forget_error();
@@ -816,8 +836,10 @@ CompiledTraining compile_training(TapeGraph made, const Tape& tape, const Compil
   };
   // A stage may also refuse what the one before it gives.
   const bool may_fail = any(&Executable::may_fail) || parts.size() > 1;
-  result.runner = std::make_unique<TrainingRunner>(stages, std::move(made), tape, std::move(needs),
-                                                   any(&Executable::draws), may_fail);
+  const bool draws = any(&Executable::draws);
+  std::shared_ptr<const EagerPass> eager = eager_pass(whole, made, parts, values_matter, draws);
+  result.runner = std::make_unique<TrainingRunner>(stages, std::move(eager), std::move(made), tape, std::move(needs),
+                                                   draws, may_fail);
   return result;
 }
 

@@ -19,7 +19,8 @@ struct CompiledTraining {
 };
 
 /// Differentiates and compiles the graph of a training tape. Throws tatara::Error.
-CompiledTraining compile_training(TapeGraph made, const Tape& tape, const CompileOptions& options);
+CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Tape>& tape,
+                                  const CompileOptions& options);
 
 /// Runs a graph with passes of gradients in it. The tensors in `used_up` leave it with a history that can only say that it was
 /// used up, as in eager; those in `leaves` as leaves.

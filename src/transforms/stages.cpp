@@ -42,6 +42,7 @@ class Splitter {
     std::vector<GraphStage> stages;
     for (int k = last_; k >= 0; --k) stages.push_back(build(k));
     std::reverse(stages.begin(), stages.end());
+    for (GraphStage& stage : stages) stage.crossing = numbered_;
     return stages;
   }
 
@@ -94,7 +95,10 @@ class Splitter {
 
   int number_of(ValueId v) {
     const auto [found, inserted] = number_.emplace(v, next_number_);
-    if (inserted) ++next_number_;
+    if (inserted) {
+      ++next_number_;
+      numbered_.push_back(v);
+    }
     return found->second;
   }
 
@@ -137,7 +141,7 @@ class Splitter {
   }
 
   GraphStage build(int level) {
-    Part part{{Graph(graph_.ctx_ptr()), {}, {}, {}}, std::vector<ValueId>(graph_.num_values(), kNoValue), level};
+    Part part{{Graph(graph_.ctx_ptr()), {}, {}, {}, {}}, std::vector<ValueId>(graph_.num_values(), kNoValue), level};
     for (const Node& node : graph_.nodes()) {
       if (node.outputs.empty() || level_[static_cast<size_t>(node.outputs[0])] != level || made_again(node)) continue;
       copy_node(part, node);
@@ -177,7 +181,7 @@ class Splitter {
   std::vector<int> level_;  // the stage of each value
   std::vector<bool> ends_;  // results that need a gradient, and views of them
   std::map<ValueId, int> number_;
-  std::vector<ValueId> crossing_;
+  std::vector<ValueId> crossing_, numbered_;
   int next_number_;
   int last_ = 0;
 };
@@ -187,7 +191,7 @@ class Splitter {
 std::vector<GraphStage> split_stages(const Graph& graph, const std::vector<bool>& inputs) {
   Splitter splitter(graph, inputs);
   if (splitter.last() > 0) return splitter.split();
-  GraphStage whole{graph, inputs, {}, {}};
+  GraphStage whole{graph, inputs, {}, {}, {}};
   const size_t count = graph.inputs().size();
   for (size_t i = 0; i < count; ++i) whole.inputs.push_back(static_cast<int>(i));
   for (size_t i = 0; i < graph.outputs().size(); ++i) whole.outputs.push_back(static_cast<int>(count + i));

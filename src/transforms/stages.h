@@ -13,6 +13,8 @@ struct GraphStage {
   std::vector<bool> needs;   // per input of `graph`: whether it requires grad
   std::vector<int> inputs;   // number of each input
   std::vector<int> outputs;  // number of each output
+  /// Values of the whole that have the numbers behind those of its inputs and outputs.
+  std::vector<ValueId> crossing;
 };
 
 /// In eager every result is a place of its own in the graph of gradients: one may be differentiated by another, or hold a
