@@ -239,6 +239,23 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
   }
 
+  /// An output before it that the view is a view of, in eager the next on the way of its gradient; -1: none but its base.
+  int nearest_result(size_t output) const {
+    const auto overlaps = [this](ValueId v) {  // there as_strided() spreads a gradient otherwise
+      const std::vector<Expr>& strides = graph.type(v).strides;
+      return std::any_of(strides.begin(), strides.end(), [](Expr e) { return e.is_const() && e.const_value() == 0; });
+    };
+    ValueId v = graph.outputs()[output].value;
+    for (const Node* made = graph.producer(v); made != nullptr && made->op->kind == OpKind::kView;
+         made = graph.producer(v)) {
+      v = std::get<TensorArg>(made->args.front()).value;
+      for (size_t i = 0; i < output; ++i) {
+        if (graph.outputs()[i].value == v && outputs_need[i] && !overlaps(v)) return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
   /// Second derivatives must exist, for a graph never to do less than eager.
   void find_second_inputs(const JointGraph& joint) {
     const std::vector<ValueId> random = random_values(joint);
@@ -655,8 +672,11 @@ PyObject* stage_views(PyObject* self, void*) {
     const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.outputs_need[i];
     if (alias.kind == OutputAlias::Kind::kFresh) continue;
     if (!needs && (of_input || !stage.outputs_need[static_cast<size_t>(alias.index)])) continue;
-    views.push_back(Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input ? Py_True : Py_False,
-                                             alias.index, needs ? Py_True : Py_False)));
+    const int through = needs ? stage.nearest_result(i) : -1;
+    const int base = through >= 0 ? through : alias.index;
+    views.push_back(
+        Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input && through < 0 ? Py_True : Py_False,
+                                 base, needs ? Py_True : Py_False)));
   }
   return tuple_of(views).release();
 }

@@ -22,11 +22,11 @@ class Splitter {
         needs_(values_needing_grad(graph, inputs)),
         level_(graph.num_values(), 0),
         ends_(graph.num_values(), false),
-        next_number_(static_cast<int>(graph.inputs().size() + graph.outputs().size())) {
+        first_crossing_(static_cast<int>(graph.inputs().size() + graph.outputs().size())),
+        next_number_(first_crossing_) {
     for (size_t i = 0; i < graph.outputs().size(); ++i) {
       const GraphOutput& output = graph.outputs()[i];
-      if (output.value == kNoValue || output.alias.kind != OutputAlias::Kind::kFresh) continue;
-      if (graph.producer(output.value) == nullptr) continue;
+      if (output.value == kNoValue || graph.producer(output.value) == nullptr) continue;
       number_.emplace(output.value, static_cast<int>(graph.inputs().size() + i));
       ends_[static_cast<size_t>(output.value)] = needs_[static_cast<size_t>(output.value)];
     }
@@ -106,7 +106,8 @@ class Splitter {
     ValueId& known = part.map[static_cast<size_t>(v)];
     if (known != kNoValue) return known;
     const Node* producer = graph_.producer(v);
-    if (producer != nullptr && made_again(*producer)) {
+    const bool result = level_[static_cast<size_t>(v)] < part.level && number_.contains(v);  // gradients go through it
+    if (producer != nullptr && made_again(*producer) && !result) {
       copy_node(part, *producer);
       return part.map[static_cast<size_t>(v)];
     }
@@ -117,7 +118,7 @@ class Splitter {
     part.stage.inputs.push_back(producer == nullptr ? value.input_index : number_of(v));
     part.stage.needs.push_back(producer == nullptr ? input_needs_[static_cast<size_t>(value.input_index)]
                                                    : needs_[static_cast<size_t>(v)]);
-    if (producer != nullptr) crossing_.push_back(v);
+    if (producer != nullptr && number_of(v) >= first_crossing_) crossing_.push_back(v);
     return known = part.stage.graph.add_input(value.type, value.name);
   }
 
@@ -182,7 +183,7 @@ class Splitter {
   std::vector<bool> ends_;  // results that need a gradient, and views of them
   std::map<ValueId, int> number_;
   std::vector<ValueId> crossing_, numbered_;
-  int next_number_;
+  int first_crossing_, next_number_;
   int last_ = 0;
 };
 

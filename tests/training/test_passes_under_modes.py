@@ -118,7 +118,7 @@ def test_passes_that_can_be_differentiated(name):
     for call in range(3):
         expected = _observed(function, _input(call), True)
         found = _observed(compiled, _input(call), True)
-        torch.testing.assert_close(found[2:], expected[2:])
+        torch.testing.assert_close(found[2:], expected[2:], rtol=1e-4, atol=1e-4)
         if name in ONE_RESULT and name != "written":
             assert found[0] == expected[0]
 
