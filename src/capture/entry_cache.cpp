@@ -27,7 +27,42 @@ bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::st
   return true;
 }
 
+/// What a weak reference to a watched object calls: lets go of the entry in its capsule.
+PyObject* watched_ended(PyObject* capsule, PyObject*) {
+  const auto* held = static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(capsule, nullptr));
+  const std::shared_ptr<Entry> entry = held != nullptr ? held->lock() : nullptr;
+  // Others than the cache look at it, or run it: then the cache drops it later.
+  if (entry != nullptr) entry->let_go(entry.use_count() > 2);
+  Py_RETURN_NONE;
+}
+
+/// Weak references that tell the entry when an object ends that it watches.
+void anchor(const std::shared_ptr<Entry>& entry) {
+  static PyMethodDef method = {"watched_ended", watched_ended, METH_O, nullptr};
+  if (entry->watches.ending().empty()) return;
+  const Ref capsule =
+      Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
+        delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
+      }));
+  const Ref callback = Ref::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
+  for (const Ref& reference : entry->watches.ending()) {
+    PyObject* const object = weak_object(reference.get());
+    if (!callback || object == Py_None) continue;
+    if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get()))) entry->anchors.push_back(std::move(anchored));
+  }
+  forget_error();
+}
+
 }  // namespace
+
+void Entry::let_go(bool in_use) {
+  ended_ = true;
+  if (in_use) return;
+  const Watches gone = std::move(watches);
+  const Recipe made = std::move(recipe);
+  watches = Watches();
+  recipe = Recipe();
+}
 
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                               DynamicDims& dims) const {
@@ -42,6 +77,10 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
 
 bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
                   std::vector<int64_t>& symbols, std::string* reason) {
+  if (ended_) {
+    if (reason != nullptr) *reason = "an object that was watched has ended";
+    return false;
+  }
   return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
          watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
          (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason) &&
@@ -51,6 +90,7 @@ bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vect
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                                         std::vector<PyObject*>& objects, std::string* failed) {
   std::vector<int64_t> symbols;
+  std::erase_if(entries_, [](const std::shared_ptr<Entry>& entry) { return entry->ended(); });
   for (size_t i = 0; i < entries_.size(); ++i) {
     // Held: a check may run Python code, and with it another thread that changes the list.
     std::shared_ptr<Entry> entry = entries_[i];
@@ -83,6 +123,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
 
 Entry* EntryCache::add(std::unique_ptr<Entry> entry) {
   entries_.insert(entries_.begin(), std::shared_ptr<Entry>(std::move(entry)));
+  anchor(entries_.front());
   return entries_.front().get();
 }
 

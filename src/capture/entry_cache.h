@@ -63,6 +63,7 @@ struct Entry {
   ValueGuard guard;
   Identities identities;
   Watches watches;
+  std::vector<Ref> anchors;  // weak references to what the watches hold weakly, which call let_go()
   std::vector<Fact> facts;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   std::shared_ptr<Tape> tape;
@@ -76,7 +77,8 @@ struct Entry {
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
   bool callees = false;  // kEager: functions called from here may have entries of their own
-  BreakInfo why;         // kBreak, kEager
+  bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives
+  BreakInfo why;               // kBreak, kEager
   uint64_t hits = 0;
   // For reports.
   std::string graph_text, lowered_text, fallback_reason;
@@ -93,7 +95,14 @@ struct Entry {
   /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
   Ran run(std::vector<Ref>& env, TorchApi& api) const;
   bool clear_gradients(const std::vector<Ref>& env) const;
+  /// An object that it watches has ended: it will hold no more, and keeps nothing that belonged to the object.
+  void let_go(bool in_use);
+  bool ended() const { return ended_; }
   int traverse(const Visitor& visit) const;
+
+
+ private:
+  bool ended_ = false;
 };
 
 /// All entries of one compiled function. Guarded by the GIL.

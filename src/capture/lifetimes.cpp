@@ -103,6 +103,24 @@ bool end_is_noticed_below(PyObject* object, int depth) {
   return false;
 }
 
+std::string keeps_noticed(Entry& entry, Watches& watches) {
+  PyObject* const container = watches.holds_noticed();
+  entry.keeps_nothing = container != nullptr;
+  if (container == nullptr) return {};
+  return "a graph would keep a container (" + type_name(container) + ") whose items run code of the program when they end";
+}
+
+PyObject* weak_where_noticed(PyObject* object) {
+  if (PyObject* const reference = weak_where_finalized(object)) return reference;
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) || TorchApi::get()->is_module(object) || !is_plain_instance(object) ||
+      !end_is_noticed_below(object)) {
+    return nullptr;
+  }
+  PyObject* reference = PyWeakref_NewRef(object, nullptr);
+  if (reference == nullptr) forget_error();
+  return reference;
+}
+
 // ---- In a trace ------------------------------------------------------------------------------------------------------
 
 std::optional<size_t> Tracer::born_at(PyObject* object) const {

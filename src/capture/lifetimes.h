@@ -5,12 +5,19 @@
 
 #include <Python.h>
 
+#include <string>
+
 namespace tatara::capture {
+
+struct Entry;
+class Watches;
 
 /// The class has a __del__.
 bool has_finalizer(PyTypeObject* type);
 /// A weak reference (new) to an object whose end the program notices by its __del__; null (no error) for others.
 PyObject* weak_where_finalized(PyObject* object);
+/// The same for an instance with attributes whose end the program notices, too.
+PyObject* weak_where_noticed(PyObject* object);
 /// A generator that waits inside of a try or with statement which notices that it is closed.
 bool runs_code_when_closed(PyObject* object);
 /// A generator that may do so later.
@@ -19,5 +26,8 @@ bool may_run_code_when_closed(PyObject* object);
 bool end_is_noticed(PyObject* object);
 /// The same for what may end with it: the items of a container, the attributes of an instance.
 bool end_is_noticed_below(PyObject* object, int depth = 3);
+/// Why an entry with these watches can't be: it would keep a container, and with it something that ends when the program drops
+/// the container. The entry is then one that keeps nothing. Empty: it can.
+std::string keeps_noticed(Entry& entry, Watches& watches);
 
 }  // namespace tatara::capture

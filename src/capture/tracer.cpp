@@ -9,6 +9,7 @@
 #include "capture/compiled_function.h"
 #include "capture/other_compilers.h"
 #include "capture/report_details.h"
+#include "capture/lifetimes.h"
 #include "capture/tracer_internal.h"
 #include "support/made_once.h"
 #include "support/options.h"
@@ -659,6 +660,10 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.snap_levels == 0;
+  if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
+    can_resume = false;
+    entry->why.reason += "; " + keeps;
+  }
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
   for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
   for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
@@ -853,7 +858,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  const std::string closes = waiting_generator();
+  std::string closes = waiting_generator();
+  if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
   if (closes.empty() && t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
@@ -954,8 +960,10 @@ bool Tracer::prepare_entry(Entry& entry) {
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
   entry.guard = std::move(t.guard);
   note_identities(entry.identities);
-  entry.watches = std::move(t.watches);
-  entry.watches.leave_writes(t.watches);
+  if (!entry.keeps_nothing) {
+    entry.watches = std::move(t.watches);
+    entry.watches.leave_writes(t.watches);
+  }
   entry.size_checks = std::move(t.size_checks);
   if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap_checks, entry.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.

@@ -279,7 +279,50 @@ std::vector<PyObject*> Watches::weakly_held() const {
   for (const WeakWatch& watch : weaks_) {
     if (watch.alive) result.push_back(weak_object(watch.reference.get()));
   }
+  for (const Ref& reference : ending_) result.push_back(weak_object(reference.get()));
   return result;
+}
+
+PyObject* Watches::holds_noticed() {
+  std::unordered_set<PyObject*> attributes;  // end with their objects
+  for (const InstanceWatch& watch : instances_) attributes.insert(watch.dict.get());
+  const TorchApi& api = *TorchApi::get();
+  // Modules and tensors end with the model, which entries hold anyway.
+  const auto noticed = [&](PyObject* item) {
+    return item != nullptr && !api.is_module(item) && !api.is_tensor(item) && end_is_noticed_below(item, 1);
+  };
+  const auto keeps = [&](PyObject* container) {
+    if (container == nullptr || attributes.contains(container)) return false;
+    if (PyDict_Check(container)) {
+      if (PyDict_GetItemString(container, "__builtins__") != nullptr) return false;  // of a module
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t at = 0;
+      while (PyDict_Next(container, &at, &key, &value) != 0) {
+        if (noticed(key) || noticed(value)) return true;
+      }
+      return false;
+    }
+    if (!PyList_Check(container) && !PyTuple_Check(container) && !PyAnySet_Check(container) && !is_deque(container)) {
+      return false;
+    }
+    const Ref items = Ref::steal(PySequence_List(container));
+    if (!items) forget_error();
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      if (noticed(PyList_GET_ITEM(items.get(), i))) return true;
+    }
+    return false;
+  };
+  PyObject* found = nullptr;
+  const auto look = [&](PyObject* container) {
+    if (found == nullptr && keeps(container)) found = container;
+  };
+  for_each_read([&](const Read& read, bool) {
+    if (!read.weak) look(read.value.get());
+  });
+  for (const ListWatch& watch : lists_) look(watch.list.get());
+  for (const SetWatch& watch : sets_) look(watch.set.get());
+  for (const DequeWatch& watch : deques_) look(watch.deque.get());
+  return found;
 }
 
 // ---- Writes ----------------------------------------------------------------------------------------------------------
@@ -363,14 +406,21 @@ bool Watches::Read::is_same(PyObject* now) const {
 }
 
 void Watches::hold_weakly() {
-  const auto make_weak = [](Ref& held) {
-    Ref reference = Ref::steal(held ? weak_where_finalized(held.get()) : nullptr);
+  const auto make_weak = [this](Ref& held) {
+    Ref reference = Ref::steal(held ? weak_where_noticed(held.get()) : nullptr);
     if (!reference) return false;
+    const auto same = [&reference](const Ref& other) { return other.get() == reference.get(); };
+    if (std::none_of(ending_.begin(), ending_.end(), same)) ending_.push_back(reference);
     held = std::move(reference);
     return true;
   };
   for_each_read([&](Read& read, bool) { read.weak = read.weak || make_weak(read.value); });
   for (AttrWatch& watch : attrs_) watch.weak = watch.weak || make_weak(watch.owner);
+  for (InstanceWatch& watch : instances_) watch.weak = watch.weak || make_weak(watch.object);
+  for (CallWatch& watch : calls_) {
+    watch.weak.resize(watch.args.size());
+    for (size_t i = 0; i < watch.args.size(); ++i) watch.weak[i] = watch.weak[i] || make_weak(watch.args[i]);
+  }
 }
 
 std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
@@ -548,6 +598,11 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if ((now != Py_None) != watch.alive) return check.fail("object of", watch.reference.get(), nullptr, now);
     if (watch.alive) objects.push_back(now);
   }
+  for (const Ref& reference : ending_) {
+    PyObject* now = weak_object(reference.get());
+    if (now == Py_None) return check.fail("object of", reference.get(), nullptr, now);
+    objects.push_back(now);
+  }
   for (const size_t i : sourced_dicts_) {
     if (!check.dict(dicts_[i])) return false;
   }
@@ -587,12 +642,12 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     if (!check.same("attribute of a tensor", watch.read, now)) return false;
   }
   for (const InstanceWatch& watch : instances_) {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(watch.object.get())) != watch.type.get()) {
-      return check.fail("class of", watch.object.get(), watch.type.get(),
-                        reinterpret_cast<PyObject*>(Py_TYPE(watch.object.get())));
+    if (reinterpret_cast<PyObject*>(Py_TYPE(watch.found())) != watch.type.get()) {
+      return check.fail("class of", watch.found(), watch.type.get(),
+                        reinterpret_cast<PyObject*>(Py_TYPE(watch.found())));
     }
     if (watch.place != nullptr && *watch.place != watch.dict.get()) {
-      return check.fail("__dict__ of", watch.object.get(), watch.dict.get(), *watch.place);
+      return check.fail("__dict__ of", watch.found(), watch.dict.get(), *watch.place);
     }
   }
   for (const FunctionWatch& watch : functions_) {
@@ -613,7 +668,10 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
   std::vector<PyObject*> args;
   for (const CallWatch& watch : calls_) {
     args.clear();
-    for (const Ref& arg : watch.args) args.push_back(arg.get());
+    for (size_t i = 0; i < watch.args.size(); ++i) {
+      const bool weak = i < watch.weak.size() && watch.weak[i];
+      args.push_back(weak ? weak_object(watch.args[i].get()) : watch.args[i].get());
+    }
     const Ref now = Ref::steal(PyObject_Vectorcall(watch.callable.get(), args.data(), args.size(), nullptr));
     if (!now) forget_error();
     if (!same_value(now.get(), watch.result.get())) {

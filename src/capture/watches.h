@@ -90,8 +90,13 @@ class Watches {
   /// to its objects, in the order of the result.
   std::vector<PyObject*> take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted);
 
-  /// The objects that weak references gave. check() adds them to its objects, after those of take_sources().
+  /// The objects that weak references gave, and those that are held weakly since take_sources(). check() adds them to its
+  /// objects, after those of take_sources().
   std::vector<PyObject*> weakly_held() const;
+  /// References to the latter: when one of them ends, the entry must let go of everything that belongs to it.
+  const std::vector<Ref>& ending() const { return ending_; }
+  /// A container that is held, and holds something whose end the program notices; null: none.
+  PyObject* holds_noticed();
 
   /// True when everything is as it was. Refreshes version tags, so that the next check is one compare a dict.
   bool check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why);
@@ -164,8 +169,10 @@ class Watches {
     int traverse(const Visitor& visit) const { return visit(owner, read); }
   };
   struct InstanceWatch {
-    Ref object, type, dict;
+    Ref object, type, dict;      // the object, or a weak reference to it
     PyObject** place = nullptr;  // of the dict; null: there is none yet
+    bool weak = false;
+    PyObject* found() const { return weak ? weak_object(object.get()) : object.get(); }
     int traverse(const Visitor& visit) const { return visit(object, type, dict); }
   };
   struct FunctionWatch {
@@ -176,6 +183,7 @@ class Watches {
     Ref callable;
     std::vector<Ref> args;
     Ref result;
+    std::vector<bool> weak{};  // per argument
     int traverse(const Visitor& visit) const { return visit(callable, args, result); }
   };
   struct CachedWatch {
@@ -260,6 +268,7 @@ class Watches {
   bool nothing_handled_ = false;
   std::vector<CachedWatch> cached_;
   std::vector<WeakWatch> weaks_;
+  std::vector<Ref> ending_;  // weak references
   std::vector<NumberWatch> numbers_;
   std::vector<Source> sources_;
   std::unordered_map<PyObject*, size_t> dict_index_, list_index_;
