@@ -40,15 +40,15 @@ PyObject* watched_ended(PyObject* capsule, PyObject*) {
 void anchor(const std::shared_ptr<Entry>& entry) {
   static PyMethodDef method = {"watched_ended", watched_ended, METH_O, nullptr};
   if (entry->watches.ending().empty()) return;
-  const Ref capsule =
-      Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
-        delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
-      }));
+  const Ref capsule = Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
+    delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
+  }));
   const Ref callback = Ref::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
   for (const Ref& reference : entry->watches.ending()) {
     PyObject* const object = weak_object(reference.get());
     if (!callback || object == Py_None) continue;
-    if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get()))) entry->anchors.push_back(std::move(anchored));
+    if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get())))
+      entry->anchors.push_back(std::move(anchored));
   }
   forget_error();
 }

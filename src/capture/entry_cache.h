@@ -76,7 +76,7 @@ struct Entry {
   bool handles = false;   // another exception, or None, is being handled at the end than at the begin
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
-  bool callees = false;  // kEager: functions called from here may have entries of their own
+  bool callees = false;        // kEager: functions called from here may have entries of their own
   bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives
   BreakInfo why;               // kBreak, kEager
   uint64_t hits = 0;
@@ -99,7 +99,6 @@ struct Entry {
   void let_go(bool in_use);
   bool ended() const { return ended_; }
   int traverse(const Visitor& visit) const;
-
 
  private:
   bool ended_ = false;

@@ -107,7 +107,8 @@ std::string keeps_noticed(Entry& entry, Watches& watches) {
   PyObject* const container = watches.holds_noticed();
   entry.keeps_nothing = container != nullptr;
   if (container == nullptr) return {};
-  return "a graph would keep a container (" + type_name(container) + ") whose items run code of the program when they end";
+  return "a graph would keep a container (" + type_name(container) +
+         ") whose items run code of the program when they end";
 }
 
 PyObject* weak_where_noticed(PyObject* object) {
