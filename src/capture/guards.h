@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/autocast.h"
+#include "capture/held_object.h"
 #include "capture/py.h"
 #include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
@@ -90,6 +91,7 @@ class ValueGuard {
     kInt,
     kFloat,
     kIdentity,
+    kNotANumber,
     kPassive,
     kTensor,
     kTuple,
@@ -106,10 +108,11 @@ class ValueGuard {
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
     Ref type;
-    Ref value;               // kConst, kIdentity; kDict: what a defaultdict makes its items with
+    Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
+    HeldObject object;       // kIdentity
     std::vector<Ref> keys;   // kDict, kInstance
     std::vector<Ref> order;  // kDict: ordered_keys()
-    int traverse(const Visitor& visit) const { return visit(type, value, keys, order); }
+    int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
   };
   struct Builder;
   struct Checker;
@@ -137,7 +140,7 @@ class ValueGuard {
 struct Identities {
   struct Pair {
     int object = 0, other = -1;  // places among the objects; -1: `value`
-    Ref value;
+    HeldObject value;
     int traverse(const Visitor& visit) const { return visit(value); }
   };
   std::vector<Pair> same;   // this very object: it was found elsewhere, too, or its identity was asked for
@@ -184,6 +187,8 @@ bool any_number_range(PyObject* number, IntRange& range);
 IntRange size_range(int64_t size);
 /// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
 bool is_atom(PyObject* object, const TorchApi& api);
+/// A float or complex that equals itself alone by its identity (as a key, in a search).
+bool is_not_a_number(PyObject* object);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.

@@ -64,7 +64,7 @@ class Stretch {
     }
     bool wrote = false;
     Transaction& transaction = *Transaction::current();
-    const size_t before = transaction.count();
+    const size_t before = transaction.mark();
     WrittenInputs written;
     executable_->written_inputs(symbols, Transaction::kMostInCall, written);
     for (const auto& [at, bytes] : written.inputs) {

@@ -374,8 +374,8 @@ bool Tracer::prepare_entry(Entry& entry) {
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
   entry.guard = std::move(t.guard);
-  note_identities(entry.identities);
   if (!entry.keeps_nothing) {
+    note_identities(entry.identities);
     entry.watches = std::move(t.watches);
     entry.watches.leave_writes(t.watches);
   }

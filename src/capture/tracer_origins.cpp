@@ -112,6 +112,7 @@ void Tracer::adopt(PyObject* made) {
 int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObject* value) {
   if (!tracing()) return 0;
   Trace& t = *trace_;
+  if (how == Obtained::kResult && Py_REFCNT(value) <= 1 && is_not_a_number(value)) mark_born(value);
   if (how == Obtained::kException && !t.start_exception) t.watches.nothing_handled();  // what is would be its context
   if (how == Obtained::kException && (t.watches.seen_objects().contains(value) || t.index_of(value) >= 0)) {
     // It gets a traceback by that.
@@ -269,7 +270,7 @@ void Tracer::note_identities(Identities& identities) {
     if (contents_guarded(b)) {
       identities.apart.push_back({t.index_of(a), t.index_of(b), {}});
     } else if ((t.watches.seen_objects().contains(b) && !t.watches.is_gradient(b)) || t.by_identity.contains(b)) {
-      identities.apart.push_back({t.index_of(a), -1, Ref::borrow(b)});
+      identities.apart.push_back({t.index_of(a), -1, HeldObject(b)});
     }
   };
   std::vector<PyObject*> guarded;
@@ -279,7 +280,7 @@ void Tracer::note_identities(Identities& identities) {
     if (i >= t.guarded) {
       guarded.push_back(o);
     } else if (t.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
-      identities.same.push_back({static_cast<int>(i), -1, Ref::borrow(o)});
+      identities.same.push_back({static_cast<int>(i), -1, HeldObject(o)});
     } else if (is_changeable(o) || api_.is_tensor(o)) {
       guarded.push_back(o);
     }
