@@ -124,20 +124,20 @@ PyObject* weak_where_noticed(PyObject* object) {
 
 // ---- In a trace ------------------------------------------------------------------------------------------------------
 
-std::optional<size_t> Tracer::born_at(PyObject* object) const {
-  if (trace_ == nullptr) return {};
+std::optional<size_t> TraceContext::born_at(PyObject* object) const {
+  if (trace == nullptr) return {};
   if (PyGen_CheckExact(object)) {
-    const auto found = trace_->closable.find(object);
-    if (found == trace_->closable.end() || weak_object(found->second.reference.get()) != object) return {};
+    const auto found = trace->closable.find(object);
+    if (found == trace->closable.end() || weak_object(found->second.reference.get()) != object) return {};
     return found->second.when;
   }
-  const auto found = trace_->born.find(object);
-  return found == trace_->born.end() ? std::nullopt : std::optional(found->second);
+  const auto found = trace->born.find(object);
+  return found == trace->born.end() ? std::nullopt : std::optional(found->second);
 }
 
-void Tracer::mark_born(PyObject* object) {
-  if (born(object)) return;
-  Trace& t = *trace_;
+void TraceContext::mark_born(PyObject* object) {
+  if (born_at(object)) return;
+  Trace& t = *trace;
   if (PyGen_CheckExact(object)) {
     Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
     if (reference) return void(t.closable[object] = {std::move(reference), t.births++});
@@ -163,7 +163,7 @@ bool Tracer::break_for_good(const std::string& reason) {
 }
 
 bool Tracer::leave_trace() {
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   end_trace();
   return true;
 }

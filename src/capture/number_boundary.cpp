@@ -460,9 +460,9 @@ PyObject* Tracer::identity_of_numbers(PyObject* callable, std::string_view name,
 }
 
 void Tracer::settle_result(const Frame& f, PyObject* result) {
-  if (trace_->symbols.empty() || frames_.empty() || !holds_symbolic_number(result)) return;
+  if (trace_->symbols.empty() || context_.frames.empty() || !holds_symbolic_number(result)) return;
   PyObject* function = f.function();
-  PyObject* called = frames_.back()->called();
+  PyObject* called = context_.frames.back()->called();
   if (called != nullptr && function != nullptr && calls_directly(called, function)) return;
   PyObject* self = f.code()->co_argcount > 0 && f.local_count() > 0 ? f.local(0) : nullptr;
   if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 
@@ -463,7 +464,7 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;
     return torch_function(func.get(), all_args.get(), kwargs);
   }
-  if (plan.kind == Kind::kBreak || numpy_value(callable)) {
+  if (plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
     settle_in(args);
     settle_in(kwargs);
   }

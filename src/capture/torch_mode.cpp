@@ -112,10 +112,10 @@ bool returns_tuple(const std::string& name) {
 
 }  // namespace
 
-int Tracer::slot_for(PyObject* tensor) {
-  Trace& t = *trace_;
+int TraceContext::slot_for(PyObject* tensor) {
+  Trace& t = *trace;
   if (const int slot = t.tape.find(tensor); slot >= 0) return slot;
-  Ref meta = api_.meta_like(tensor);
+  Ref meta = api.meta_like(tensor);
   if (!meta) {
     forget_error();
     return -1;
@@ -132,7 +132,7 @@ int Tracer::slot_for(PyObject* tensor) {
 PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
-  if ((looking_ && differs_in_levels(fn, args)) || depends_on_base(fn, args)) {
+  if ((context_.looking && differs_in_levels(fn, args)) || depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }

@@ -6,9 +6,11 @@
 #include <numeric>
 
 #include "capture/compiled_function.h"
+#include "capture/numpy_tracing.h"
 #include "capture/other_compilers.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_parts.h"
 #include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
@@ -112,7 +114,12 @@ void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& r
 
 Tracer* Tracer::current() { return g_current; }
 
-Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code) : owner_(owner), api_(api), code_(code) {
+Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code)
+    : Tracer(std::make_unique<TracerParts>(owner, api), code) {}
+
+Tracer::Tracer(std::unique_ptr<TracerParts> parts, PyObject* code)
+    : TraceFeature(parts->context), parts_(std::move(parts)), code_(code) {
+  context_.features.tracer = this;
   previous_ = g_current;
   g_current = this;
 }
@@ -141,7 +148,7 @@ bool Tracer::push_mode() {
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
-  if (!looking_ && interrupted() && deliver_interrupts() != 0) return nullptr;
+  if (!context_.looking && interrupted() && deliver_interrupts() != 0) return nullptr;
   roots_ = std::move(roots);
   hit_ = hit;
   hit_objects_ = std::move(objects);
@@ -190,7 +197,7 @@ bool decides_by_last_bits(const PyCodeObject* code) {
 }  // namespace
 
 FrameAction Tracer::on_frame_enter(Frame& f) {
-  if (state_ == State::kUnwinding) {
+  if (context_.state == State::kUnwinding) {
     unwind();
     return FrameAction::kRaise;
   }
@@ -209,14 +216,14 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (!entered_ && reinterpret_cast<PyObject*>(f.code()) == code_ && !f.resumed && !f.throwing) {
     entered_ = true;
     f.root = true;
-    frames_.push_back(&f);
+    context_.frames.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
     const std::vector<int> places = argument_places(f, roots_);
     if (!try_begin(f, std::move(roots_), places)) {
       ++stats().fallbacks;
       f.root = false;
       f.observer = nullptr;
-      frames_.pop_back();
+      context_.frames.pop_back();
       return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kHandBack;
     }
     mark_starred(f);
@@ -227,21 +234,21 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     return FrameAction::kRaise;
   }
   if (tracing()) {
-    frames_.push_back(&f);
+    context_.frames.push_back(&f);
     if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) trace_->closing.insert(&f);
     mark_starred(f);
     return watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
-  if (state_ == State::kConcrete && !stopped_ && !disabled_here() && !f.resumed && !f.throwing && may_be_root(f) &&
-      holds_tensors(f)) {
-    frames_.push_back(&f);
+  if (context_.state == State::kConcrete && !context_.stopped && !disabled_here() && !f.resumed && !f.throwing &&
+      may_be_root(f) && holds_tensors(f)) {
+    context_.frames.push_back(&f);
     f.root = true;
     bool made = false;
     const FrameAction action = start_here(f, made);
     if (made || action != FrameAction::kRun) return action;
     f.root = false;
-    frames_.pop_back();
+    context_.frames.pop_back();
   }
   f.observer = nullptr;
   return FrameAction::kHandBack;
@@ -313,19 +320,19 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     other_compilers_.pop_back();
     return;
   }
-  if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
+  if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
   if (tracing()) break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) settle_result(f, result);
-  if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
+  if (tracing() && numpy().is_read(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
   }
-  if (&f == root_) {
-    if (state_ == State::kTracing) {
+  if (&f == context_.root) {
+    if (context_.state == State::kTracing) {
       // The frame is handed back: what was recorded happens now.
-      state_ = State::kConcrete;
+      context_.state = State::kConcrete;
       set_mode(false);
       const Bypass bypass(bypass_);
-      if (looking_) {
+      if (context_.looking) {
         const ErrorAside aside;
         finish_look(nullptr);
       } else if (!run_tape()) {
@@ -336,10 +343,10 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
         }
       }
     }
-    root_ = nullptr;
+    context_.root = nullptr;
     end_trace();
   }
-  if (frames_.empty()) state_ = State::kOff;
+  if (context_.frames.empty()) context_.state = State::kOff;
 }
 
 FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
@@ -347,10 +354,10 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   if (f.ends_trace) {
     // Nobody else may hold what the program lets go of from here on.
     f.ends_trace = f.root = false;
-    if (state_ == State::kBroken) end_trace();
+    if (context_.state == State::kBroken) end_trace();
     return FrameAction::kRun;
   }
-  switch (state_) {
+  switch (context_.state) {
     case State::kOff: set_mode(false); return FrameAction::kRun;
     case State::kTracing:
       if (!vm_sees_frames()) {
@@ -364,11 +371,11 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
         return finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
       }
       return FrameAction::kRun;
-    case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
+    case State::kResuming: context_.state = State::kConcrete; return FrameAction::kRun;
     case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
     case State::kConcrete:
-      if (state_ == State::kBroken) end_trace();  // it holds nothing any more
+      if (context_.state == State::kBroken) end_trace();  // it holds nothing any more
       set_mode(false);
       if (may_be_root(f)) return at_boundary(f);
       f.root = false;
@@ -378,20 +385,20 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
 }
 
 FrameAction Tracer::at_boundary(Frame& f) {
-  if (stopped_) {
-    state_ = State::kConcrete;
+  if (context_.stopped) {
+    context_.state = State::kConcrete;
     f.root = false;
     return FrameAction::kRun;
   }
   if (disabled_here()) {
-    state_ = State::kConcrete;
+    context_.state = State::kConcrete;
     return FrameAction::kRun;
   }
   for (int i = 0; i < f.stack_depth(); ++i) {
     PyObject* value = f.stack()[i];
     if (value != nullptr && PyExceptionInstance_Check(value)) {
       // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
-      state_ = State::kConcrete;
+      context_.state = State::kConcrete;
       return FrameAction::kRun;
     }
   }
@@ -403,7 +410,7 @@ FrameAction Tracer::at_boundary(Frame& f) {
 
 FrameAction Tracer::start_here(Frame& f, bool& made) {
   const SignalsWait wait;
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
@@ -459,7 +466,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
 
 FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects) {
   const SignalsWait wait;
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
     f.root = false;
     return FrameAction::kRun;
@@ -469,7 +476,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   if (!run_entry(entry, objects, made)) {
     if (PyErr_Occurred() != nullptr) return FrameAction::kRaise;
     // An operator fails: the program goes on from here for real, to its own error.
-    stopped_ = true;
+    context_.stopped = true;
     f.root = false;
     return FrameAction::kRun;
   }
@@ -486,7 +493,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   for (size_t i = static_cast<size_t>(entry.local_count); i < made.size(); ++i) stack.push_back(made[i].get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
   f.set_state(entry.break_offset, static_cast<int>(stack.size()));
-  state_ = State::kResuming;
+  context_.state = State::kResuming;
   return FrameAction::kReload;
 }
 
@@ -498,7 +505,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   ++bypass_;
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
-  std::string unfit = trace->state.waits_for(looking_);
+  std::string unfit = trace->state.waits_for(context_.looking);
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -531,8 +538,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   }
   forget_error();
   --bypass_;
-  if (!unfit.empty() && looking_) {
-    found_ = unfit;
+  if (!unfit.empty() && context_.looking) {
+    context_.found = unfit;
     PyErr_SetString(PyExc_RuntimeError, unfit.c_str());
     return false;
   }
@@ -540,7 +547,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
   }
-  root_ = &f;
+  context_.root = &f;
   trace->symbols.set_derive([this](const char* name, PyObject* a, PyObject* b) { return derive_number(name, a, b); },
                             [this](int slot) { need_number(slot); });
   trace->symbols.set_place([this] {
@@ -549,7 +556,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   });
   trace->start_offset = f.offset();
   trace->root_code = reinterpret_cast<PyObject*>(f.code());
-  trace_ = std::move(trace);
+  context_.trace = std::move(trace);
   begin_transaction();
   if (api_.present()) {
     // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
@@ -560,7 +567,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
   find_surroundings(f, true);
   place_symbols(f, places);
-  state_ = State::kTracing;
+  context_.state = State::kTracing;
   waiting_.emplace();
   set_mode(true);
   return true;

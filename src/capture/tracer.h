@@ -18,6 +18,7 @@
 #include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
 #include "capture/interrupts.h"
+#include "capture/trace_context.h"
 #include "capture/vm.h"
 #include "support/options.h"
 
@@ -91,8 +92,10 @@ struct TraceOwner {
 /// with a Python error set (a user's backend raised).
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 
+struct TracerParts;
+
 /// One call of a compiled function that did not end in a plain guard hit.
-class Tracer final : public VmObserver {
+class Tracer final : public VmObserver, private TraceFeature {
  public:
   Tracer(TraceOwner& owner, TorchApi& api, PyObject* code);
   ~Tracer() override;
@@ -101,7 +104,9 @@ class Tracer final : public VmObserver {
 
   /// The tracer of this thread that is at work, or null.
   static Tracer* current();
-  bool at_work() const { return state_ == State::kTracing || state_ == State::kUnwinding || bypass_ > 0; }
+  bool at_work() const {
+    return context_.state == State::kTracing || context_.state == State::kUnwinding || bypass_ > 0;
+  }
 
   /// Calls `function`; its frame starts with `hit` (an entry that ends in a break) or with a new trace.
   PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
@@ -115,11 +120,11 @@ class Tracer final : public VmObserver {
   bool leave_to_others(PyObject* types);
 
   /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
-  void only_look() { looking_ = true; }
+  void only_look() { context_.looking = true; }
   /// After that: why the call is no function of its tensor arguments that compiles as one graph; empty: it is.
-  const std::string& found_problem() const { return found_; }
+  const std::string& found_problem() const { return context_.found; }
   /// Some of it runs in another grad mode than the call.
-  bool switches_grad() const { return switches_grad_; }
+  bool switches_grad() const { return context_.switches_grad; }
   /// A signal has ended the look, and waits to be dealt with.
   bool was_cut() const { return cut_; }
   /// Runs the handlers of signals, between traces: -1 with a Python error set. Where they raise nothing, later traces of this
@@ -169,19 +174,6 @@ class Tracer final : public VmObserver {
   int dict_update(Frame&, PyObject*, PyObject*) override;
   int dict_merge(Frame&, PyObject*, PyObject*, PyObject*) override;
 
- private:
-  enum class State : uint8_t {
-    kOff,  // before the compiled function's frame, and after it
-    kTracing,
-    kBroken,     // a break happened in the present instruction of some frame, which goes on for real
-    kUnwinding,  // the trace is given up: frames end, past their handlers, up to its root, which lands
-    kResuming,   // an entry restored the frame; the next instruction is to run for real
-    kConcrete,   // the program runs for real: frames marked as roots and new ones look for entries
-  };
-  struct Trace;
-  struct CallPlan;
-
-  bool tracing() const { return state_ == State::kTracing && bypass_ == 0; }
   /// `places`: where in the frame's locals and stack each root stands, or -1.
   /// From `cells_from` on the roots are cells of the frame's function.
   bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from = SIZE_MAX);
@@ -273,14 +265,8 @@ class Tracer final : public VmObserver {
   bool cancellable(const std::function<void()>& work) const;
   /// A signal waits, and what was done since `start` takes long and can be taken back.
   bool may_stop(std::chrono::steady_clock::time_point start) const;
-  BreakInfo here(std::string reason) const;
-  void user_location(std::string& file, std::string& function, int& line) const;
 
   // Objects.
-  /// When the trace made it, as a count; nothing: it did not.
-  std::optional<size_t> born_at(PyObject* object) const;
-  bool born(PyObject* object) const { return born_at(object).has_value(); }
-  void mark_born(PyObject* object);
   void mark_starred(Frame& f);
   void note_result(PyObject* object);
   void watch_container(PyObject* object, bool ordered = true);
@@ -302,9 +288,6 @@ class Tracer final : public VmObserver {
   bool find_by_name(PyObject* object);
   bool is_of_the_call(PyObject* object) const;
   void watch_class_of(PyObject* object);
-  /// How far code in C looks into an object: what its items are; what they hold as well; that, and whether it is equal to
-  /// something.
-  enum class Reading : uint8_t { kItems, kAll, kEqual };
   static Reading how_read(PyObject* callable, std::string_view name);
   /// What it may read becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
   bool watch_contents(PyObject* object, Reading reading);
@@ -378,8 +361,6 @@ class Tracer final : public VmObserver {
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 
   // Gradients (tracer_gradients.cpp).
-  struct EngineCall;
-  struct FunctionCall;
   bool is_engine_call(PyObject* callable) const;
   PyObject* run_backward(PyObject* args, PyObject* kwargs);
   std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
@@ -450,7 +431,6 @@ class Tracer final : public VmObserver {
   /// Which gradients are on, and the level.
   void note_modes(TapeNode& node) const { note_modes(node, api_.grad_enabled()); }
   void note_modes(TapeNode& node, bool mode) const;
-  struct Level;
   void keep_switch(PyObject* callable, const char* reader);
   PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
   PyObject* exit_level(Ref callable, Ref args);
@@ -495,7 +475,6 @@ class Tracer final : public VmObserver {
   std::string region_problem() const;
 
   // Functions with a backward of the user's (tracer_functions.cpp).
-  struct AheadRun;
   AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);
   PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
@@ -512,22 +491,6 @@ class Tracer final : public VmObserver {
   std::string function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
-  struct NumpyCall {
-    Ref func, args, kwargs;  // args: a tuple; kwargs: a dict or null
-    std::string name;        // of the ufunc or function: "add", "sum", "getitem"
-    bool mutates = false;
-  };
-  /// While it lives, C code that reads what Python code gives it is running.
-  struct Reader {
-    Reader(Tracer& tracer, PyObject* callable);
-    ~Reader() { tracer_.reader_depth_ = before_; }
-    Reader(const Reader&) = delete;
-    Reader& operator=(const Reader&) = delete;
-
-   private:
-    Tracer& tracer_;
-    size_t before_;
-  };
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
   void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
@@ -543,31 +506,8 @@ class Tracer final : public VmObserver {
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   bool reads_batch(PyObject* args, PyObject* kwargs) const;
   Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
-  bool numpy_value(PyObject* object) const;
-  bool numpy_inside(PyObject* object) const;
-  PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
-  /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
-  PyObject* numpy_break(const std::string& reason);
-  PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
-                           bool mutates = false);
-  PyObject* numpy_record(NumpyCall call);
   /// A value becomes text: not_handled(), once what it shows is watched.
   PyObject* show(PyObject* value);
-  PyObject* numpy_binary(int op, PyObject* left, PyObject* right);
-  PyObject* numpy_compare(int op, PyObject* left, PyObject* right);
-  PyObject* numpy_get_item(PyObject* container, PyObject* key);
-  int numpy_set_item(PyObject* container, PyObject* key, PyObject* value);
-  PyObject* numpy_iterate(PyObject* iterator);
-  int numpy_unpack(PyObject* sequence, int before, int after, PyObject** out);
-  PyObject* numpy_attribute(PyObject* owner, PyObject* name);
-  int numpy_slot(PyObject* value);
-  Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);
-  void numpy_take(PyObject* result, TapeNode& node, std::string& problem);
 
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
@@ -618,7 +558,6 @@ class Tracer final : public VmObserver {
   bool specialize_slot(int slot);
   bool specialize_operands(PyObject* args, PyObject* kwargs);
   PyObject* symbolic_size(const std::vector<Expr>& sizes);
-  enum class NeedsGrad : uint8_t { kNo, kYes, kUnknown };
   /// Whether the tensor will require grad once it is real.
   NeedsGrad needs_grad(int slot) const;
   std::vector<NeedsGrad> needs_grads() const;  // of all slots
@@ -638,7 +577,6 @@ class Tracer final : public VmObserver {
   /// Whether the answer depends on the levels of transforms around a call that is only looked at.
   bool differs_in_levels(const TorchFunction& fn, PyObject* args) const;
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  int slot_for(PyObject* tensor);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
@@ -650,11 +588,11 @@ class Tracer final : public VmObserver {
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
   bool knows_handled();
 
-  TraceOwner& owner_;
-  TorchApi& api_;
+ private:
+  Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);
+
+  const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;
-  State state_ = State::kOff;
-  mutable int bypass_ = 0;                   // also while a question is asked that changes nothing here
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
   bool mode_on_ = false;
   /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch
@@ -663,26 +601,13 @@ class Tracer final : public VmObserver {
   int handlers_ = 0;
   bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
-  bool stopped_ = false;                          // no more traces in this call
-  bool looking_ = false, switches_grad_ = false;  // see only_look()
-  Ref refusal_;                                   // see refuse()
+  Ref refusal_;       // see refuse()
   bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
   std::optional<SignalsWait> waiting_;  // while a trace is open
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::string found_;
-  /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
-  struct Ahead {
-    size_t born = 0;  // what was made before it began
-    std::string problem;
-  };
-  Ahead* ahead_ = nullptr;
-  Frame* root_ = nullptr;  // whose instructions the trace records
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;
   std::vector<PyObject*> roots_;
-  std::unique_ptr<Trace> trace_;
-  std::vector<Frame*> frames_;
-  size_t reader_depth_ = 0;              // frames_.size() when C code that reads values was entered; 0: none
   std::vector<Frame*> opaque_;           // run for real, with all they call
   std::vector<Frame*> other_compilers_;  // likewise, but compiled functions that they call are compiled
   Tracer* previous_ = nullptr;

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/natures.h"
+#include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -239,7 +240,7 @@ bool needs_autograd(std::string_view name, const TorchApi& api) {
 
 }  // namespace
 
-Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   using Kind = CallPlan::Kind;
   CallPlan plan;
   if (PyFunction_Check(callable)) return {Kind::kEnter, nullptr, {}};
@@ -468,7 +469,7 @@ bool compares(PyObject* callable, std::string_view name) {
 
 }  // namespace
 
-Tracer::Reading Tracer::how_read(PyObject* callable, std::string_view name) {
+Reading Tracer::how_read(PyObject* callable, std::string_view name) {
   if (compares(callable, name)) return Reading::kEqual;
   return reads_items_only(callable, name) ? Reading::kItems : Reading::kAll;
 }
@@ -598,7 +599,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* result = symbolic_call(callable, positional.get(), named.get());
     if (result != not_handled()) return result;
   }
-  if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
+  if (PyObject* done = numpy().numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   if (const std::string life = starts_life(callable, args, nargs); !life.empty()) {
     return break_for_good(life) ? not_handled() : nullptr;
@@ -675,7 +676,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     return made;
   }
   // super() and locals() look at the running frame, which is the program's own also here.
-  const Reader reader(*this, callable);
+  const NumpyTracing::Reader reader(numpy(), callable);
   PyObject* result = is_cached_function(callable) && !born(callable)
                          ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
@@ -799,7 +800,7 @@ void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, P
 }
 
 bool Tracer::says_once(std::span<PyObject* const> args) {
-  if (*trace_->cached_calls == 0 || ahead_ != nullptr || looking_) return false;
+  if (*trace_->cached_calls == 0 || context_.ahead != nullptr || context_.looking) return false;
   const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
     if (is_atom(o, api_)) return true;
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
@@ -895,7 +896,7 @@ bool Tracer::note_context(PyObject* variable, const std::string& method, PyObjec
 /// As a vectorcall of what the sequence and the mapping hold.
 PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
-  if (numpy_value(args)) return numpy_break("an array is unpacked");
+  if (numpy().numpy_value(args)) return numpy().numpy_break("an array is unpacked");
   if (!break_if_moved(args)) return nullptr;
   if (!tracing()) return not_handled();
   const bool iterable = Py_TYPE(args)->tp_iter != nullptr || PySequence_Check(args) != 0;

@@ -56,7 +56,7 @@ PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py
 /// A function of ours, called in place of one of torch's with the same arguments; not_handled() where regions mean nothing.
 PyObject* Tracer::call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
-  if (owner_.backend || owner_.eager_backend || looking_ || !trace_->open_levels.empty() || trace_->duals > 0) {
+  if (owner_.backend || owner_.eager_backend || context_.looking || !trace_->open_levels.empty() || trace_->duals > 0) {
     return not_handled();
   }
   Ref ours;

@@ -14,14 +14,14 @@
 
 namespace tatara::capture {
 
-void Tracer::user_location(std::string& file, std::string& function, int& line) const {
-  for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
+void TraceContext::user_location(std::string& file, std::string& function, int& line) const {
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     const std::string_view path = name;
     const bool ours = path.ends_with("/tatara/_functions.py") || path.ends_with("/tatara/_transforms.py") ||
                       path.ends_with("/tatara/_optimizers.py");
-    if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
+    if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);
     line = (*it)->line();
@@ -29,7 +29,7 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
   }
 }
 
-BreakInfo Tracer::here(std::string reason) const {
+BreakInfo TraceContext::here(std::string reason) const {
   BreakInfo info;
   info.reason = std::move(reason);
   user_location(info.file, info.function, info.line);
@@ -48,20 +48,24 @@ bool Tracer::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handle
   return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
 }
 
+bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
+  return features.tracer->graph_break(reason, stay_eager);
+}
+
 bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
-  if (ahead_ != nullptr) {
+  if (context_.ahead != nullptr) {
     // Nothing of what is traced ahead happens.
-    if (ahead_->problem.empty()) ahead_->problem = reason;
+    if (context_.ahead->problem.empty()) context_.ahead->problem = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
-  if (looking_) {
-    if (found_.empty()) found_ = reason;
+  if (context_.looking) {
+    if (context_.found.empty()) context_.found = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
-  state_ = State::kBroken;
+  context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
   set_mode(false);
@@ -103,7 +107,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
     return refuse();
   }
-  root_->ends_trace = !can_resume;
+  context_.root->ends_trace = !can_resume;
   ++bypass_;
   bool ok = run_tape();
   if (!ok && take_back()) {
@@ -116,16 +120,16 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const bool prepared = ok && !cut_ && prepare_entry(*entry);
   --bypass_;
   if (ok && !prepared && !cut_) refuse();
-  if (state_ == State::kUnwinding) return false;
+  if (context_.state == State::kUnwinding) return false;
   if (prepared) owner_.cache.add(std::move(entry));
-  stopped_ = stopped_ || stay_eager || !prepared;
+  context_.stopped = context_.stopped || stay_eager || !prepared;
   ok = prepared || (ok && cut_);
   waiting_.reset();
   cut_ = false;
   if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
-  for (Frame* frame : frames_) {
-    if (frame != root_) frame->root = may_be_root(*frame) || !modes_.empty();
+  for (Frame* frame : context_.frames) {
+    if (frame != context_.root) frame->root = may_be_root(*frame) || !modes_.empty();
   }
   return ok;
 }
@@ -160,9 +164,9 @@ void Tracer::begin_transaction() {
 }
 
 bool Tracer::unwind() {
-  state_ = State::kUnwinding;
+  context_.state = State::kUnwinding;
   forget_error();
-  for (Frame* frame : frames_) frame->root = true;
+  for (Frame* frame : context_.frames) frame->root = true;
   PyErr_SetNone(unwinding_error());
   return false;
 }
@@ -182,9 +186,9 @@ FrameAction Tracer::land(Frame& f) {
   if (api_.present()) api_.set_grad(t.state.grad);
   const Ref handled = Ref::steal(PyErr_GetHandledException());
   if (handled.get() != t.start_exception.get()) PyErr_SetHandledException(t.start_exception.get());
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   f.root = false;
-  stopped_ = true;
+  context_.stopped = true;
   if (refusal_) {
     end_trace();
     set_raised(refusal_.release());
@@ -201,27 +205,28 @@ FrameAction Tracer::land(Frame& f) {
 
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
   if (handled) delivered();
-  if (state_ == State::kUnwinding) {
-    if (&f == root_) return land(f);
+  if (context_.state == State::kUnwinding) {
+    if (&f == context_.root) return land(f);
     unwind();
     return FrameAction::kAbandon;
   }
   // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
-  if (looking_ && !found_.empty()) return FrameAction::kAbandon;
-  return &f == root_ && !handled && state_ == State::kTracing && !looking_ ? leave_root() : FrameAction::kRun;
+  if (context_.looking && !context_.found.empty()) return FrameAction::kAbandon;
+  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? leave_root()
+                                                                                                   : FrameAction::kRun;
 }
 
 /// What was recorded happens now.
 FrameAction Tracer::leave_root() {
   Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   set_mode(false);
   ++bypass_;
   const bool ok = run_tape();
   const bool again = !ok && take_back();
   if (!ok && !again) undo_later_writes();
   --bypass_;
-  if (again) return land(*root_);
+  if (again) return land(*context_.root);
   if (!ok) return FrameAction::kAbandon;  // it would have failed before
   if (leaving) set_raised(leaving.release());
   return FrameAction::kRun;
@@ -262,11 +267,11 @@ void Tracer::undo_later_writes() {
 
 bool Tracer::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
-  if (looking_) {
+  if (context_.looking) {
     finish_look(result);
     return true;
   }
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
@@ -297,7 +302,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     return refuse();
   }
   if (!run_return(f, std::move(entry))) return false;
-  stopped_ = stopped_ || cut_;
+  context_.stopped = context_.stopped || cut_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
   // The results are there, and the frame is about to return them.
@@ -319,7 +324,7 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   --bypass_;
   if (!prepared) {
     refuse();
-    if (state_ != State::kUnwinding) end_trace();
+    if (context_.state != State::kUnwinding) end_trace();
     return false;
   }
   if (ran) {
@@ -415,7 +420,7 @@ bool Tracer::prepare_entry(Entry& entry) {
 void Tracer::end_trace() {
   set_mode(false);
   if (trace_ != nullptr) take_back_symbols();
-  trace_.reset();
+  context_.trace.reset();
   waiting_.reset();
 }
 

@@ -50,8 +50,8 @@ bool Tracer::is_function_apply(PyObject* callable) {
 
 /// Whether code that is to run in the backward can be traced here.
 bool Tracer::takes_backwards() const {
-  return !owner_.backend && !owner_.eager_backend && !looking_ && ahead_ == nullptr && trace_->open_levels.empty() &&
-         trace_->duals == 0 && !AutocastState::read(api_).any;
+  return !owner_.backend && !owner_.eager_backend && !context_.looking && context_.ahead == nullptr &&
+         trace_->open_levels.empty() && trace_->duals == 0 && !AutocastState::read(api_).any;
 }
 
 /// Runs our `apply` in place of the host's.
@@ -221,17 +221,17 @@ std::string Tracer::foreign_write(const TapeNode& node, size_t slots, const std:
 }
 
 /// Calls Python code whose steps are not to happen now.
-Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
+AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
   Trace& t = *trace_;
   const size_t first = t.tape.nodes().size(), effects = t.effects.size();
   const bool mutated = t.mutated;
   AheadRun run;
   run.slots = t.tape.slots().size();
-  Ahead ahead;
+  TraceContext::Ahead ahead;
   ahead.born = t.births;
-  ahead_ = &ahead;
+  context_.ahead = &ahead;
   run.returned = call();
-  ahead_ = nullptr;
+  context_.ahead = nullptr;
   run.problem = ahead.problem;
   const Bypass bypass(bypass_);
   if (PyErr_Occurred() != nullptr) {

@@ -137,7 +137,7 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
   Trace& t = *trace_;
   const int slot = t.tape.find(tensor);
   const bool old = slot < 0 ? !born(tensor) : t.tape.slots()[static_cast<size_t>(slot)].input;
-  if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || ahead_ != nullptr) {
+  if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || context_.ahead != nullptr) {
     return write_break("assignment to a tensor's .grad");
   }
   std::string problem;
@@ -279,7 +279,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   EngineCall call;
   std::string problem;
-  if (ahead_ != nullptr) return graph_break("a backward pass inside of another") ? not_handled() : nullptr;
+  if (context_.ahead != nullptr) return graph_break("a backward pass inside of another") ? not_handled() : nullptr;
   TapeNode node;
   node.backward = node.sequence = true;
   node.name = "backward";

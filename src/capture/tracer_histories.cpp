@@ -37,7 +37,7 @@ Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
   return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }
 
-Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
+NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
 
 /// The results of the call on tensors without memory, which require grad as `needs` says (nothing: as none does); null without an
 /// error: the host does not say.
@@ -66,7 +66,7 @@ Ref Tracer::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) 
 }
 
 /// What the host says of the results of a call whose operands need gradients or not; none where it cannot tell.
-std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
+std::vector<NeedsGrad> Tracer::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
   Trace& t = *trace_;
   const TapeNode& node = t.tape.nodes()[n];
   std::vector<NeedsGrad> operands;
@@ -98,7 +98,7 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
   return answers;
 }
 
-std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
+std::vector<NeedsGrad> Tracer::needs_grads() const {
   const Tape& tape = trace_->tape;
   const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
   std::vector<NeedsGrad> needs;

@@ -30,16 +30,16 @@ int Tracer::on_interrupt(Frame&) {
 }
 
 bool Tracer::cut_trace() {
-  if (ahead_ != nullptr || looking_) {
+  if (context_.ahead != nullptr || context_.looking) {
     // Nothing of this may happen, not even a handler: whoever asked for it deals with the signal.
     cut_ = true;
-    std::string& problem = ahead_ != nullptr ? ahead_->problem : found_;
+    std::string& problem = context_.ahead != nullptr ? context_.ahead->problem : context_.found;
     if (problem.empty()) problem = kInterrupted;
     PyErr_SetString(PyExc_RuntimeError, kInterrupted);
     return false;
   }
-  state_ = State::kBroken;
-  stopped_ = true;
+  context_.state = State::kBroken;
+  context_.stopped = true;
   set_mode(false);
   bool ok = false;
   {
@@ -49,8 +49,8 @@ bool Tracer::cut_trace() {
     if (!ok) undo_later_writes();
   }
   waiting_.reset();
-  for (Frame* frame : frames_) {
-    if (frame != root_) frame->root = !modes_.empty();
+  for (Frame* frame : context_.frames) {
+    if (frame != context_.root) frame->root = !modes_.empty();
   }
   return ok;
 }

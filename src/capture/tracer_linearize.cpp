@@ -181,7 +181,7 @@ PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
   Trace& t = *trace_;
   Recording made;
   std::string problem;
-  if (ahead_ != nullptr) problem = "inside of what is traced ahead";
+  if (context_.ahead != nullptr) problem = "inside of what is traced ahead";
   for (Py_ssize_t i = 0; problem.empty() && i < PyTuple_GET_SIZE(tensors); ++i) {
     made.arguments.push_back(transform_operand(PyTuple_GET_ITEM(tensors, i), problem));
     if (!problem.empty()) break;

@@ -125,7 +125,7 @@ Ref Tracer::small_number(Expr symbol, PyObject* value) {
 }
 
 void Tracer::need_number(int slot) {
-  if (state_ != State::kTracing) return;
+  if (context_.state != State::kTracing) return;
   Trace& t = *trace_;
   if (!from_numbers(slot)) {
     if (!graph_break("the value of a float that the graph computes")) postpone_error();

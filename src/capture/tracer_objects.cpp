@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/natures.h"
+#include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -282,7 +283,7 @@ void Tracer::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
 
 bool Tracer::touch(PyObject* object) {
   const std::optional<size_t> made = born_at(object);
-  if (ahead_ != nullptr && made && *made < ahead_->born) {
+  if (context_.ahead != nullptr && made && *made < context_.ahead->born) {
     return graph_break("it changes what was made before it (" + type_name(object) + ")");
   }
   // What was made since the snapshot is no part of it.
@@ -338,7 +339,7 @@ PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
 
 PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
   if (!tracing()) return not_handled();
-  if (numpy_value(owner)) return numpy_attribute(owner, name);
+  if (numpy().numpy_value(owner)) return numpy().numpy_attribute(owner, name);
   if (!break_if_state(owner, name)) return nullptr;
   if (!tracing()) return not_handled();
   PyObject* made = watch_lookup(owner, name, true);
@@ -354,7 +355,7 @@ bool Tracer::holds_numbers(PyObject* container) const {
 
 PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
-    if (PyObject* done = numpy_get_item(container, key); done != not_handled()) return done;
+    if (PyObject* done = numpy().numpy_get_item(container, key); done != not_handled()) return done;
   }
   if (tracing() && !api_.is_tensor(container) && !holds_numbers(container)) settle_reachable(key);
   if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
@@ -413,7 +414,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
 
 PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
   if (!tracing()) return not_handled();
-  if (numpy_value(iterable)) {
+  if (numpy().numpy_value(iterable)) {
     PyObject* iterator = PyObject_GetIter(iterable);
     note_result(iterator);
     return iterator;
@@ -466,7 +467,7 @@ bool Tracer::break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_
 
 int Tracer::unpack(Frame&, PyObject* sequence, int before, int after, PyObject** out) {
   if (tracing()) {
-    if (const int done = numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
+    if (const int done = numpy().numpy_unpack(sequence, before, after, out); done != kNotHandled) return done;
   }
   if (tracing() && !watch_contents(sequence, Reading::kItems)) return -1;
   return break_if_moved(sequence) ? kNotHandled : -1;
@@ -487,9 +488,9 @@ bool Tracer::watch_searched(PyObject* container, PyObject* table) {
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!break_if_moved(container)) return nullptr;
   if (tracing() && is_symbolic_number(item) && !holds_numbers(container)) settle_in(item);
-  if (tracing() &&
-      (numpy_value(container) || numpy_inside(item) || (!PyDict_Check(container) && numpy_inside(container)))) {
-    return numpy_break("a search among arrays");
+  if (tracing() && (numpy().numpy_value(container) || numpy().numpy_inside(item) ||
+                    (!PyDict_Check(container) && numpy().numpy_inside(container)))) {
+    return numpy().numpy_break("a search among arrays");
   }
   if (tracing()) {
     pin(item);
@@ -512,8 +513,8 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
 /// NumPy would take a symbolic integer for an object of its own kind.
 void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
   if (trace_->symbols.empty() || api_.numpy == nullptr) return;
-  if (is_symbolic_number(left) && numpy_value(right)) settle_in(left);
-  if (is_symbolic_number(right) && numpy_value(left)) settle_in(right);
+  if (is_symbolic_number(left) && numpy().numpy_value(right)) settle_in(left);
+  if (is_symbolic_number(right) && numpy().numpy_value(left)) settle_in(right);
 }
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
@@ -521,7 +522,7 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
     settle_operands(left, right);
     if (!tracing()) return not_handled();
     settle_for_arrays(left, right);
-    if (PyObject* done = numpy_compare(op, left, right); done != not_handled()) return done;
+    if (PyObject* done = numpy().numpy_compare(op, left, right); done != not_handled()) return done;
   }
   if (tracing()) {
     if (!trace_->symbols.empty()) {
@@ -535,7 +536,7 @@ PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
 }
 
 int Tracer::truth(Frame&, PyObject* value) {
-  if (tracing() && numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
+  if (tracing() && numpy().numpy_value(value)) return graph_break("truth of an array") ? kNotHandled : -1;
   return !tracing() || watch_contents(value, Reading::kItems) ? kNotHandled : -1;
 }
 
@@ -592,7 +593,7 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (text && (op == kRemainderOp || op == kRemainderInplace)) settle_reachable(right);
   if (!tracing()) return not_handled();
   settle_for_arrays(left, right);
-  if (PyObject* done = numpy_binary(op, left, right); done != not_handled()) return done;
+  if (PyObject* done = numpy().numpy_binary(op, left, right); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   if (!trace_->symbols.empty()) {
     PyObject* result = symbolic_binary(op, left, right);
@@ -626,7 +627,7 @@ void Tracer::on_build(Frame&, BuildKind kind, PyObject* object) {
   pin_keys(object);
   if (api_.numpy == nullptr) return;
   const Ref keys = Ref::steal(PySequence_List(object));
-  if (keys && numpy_inside(keys.get())) {
+  if (keys && numpy().numpy_inside(keys.get())) {
     trace_->mutated = true;  // it is made already
     if (!graph_break("the hash of a NumPy value")) postpone_error();
   }
@@ -642,13 +643,13 @@ int Tracer::list_append(Frame&, PyObject* list, PyObject*) { return break_if_beg
 
 int Tracer::list_extend(Frame&, PyObject* list, PyObject* iterable) {
   if (!break_if_begun(list)) return -1;
-  if (tracing() && numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
+  if (tracing() && numpy().numpy_value(iterable)) return graph_break("an array is unpacked") ? kNotHandled : -1;
   if (tracing() && !watch_contents(iterable, Reading::kItems)) return -1;
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
 int Tracer::set_update(Frame&, PyObject* set, PyObject* iterable) {
   if (!break_if_begun(set)) return -1;
-  if (tracing() && numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
+  if (tracing() && numpy().numpy_inside(iterable)) return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
   if (tracing() && !watch_contents(iterable, Reading::kEqual)) return -1;
   return break_if_moved(iterable) ? kNotHandled : -1;
 }
@@ -663,9 +664,9 @@ int Tracer::dict_merge(Frame&, PyObject* dict, PyObject* mapping, PyObject*) {
 
 PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
   if (!tracing()) return not_handled();
-  if (PyObject* done = numpy_iterate(iterator); done != not_handled()) return done;
+  if (PyObject* done = numpy().numpy_iterate(iterator); done != not_handled()) return done;
   if (!outside_iterator(iterator)) {
-    if (frames_.back() != root_ && !touch(iterator)) return nullptr;
+    if (context_.frames.back() != context_.root && !touch(iterator)) return nullptr;
     return not_handled();
   }
   return break_if_moved(iterator) ? not_handled() : nullptr;

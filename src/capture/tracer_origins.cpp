@@ -157,7 +157,7 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
 /// A frame that the trace runs, or a traceback: these are of this call, where they were not found in something older.
 bool Tracer::is_of_the_call(PyObject* o) const {
   if (!PyFrame_Check(o)) return PyTraceBack_Check(o);
-  return std::any_of(frames_.begin(), frames_.end(), [o](const Frame* f) { return f->object() == o; });
+  return std::any_of(context_.frames.begin(), context_.frames.end(), [o](const Frame* f) { return f->object() == o; });
 }
 
 /// A function or class that its own module has under its name.
@@ -313,7 +313,7 @@ void Tracer::watch_class_of(PyObject* object) {
 
 /// One walk through what code in C may read.
 struct Tracer::Settling {
-  Tracer::Reading reading = Tracer::Reading::kItems;
+  Reading reading = Reading::kItems;
   PyObject* top = nullptr;
   std::unordered_set<PyObject*> seen;
   std::string unseen;         // the type of something whose changes nobody would see

@@ -816,24 +816,24 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
 void Tracer::finish_look(PyObject* result) {
   Trace& t = *trace_;
   const ErrorAside aside;
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   set_mode(false);
   const Bypass bypass(bypass_);
   drop_undone_switches();
-  if (!t.effects.empty() && found_.empty()) found_ = "it writes to objects from before the call";
-  if (!t.open_context_vars.empty() && found_.empty()) found_ = "it sets a context variable";
-  if (found_.empty() && t.snap_grad != t.state.grad) found_ = "it switches gradients";
+  if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
+  if (!t.open_context_vars.empty() && context_.found.empty()) context_.found = "it sets a context variable";
+  if (context_.found.empty() && t.snap_grad != t.state.grad) context_.found = "it switches gradients";
   for (const TapeSlot& slot : t.tape.slots()) {
-    if (found_.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
-      found_ = "it reads a tensor that requires grad and is no argument";
+    if (context_.found.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
+      context_.found = "it reads a tensor that requires grad and is no argument";
     }
   }
   for (const TapeNode& node : t.tape.nodes()) {
-    if (found_.empty() && node.backward) found_ = "it calls the engine of gradients";
-    switches_grad_ = switches_grad_ || node.grad != t.snap_grad;
+    if (context_.found.empty() && node.backward) context_.found = "it calls the engine of gradients";
+    context_.switches_grad = context_.switches_grad || node.grad != t.snap_grad;
   }
   try {
-    if (found_.empty()) {
+    if (context_.found.empty()) {
       take_back_symbols();
       const std::shared_ptr<Tape> tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
       std::vector<int> outputs;
@@ -841,16 +841,17 @@ void Tracer::finish_look(PyObject* result) {
       std::erase(outputs, -1);
       tape->set_outputs(std::move(outputs));
       const TapeGraph made = build_graph(*tape, api_);
-      if (!made.graph.input_writes().empty()) found_ = "it writes to a tensor from before the call";
+      if (!made.graph.input_writes().empty()) context_.found = "it writes to a tensor from before the call";
       for (const GraphOutput& output : made.graph.outputs()) {
-        if (output.alias.kind != OutputAlias::Kind::kFresh) found_ = "a result shares memory with another tensor";
+        if (output.alias.kind != OutputAlias::Kind::kFresh)
+          context_.found = "a result shares memory with another tensor";
       }
       for (const Node& node : made.graph.nodes()) {
-        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) found_ = "it draws random numbers";
+        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) context_.found = "it draws random numbers";
       }
     }
   } catch (const std::exception& error) {
-    found_ = error.what();
+    context_.found = error.what();
   }
   t.transaction.undo();
   // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -69,7 +70,7 @@ int Tracer::write_break(const std::string& reason) { return graph_break(reason) 
 
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
 bool Tracer::break_if_cached(PyObject* target) {
-  if (ahead_ != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
+  if (context_.ahead != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
   if (*trace_->cached_calls == 0) return true;
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
@@ -193,7 +194,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
 int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (born(cell)) {
-    if (&f != root_ && !touch(cell)) return -1;
+    if (&f != context_.root && !touch(cell)) return -1;
     return kNotHandled;
   }
   if (!break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
@@ -210,7 +211,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
 
 int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* value) {
   if (tracing()) {
-    if (const int done = numpy_set_item(container, key, value); done != kNotHandled) return done;
+    if (const int done = numpy().numpy_set_item(container, key, value); done != kNotHandled) return done;
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
   if (!holds_numbers(container)) {

@@ -1,0 +1,268 @@
+// What the tracer and its features share: the call that is traced, and what its present trace has gathered.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/constant_tensors.h"
+#include "capture/entry_cache.h"
+#include "capture/graph_from_tape.h"
+#include "capture/transaction.h"
+#include "capture/vm.h"
+
+namespace tatara::capture {
+
+class Tracer;
+class NumpyTracing;
+struct TraceOwner;
+
+/// Whether a tensor requires grad.
+enum class NeedsGrad : uint8_t { kNo, kYes, kUnknown };
+
+/// A level of torch.func's transforms or of forward-mode derivatives.
+struct Level {
+  enum class Kind : uint8_t { kNone, kGrad, kJvp, kVmap, kDual } kind = Kind::kNone;
+  int number = 0;                          // as torch counts them
+  bool outer_grad = true;                  // gradients were on where it was entered
+  bool random = false;                     // vmap: random operators are allowed
+  Expr size;                               // vmap
+  std::vector<std::pair<int, int>> duals;  // slots of dual tensors and of their tangents
+};
+
+/// What one trace has gathered.
+struct Trace {
+  explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
+  TraceSymbols symbols;
+  Tape tape;
+  LiveInference inference;
+  ConstantTensors constants;
+  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
+  ValueGuard guard;
+  Watches watches;
+  GlobalState state;
+  std::vector<PyObject*> objects;
+  std::unordered_map<PyObject*, int> object_index;
+  std::unordered_set<PyObject*> by_identity;           // guarded objects that are the same in each call
+  size_t guarded = 0;                                  // how many of `objects` the guard on the roots gives
+  std::set<PyObject*> pinned;                          // of these: whose identity decided something
+  std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared
+  std::set<PyObject*> in_cells;                // held by a callee's cells, and guarded as the objects that they are
+  std::unordered_map<PyObject*, size_t> born;  // and when, as a count
+  size_t births = 0;
+  /// A generator made in the trace ends when the program drops it.
+  struct Closable {
+    Ref reference;  // weak
+    size_t when = 0;
+  };
+  std::unordered_map<PyObject*, Closable> closable;
+  std::unordered_set<const Frame*> closing;  // frames of generators that got a GeneratorExit
+  bool no_resume = false;                    // the next break is for good: the frame cannot go on from its snapshot
+  std::vector<Effect> effects;
+  std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
+  std::set<NumberPlace> varying;                            // numbers read from outside that had other values before
+  std::map<NumberPlace, Ref> numbers;
+  std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
+  std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
+  struct Placed {
+    Ref holder, key, number, value;
+  };
+  std::vector<Placed> placed;  // placeholders in lists and dicts of the caller, which get the values back
+  std::vector<Ref> alive;
+  std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
+  std::vector<std::pair<PyObject*, Ref>>
+      cleared;  // tensors whose `.grad` was set to None first of all, and what it was
+  int start_offset = 0;
+  PyObject* root_code = nullptr;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  double run_seconds = 0;  // of the tape's own run, which is the program's work
+
+  std::vector<Ref> start_locals, start_stack;  // of the root frame
+  Ref start_exception;                         // that was being handled
+  Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
+  bool hooks_thrown = false;  // such switches are among the effects
+  Transaction transaction{Transaction::kMostInTrace};
+
+  // The root frame as it was before its present instruction.
+  std::vector<Ref> snap_locals, snap_stack;
+  int snap_offset = 0;
+  Ref snap_handled;  // the exception that is being handled there
+  size_t snap_nodes = 0;
+  size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
+  bool snap_grad = false;
+  size_t snap_levels = 0;
+
+  std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
+  std::vector<int> open_levels;
+  int duals = 0;  // levels of forward_ad that are open
+  /// What the host has said of a node's results, where its operands need gradients as noted (Tracer::ask_histories).
+  struct History {
+    Ref args;  // of the node: another one may get its number
+    std::vector<NeedsGrad> operands, results;
+  };
+  std::map<size_t, History> histories;
+  std::unordered_set<int> silent_views;  ///< slots, see Tracer::note_silent_views
+  bool variables_allowed = false;        // requires_grad_() makes a variable of the level's
+  /// Regions of checkpoints that are open.
+  struct OpenRegion {
+    size_t node = 0;  // of its beginning
+    size_t effects = 0;
+    std::vector<int64_t> versions;  // of the memory behind each slot
+  };
+  std::vector<OpenRegion> regions;
+  std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
+  int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
+  std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
+  bool mutated = false;                                  // something made in the trace changed since then
+  /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
+  std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
+  bool hidden_readers = false;  // iterators of C code that read the numbers that go through them
+  bool said_once = false;       // and such a call has said something
+
+  int index_of(PyObject* object) const {
+    const auto found = object_index.find(object);
+    return found == object_index.end() ? -1 : found->second;
+  }
+};
+
+/// How far code in C looks into an object: what its items are; what they hold as well; that, and whether it is equal to
+/// something.
+enum class Reading : uint8_t { kItems, kAll, kEqual };
+
+/// What the tracer does with a call.
+struct CallPlan {
+  enum class Kind : uint8_t {
+    kEnter,      ///< Python code: the VM runs it
+    kTorch,      ///< reaches the torch function mode
+    kFalse,      ///< has_torch_function of plain tensors
+    kModes,      ///< asks for torch-function modes
+    kPure,       ///< C code without side effects: runs here
+    kAttribute,  ///< getattr, hasattr: a read of args[0]
+    kMutator,    ///< changes `target`
+    kSwitch,     ///< changes the thread's state, and is repeated as an effect
+    kBreak,
+  };
+  Kind kind = Kind::kPure;
+  PyObject* target = nullptr;
+  std::string name;
+  PyTypeObject* type = nullptr;  // kMutator: whose method it is; null: setattr
+  bool watched = false;          // kPure: reads a state of its own, so that guards call it again
+  PyObject* weak = nullptr;      // kPure: the weak reference that is asked for its object
+  PyObject* variable = nullptr;  // kPure: the context variable that is read or set
+  bool function = false;         // kMutator: a function whose first argument is the target
+};
+
+struct EngineCall;
+struct FunctionCall;
+struct AheadRun;
+
+/// The features of one tracer.
+struct TraceFeatures {
+  Tracer* tracer = nullptr;
+  NumpyTracing* numpy = nullptr;
+};
+
+/// One call of a compiled function, as far as more than one feature deals with it.
+class TraceContext {
+ public:
+  enum class State : uint8_t {
+    kOff,  // before the compiled function's frame, and after it
+    kTracing,
+    kBroken,     // a break happened in the present instruction of some frame, which goes on for real
+    kUnwinding,  // the trace is given up: frames end, past their handlers, up to its root, which lands
+    kResuming,   // an entry restored the frame; the next instruction is to run for real
+    kConcrete,   // the program runs for real: frames marked as roots and new ones look for entries
+  };
+  /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
+  struct Ahead {
+    size_t born = 0;  // what was made before it began
+    std::string problem;
+  };
+
+  TraceContext(TraceOwner& of, TorchApi& host) : owner(of), api(host) {}
+  TraceContext(const TraceContext&) = delete;
+  TraceContext& operator=(const TraceContext&) = delete;
+
+  bool tracing() const { return state == State::kTracing && bypass == 0; }
+  /// Ends the trace here: the program goes on for real. False with a Python error set.
+  bool graph_break(const std::string& reason, bool stay_eager = false);
+  /// Where the program stands, and why that matters.
+  BreakInfo here(std::string reason) const;
+  void user_location(std::string& file, std::string& function, int& line) const;
+  /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
+  int slot_for(PyObject* tensor);
+  /// When the trace made it, as a count; nothing: it did not.
+  std::optional<size_t> born_at(PyObject* object) const;
+  void mark_born(PyObject* object);
+
+  TraceOwner& owner;
+  TorchApi& api;
+  TraceFeatures features;
+  State state = State::kOff;
+  int bypass = 0;                // while it is not 0, what Python runs is no part of the trace
+  std::unique_ptr<Trace> trace;  // null: none is open
+  std::vector<Frame*> frames;    // of the program, the innermost last
+  Frame* root = nullptr;         // whose instructions the trace records
+  bool stopped = false;          // no more traces in this call
+  bool looking = false;          // see Tracer::only_look()
+  std::string found;             // then: why the call is no function that compiles as one graph
+  bool switches_grad = false;    // and: some of it runs in another grad mode than the call
+  Ahead* ahead = nullptr;
+};
+
+/// What a feature of the tracer works with. Features call each other's functions; nobody else sees their state.
+class TraceFeature {
+ public:
+  explicit TraceFeature(TraceContext& context)
+      : context_(context), owner_(context.owner), api_(context.api), bypass_(context.bypass), trace_(context.trace) {}
+  TraceFeature(const TraceFeature&) = delete;
+  TraceFeature& operator=(const TraceFeature&) = delete;
+
+ protected:
+  using State = TraceContext::State;
+  ~TraceFeature() = default;
+
+  bool tracing() const { return context_.tracing(); }
+  bool graph_break(const std::string& reason, bool stay_eager = false) {
+    return context_.graph_break(reason, stay_eager);
+  }
+  BreakInfo here(std::string reason) const { return context_.here(std::move(reason)); }
+  void user_location(std::string& file, std::string& function, int& line) const {
+    context_.user_location(file, function, line);
+  }
+  int slot_for(PyObject* tensor) { return context_.slot_for(tensor); }
+  std::optional<size_t> born_at(PyObject* object) const { return context_.born_at(object); }
+  bool born(PyObject* object) const { return born_at(object).has_value(); }
+  void mark_born(PyObject* object) { context_.mark_born(object); }
+
+  Tracer& tracer() const { return *context_.features.tracer; }
+  NumpyTracing& numpy() const { return *context_.features.numpy; }
+
+  TraceContext& context_;
+  TraceOwner& owner_;
+  TorchApi& api_;
+  int& bypass_;
+  const std::unique_ptr<Trace>& trace_;
+};
+
+/// While it lives, what Python runs is no part of the trace.
+class Bypass {
+ public:
+  explicit Bypass(int& count) : count_(count) { ++count_; }
+  ~Bypass() { --count_; }
+  Bypass(const Bypass&) = delete;
+  Bypass& operator=(const Bypass&) = delete;
+
+ private:
+  int& count_;
+};
+
+}  // namespace tatara::capture
