@@ -21,6 +21,7 @@
 namespace tatara::capture {
 
 class Tracer;
+class CheckpointTracing;
 class NumpyTracing;
 struct TraceOwner;
 
@@ -111,14 +112,7 @@ struct Trace {
   std::map<size_t, History> histories;
   std::unordered_set<int> silent_views;  ///< slots, see Tracer::note_silent_views
   bool variables_allowed = false;        // requires_grad_() makes a variable of the level's
-  /// Regions of checkpoints that are open.
-  struct OpenRegion {
-    size_t node = 0;  // of its beginning
-    size_t effects = 0;
-    std::vector<int64_t> versions;  // of the memory behind each slot
-  };
-  std::vector<OpenRegion> regions;
-  std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
+  std::unordered_map<int, int> wraps;    // slots of wrapped tensors: what they wrap
   int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
   bool mutated = false;                                  // something made in the trace changed since then
@@ -168,6 +162,7 @@ struct AheadRun;
 struct TraceFeatures {
   Tracer* tracer = nullptr;
   NumpyTracing* numpy = nullptr;
+  CheckpointTracing* checkpoints = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -245,6 +240,7 @@ class TraceFeature {
 
   Tracer& tracer() const { return *context_.features.tracer; }
   NumpyTracing& numpy() const { return *context_.features.numpy; }
+  CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
 
   TraceContext& context_;
   TraceOwner& owner_;

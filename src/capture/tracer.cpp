@@ -503,6 +503,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   vm_sees_frames();  // from here on
   const SignalsWait wait;
   ++bypass_;
+  parts_->reset();
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
   std::string unfit = trace->state.waits_for(context_.looking);

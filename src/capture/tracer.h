@@ -465,15 +465,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
                                 std::vector<int>& reads) const;
 
-  // Checkpoints (tracer_checkpoint.cpp).
-  PyObject* enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* mark_region(PyObject* state, PyObject* step);
-  bool reads_history(size_t first, PyObject* arguments) const;
-  std::string region_problem() const;
-
   // Functions with a backward of the user's (tracer_functions.cpp).
   AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);

@@ -9,6 +9,7 @@
 #include "capture/lifetimes.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_parts.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -421,6 +422,7 @@ void Tracer::end_trace() {
   set_mode(false);
   if (trace_ != nullptr) take_back_symbols();
   context_.trace.reset();
+  parts_->reset();
   waiting_.reset();
 }
 

@@ -1,16 +1,24 @@
 // What a tracer is made of.
 #pragma once
 
+#include "capture/checkpoint_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/trace_context.h"
 
 namespace tatara::capture {
 
 struct TracerParts {
-  TracerParts(TraceOwner& owner, TorchApi& api) : context(owner, api) { context.features.numpy = &numpy; }
+  TracerParts(TraceOwner& owner, TorchApi& api) : context(owner, api) {
+    TraceFeatures& all = context.features;
+    all.numpy = &numpy;
+    all.checkpoints = &checkpoints;
+  }
+  /// Nothing is left of the last trace.
+  void reset() { checkpoints.reset(); }
 
   TraceContext context;
   NumpyTracing numpy{context};
+  CheckpointTracing checkpoints{context};
 };
 
 }  // namespace tatara::capture

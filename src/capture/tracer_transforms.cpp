@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/checkpoint_tracing.h"
 #include "capture/tracer_internal.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
@@ -947,10 +948,10 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kGradients:
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),
                              args.flag(3, "retain_graph", false), args.flag(4, "create_graph", true));
-    case TransformCall::kCheckpoint: return enter_checkpoint(callable, raw, nargs, kwnames);
-    case TransformCall::kReentrant: return enter_reentrant(raw, nargs, kwnames);
-    case TransformCall::kRegion: return make_region(raw, nargs, kwnames);
-    case TransformCall::kRegionMark: return nargs == 2 ? mark_region(raw[0], raw[1]) : not_handled();
+    case TransformCall::kCheckpoint: return checkpoints().enter_checkpoint(callable, raw, nargs, kwnames);
+    case TransformCall::kReentrant: return checkpoints().enter_reentrant(raw, nargs, kwnames);
+    case TransformCall::kRegion: return checkpoints().make_region(raw, nargs, kwnames);
+    case TransformCall::kRegionMark: return nargs == 2 ? checkpoints().mark_region(raw[0], raw[1]) : not_handled();
     case TransformCall::kUnwrapDead:
       // What a trace records is no tensor of a level that has ended.
       return nargs == 1 && api_.is_plain_tensor(raw[0]) ? Py_NewRef(raw[0]) : not_handled();
