@@ -22,6 +22,7 @@ namespace tatara::capture {
 
 class Tracer;
 class CheckpointTracing;
+class FunctionTracing;
 class NumpyTracing;
 struct TraceOwner;
 
@@ -163,6 +164,7 @@ struct TraceFeatures {
   Tracer* tracer = nullptr;
   NumpyTracing* numpy = nullptr;
   CheckpointTracing* checkpoints = nullptr;
+  FunctionTracing* functions = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -241,6 +243,7 @@ class TraceFeature {
   Tracer& tracer() const { return *context_.features.tracer; }
   NumpyTracing& numpy() const { return *context_.features.numpy; }
   CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
+  FunctionTracing& functions() const { return *context_.features.functions; }
 
   TraceContext& context_;
   TraceOwner& owner_;

@@ -465,22 +465,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
                                 std::vector<int>& reads) const;
 
-  // Functions with a backward of the user's (tracer_functions.cpp).
-  AheadRun trace_ahead(const std::function<Ref()>& call);
-  static bool is_function_apply(PyObject* callable);
-  PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
-  PyObject* hang_function(PyObject* callable, PyObject* const* args);
-  std::string read_function_call(PyObject* outputs, FunctionCall& call);
-  Ref make_cotangents(const FunctionCall& call, CustomBackward& made);
-  std::string trace_backward(const FunctionCall& call, CustomBackward& made,
-                             const std::function<Ref(PyObject*)>& backward);
-  void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
-                     std::shared_ptr<const CustomBackward> made);
-  bool takes_backwards() const;
-  std::string read_function_gradients(PyObject* returned, const FunctionCall& call, CustomBackward& made);
-  std::string foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const;
-  std::string function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const;
-
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/function_tracing.h"
 #include "capture/natures.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
@@ -580,8 +581,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (keywords == 0) {
     if (PyObject* done = register_hook(f, callable, args, nargs); done != not_handled()) return done;
   }
-  if (keywords == 0 && is_function_apply(callable)) {
-    PyObject* done = apply_function(callable, args, nargs);
+  if (keywords == 0 && FunctionTracing::is_function_apply(callable)) {
+    PyObject* done = functions().apply_function(callable, args, nargs);
     if (done != not_handled() || !tracing()) return done;
   }
   if (const TransformCall kind = transform_call_of(callable); kind != TransformCall::kNone) {

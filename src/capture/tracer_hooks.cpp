@@ -3,6 +3,7 @@
 // does nothing.
 #include <algorithm>
 
+#include "capture/function_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -31,9 +32,9 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   auto made = std::make_shared<CustomBackward>();
   {
     const Bypass bypass(bypass_);
-    if (!takes_backwards() || !read_hook_call(args[0], call)) return not_handled();
+    if (!functions().takes_backwards() || !read_hook_call(args[0], call)) return not_handled();
   }
-  const std::string problem = trace_backward(call, *made, [&](PyObject* cotangents) -> Ref {
+  const std::string problem = functions().trace_backward(call, *made, [&](PyObject* cotangents) -> Ref {
     PyObject* gradient = PyTuple_GET_ITEM(cotangents, 0);
     Ref result = Ref::steal(PyObject_CallOneArg(args[1], gradient));
     return result.get() == Py_None ? Ref::borrow(gradient) : result;
@@ -41,7 +42,7 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   if (!problem.empty()) return graph_break("a hook on a tensor: " + problem) ? not_handled() : nullptr;
   const Bypass bypass(bypass_);
   const Ref ours = package_function("tatara._training", "register_hook");
-  record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
+  functions().record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
   Py_RETURN_NONE;  // dropped
 }
 
@@ -84,7 +85,7 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
   for (size_t i = 0; i < layouts.size(); ++i) {
     if (!layouts[i] || !call.hooks[i] || PyTuple_GET_SIZE(first_of(call.hooks[i])) == 0) continue;
     int given = -1;
-    const AheadRun run = trace_ahead([&]() -> Ref {
+    const AheadRun run = functions().trace_ahead([&]() -> Ref {
       Ref gradient;
       {
         const Bypass bypass(bypass_);
@@ -104,7 +105,8 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
       return problem("a gradient of another type than its tensor");
     }
     for (const TapeNode& node : run.nodes) {
-      if (const std::string write = foreign_write(node, run.slots, {given}); !write.empty()) return problem(write);
+      if (const std::string write = functions().foreign_write(node, run.slots, {given}); !write.empty())
+        return problem(write);
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/function_tracing.h"
 #include "capture/tracer_internal.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
@@ -203,7 +204,7 @@ PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
   const std::vector<int64_t> versions = t.inference.versions();
   const size_t facts = t.symbols.ctx().guards().size();
   std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
-  AheadRun run = trace_ahead([&]() -> Ref {
+  AheadRun run = functions().trace_ahead([&]() -> Ref {
     Ref leaves = Ref::steal(PyObject_CallObject(function, tensors));
     const Bypass bypass(bypass_);
     after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "capture/checkpoint_tracing.h"
+#include "capture/function_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/trace_context.h"
 
@@ -12,6 +13,7 @@ struct TracerParts {
     TraceFeatures& all = context.features;
     all.numpy = &numpy;
     all.checkpoints = &checkpoints;
+    all.functions = &functions;
   }
   /// Nothing is left of the last trace.
   void reset() { checkpoints.reset(); }
@@ -19,6 +21,7 @@ struct TracerParts {
   TraceContext context;
   NumpyTracing numpy{context};
   CheckpointTracing checkpoints{context};
+  FunctionTracing functions{context};
 };
 
 }  // namespace tatara::capture
