@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -148,8 +149,9 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
         if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = item_number(func, PyTuple_GET_ITEM(args, 0));
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
-      if (fn.name == "requires_grad_" && make_variable(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      if (fn.name == "requires_grad_" && trace_->open_levels.empty() &&
+      if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
+        return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
           (changes_nothing(args, kwargs) || make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       }
@@ -260,10 +262,11 @@ bool Tracer::reads_batch(PyObject* args, PyObject* kwargs) const {
   bool found = false;
   const auto look = [&](PyObject* o) -> Ref {
     const int slot = found || !api_.is_plain_tensor(o) ? -1 : trace_->tape.find(o);
-    for (const int level : trace_->open_levels) found = found || (slot >= 0 && is_batched(slot, level));
+    for (const int level : transforms().open_levels())
+      found = found || (slot >= 0 && transforms().is_batched(slot, level));
     return Ref::borrow(o);
   };
-  if (trace_->open_levels.empty()) return false;
+  if (transforms().open_levels().empty()) return false;
   map_structure(args, look);
   if (kwargs != nullptr) map_structure(kwargs, look);
   return found;
@@ -409,7 +412,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   }
   if (!tracing()) return PyObject_Call(func, args, kwargs);  // an operand was asked for its value
   if (problem.empty() && names_device(func, args)) problem = "a device given as text";
-  if (problem.empty() && fn.kind == TorchKind::kRecord) problem = level_problem(fn.name, args, kwargs);
+  if (problem.empty() && fn.kind == TorchKind::kRecord) problem = transforms().level_problem(fn.name, args, kwargs);
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
@@ -597,7 +600,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   node.generator = generator_of(node);
   forget_error();
   user_location(node.file, node.function, node.line);
-  note_modes(node);
+  transforms().note_modes(node);
   if (node.level != 0) {
     std::unordered_set<int> operands;
     const auto note = [&operands](int slot) { operands.insert(slot); };

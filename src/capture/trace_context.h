@@ -24,20 +24,11 @@ class Tracer;
 class CheckpointTracing;
 class FunctionTracing;
 class NumpyTracing;
+class TransformTracing;
 struct TraceOwner;
 
 /// Whether a tensor requires grad.
 enum class NeedsGrad : uint8_t { kNo, kYes, kUnknown };
-
-/// A level of torch.func's transforms or of forward-mode derivatives.
-struct Level {
-  enum class Kind : uint8_t { kNone, kGrad, kJvp, kVmap, kDual } kind = Kind::kNone;
-  int number = 0;                          // as torch counts them
-  bool outer_grad = true;                  // gradients were on where it was entered
-  bool random = false;                     // vmap: random operators are allowed
-  Expr size;                               // vmap
-  std::vector<std::pair<int, int>> duals;  // slots of dual tensors and of their tangents
-};
 
 /// What one trace has gathered.
 struct Trace {
@@ -102,19 +93,13 @@ struct Trace {
   bool snap_grad = false;
   size_t snap_levels = 0;
 
-  std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
-  std::vector<int> open_levels;
-  int duals = 0;  // levels of forward_ad that are open
   /// What the host has said of a node's results, where its operands need gradients as noted (Tracer::ask_histories).
   struct History {
     Ref args;  // of the node: another one may get its number
     std::vector<NeedsGrad> operands, results;
   };
   std::map<size_t, History> histories;
-  std::unordered_set<int> silent_views;  ///< slots, see Tracer::note_silent_views
-  bool variables_allowed = false;        // requires_grad_() makes a variable of the level's
-  std::unordered_map<int, int> wraps;    // slots of wrapped tensors: what they wrap
-  int level() const { return open_levels.empty() ? 0 : open_levels.back(); }
+  std::unordered_set<int> silent_views;                  ///< slots, see Tracer::note_silent_views
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
@@ -165,6 +150,7 @@ struct TraceFeatures {
   NumpyTracing* numpy = nullptr;
   CheckpointTracing* checkpoints = nullptr;
   FunctionTracing* functions = nullptr;
+  TransformTracing* transforms = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -244,6 +230,7 @@ class TraceFeature {
   NumpyTracing& numpy() const { return *context_.features.numpy; }
   CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
   FunctionTracing& functions() const { return *context_.features.functions; }
+  TransformTracing& transforms() const { return *context_.features.transforms; }
 
   TraceContext& context_;
   TraceOwner& owner_;

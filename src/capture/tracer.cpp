@@ -11,6 +11,7 @@
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
+#include "capture/transform_tracing.h"
 #include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
@@ -599,7 +600,7 @@ bool Tracer::snapshot(Frame& f) {
   t.snap_born = t.births;
   ++bypass_;
   t.snap_grad = api_.grad_enabled();
-  t.snap_levels = t.open_levels.size() + static_cast<size_t>(t.duals);
+  t.snap_levels = transforms().open();
   --bypass_;
   t.mutated = false;
   return true;

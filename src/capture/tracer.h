@@ -24,41 +24,6 @@
 
 namespace tatara::capture {
 
-/// The calls that torch.func's transforms are made of.
-enum class TransformCall : uint8_t {
-  kNone,
-  kEnterGrad,
-  kEnterJvp,
-  kEnterVmap,
-  kEnterDual,
-  kExit,
-  kExitDual,
-  kWrap,
-  kUnwrap,
-  kAllowVariables,
-  kGradients,
-  kBatchIn,
-  kBatchOut,
-  kIsBatched,
-  kMakeDual,
-  kUnpackDual,
-  kForwardSwitch,
-  kLoadRules,
-  kOldVmap,  // the level of torch._vmap_internals begins or ends
-  kCheckpoint,
-  kRegion,
-  kReentrant,
-  kRegionMark,
-  kUnwrapDead,
-  kHang,
-  kLinearize,
-  kRecord,
-  kReplay,
-  kStop,
-  kAsks,  // for what is not so while the trace is open
-};
-TransformCall transform_call_of(PyObject* callable);
-
 /// Counters of tatara.stats().
 struct Stats {
   uint64_t graphs = 0, breaks = 0, recompiles = 0, kernels_compiled = 0, kernels_launched = 0, host_calls = 0,
@@ -419,51 +384,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   int write_gradient(PyObject* tensor, PyObject* value);
   std::vector<int> slots_cleared_first() const;
   void perform_later_effects();
-
-  // torch.func's transforms (tracer_transforms.cpp).
-  PyObject* transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
-                           PyObject* kwnames);
-  PyObject* transform_break(const std::string& reason);
-  int transform_operand(PyObject* tensor, std::string& problem);
-  int placeholder_like(int slot, int level);
-  void record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
-                   std::vector<bool> histories = {});
-  /// Which gradients are on, and the level.
-  void note_modes(TapeNode& node) const { note_modes(node, api_.grad_enabled()); }
-  void note_modes(TapeNode& node, bool mode) const;
-  void keep_switch(PyObject* callable, const char* reader);
-  PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
-  PyObject* exit_level(Ref callable, Ref args);
-  int open_level(int number) const;
-  PyObject* wrap_tensor(PyObject* callable, PyObject* tensor, int number);
-  PyObject* unwrap_tensor(PyObject* callable, PyObject* tensor, int number);
-  bool make_variable(PyObject* args, PyObject* kwargs);
-  PyObject* level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep, bool create);
-  /// Why eager refuses this call inside the levels at work, or does another thing than the graph; empty: it does not.
-  std::string level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
-  PyObject* enter_dual(PyObject* callable);
-  PyObject* exit_dual(PyObject* callable);
-  PyObject* make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int level);
-  PyObject* unpack_dual(PyObject* callable, PyObject* tensor, int level);
-  PyObject* batch_in(PyObject* callable, PyObject* tensor, int dim, int number);
-  PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
-  /// Whether the tensor differs from example to example of a level of vmap.
-  bool is_batched(int slot, int level) const;
-  /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
-  int whole_batch(int slot, int dim) const;
-  /// The tangent that the slot, a dual tensor, was made with and still has; -1 when it is anything else.
-  int tangent_of(int dual);
-  /// Whether tensors of one shape lie in their memory in the same way: else the host copies a tangent into its primal's form.
-  bool same_form(int one, int other);
-  bool is_made_from(int slot, int source) const;
-  std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
-
-  // torch.func.linearize (tracer_linearize.cpp).
-  PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* record_calls(PyObject* function, PyObject* tensors);
-  PyObject* replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments);
-  std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
-                                std::vector<int>& reads) const;
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.

@@ -7,6 +7,7 @@
 #include "capture/natures.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -586,7 +587,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     if (done != not_handled() || !tracing()) return done;
   }
   if (const TransformCall kind = transform_call_of(callable); kind != TransformCall::kNone) {
-    PyObject* done = transform_call(kind, callable, args, nargs, kwnames);
+    PyObject* done = transforms().transform_call(kind, callable, args, nargs, kwnames);
     if (done != not_handled() || !tracing()) return done;
   }
   if (PyObject* done = update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;

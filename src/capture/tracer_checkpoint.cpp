@@ -6,6 +6,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -59,7 +60,7 @@ PyObject* CheckpointTracing::enter_checkpoint(PyObject* callable, PyObject* cons
 PyObject* CheckpointTracing::call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs,
                                                  PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
-  if (owner_.backend || owner_.eager_backend || context_.looking || !trace_->open_levels.empty() || trace_->duals > 0) {
+  if (owner_.backend || owner_.eager_backend || context_.looking || transforms().open() > 0) {
     return not_handled();
   }
   Ref ours;

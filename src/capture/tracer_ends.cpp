@@ -10,6 +10,7 @@
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
+#include "capture/transform_tracing.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -281,7 +282,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   RecipeBuilder builder(entry->recipe, world, api_);
   std::string closes = waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
-  if (closes.empty() && t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
+  if (closes.empty() && t.open_context_vars.empty() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;

@@ -7,6 +7,7 @@
 
 #include "capture/function_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -52,7 +53,7 @@ bool FunctionTracing::is_function_apply(PyObject* callable) {
 /// Whether code that is to run in the backward can be traced here.
 bool FunctionTracing::takes_backwards() const {
   return !owner_.backend && !owner_.eager_backend && !context_.looking && context_.ahead == nullptr &&
-         trace_->open_levels.empty() && trace_->duals == 0 && !AutocastState::read(api_).any;
+         transforms().open() == 0 && !AutocastState::read(api_).any;
 }
 
 /// Runs our `apply` in place of the host's.
@@ -312,7 +313,7 @@ void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, Py
   node.outputs = call.outputs;
   node.sequence = true;
   node.custom = std::move(made);
-  tracer().note_modes(node);
+  transforms().note_modes(node);
   user_location(node.file, node.function, node.line);
   for (const int output : node.outputs) t.silent_views.erase(output);  // they have the function's history now
   t.tape.add_node(std::move(node));

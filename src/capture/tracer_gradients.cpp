@@ -6,6 +6,7 @@
 #include "capture/natures.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
+#include "capture/transform_tracing.h"
 #include "capture/used_history.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -493,7 +494,8 @@ bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
   const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
-  if (slot < 0 || !t.open_levels.empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done)) return false;
+  if (slot < 0 || !transforms().open_levels().empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done))
+    return false;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
   if ((real.get() != Py_True && complex.get() != Py_True) || needs_grad(slot) != NeedsGrad::kNo) return false;

@@ -6,6 +6,7 @@
 #include "capture/graph_from_tape.h"
 #include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "capture/view_origins.h"
 #include "support/made_once.h"
 
@@ -183,7 +184,8 @@ bool Tracer::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
 PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-  if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
+  if (slot >= 0 && transforms().open_levels().empty() && is_made_leaf(slot))
+    Py_RETURN_TRUE;  // requires_grad, and is_leaf
   trace_->guard.check_grad = true;
   if (!trace_->tape.makes(slot)) {
     Ref answer;
@@ -202,7 +204,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
     return answer.release();
   }
   NeedsGrad answer = NeedsGrad::kUnknown;
-  if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
+  if (transforms().open_levels().empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
     const Bypass bypass(bypass_);
     answer = needs_grad(slot);
   }
@@ -253,7 +255,7 @@ void Tracer::note_silent_views(const TapeNode& node) {
 
 bool Tracer::takes_silent_view(PyObject* args, PyObject* kwargs) const {
   const Trace& t = *trace_;
-  if (t.silent_views.empty() || !t.open_levels.empty()) return false;
+  if (t.silent_views.empty() || !transforms().open_levels().empty()) return false;
   bool found = false;
   const auto look = [&](int slot) { found = found || t.silent_views.contains(slot); };
   for_each_slot(args, look);

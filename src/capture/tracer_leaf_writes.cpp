@@ -7,6 +7,7 @@
 
 #include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "capture/view_origins.h"
 
 namespace tatara::capture {
@@ -45,7 +46,7 @@ bool Tracer::refused_as_leaf(PyObject* tensor) const {
 bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs) {
   PyObject* target = kwargs != nullptr ? PyDict_GetItemString(kwargs, "out") : nullptr;
   if (target == nullptr && is_in_place(fn.name) && PyTuple_GET_SIZE(args) > 0) target = PyTuple_GET_ITEM(args, 0);
-  if (target == nullptr || !trace_->open_levels.empty()) return false;
+  if (target == nullptr || !transforms().open_levels().empty()) return false;
   const Bypass bypass(bypass_);
   if (!api_.grad_enabled()) return false;
   if (!PyTuple_Check(target) && !PyList_Check(target)) return refused_as_leaf(target);
@@ -83,7 +84,7 @@ long Tracer::version_of(PyObject* tensor) const {
   };
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
-  if (made == nullptr || trace_->state.inference || !trace_->open_levels.empty()) return -1;
+  if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
   const auto plain = [](const TapeNode& node) {
     return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
   };

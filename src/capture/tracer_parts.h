@@ -5,6 +5,7 @@
 #include "capture/function_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/trace_context.h"
+#include "capture/transform_tracing.h"
 
 namespace tatara::capture {
 
@@ -14,14 +15,19 @@ struct TracerParts {
     all.numpy = &numpy;
     all.checkpoints = &checkpoints;
     all.functions = &functions;
+    all.transforms = &transforms;
   }
   /// Nothing is left of the last trace.
-  void reset() { checkpoints.reset(); }
+  void reset() {
+    checkpoints.reset();
+    transforms.reset();
+  }
 
   TraceContext context;
   NumpyTracing numpy{context};
   CheckpointTracing checkpoints{context};
   FunctionTracing functions{context};
+  TransformTracing transforms{context};
 };
 
 }  // namespace tatara::capture

@@ -9,6 +9,7 @@
 
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -120,7 +121,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
     return write_gradient(owner, value);
   }
-  if (tensor && t.open_levels.empty() && descriptor != nullptr &&
+  if (tensor && transforms().open_levels().empty() && descriptor != nullptr &&
       PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
     const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
     const Ref require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_");
