@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "capture/number_tracing.h"
 #include "capture/numpy_api.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
@@ -192,8 +193,8 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   std::string problem;
   bool uses = false;
   // NumPy would take a placeholder for an object of its own kind.
-  tracer().settle_reachable(call.args.get());
-  tracer().settle_reachable(call.kwargs.get());
+  numbers().settle_reachable(call.args.get());
+  numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   if (!t.tape.nodes().empty() && !t.tape.nodes().back().done) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {

@@ -1,6 +1,7 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 
+#include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "runtime/host/torch_abi.h"
@@ -146,7 +147,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       if (fn.reads_values) {
         PyObject* answer = answer_constant(func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
-        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = item_number(func, PyTuple_GET_ITEM(args, 0));
+        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1)
+          answer = numbers().item_number(func, PyTuple_GET_ITEM(args, 0));
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
       if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
@@ -373,7 +375,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
         if (const int slot = float_slot(o); slot >= 0) {
-          return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
+          return numbers().takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
         }
         if (is_derived_int(o)) return plain_number(o);
         if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
@@ -433,7 +435,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   }
   if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && fn.of_sizes) {
     const int slot = PyTuple_GET_SIZE(tape_args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(tape_args.get(), 0)) : -1;
-    PyObject* answer = symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
+    PyObject* answer = numbers().symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
     if (answer != not_handled()) return answer;
   }
   Ref device_argument;
@@ -452,7 +454,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       return give_up("whether " + fn.name + " gives an empty result its size is the host's to say", false);
     }
     // The host infers from the sizes of this call.
-    if (fn.name.rfind("_fused_", 0) != 0) specialize_operands(tape_args.get(), tape_kwargs.get());
+    if (fn.name.rfind("_fused_", 0) != 0) numbers().specialize_operands(tape_args.get(), tape_kwargs.get());
   }
   {
     const Bypass bypass(bypass_);

@@ -23,6 +23,7 @@ namespace tatara::capture {
 class Tracer;
 class CheckpointTracing;
 class FunctionTracing;
+class NumberTracing;
 class NumpyTracing;
 class TransformTracing;
 struct TraceOwner;
@@ -60,14 +61,6 @@ struct Trace {
   bool no_resume = false;                    // the next break is for good: the frame cannot go on from its snapshot
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
-  std::set<NumberPlace> varying;                            // numbers read from outside that had other values before
-  std::map<NumberPlace, Ref> numbers;
-  std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
-  std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
-  struct Placed {
-    Ref holder, key, number, value;
-  };
-  std::vector<Placed> placed;  // placeholders in lists and dicts of the caller, which get the values back
   std::vector<Ref> alive;
   std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
   std::vector<std::pair<PyObject*, Ref>>
@@ -104,8 +97,7 @@ struct Trace {
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
   std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
-  bool hidden_readers = false;  // iterators of C code that read the numbers that go through them
-  bool said_once = false;       // and such a call has said something
+  bool said_once = false;  // and such a call has said something
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
@@ -151,6 +143,7 @@ struct TraceFeatures {
   CheckpointTracing* checkpoints = nullptr;
   FunctionTracing* functions = nullptr;
   TransformTracing* transforms = nullptr;
+  NumberTracing* numbers = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -231,6 +224,7 @@ class TraceFeature {
   CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
   FunctionTracing& functions() const { return *context_.features.functions; }
   TransformTracing& transforms() const { return *context_.features.transforms; }
+  NumberTracing& numbers() const { return *context_.features.numbers; }
 
   TraceContext& context_;
   TraceOwner& owner_;

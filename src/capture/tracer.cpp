@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "capture/compiled_function.h"
+#include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/other_compilers.h"
 #include "capture/report_details.h"
@@ -219,7 +220,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.root = true;
     context_.frames.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
-    const std::vector<int> places = argument_places(f, roots_);
+    const std::vector<int> places = numbers().argument_places(f, roots_);
     if (!try_begin(f, std::move(roots_), places)) {
       ++stats().fallbacks;
       f.root = false;
@@ -323,7 +324,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
   }
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
   if (tracing()) break_if_closing_fails(f, how, result);
-  if (tracing() && result != nullptr) settle_result(f, result);
+  if (tracing() && result != nullptr) numbers().settle_result(f, result);
   if (tracing() && numpy().is_read(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
   }
@@ -520,7 +521,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     dims.cells_from = cells_from;
     owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_,
                               dims);
-    if (!dims.places.empty()) trace->varying = dims.watched;
+    if (!dims.places.empty()) numbers().set_varying(dims.watched);
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
@@ -550,8 +551,9 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     return false;
   }
   context_.root = &f;
-  trace->symbols.set_derive([this](const char* name, PyObject* a, PyObject* b) { return derive_number(name, a, b); },
-                            [this](int slot) { need_number(slot); });
+  trace->symbols.set_derive(
+      [this](const char* name, PyObject* a, PyObject* b) { return numbers().derive_number(name, a, b); },
+      [this](int slot) { numbers().need_number(slot); });
   trace->symbols.set_place([this] {
     const BreakInfo place = here({});
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);
@@ -568,7 +570,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
   find_surroundings(f, true);
-  place_symbols(f, places);
+  numbers().place_symbols(f, places);
   context_.state = State::kTracing;
   waiting_.emplace();
   set_mode(true);

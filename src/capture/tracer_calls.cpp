@@ -5,6 +5,7 @@
 
 #include "capture/function_tracing.h"
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -568,7 +569,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       api_.is_torch_tensor(args[0]) && api_.is_plain_tensor(args[0])) {
     // float(): what a tensor's method returns would have to be a plain float.
     static PyObject* const method = attr(reinterpret_cast<PyObject*>(api_.base_type), "__float__").release();
-    PyObject* counter = item_number(method, args[0]);
+    PyObject* counter = numbers().item_number(method, args[0]);
     if (counter != nullptr || PyErr_Occurred() != nullptr) return counter;
   }
   if (is_engine_call(callable)) {
@@ -592,13 +593,13 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (PyObject* done = update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
   if (PyObject* done = stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
-  if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
+  if (!PyFunction_Check(callable) && numbers().symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
     for (Py_ssize_t i = 0; i < keywords; ++i) {
       PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
     }
-    PyObject* result = symbolic_call(callable, positional.get(), named.get());
+    PyObject* result = numbers().symbolic_call(callable, positional.get(), named.get());
     if (result != not_handled()) return result;
   }
   if (PyObject* done = numpy().numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
@@ -610,10 +611,11 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     return graph_break(guard) ? not_handled() : nullptr;
   }
   const CallPlan plan = plan_call(callable, args, nargs);
-  if (PyObject* done = identity_of_numbers(callable, plan.name, args, nargs); done != not_handled()) return done;
+  if (PyObject* done = numbers().identity_of_numbers(callable, plan.name, args, nargs); done != not_handled())
+    return done;
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
       (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
-    settle_arguments(callable, args, nargs, keywords);
+    numbers().settle_arguments(callable, args, nargs, keywords);
     if (!tracing()) return not_handled();
   }
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&

@@ -7,6 +7,7 @@
 
 #include "capture/compiled_function.h"
 #include "capture/lifetimes.h"
+#include "capture/number_tracing.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
@@ -137,7 +138,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
 }
 
 void Tracer::settle_symbols() {
-  take_back_symbols();
+  numbers().take_back_symbols();
   trace_->symbols.settle();
 }
 
@@ -421,7 +422,7 @@ bool Tracer::prepare_entry(Entry& entry) {
 
 void Tracer::end_trace() {
   set_mode(false);
-  if (trace_ != nullptr) take_back_symbols();
+  if (trace_ != nullptr) numbers().take_back_symbols();
   context_.trace.reset();
   parts_->reset();
   waiting_.reset();

@@ -4,6 +4,7 @@
 // came. So the trace ends there without an entry. What was recorded happens first: a handler may look at any variable. Where that
 // would take long, the trace is taken back, if it can be: to eager, the signal has come when the trace began.
 #include "capture/interrupts.h"
+#include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/cancel.h"
 
@@ -87,7 +88,7 @@ bool Tracer::take_back() {
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   if (!can_take_back()) return false;
   const ErrorAside aside;
-  take_back_symbols();
+  numbers().take_back_symbols();
   if (!t.transaction.undo()) return false;
   drop_finalizers();
   return true;

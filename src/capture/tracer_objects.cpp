@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 
@@ -70,10 +71,10 @@ static bool is_thread_local(PyObject* object) {
 /// A class attribute. Where `number` a placeholder for one that varies, found in the dict of the class itself or of a base.
 PyObject* Tracer::watch_class(PyTypeObject* type, PyObject* name, bool number) {
   Trace& t = *trace_;
-  PyObject* dict = number && !t.varying.empty() ? defining_dict(type, name) : nullptr;
+  PyObject* dict = number && !numbers().varying().empty() ? defining_dict(type, name) : nullptr;
   PyObject* value = dict != nullptr ? PyDict_GetItem(dict, name) : nullptr;
   PyObject* found = _PyType_Lookup(type, name);
-  PyObject* made = value != nullptr && value == found ? watched_number({dict, name}, value) : nullptr;
+  PyObject* made = value != nullptr && value == found ? numbers().watched_number({dict, name}, value) : nullptr;
   find(reinterpret_cast<PyObject*>(type));  // it is what its object is guarded to be of
   if (made != nullptr) return made;
   t.watches.type(reinterpret_cast<PyObject*>(type), name);
@@ -254,8 +255,9 @@ PyObject* Tracer::watch_in_dict(PyObject* owner, PyObject* name, bool number, Py
     return made;
   }
   if (!module && is_same_in_each_call(owner)) t.watches.instance(owner, true);
-  if (made == nullptr && number && PyDict_CheckExact(dict.get()) && !t.varying.empty() && found_in_dict(owner, name)) {
-    PyObject* symbol = watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
+  if (made == nullptr && number && PyDict_CheckExact(dict.get()) && !numbers().varying().empty() &&
+      found_in_dict(owner, name)) {
+    PyObject* symbol = numbers().watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
     if (symbol != nullptr) return symbol;
   }
   t.watches.dict_key(dict.get(), name);
@@ -322,7 +324,7 @@ PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* 
     trace_->watches.dict_key(f.globals(), name);  // which has none of this name
   }
   if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
-    if (PyObject* made = watched_number({dict, name}, value)) return made;
+    if (PyObject* made = numbers().watched_number({dict, name}, value)) return made;
     trace_->watches.dict_key(dict, name);
   }
   return not_handled();
@@ -331,7 +333,7 @@ PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* 
 PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
   const auto known = [this](PyObject* o) { return trace_->index_of(o) >= 0; };
   if (tracing() && !born(cell) && !(known(cell) && (!trace_->in_cells.contains(value) || known(value)))) {
-    if (PyObject* made = watched_number({cell}, value)) return made;
+    if (PyObject* made = numbers().watched_number({cell}, value)) return made;
     trace_->watches.cell(cell);
   }
   return not_handled();
@@ -347,7 +349,7 @@ PyObject* Tracer::read_attr(Frame&, PyObject* owner, PyObject* name, bool) {
 }
 
 /// Code in C that finds an object by a number, or in a container, without reading it but through slots.
-bool Tracer::holds_numbers(PyObject* container) const {
+bool NumberTracing::holds_numbers(PyObject* container) const {
   return PyRange_Check(container) || is_deque(container) || PyDictKeys_Check(container) ||
          PyDictItems_Check(container) || PyDictValues_Check(container) || PyUnicode_Check(container) ||
          PyType_Check(container) || meets_numbers(container);
@@ -357,14 +359,14 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (tracing()) {
     if (PyObject* done = numpy().numpy_get_item(container, key); done != not_handled()) return done;
   }
-  if (tracing() && !api_.is_tensor(container) && !holds_numbers(container)) settle_reachable(key);
+  if (tracing() && !api_.is_tensor(container) && !numbers().holds_numbers(container)) numbers().settle_reachable(key);
   if (tracing() && is_symbolic_number(key) && !api_.is_tensor(container)) {
     if (!watch_contents(container, Reading::kItems)) return nullptr;
     if (!tracing()) return not_handled();
-    if (Ref found = number_item(container, key)) return found.release();
+    if (Ref found = numbers().number_item(container, key)) return found.release();
   }
   if (tracing() && !trace_->symbols.empty() && PyTuple_Check(container) && PySlice_Check(key)) {
-    PyObject* part = symbolic_slice(container, key);
+    PyObject* part = numbers().symbolic_slice(container, key);
     if (part != not_handled()) return part;
   }
   if (tracing() && is_raw_memory(container) && !born(container)) {
@@ -391,7 +393,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   if (born(container) || contents_guarded(container)) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
-    PyObject* made = value != nullptr ? watched_number({container, key}, value) : nullptr;
+    PyObject* made = value != nullptr ? numbers().watched_number({container, key}, value) : nullptr;
     if (made != nullptr) return made;
     trace_->watches.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
@@ -399,7 +401,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     if (index == -1) forget_error();
     const Py_ssize_t place = index < 0 ? index + PyList_GET_SIZE(container) : index;
     if (place >= 0 && place < PyList_GET_SIZE(container)) {
-      PyObject* made = watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
+      PyObject* made = numbers().watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
       if (made != nullptr) {
         trace_->watches.list_size(container);
         return made;
@@ -487,7 +489,7 @@ bool Tracer::watch_searched(PyObject* container, PyObject* table) {
 
 PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool invert) {
   if (!break_if_moved(container)) return nullptr;
-  if (tracing() && is_symbolic_number(item) && !holds_numbers(container)) settle_in(item);
+  if (tracing() && is_symbolic_number(item) && !numbers().holds_numbers(container)) settle_in(item);
   if (tracing() && (numpy().numpy_value(container) || numpy().numpy_inside(item) ||
                     (!PyDict_Check(container) && numpy().numpy_inside(container)))) {
     return numpy().numpy_break("a search among arrays");
@@ -503,7 +505,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
     } else {
       if (!watch_searched(container, table) || (tracing() && !watch_contents(item, Reading::kEqual))) return nullptr;
       if (!tracing()) return not_handled();
-      const Ref found = number_in(container, item);
+      const Ref found = numbers().number_in(container, item);
       if (found) return PyBool_FromLong((found.get() == Py_True) != invert);
     }
   }
@@ -511,7 +513,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
 }
 
 /// NumPy would take a symbolic integer for an object of its own kind.
-void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
+void NumberTracing::settle_for_arrays(PyObject* left, PyObject* right) {
   if (trace_->symbols.empty() || api_.numpy == nullptr) return;
   if (is_symbolic_number(left) && numpy().numpy_value(right)) settle_in(left);
   if (is_symbolic_number(right) && numpy().numpy_value(left)) settle_in(right);
@@ -519,14 +521,14 @@ void Tracer::settle_for_arrays(PyObject* left, PyObject* right) {
 
 PyObject* Tracer::compare(Frame&, int op, PyObject* left, PyObject* right) {
   if (tracing()) {
-    settle_operands(left, right);
+    numbers().settle_operands(left, right);
     if (!tracing()) return not_handled();
-    settle_for_arrays(left, right);
+    numbers().settle_for_arrays(left, right);
     if (PyObject* done = numpy().numpy_compare(op, left, right); done != not_handled()) return done;
   }
   if (tracing()) {
     if (!trace_->symbols.empty()) {
-      PyObject* result = symbolic_compare(op, left, right);
+      PyObject* result = numbers().symbolic_compare(op, left, right);
       if (result != not_handled()) return result;
     }
     if (!watch_contents(left, Reading::kEqual) || (tracing() && !watch_contents(right, Reading::kEqual)))
@@ -587,16 +589,16 @@ binaryfunc container_operator(int op) {
 
 PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (!tracing()) return not_handled();
-  settle_operands(left, right);
+  numbers().settle_operands(left, right);
   constexpr int kRemainderOp = 6, kRemainderInplace = 19;
   const bool text = PyUnicode_Check(left) || PyBytes_Check(left) || PyByteArray_Check(left);
-  if (text && (op == kRemainderOp || op == kRemainderInplace)) settle_reachable(right);
+  if (text && (op == kRemainderOp || op == kRemainderInplace)) numbers().settle_reachable(right);
   if (!tracing()) return not_handled();
-  settle_for_arrays(left, right);
+  numbers().settle_for_arrays(left, right);
   if (PyObject* done = numpy().numpy_binary(op, left, right); done != not_handled()) return done;
   if (!tracing()) return not_handled();
   if (!trace_->symbols.empty()) {
-    PyObject* result = symbolic_binary(op, left, right);
+    PyObject* result = numbers().symbolic_binary(op, left, right);
     if (result != not_handled()) return result;
   }
   if (api_.is_tensor(left) || api_.is_tensor(right)) return not_handled();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -224,7 +225,7 @@ void Tracer::pin_keys(PyObject* table) {
 }
 
 PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool invert) {
-  if (PyObject* done = is_number(left, right, invert); done != not_handled()) return done;
+  if (PyObject* done = numbers().is_number(left, right, invert); done != not_handled()) return done;
   if (!tracing() || !may_be_one(left, right) || is_atom(left, api_)) return not_handled();
   if ((contents_guarded(left) || contents_guarded(right)) && !born(left) && !born(right)) {
     if (trace_->compared.emplace(left, right).second) {

@@ -3,6 +3,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
+#include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/trace_context.h"
 #include "capture/transform_tracing.h"
@@ -16,11 +17,13 @@ struct TracerParts {
     all.checkpoints = &checkpoints;
     all.functions = &functions;
     all.transforms = &transforms;
+    all.numbers = &numbers;
   }
   /// Nothing is left of the last trace.
   void reset() {
     checkpoints.reset();
     transforms.reset();
+    numbers.reset();
   }
 
   TraceContext context;
@@ -28,6 +31,7 @@ struct TracerParts {
   CheckpointTracing checkpoints{context};
   FunctionTracing functions{context};
   TransformTracing transforms{context};
+  NumberTracing numbers{context};
 };
 
 }  // namespace tatara::capture

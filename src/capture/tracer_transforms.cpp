@@ -6,6 +6,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
+#include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "ops/core/op_def.h"
@@ -837,7 +838,7 @@ void Tracer::finish_look(PyObject* result) {
   }
   try {
     if (context_.found.empty()) {
-      take_back_symbols();
+      numbers().take_back_symbols();
       const std::shared_ptr<Tape> tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
       std::vector<int> outputs;
       tensors_in(result, [&](PyObject* tensor) { outputs.push_back(t.tape.find(tensor)); });

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -96,7 +97,8 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value)
   if (is_symbolic_number(owner)) settle_in(owner);  // an error
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* setter = _PyType_Lookup(type, name);
-  if (setter != nullptr && Py_TYPE(setter) == &PyGetSetDescr_Type && !api_.is_tensor(owner)) settle_reachable(value);
+  if (setter != nullptr && Py_TYPE(setter) == &PyGetSetDescr_Type && !api_.is_tensor(owner))
+    numbers().settle_reachable(value);
   if (!tracing()) return kNotHandled;
   if (type->tp_setattro != PyObject_GenericSetAttr) {
     if (born(owner)) {
@@ -215,9 +217,9 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
     if (const int done = numpy().numpy_set_item(container, key, value); done != kNotHandled) return done;
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
-  if (!holds_numbers(container)) {
-    settle_reachable(key);
-    settle_reachable(value);
+  if (!numbers().holds_numbers(container)) {
+    numbers().settle_reachable(key);
+    numbers().settle_reachable(value);
     if (!tracing()) return kNotHandled;
   }
   return write_item(container, key, value);
@@ -343,7 +345,7 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
       PyObject* value = PyDict_CheckExact(target) && PyUnicode_CheckExact(key.get())
                             ? PyDict_GetItemWithError(target, key.get())
                             : nullptr;
-      PyObject* number = value != nullptr ? watched_number({target, key.get()}, value) : nullptr;
+      PyObject* number = value != nullptr ? numbers().watched_number({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
     pin(operands[0]);
