@@ -1,6 +1,7 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 
+#include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -134,7 +135,7 @@ int TraceContext::slot_for(PyObject* tensor) {
 PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
-  if ((context_.looking && differs_in_levels(fn, args)) || depends_on_base(fn, args)) {
+  if ((context_.looking && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
@@ -142,7 +143,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
       if (fn.name == "_version" && PyTuple_GET_SIZE(args) == 1) {
-        if (const long version = version_of(PyTuple_GET_ITEM(args, 0)); version >= 0) return PyLong_FromLong(version);
+        if (const long version = histories().version_of(PyTuple_GET_ITEM(args, 0)); version >= 0)
+          return PyLong_FromLong(version);
       }
       if (fn.reads_values) {
         PyObject* answer = answer_constant(func, args, kwargs);
@@ -187,7 +189,8 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       }
       const bool leaf = placeholder && is_made_leaf(slot);
       if (leaf && fn.name == "grad") return Py_NewRef(gradient_of(tensor));
-      if (placeholder && (leaf || fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
+      if (placeholder && (leaf || fn.name != "grad_fn" || histories().needs_grad(slot) == NeedsGrad::kNo))
+        Py_RETURN_NONE;
       if (!placeholder) {
         const Bypass bypass(bypass_);
         const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
@@ -206,14 +209,14 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kRecord: break;
   }
   if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
-    return answer_needs_grad(fn, func, args, kwargs);
+    return histories().answer_needs_grad(fn, func, args, kwargs);
   }
   if (fn.name == "is_inference") Py_RETURN_FALSE;  // see depends_on_base
   if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
     return record_leaf(fn, func, args, kwargs);
   }
   if (func == reinterpret_cast<PyObject*>(api_.device_type)) return PyObject_Call(func, args, kwargs);
-  if (fn.kind == TorchKind::kRecord && writes_to_leaf(fn, args, kwargs)) {
+  if (fn.kind == TorchKind::kRecord && histories().writes_to_leaf(fn, args, kwargs)) {
     if (!graph_break("an in-place write to a leaf that requires grad: " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
@@ -426,7 +429,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     return give_up("gradients are switched on in inference mode, where nothing is recorded", false);
   }
   if (fn.kind == TorchKind::kRecord && fn.name != "detach" && fn.name != "data" &&
-      takes_silent_view(tape_args.get(), tape_kwargs.get())) {
+      histories().takes_silent_view(tape_args.get(), tape_kwargs.get())) {
     return give_up("with gradients on, " + fn.name + " takes a view that was made without them", false);
   }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
@@ -612,7 +615,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
       if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
     }
   }
-  note_silent_views(node);
+  histories().note_silent_views(node);
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
 }

@@ -23,13 +23,11 @@ namespace tatara::capture {
 class Tracer;
 class CheckpointTracing;
 class FunctionTracing;
+class HistoryTracing;
 class NumberTracing;
 class NumpyTracing;
 class TransformTracing;
 struct TraceOwner;
-
-/// Whether a tensor requires grad.
-enum class NeedsGrad : uint8_t { kNo, kYes, kUnknown };
 
 /// What one trace has gathered.
 struct Trace {
@@ -86,13 +84,6 @@ struct Trace {
   bool snap_grad = false;
   size_t snap_levels = 0;
 
-  /// What the host has said of a node's results, where its operands need gradients as noted (Tracer::ask_histories).
-  struct History {
-    Ref args;  // of the node: another one may get its number
-    std::vector<NeedsGrad> operands, results;
-  };
-  std::map<size_t, History> histories;
-  std::unordered_set<int> silent_views;                  ///< slots, see Tracer::note_silent_views
   std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
   bool mutated = false;                                  // something made in the trace changed since then
   /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
@@ -144,6 +135,7 @@ struct TraceFeatures {
   FunctionTracing* functions = nullptr;
   TransformTracing* transforms = nullptr;
   NumberTracing* numbers = nullptr;
+  HistoryTracing* histories = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -225,6 +217,7 @@ class TraceFeature {
   FunctionTracing& functions() const { return *context_.features.functions; }
   TransformTracing& transforms() const { return *context_.features.transforms; }
   NumberTracing& numbers() const { return *context_.features.numbers; }
+  HistoryTracing& histories() const { return *context_.features.histories; }
 
   TraceContext& context_;
   TraceOwner& owner_;

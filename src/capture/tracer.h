@@ -392,24 +392,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   void finish_node(TapeNode& node, bool fresh, bool known);
   /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
-  /// Whether the tensor will require grad once it is real.
-  NeedsGrad needs_grad(int slot) const;
-  std::vector<NeedsGrad> needs_grads() const;  // of all slots
-  Ref ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const;
-  std::vector<NeedsGrad> ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const;
-  bool needs_outer_history();
-  long version_of(PyObject* tensor) const;
-  PyObject* answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  /// Whether it asks a tensor that may be a view for its base, for its place in there or whether it is one of inference mode.
-  bool depends_on_base(const TorchFunction& fn, PyObject* args) const;
-  bool made_as_view(int slot) const;
-  void note_silent_views(const TapeNode& node);
-  bool takes_silent_view(PyObject* args, PyObject* kwargs) const;
-  /// Whether the host refuses the call at once, since it would write to a leaf that requires grad, or to a view of one.
-  bool writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs);
-  bool refused_as_leaf(PyObject* tensor) const;
-  /// Whether the answer depends on the levels of transforms around a call that is only looked at.
-  bool differs_in_levels(const TorchFunction& fn, PyObject* args) const;
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
   PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

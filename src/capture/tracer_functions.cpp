@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "support/error.h"
@@ -73,7 +74,7 @@ PyObject* FunctionTracing::apply_function(PyObject* callable, PyObject* const* a
         const bool known = api_.is_plain_tensor(args[i]) && !api_.is_numpy(args[i]) &&
                            (t.tape.find(args[i]) >= 0 || api_.read_meta(args[i], meta));
         const int slot = known ? slot_for(args[i]) : -1;
-        const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : tracer().needs_grad(slot);
+        const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : histories().needs_grad(slot);
         forget_error();
         if (answer == NeedsGrad::kUnknown) return not_handled();
         if (answer == NeedsGrad::kYes) need = Py_True;
@@ -114,7 +115,7 @@ std::string FunctionTracing::read_function_call(PyObject* outputs, FunctionCall&
     if (!t.tape.makes(slot)) return "a result that it has not made";
     const DType dtype = dtype_of(t.tape.slots()[static_cast<size_t>(slot)].dtype.get());
     if (!is_floating(dtype) && !is_complex(dtype)) continue;
-    if (tracer().needs_grad(slot) != NeedsGrad::kNo && !t.silent_views.contains(slot))
+    if (histories().needs_grad(slot) != NeedsGrad::kNo && !histories().is_silent_view(slot))
       return "a result with a history of its own";
     if (std::find(call.outputs.begin(), call.outputs.end(), slot) != call.outputs.end()) return "one result twice";
     call.outputs.push_back(slot);
@@ -204,7 +205,7 @@ std::string FunctionTracing::function_nodes_problem(const FunctionCall& call, co
       const bool older = static_cast<size_t>(slot) < slots || info.input;
       if (!older || known(slot) || !problem.empty()) return;
       // Its gradient would be one more than those of the arguments.
-      if (tracer().needs_grad(slot) != NeedsGrad::kNo)
+      if (histories().needs_grad(slot) != NeedsGrad::kNo)
         problem = "it reads a tensor that requires grad and is no argument";
     };
     for_each_slot(node.args.get(), look);
@@ -315,7 +316,7 @@ void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, Py
   node.custom = std::move(made);
   transforms().note_modes(node);
   user_location(node.file, node.function, node.line);
-  for (const int output : node.outputs) t.silent_views.erase(output);  // they have the function's history now
+  for (const int output : node.outputs) histories().gets_history(output);  // they have the function's history now
   t.tape.add_node(std::move(node));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/history_tracing.h"
 #include "capture/natures.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
@@ -154,7 +155,7 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
         const TapeSlot &a = t.tape.slots()[static_cast<size_t>(given)], &b = t.tape.slots()[static_cast<size_t>(own)];
         same = PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) == 1 && a.dtype.get() == b.dtype.get() &&
                PyObject_RichCompareBool(a.device.get(), b.device.get(), Py_EQ) == 1 &&
-               needs_grad(given) == NeedsGrad::kNo;
+               histories().needs_grad(given) == NeedsGrad::kNo;
       }
       if (!same) problem = "a gradient of another kind than its tensor";
     }
@@ -216,13 +217,14 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     PyObject* cotangent = PyTuple_GET_ITEM(cotangents, i);
     const int slot = api_.is_plain_tensor(root) ? t.tape.find(root) : -1;
     if (!t.tape.makes(slot)) return "of a tensor from before the graph";
-    if (needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
+    if (histories().needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
     if (!api_.is_plain_tensor(cotangent) || slot_for(cotangent) < 0) return "its gradients are no plain tensors";
-    if (needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown) return "a given gradient may have a history";
+    if (histories().needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown)
+      return "a given gradient may have a history";
     call.roots.push_back(slot);
     call.cotangents.push_back(t.tape.find(cotangent));
   }
-  if (needs_outer_history()) return "a tensor from before the graph has a history";
+  if (histories().needs_outer_history()) return "a tensor from before the graph has a history";
   std::vector<PyObject*> variables;
   const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
   if ((given || !call.accumulate) && t.tape.has_reentrant_regions())
@@ -238,7 +240,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     const bool input = t.tape.slots()[static_cast<size_t>(slot)].input, leaf = input || is_made_leaf(slot);
     if (input && !attribute_is_true(variable, "is_leaf")) return "by a tensor that has a history from before the graph";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
-    if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
+    if (!leaf && histories().needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
@@ -259,7 +261,7 @@ std::string Tracer::uses_freed(const std::vector<int>& roots) const {
   const auto pass = [](const TapeNode& node) { return frees_history(node); };
   if (std::none_of(tape.nodes().begin(), tape.nodes().end(), pass)) return {};
   std::vector<bool> needs;
-  for (const NeedsGrad answer : needs_grads()) needs.push_back(answer != NeedsGrad::kNo);
+  for (const NeedsGrad answer : histories().needs_grads()) needs.push_back(answer != NeedsGrad::kNo);
   const int node = UsedHistory(tape, needs).first_used(roots);
   return node < 0 ? std::string() : tape.nodes()[static_cast<size_t>(node)].name;
 }
@@ -475,7 +477,7 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
     trace_->guard.check_grad = true;
     same = attr_or_null(tensor, "requires_grad").get() == wanted;
   } else if (slot >= 0) {
-    same = needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
+    same = histories().needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
   return same;
 }
@@ -498,7 +500,8 @@ bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
     return false;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
-  if ((real.get() != Py_True && complex.get() != Py_True) || needs_grad(slot) != NeedsGrad::kNo) return false;
+  if ((real.get() != Py_True && complex.get() != Py_True) || histories().needs_grad(slot) != NeedsGrad::kNo)
+    return false;
   if (info.input) t.guard.check_grad = true;
   TapeNode node;
   node.func = Ref::borrow(func);

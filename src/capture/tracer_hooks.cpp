@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -61,7 +62,7 @@ bool Tracer::read_hook_call(PyObject* tensor, FunctionCall& call) {
   const Tape& tape = trace_->tape;
   const int slot = api_.is_plain_tensor(tensor) ? tape.find(tensor) : -1;
   if (slot < 0 || tape.slots()[static_cast<size_t>(slot)].input || is_made_leaf(slot)) return false;
-  if (needs_grad(slot) != NeedsGrad::kYes) return false;
+  if (histories().needs_grad(slot) != NeedsGrad::kYes) return false;
   for (const TapeNode& node : tape.nodes()) {
     bool used = false;
     const auto look = [&](int operand) { used = used || operand == slot; };

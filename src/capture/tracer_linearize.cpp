@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "ops/core/op_def.h"
@@ -219,7 +220,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
                                   [](const TapeNode& node) { return node.step == FuncStep::kEnter; });
   for (const std::vector<int>* slots : {&std::as_const(made.arguments), &std::as_const(made.reads)}) {
     for (const int slot : *slots) {
-      if (run.problem.empty() && levels && api_.grad_enabled() && tracer().needs_grad(slot) != NeedsGrad::kNo) {
+      if (run.problem.empty() && levels && api_.grad_enabled() && histories().needs_grad(slot) != NeedsGrad::kNo) {
         run.problem = "a transform inside of the function, beside a tensor that requires grad";
       }
     }

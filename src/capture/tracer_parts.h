@@ -3,6 +3,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/trace_context.h"
@@ -18,12 +19,14 @@ struct TracerParts {
     all.functions = &functions;
     all.transforms = &transforms;
     all.numbers = &numbers;
+    all.histories = &histories;
   }
   /// Nothing is left of the last trace.
   void reset() {
     checkpoints.reset();
     transforms.reset();
     numbers.reset();
+    histories.reset();
   }
 
   TraceContext context;
@@ -32,6 +35,7 @@ struct TracerParts {
   FunctionTracing functions{context};
   TransformTracing transforms{context};
   NumberTracing numbers{context};
+  HistoryTracing histories{context};
 };
 
 }  // namespace tatara::capture
