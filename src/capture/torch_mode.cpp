@@ -1,6 +1,7 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 
+#include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
@@ -156,7 +157,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
-          (changes_nothing(args, kwargs) || make_leaf(func, args, kwargs))) {
+          (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       }
       if (!graph_break("call of " + fn.name)) return nullptr;
@@ -184,11 +185,11 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
       const bool placeholder = trace_->tape.makes(slot);
       if (fn.name == "grad" && tensor != nullptr && !placeholder && api_.is_plain_tensor(tensor)) {
-        if (PyObject* known = gradient_of(tensor)) return Py_NewRef(known);
+        if (PyObject* known = gradients().gradient_of(tensor)) return Py_NewRef(known);
         return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
       }
-      const bool leaf = placeholder && is_made_leaf(slot);
-      if (leaf && fn.name == "grad") return Py_NewRef(gradient_of(tensor));
+      const bool leaf = placeholder && gradients().is_made_leaf(slot);
+      if (leaf && fn.name == "grad") return Py_NewRef(gradients().gradient_of(tensor));
       if (placeholder && (leaf || fn.name != "grad_fn" || histories().needs_grad(slot) == NeedsGrad::kNo))
         Py_RETURN_NONE;
       if (!placeholder) {
@@ -213,7 +214,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   }
   if (fn.name == "is_inference") Py_RETURN_FALSE;  // see depends_on_base
   if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
-    return record_leaf(fn, func, args, kwargs);
+    return gradients().record_leaf(fn, func, args, kwargs);
   }
   if (func == reinterpret_cast<PyObject*>(api_.device_type)) return PyObject_Call(func, args, kwargs);
   if (fn.kind == TorchKind::kRecord && histories().writes_to_leaf(fn, args, kwargs)) {

@@ -23,6 +23,7 @@ namespace tatara::capture {
 class Tracer;
 class CheckpointTracing;
 class FunctionTracing;
+class GradientTracing;
 class HistoryTracing;
 class NumberTracing;
 class NumpyTracing;
@@ -60,9 +61,6 @@ struct Trace {
   std::vector<Effect> effects;
   std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::vector<Ref> alive;
-  std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
-  std::vector<std::pair<PyObject*, Ref>>
-      cleared;  // tensors whose `.grad` was set to None first of all, and what it was
   int start_offset = 0;
   PyObject* root_code = nullptr;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -123,10 +121,6 @@ struct CallPlan {
   bool function = false;         // kMutator: a function whose first argument is the target
 };
 
-struct EngineCall;
-struct FunctionCall;
-struct AheadRun;
-
 /// The features of one tracer.
 struct TraceFeatures {
   Tracer* tracer = nullptr;
@@ -135,6 +129,7 @@ struct TraceFeatures {
   FunctionTracing* functions = nullptr;
   TransformTracing* transforms = nullptr;
   NumberTracing* numbers = nullptr;
+  GradientTracing* gradients = nullptr;
   HistoryTracing* histories = nullptr;
 };
 
@@ -217,6 +212,7 @@ class TraceFeature {
   FunctionTracing& functions() const { return *context_.features.functions; }
   TransformTracing& transforms() const { return *context_.features.transforms; }
   NumberTracing& numbers() const { return *context_.features.numbers; }
+  GradientTracing& gradients() const { return *context_.features.gradients; }
   HistoryTracing& histories() const { return *context_.features.histories; }
 
   TraceContext& context_;

@@ -325,44 +325,9 @@ class Tracer final : public VmObserver, private TraceFeature {
   void note_effect(Effect effect);
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 
-  // Gradients (tracer_gradients.cpp).
-  bool is_engine_call(PyObject* callable) const;
-  PyObject* run_backward(PyObject* args, PyObject* kwargs);
-  std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
-  std::string uses_freed(const std::vector<int>& roots) const;
-  Ref record_gradients(TapeNode node, const EngineCall& call,
-                       const std::vector<std::optional<GradientLayout>>& layouts);
-  std::vector<int64_t> gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const;
-  /// A placeholder for a gradient by a tensor. -1, and no object, with a Python error set.
-  int add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made);
-  int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
-  /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
-  bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
-  // Hooks (tracer_hooks.cpp).
-  PyObject* register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
-  bool leaves_hooked(const std::vector<int>& slots) const;
-  bool read_hook_call(PyObject* tensor, FunctionCall& call);
-  std::string hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts);
-  std::vector<size_t> order_of_hooks(const EngineCall& call) const;
-  Ref call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable);
-  bool call_hooks_after(PyObject* hooks, PyObject* variable);
-  bool add_in_place(PyObject* sum, PyObject* gradient);
-
-  /// Whether requires_grad_() leaves the tensor as it is.
-  bool changes_nothing(PyObject* args, PyObject* kwargs);
-  /// requires_grad_() of a tensor without a history; false where the trace cannot do it.
-  bool make_leaf(PyObject* func, PyObject* args, PyObject* kwargs);
-  bool is_made_leaf(int slot) const;
-  /// A factory with requires_grad=True.
-  PyObject* record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
-  PyObject* gradient_of(PyObject* tensor);
-  void set_gradient(PyObject* tensor, PyObject* value);
-  int write_gradient(PyObject* tensor, PyObject* value);
-  std::vector<int> slots_cleared_first() const;
-  void perform_later_effects();
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
 #include "capture/natures.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
@@ -572,16 +573,16 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* counter = numbers().item_number(method, args[0]);
     if (counter != nullptr || PyErr_Occurred() != nullptr) return counter;
   }
-  if (is_engine_call(callable)) {
+  if (gradients().is_engine_call(callable)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(PyDict_New());
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
     for (Py_ssize_t i = 0; i < keywords; ++i) {
       PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
     }
-    return run_backward(positional.get(), named.get());
+    return gradients().run_backward(positional.get(), named.get());
   }
   if (keywords == 0) {
-    if (PyObject* done = register_hook(f, callable, args, nargs); done != not_handled()) return done;
+    if (PyObject* done = gradients().register_hook(f, callable, args, nargs); done != not_handled()) return done;
   }
   if (keywords == 0 && FunctionTracing::is_function_apply(callable)) {
     PyObject* done = functions().apply_function(callable, args, nargs);

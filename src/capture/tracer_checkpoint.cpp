@@ -5,6 +5,7 @@
 #include <set>
 
 #include "capture/checkpoint_tracing.h"
+#include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -97,7 +98,7 @@ bool CheckpointTracing::reads_history(size_t first, PyObject* arguments) const {
     const TapeNode& node = t.tape.nodes()[n];
     const auto look = [&](int slot) {
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-      const bool leaf = info.input ? attribute_is_true(info.object.get(), "is_leaf") : tracer().is_made_leaf(slot);
+      const bool leaf = info.input ? attribute_is_true(info.object.get(), "is_leaf") : gradients().is_made_leaf(slot);
       found = found || (!known.contains(slot) && !leaf && histories().needs_grad(slot) != NeedsGrad::kNo);
     };
     if (node.grad) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/compiled_function.h"
+#include "capture/gradient_tracing.h"
 #include "capture/lifetimes.h"
 #include "capture/number_tracing.h"
 #include "capture/report_details.h"
@@ -92,7 +93,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   can_resume = can_resume && want_handled(*entry, builder, t.snap_handled.get());
   can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
-  can_resume = can_resume && !leaves_hooked(entry->recipe.slots());
+  can_resume = can_resume && !gradients().leaves_hooked(entry->recipe.slots());
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
   entry->break_offset = t.snap_offset;
@@ -148,7 +149,7 @@ bool Tracer::run_tape() {
   const AutocastOff off(api_);
   const Transaction::Scope scope(trace_->transaction);
   const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
-  if (ok) perform_later_effects();
+  if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
@@ -258,7 +259,7 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
 void Tracer::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
-  perform_later_effects();
+  gradients().perform_later_effects();
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
                                  [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
   if (!later || !t.watches.undo_writes()) return;
@@ -287,7 +288,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
-    entry->cleared_first = slots_cleared_first();
+    entry->cleared_first = gradients().slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
     entry->set_grad = t.snap_grad != t.state.grad;

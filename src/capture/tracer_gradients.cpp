@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/natures.h"
 #include "capture/tracer_internal.h"
@@ -68,7 +69,7 @@ bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides)
   return variable.symbolic_sizes.empty() || !gradient_layout(variable, strides).empty();
 }
 
-int Tracer::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
+int GradientTracing::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
   Tape& tape = trace_->tape;
   const Ref stride = int_tuple(strides);
   made = api_.empty_meta(variable.sizes.get(), stride.get(), variable.dtype.get());
@@ -80,7 +81,7 @@ int Tracer::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& s
   return slot;
 }
 
-bool Tracer::is_engine_call(PyObject* callable) const {
+bool GradientTracing::is_engine_call(PyObject* callable) const {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   return std::strcmp(f->m_ml->ml_name, "run_backward") == 0 && f->m_self != nullptr &&
@@ -88,12 +89,12 @@ bool Tracer::is_engine_call(PyObject* callable) const {
 }
 
 /// `.grad` of a tensor from before the trace, as the trace has it; null after a graph break, or with an error.
-PyObject* Tracer::gradient_of(PyObject* tensor) {
+PyObject* GradientTracing::gradient_of(PyObject* tensor) {
   Trace& t = *trace_;
-  if (const auto found = t.gradients.find(tensor); found != t.gradients.end()) return found->second.get();
+  if (const auto found = own_.gradients.find(tensor); found != own_.gradients.end()) return found->second.get();
   const int known = t.tape.find(tensor);
   if (known >= 0 && !t.tape.slots()[static_cast<size_t>(known)].input) {
-    return (t.gradients[tensor] = Ref::borrow(Py_None)).get();
+    return (own_.gradients[tensor] = Ref::borrow(Py_None)).get();
   }
   std::string problem;
   Ref value;
@@ -103,7 +104,7 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
     if (slot_for(tensor) < 0) problem = "the gradient of a tensor that is not supported";
     if (value && value.get() != Py_None) {
       TensorMeta meta;
-      const bool shared = std::any_of(t.gradients.begin(), t.gradients.end(),
+      const bool shared = std::any_of(own_.gradients.begin(), own_.gradients.end(),
                                       [&](const auto& other) { return other.second.get() == value.get(); });
       if (shared || t.tape.find(value.get()) >= 0 || t.index_of(value.get()) >= 0) {
         problem = "a gradient that is read from elsewhere too";
@@ -123,24 +124,24 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
     graph_break(problem);
     return nullptr;
   }
-  return (t.gradients[tensor] = value).get();
+  return (own_.gradients[tensor] = value).get();
 }
 
-void Tracer::set_gradient(PyObject* tensor, PyObject* value) {
+void GradientTracing::set_gradient(PyObject* tensor, PyObject* value) {
   Trace& t = *trace_;
-  t.gradients[tensor] = Ref::borrow(value);
+  own_.gradients[tensor] = Ref::borrow(value);
   t.alive.push_back(Ref::borrow(value));
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(tensor), Ref::borrow(grad_name()), {Ref::borrow(value)}};
   effect.later = true;
-  note_effect(std::move(effect));
+  tracer().note_effect(std::move(effect));
 }
 
-int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
+int GradientTracing::write_gradient(PyObject* tensor, PyObject* value) {
   Trace& t = *trace_;
   const int slot = t.tape.find(tensor);
   const bool old = slot < 0 ? !born(tensor) : t.tape.slots()[static_cast<size_t>(slot)].input;
   if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || context_.ahead != nullptr) {
-    return write_break("assignment to a tensor's .grad");
+    return tracer().write_break("assignment to a tensor's .grad");
   }
   std::string problem;
   {
@@ -161,12 +162,13 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
     }
     forget_error();
   }
-  if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
-  const auto known = t.gradients.find(tensor);
-  if (known != t.gradients.end() && known->second.get() == value) return 0;
-  const bool first = std::none_of(t.cleared.begin(), t.cleared.end(), [&](const auto& c) { return c.first == tensor; });
-  if (value == Py_None && t.tape.nodes().empty() && known != t.gradients.end() && first) {
-    t.cleared.emplace_back(tensor, known->second);
+  if (!problem.empty()) return tracer().write_break("assignment to a tensor's .grad: " + problem);
+  const auto known = own_.gradients.find(tensor);
+  if (known != own_.gradients.end() && known->second.get() == value) return 0;
+  const bool first =
+      std::none_of(own_.cleared.begin(), own_.cleared.end(), [&](const auto& c) { return c.first == tensor; });
+  if (value == Py_None && t.tape.nodes().empty() && known != own_.gradients.end() && first) {
+    own_.cleared.emplace_back(tensor, known->second);
   }
   set_gradient(tensor, value);
   return 0;
@@ -174,10 +176,10 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
 
 /// Gradients that the program lets go of before it does anything else: later calls need not keep them until the graph has
 /// run, unless it reads them.
-std::vector<int> Tracer::slots_cleared_first() const {
+std::vector<int> GradientTracing::slots_cleared_first() const {
   const Trace& t = *trace_;
   std::vector<int> slots;
-  for (const auto& [tensor, gradient] : t.cleared) {
+  for (const auto& [tensor, gradient] : own_.cleared) {
     const int slot = t.tape.find(tensor);
     if (slot >= 0 && t.tape.slots()[static_cast<size_t>(slot)].input && t.tape.find(gradient.get()) < 0) {
       slots.push_back(slot);
@@ -186,7 +188,7 @@ std::vector<int> Tracer::slots_cleared_first() const {
   return slots;
 }
 
-void Tracer::perform_later_effects() {
+void GradientTracing::perform_later_effects() {
   for (const Effect& effect : trace_->effects) {
     if (!effect.later || effect.nodes > trace_->tape.nodes_done()) continue;
     trace_->transaction.keep_gradient(effect.target.get());
@@ -195,7 +197,7 @@ void Tracer::perform_later_effects() {
 }
 
 /// Why the trace cannot do it; empty: it can.
-std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
+std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
   static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
                                       "inputs",  "allow_unreachable", "accumulate_grad", nullptr};
   Trace& t = *trace_;
@@ -246,8 +248,8 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
     if (const Ref& hooks = call.hooks.back(); hooks) {  // each entry compares them
       for (PyObject* list : referents(hooks.get())) {
-        find(list);
-        for (PyObject* hook : referents(list)) find(hook);
+        tracer().find(list);
+        for (PyObject* hook : referents(list)) tracer().find(hook);
       }
     }
   }
@@ -256,7 +258,7 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
 }
 
 /// What an earlier pass has used up of what the roots were made of: the first operation, or nothing.
-std::string Tracer::uses_freed(const std::vector<int>& roots) const {
+std::string GradientTracing::uses_freed(const std::vector<int>& roots) const {
   const Tape& tape = trace_->tape;
   const auto pass = [](const TapeNode& node) { return frees_history(node); };
   if (std::none_of(tape.nodes().begin(), tape.nodes().end(), pass)) return {};
@@ -278,7 +280,7 @@ Ref slot_list(const std::vector<int>& slots) {
 
 }  // namespace
 
-PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
+PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   EngineCall call;
   std::string problem;
@@ -310,7 +312,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        ended = !cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
+        ended = !tracer().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();
@@ -343,7 +345,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     }
     forget_error();
   }
-  if (ended) return cut_trace() && deliver() == 0 ? not_handled() : nullptr;
+  if (ended) return tracer().cut_trace() && tracer().deliver() == 0 ? not_handled() : nullptr;
   if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
@@ -379,7 +381,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
   return Ref(none).release();
 }
 
-bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
+bool GradientTracing::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
   if (present != nullptr) return add_in_place(present, gradient);
   if (!tracing()) return PyObject_SetAttr(tensor, grad_name(), gradient) == 0;
   set_gradient(tensor, gradient);
@@ -387,7 +389,8 @@ bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient)
 }
 
 /// The strides of a variable's gradient.
-std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const {
+std::vector<int64_t> GradientTracing::gradient_place(PyObject* variable, const GradientLayout& layout,
+                                                     bool accumulate) const {
   TensorMeta meta;
   if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == layout.strides.size()) {
     return gradient_strides(meta.sizes, meta.strides);
@@ -395,14 +398,15 @@ std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLa
   return layout.strides;
 }
 
-int Tracer::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made) {
+int GradientTracing::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate,
+                                          Ref& made) {
   const TapeSlot info = trace_->tape.slots()[static_cast<size_t>(trace_->tape.find(variable))];
   return add_gradient(info, gradient_place(variable, layout, accumulate), made);
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.
-Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
-                             const std::vector<std::optional<GradientLayout>>& layouts) {
+Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
+                                      const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(layouts.size())));
@@ -464,7 +468,7 @@ PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
   return groups.release();
 }
 
-bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
+bool GradientTracing::changes_nothing(PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : nullptr;
   if (wanted == nullptr && kwargs != nullptr) wanted = PyDict_GetItemString(kwargs, "requires_grad");
@@ -482,13 +486,13 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
   return same;
 }
 
-bool Tracer::is_made_leaf(int slot) const {
+bool GradientTracing::is_made_leaf(int slot) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(),
                      [slot](const TapeNode& node) { return node.leaf && node.outputs[0] == slot; });
 }
 
-bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
+bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : Py_True;
@@ -516,14 +520,14 @@ bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   return true;
 }
 
-PyObject* Tracer::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* GradientTracing::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   const Ref plain = Ref::steal(PyDict_Copy(kwargs));
   if (!plain || PyDict_DelItemString(plain.get(), "requires_grad") != 0) return nullptr;
-  Ref made = Ref::steal(record(fn, func, args, plain.get()));
+  Ref made = Ref::steal(tracer().record(fn, func, args, plain.get()));
   if (!made || !api_.is_tensor(made.get())) return made.release();
   static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
   const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
-  return torch_function(require, operands.get(), nullptr);
+  return tracer().torch_function(require, operands.get(), nullptr);
 }
 
 PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
@@ -575,7 +579,7 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
 }
 
 /// sum.add_(gradient), as the engine does it.
-bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
+bool GradientTracing::add_in_place(PyObject* sum, PyObject* gradient) {
   const bool was_on = api_.grad_enabled();
   static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
   const auto set = [this](bool on) {
@@ -584,7 +588,7 @@ bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
   };
   if (was_on) set(false);
   const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
-  const Ref done = Ref::steal(torch_function(add, operands.get(), nullptr));
+  const Ref done = Ref::steal(tracer().torch_function(add, operands.get(), nullptr));
   if (was_on) set(true);
   return static_cast<bool>(done);
 }

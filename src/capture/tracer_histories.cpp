@@ -3,6 +3,7 @@
 #include <functional>
 #include <unordered_set>
 
+#include "capture/gradient_tracing.h"
 #include "capture/graph_from_tape.h"
 #include "capture/history_tracing.h"
 #include "capture/node_operators.h"
@@ -186,7 +187,7 @@ bool HistoryTracing::differs_in_levels(const TorchFunction& fn, PyObject* args) 
 PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-  if (slot >= 0 && transforms().open_levels().empty() && tracer().is_made_leaf(slot))
+  if (slot >= 0 && transforms().open_levels().empty() && gradients().is_made_leaf(slot))
     Py_RETURN_TRUE;  // requires_grad, and is_leaf
   trace_->guard.check_grad = true;
   if (!trace_->tape.makes(slot)) {

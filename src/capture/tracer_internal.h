@@ -9,16 +9,6 @@ namespace tatara::capture {
 /// A switch of the host's that a trace throws as the program does (switches.cpp).
 bool is_thrown_switch(std::string_view name);
 
-/// What the engine is asked for: tensors by their slots.
-struct EngineCall {
-  std::vector<int> roots, cotangents, variables;
-  std::vector<PyObject*> tensors;  // of the variables
-  std::vector<Ref> hooks;          // of the variables: gradient_hooks()
-  bool keep = false, accumulate = false, unused = false, create = false;
-};
-
-/// Whether it is known what strides a gradient by a tensor, which has these in this call, has where its sizes vary.
-bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides);
 /// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
@@ -33,7 +34,7 @@ bool HistoryTracing::refused_as_leaf(PyObject* tensor) const {
   const std::vector<int> bases = view_origin(t.tape, slots[0]).bases;
   slots.insert(slots.end(), bases.begin(), bases.end());
   if (std::any_of(slots.begin(), slots.end(),
-                  [&](int slot) { return t.tape.makes(slot) && tracer().is_made_leaf(slot); }))
+                  [&](int slot) { return t.tape.makes(slot) && gradients().is_made_leaf(slot); }))
     return true;
   if (t.tape.makes(slots.back())) return false;
   if (slots.back() >= 0) tensor = t.tape.slots()[static_cast<size_t>(slots.back())].object.get();

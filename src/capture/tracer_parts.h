@@ -3,6 +3,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
@@ -19,6 +20,7 @@ struct TracerParts {
     all.functions = &functions;
     all.transforms = &transforms;
     all.numbers = &numbers;
+    all.gradients = &gradients;
     all.histories = &histories;
   }
   /// Nothing is left of the last trace.
@@ -26,6 +28,7 @@ struct TracerParts {
     checkpoints.reset();
     transforms.reset();
     numbers.reset();
+    gradients.reset();
     histories.reset();
   }
 
@@ -35,6 +38,7 @@ struct TracerParts {
   FunctionTracing functions{context};
   TransformTracing transforms{context};
   NumberTracing numbers{context};
+  GradientTracing gradients{context};
   HistoryTracing histories{context};
 };
 

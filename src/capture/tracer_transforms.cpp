@@ -6,6 +6,7 @@
 
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -553,7 +554,7 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
   if (layouts[0]) {
     const Bypass bypass(bypass_);
     const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-    outputs.push_back(tracer().add_gradient(info, layouts[0]->strides, tangent));
+    outputs.push_back(gradients().add_gradient(info, layouts[0]->strides, tangent));
     if (!tangent) return nullptr;
     t.tape.set_level(outputs[1], innermost());
   }
@@ -794,7 +795,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     if (!layouts[i]) continue;
     const Bypass bypass(bypass_);
     Ref placeholder;
-    const int slot = tracer().add_gradient(type_of(variables[i]), layouts[i]->strides, placeholder);
+    const int slot = gradients().add_gradient(type_of(variables[i]), layouts[i]->strides, placeholder);
     if (!placeholder) return nullptr;
     t.tape.set_level(slot, innermost());
     reached.push_back(variables[i]);

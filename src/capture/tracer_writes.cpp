@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/gradient_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
@@ -121,13 +122,14 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* descriptor = _PyType_Lookup(type, name);
   if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
-    return write_gradient(owner, value);
+    return gradients().write_gradient(owner, value);
   }
   if (tensor && transforms().open_levels().empty() && descriptor != nullptr &&
       PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
     const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
     const Ref require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_");
-    if (changes_nothing(given.get(), nullptr) || make_leaf(require.get(), given.get(), nullptr)) return 0;
+    if (gradients().changes_nothing(given.get(), nullptr) || gradients().make_leaf(require.get(), given.get(), nullptr))
+      return 0;
   }
   if (tensor && (descriptor != nullptr || api_.is_numpy(owner))) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
