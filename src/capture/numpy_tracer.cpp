@@ -9,6 +9,8 @@
 #include "capture/number_tracing.h"
 #include "capture/numpy_api.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -249,7 +251,7 @@ PyObject* NumpyTracing::numpy_operator(const char* op, const char* name, std::in
 
 PyObject* Tracer::unary_op(Frame&, UnaryOp op, PyObject* value) {
   if (!tracing()) return not_handled();
-  if (!numpy().numpy_value(value)) return watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
+  if (!numpy().numpy_value(value)) return reads().watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
   switch (op) {
     case UnaryOp::kPositive: return numpy().numpy_operator("pos", "positive", {value});
     case UnaryOp::kNegative: return numpy().numpy_operator("neg", "negative", {value});
@@ -288,26 +290,26 @@ PyObject* NumpyTracing::numpy_compare(int op, PyObject* left, PyObject* right) {
   return not_handled();
 }
 
-PyObject* Tracer::show(PyObject* value) {
+PyObject* ReadTracing::show(PyObject* value) {
   if (!tracing()) return not_handled();
   if (numpy().numpy_inside(value)) return numpy().numpy_break("an array in a text");
   return watch_contents(value, Reading::kAll) ? not_handled() : nullptr;
 }
 
-PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return show(value); }
+PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return reads().show(value); }
 
-PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return show(value); }
+PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return reads().show(value); }
 
 int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
-  if (!break_if_begun(set)) return -1;
-  if (tracing()) pin(value);
+  if (!reads().break_if_begun(set)) return -1;
+  if (tracing()) origins().pin(value);
   if (!tracing() || !numpy().numpy_inside(value)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }
 
 int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
-  if (!break_if_begun(dict)) return -1;
-  if (tracing()) pin(key);
+  if (!reads().break_if_begun(dict)) return -1;
+  if (tracing()) origins().pin(key);
   if (!tracing() || !numpy().numpy_inside(key)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }

@@ -6,6 +6,7 @@
 
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 
@@ -417,7 +418,7 @@ PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right
   const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
   if (!empty || !all) return nullptr;
   PyObject* sum = make_size(reinterpret_cast<PyObject*>(Py_TYPE(empty.get())), all.get());
-  tracer().note_result(sum);
+  origins().note_result(sum);
   return sum;
 }
 
@@ -426,7 +427,7 @@ PyObject* NumberTracing::symbolic_slice(PyObject* size, PyObject* key) {
   const Ref items = Ref::steal(PySequence_List(size));
   const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
   PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
-  tracer().note_result(result);
+  origins().note_result(result);
   return result;
 }
 
@@ -455,7 +456,7 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
   }
   if (PyType_Check(callable) && is_torch_size(callable) && count == 1 && holds_ints(first)) {
     PyObject* size = make_size(callable, first);
-    tracer().note_result(size);
+    origins().note_result(size);
     return size;
   }
   const Ref items = Ref::steal(PySequence_List(args));

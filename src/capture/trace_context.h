@@ -27,6 +27,8 @@ class GradientTracing;
 class HistoryTracing;
 class NumberTracing;
 class NumpyTracing;
+class OriginTracing;
+class ReadTracing;
 class TransformTracing;
 struct TraceOwner;
 
@@ -43,11 +45,6 @@ struct Trace {
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
-  std::unordered_set<PyObject*> by_identity;           // guarded objects that are the same in each call
-  size_t guarded = 0;                                  // how many of `objects` the guard on the roots gives
-  std::set<PyObject*> pinned;                          // of these: whose identity decided something
-  std::set<std::pair<PyObject*, PyObject*>> compared;  // different objects whose identities were compared
-  std::set<PyObject*> in_cells;                // held by a callee's cells, and guarded as the objects that they are
   std::unordered_map<PyObject*, size_t> born;  // and when, as a count
   size_t births = 0;
   /// A generator made in the trace ends when the program drops it.
@@ -59,7 +56,6 @@ struct Trace {
   std::unordered_set<const Frame*> closing;  // frames of generators that got a GeneratorExit
   bool no_resume = false;                    // the next break is for good: the frame cannot go on from its snapshot
   std::vector<Effect> effects;
-  std::unordered_map<PyObject*, PyObject*> instance_dicts;  // of guarded objects; empty: not looked for
   std::vector<Ref> alive;
   int start_offset = 0;
   PyObject* root_code = nullptr;
@@ -131,6 +127,8 @@ struct TraceFeatures {
   NumberTracing* numbers = nullptr;
   GradientTracing* gradients = nullptr;
   HistoryTracing* histories = nullptr;
+  OriginTracing* origins = nullptr;
+  ReadTracing* reads = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -214,6 +212,8 @@ class TraceFeature {
   NumberTracing& numbers() const { return *context_.features.numbers; }
   GradientTracing& gradients() const { return *context_.features.gradients; }
   HistoryTracing& histories() const { return *context_.features.histories; }
+  OriginTracing& origins() const { return *context_.features.origins; }
+  ReadTracing& reads() const { return *context_.features.reads; }
 
   TraceContext& context_;
   TraceOwner& owner_;

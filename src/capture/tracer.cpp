@@ -8,7 +8,9 @@
 #include "capture/compiled_function.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
 #include "capture/other_compilers.h"
+#include "capture/read_tracing.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
@@ -239,7 +241,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     context_.frames.push_back(&f);
     if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) trace_->closing.insert(&f);
     mark_starred(f);
-    return watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
+    return reads().watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
   if (context_.state == State::kConcrete && !context_.stopped && !disabled_here() && !f.resumed && !f.throwing &&
@@ -299,7 +301,7 @@ void Tracer::mark_starred(Frame& f) {
   // type.__call__ has just made the object whose __init__ starts: nobody but the call holds it.
   if (code->co_argcount > 0 && PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0) {
     PyObject* self = f.local(0);
-    if (self != nullptr && Py_REFCNT(self) <= 4 && origin(self) == Origin::kUnknown) mark_born(self);
+    if (self != nullptr && Py_REFCNT(self) <= 4 && origins().origin(self) == Origin::kUnknown) mark_born(self);
   }
   int index = code->co_argcount + code->co_kwonlyargcount;
   if ((code->co_flags & CO_VARARGS) != 0) {
@@ -527,13 +529,12 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
       const std::vector<size_t>& alone = trace->guard.in_cells;
       if (std::find(alone.begin(), alone.end(), i) != alone.end()) {
-        trace->in_cells.insert(trace->objects[i]);
+        origins().found_in_cell(trace->objects[i]);
         trace->watches.found(trace->objects[i]);
       } else if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
-    trace->guarded = trace->objects.size();
-    for (const size_t i : trace->guard.by_identity) trace->by_identity.insert(trace->objects[i]);
+    origins().guards_objects(*trace);
     if (!trace->guard.unsupported_tensor.empty()) {
       unfit = "an input is " + trace->guard.unsupported_tensor + ": it runs in eager";
     }
@@ -569,7 +570,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   }
   for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
-  find_surroundings(f, true);
+  origins().find_surroundings(f, true);
   numbers().place_symbols(f, places);
   context_.state = State::kTracing;
   waiting_.emplace();

@@ -233,66 +233,10 @@ class Tracer final : public VmObserver, private TraceFeature {
 
   // Objects.
   void mark_starred(Frame& f);
-  void note_result(PyObject* object);
-  void watch_container(PyObject* object, bool ordered = true);
   // Where objects come from (tracer_origins.cpp).
-  Origin origin(PyObject* object);
-  bool contents_guarded(PyObject* object) const;
-  bool is_same_in_each_call(PyObject* object) const;
-  void find(PyObject* object);
-  void find_parts(PyObject* holder);
-  void find_surroundings(const Frame& f, bool root);
-  /// The object decides something by its identity (a key, a search).
-  void pin(PyObject* object);
-  std::set<PyObject*> changed_objects(const std::vector<PyObject*>& guarded);
-  void note_identities(Identities& identities);
-  void adopt(PyObject* made);
-  void adopt_parts(PyObject* container);
-  void outlives(PyObject* object);
-  bool find_weak(PyObject* reference);
-  bool find_by_name(PyObject* object);
-  bool is_of_the_call(PyObject* object) const;
-  void watch_class_of(PyObject* object);
-  static Reading how_read(PyObject* callable, std::string_view name);
-  /// What it may read becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
-  bool watch_contents(PyObject* object, Reading reading);
-  struct Settling;
-  void settle(PyObject* object, Settling& work);
-  void watch_exception(PyObject* error);
-  bool watch_function(Frame& f);
-  bool found_by_class(Frame& f, PyObject* function);
-  /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
-  PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
-  PyObject* watch_found(PyObject* owner, PyObject* name, bool number);
-  PyObject* watch_class(PyTypeObject* type, PyObject* name, bool number);
-  PyObject* watch_module(PyObject* module, PyObject* name, bool number);
-  PyObject* watch_in_dict(PyObject* owner, PyObject* name, bool number, PyObject* made);
-  void watch_older_classes(PyTypeObject* type, PyObject* name);
-  void find_in_class(PyObject* value);
-  void watch_super(PyObject* super, PyObject* name);
-  void watch_value(PyObject* owner, PyObject* name);
-  void watch_own_dict(PyObject* owner);
-  void watch_tensor_attribute(PyObject* tensor, PyObject* name);
-  void watch_all(PyObject* owner);
-  bool looking_up_ = false;  // what a look-up's own hooks look up is no read of the program's
-  void watch_getter(PyObject* getter, PyObject* owner);
-  PyObject* call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs);
-  /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
-  bool is_raw_memory(PyObject* object) const;
-  bool break_if_begun(PyObject* container);
-  bool outside_iterator(PyObject* object) const;
-  bool break_if_moved(PyObject* iterator);
-  bool break_if_state(PyObject* owner, PyObject* name);
-  bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   /// Something made in the trace changes.
   /// False with a Python error set: what is traced ahead changes nothing.
   bool touch(PyObject* object);
-  /// The __dict__ of an object made in the trace was made with it.
-  void adopt_dict(PyObject* owner);
-  /// The guarded object whose __dict__ this is, or null.
-  PyObject* instance_of(PyObject* dict);
-  /// A later run finds this older object again.
-  bool reachable(PyObject* object);
 
   // Writes (tracer_writes.cpp): done here and noted as effects, or a break and left to the VM (kNotHandled, not_handled()).
   int write_break(const std::string& reason);
@@ -310,13 +254,6 @@ class Tracer final : public VmObserver, private TraceFeature {
                          const Perform& perform);
   /// The write depends on what the object holds: its contents become a guard, and the result the effect.
   PyObject* rewrite(PyObject* target, const Perform& perform);
-  void pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
-  void pin_keys(PyObject* table);
-  bool watch_searched(PyObject* container, PyObject* table);
-  bool watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
-                      Py_ssize_t keywords);
-  /// dict.get() and the like: watches the key.
-  bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
                          bool keywords, const Perform& perform);
   /// An item of a defaultdict, which it may make.
@@ -345,8 +282,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   bool reads_batch(PyObject* args, PyObject* kwargs) const;
   Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
-  /// A value becomes text: not_handled(), once what it shows is watched.
-  PyObject* show(PyObject* value);
 
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);

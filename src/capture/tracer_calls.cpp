@@ -8,6 +8,8 @@
 #include "capture/natures.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 
@@ -473,25 +475,25 @@ bool compares(PyObject* callable, std::string_view name) {
 
 }  // namespace
 
-Reading Tracer::how_read(PyObject* callable, std::string_view name) {
+Reading ReadTracing::how_read(PyObject* callable, std::string_view name) {
   if (compares(callable, name)) return Reading::kEqual;
   return reads_items_only(callable, name) ? Reading::kItems : Reading::kAll;
 }
 
 /// The operands whose identity alone may decide what comes back: that of `id`, and what is a key of a dict or set.
-void Tracer::pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+void ReadTracing::pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   const bool table = plan.target != nullptr && (PyDict_Check(plan.target) || PyAnySet_Check(plan.target));
   if (plan.name == "is_" || plan.name == "is_not") {
-    for (Py_ssize_t i = 0; i < nargs; ++i) pin(args[i]);
+    for (Py_ssize_t i = 0; i < nargs; ++i) origins().pin(args[i]);
   }
   if (!table && plan.name != "id") return;
   const Py_ssize_t at = !table || PyCFunction_Check(callable) ? 0 : 1;
-  if (at < nargs) pin(args[at]);
+  if (at < nargs) origins().pin(args[at]);
 }
 
 /// A call of code in C: what it may read becomes a guard. False with a Python error set; the graph may be broken.
-bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
-                            Py_ssize_t keywords) {
+bool ReadTracing::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
+                                 Py_ssize_t keywords) {
   if (PyType_Check(callable)) watch_class_of(callable);
   if (PyType_Check(callable) && is_python_made(reinterpret_cast<PyTypeObject*>(callable)) && !born(callable)) {
     static PyObject* const maker = PyUnicode_InternFromString("__new__");
@@ -500,7 +502,7 @@ bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* 
   if (!reads_contents(callable, plan.name)) {
     for (Py_ssize_t i = 0; i < nargs; ++i) watch_class_of(args[i]);
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 1) {
-      find(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
+      origins().find(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
     }
     return true;
   }
@@ -515,12 +517,12 @@ bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* 
   return true;
 }
 
-bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+bool ReadTracing::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
   if (plan.name != "get" && plan.name != "__getitem__" && plan.name != "__contains__") return false;
   const Py_ssize_t at = PyCFunction_Check(callable) ? 0 : 1;
   if (nargs <= at || !is_atom(args[at], api_)) return false;
-  if (!born(plan.target) && !contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
+  if (!born(plan.target) && !origins().contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
   return true;
 }
 
@@ -621,21 +623,22 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
       reads_contents(callable, plan.name)) {
-    if (!break_if_moved(plan.target) || !break_if_moved(callable, args, nargs + keywords)) return nullptr;
+    if (!reads().break_if_moved(plan.target) || !reads().break_if_moved(callable, args, nargs + keywords))
+      return nullptr;
     if (!tracing()) return not_handled();
   }
-  pin_operands(plan, callable, args, nargs);
+  reads().pin_operands(plan, callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
-      if (PyMethod_Check(callable)) find_parts(callable);
-      watch_class_of(callable);
+      if (PyMethod_Check(callable)) origins().find_parts(callable);
+      reads().watch_class_of(callable);
       return not_handled();
     case Kind::kTorch:
       return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kModes: return ask_modes(callable, args, nargsf, kwnames);
     case Kind::kAttribute: {
-      PyObject* found = call_attribute(plan.target, args, nargs);
+      PyObject* found = reads().call_attribute(plan.target, args, nargs);
       if (found != not_handled() || !tracing() || keywords > 0) return found;
       found = PyObject_Vectorcall(callable, args, nargsf, kwnames);
       PyObject* const* operands = plan.target != nullptr ? args - 1 : args;  // the owner, then the name
@@ -669,11 +672,11 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                                                                                                 : nullptr;
     }
   }
-  const bool keyed = reads_one_key(plan, callable, args, nargs);
-  if (!keyed && !watch_operands(callable, plan, args, nargs, keywords)) return nullptr;
+  const bool keyed = reads().reads_one_key(plan, callable, args, nargs);
+  if (!keyed && !reads().watch_operands(callable, plan, args, nargs, keywords)) return nullptr;
   if (!tracing()) return not_handled();
-  if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
-  if (plan.name.empty() && nargs == 1) watch_getter(callable, args[0]);
+  if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) reads().watch_all(args[0]);
+  if (plan.name.empty() && nargs == 1) reads().watch_getter(callable, args[0]);
   if (PyCFunction_Check(callable) &&
       std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
     PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
@@ -686,7 +689,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
                          ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
-  pin_keys(result);
+  origins().pin_keys(result);
   if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
@@ -695,7 +698,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   } else if (plan.watched && keywords == 0 && !born(result)) {
     trace_->watches.call(callable, args, static_cast<size_t>(nargs), result);
   } else {
-    note_result(result);
+    origins().note_result(result);
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 3) mark_born(result);
   }
   return result;
@@ -727,7 +730,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     }
   }
   for (PyObject* part : referents(callable)) {
-    if (!PyDict_Check(part)) find(part);  // what it wraps
+    if (!PyDict_Check(part)) origins().find(part);  // what it wraps
   }
   const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
@@ -797,9 +800,9 @@ void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, P
   }
   for (const auto& [place, held] : places) {
     if (!is_key_of(place.get(), args, kwnames)) continue;
-    for (PyObject* each : args) pin(each);
+    for (PyObject* each : args) origins().pin(each);
     trace_->watches.cached(cache, place.get(), held.get(), result);
-    outlives(result);
+    origins().outlives(result);
     return;
   }
 }
@@ -844,7 +847,7 @@ bool Tracer::logs(const Frame& f) {
 }
 
 /// getattr and the like: of `target`, or of the first argument.
-PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* ReadTracing::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
   if (target == nullptr && nargs > 0) {
     target = *args++;
     --nargs;
@@ -856,7 +859,7 @@ PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssi
 }
 
 /// operator.attrgetter and methodcaller look names up, itemgetter looks into a container.
-void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
+void ReadTracing::watch_getter(PyObject* getter, PyObject* owner) {
   const char* type = Py_TYPE(getter)->tp_name;
   if (std::strcmp(type, "operator.itemgetter") == 0) return;
   const bool attributes = std::strcmp(type, "operator.attrgetter") == 0;
@@ -902,7 +905,7 @@ bool Tracer::note_context(PyObject* variable, const std::string& method, PyObjec
 PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
   if (numpy().numpy_value(args)) return numpy().numpy_break("an array is unpacked");
-  if (!break_if_moved(args)) return nullptr;
+  if (!reads().break_if_moved(args)) return nullptr;
   if (!tracing()) return not_handled();
   const bool iterable = Py_TYPE(args)->tp_iter != nullptr || PySequence_Check(args) != 0;
   if (!iterable || (kwargs != nullptr && !PyDict_CheckExact(kwargs))) return not_handled();  // an error in the program
@@ -912,8 +915,8 @@ PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject
     if (plan.kind == CallPlan::Kind::kBreak) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     trace_->mutated = true;
   }
-  if (!watch_contents(args, Reading::kItems) ||
-      (tracing() && kwargs != nullptr && !watch_contents(kwargs, Reading::kItems)))
+  if (!reads().watch_contents(args, Reading::kItems) ||
+      (tracing() && kwargs != nullptr && !reads().watch_contents(kwargs, Reading::kItems)))
     return nullptr;
   if (!tracing()) return not_handled();
   const Ref items = Ref::steal(PySequence_Tuple(args));

@@ -7,6 +7,8 @@
 #include "capture/checkpoint_tracing.h"
 #include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "support/error.h"
@@ -32,16 +34,16 @@ PyObject* CheckpointTracing::enter_checkpoint(PyObject* callable, PyObject* cons
     static PyObject* const wrapped = PyUnicode_InternFromString("__wrapped__");
     const Ref function = attr_or_null(callable, "__wrapped__");
     if (!function || !PyFunction_Check(function.get())) return not_handled();
-    tracer().watch_lookup(callable, wrapped);
-    if (!born(callable)) tracer().find(function.get());
+    reads().watch_lookup(callable, wrapped);
+    if (!born(callable)) origins().find(function.get());
     trace_->watches.function(callable);
     return PyObject_Vectorcall(function.get(), args, static_cast<size_t>(nargs), kwnames);
   }
   const Ref function = attr_or_null(callable, "func"), first = attr_or_null(callable, "args"),
             named = attr_or_null(callable, "keywords");
   if (!function || !first || !named || !PyTuple_Check(first.get()) || !PyDict_Check(named.get())) return not_handled();
-  tracer().find_parts(callable);
-  tracer().watch_container(named.get());
+  origins().find_parts(callable);
+  reads().watch_container(named.get());
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(first.get()); ++i) all.push_back(PyTuple_GET_ITEM(first.get(), i));
   all.insert(all.end(), args, args + nargs);

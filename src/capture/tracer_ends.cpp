@@ -9,6 +9,7 @@
 #include "capture/gradient_tracing.h"
 #include "capture/lifetimes.h"
 #include "capture/number_tracing.h"
+#include "capture/origin_tracing.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
@@ -42,9 +43,12 @@ BreakInfo TraceContext::here(std::string reason) const {
 
 RecipeWorld Tracer::recipe_world() {
   Trace& t = *trace_;
-  return {[&t](PyObject* o) { return t.tape.find(o); },   [&t](PyObject* o) { return t.index_of(o); },
-          [this](PyObject* o) { return origin(o); },      [this](PyObject* o) { adopt(o); },
-          [this](PyObject* o) { return instance_of(o); }, t.symbols};
+  return {[&t](PyObject* o) { return t.tape.find(o); },
+          [&t](PyObject* o) { return t.index_of(o); },
+          [this](PyObject* o) { return origins().origin(o); },
+          [this](PyObject* o) { origins().adopt(o); },
+          [this](PyObject* o) { return origins().instance_of(o); },
+          t.symbols};
 }
 
 bool Tracer::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
@@ -383,7 +387,7 @@ bool Tracer::prepare_entry(Entry& entry) {
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
   entry.guard = std::move(t.guard);
-  note_identities(entry.identities);
+  origins().note_identities(entry.identities);
   if (!entry.keeps_nothing) {
     entry.watches = std::move(t.watches);
     entry.watches.leave_writes(t.watches);

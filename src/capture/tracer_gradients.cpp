@@ -6,6 +6,7 @@
 #include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/natures.h"
+#include "capture/origin_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
 #include "capture/transform_tracing.h"
@@ -248,8 +249,8 @@ std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, 
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
     if (const Ref& hooks = call.hooks.back(); hooks) {  // each entry compares them
       for (PyObject* list : referents(hooks.get())) {
-        tracer().find(list);
-        for (PyObject* hook : referents(list)) tracer().find(hook);
+        origins().find(list);
+        for (PyObject* hook : referents(list)) origins().find(hook);
       }
     }
   }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/number_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -293,7 +294,7 @@ Ref NumberTracing::dict_get(PyObject* callable, PyObject* args) {
   const Py_ssize_t given = PyTuple_GET_SIZE(args) - at;
   if (dict == nullptr || !PyDict_Check(dict) || std::strcmp(name, "get") != 0 || given < 1 || given > 2) return {};
   if (!is_symbolic_number(PyTuple_GET_ITEM(args, at))) return {};
-  tracer().watch_container(dict);
+  reads().watch_container(dict);
   return number_item(dict, PyTuple_GET_ITEM(args, at), given == 2 ? PyTuple_GET_ITEM(args, at + 1) : Py_None);
 }
 

@@ -7,6 +7,8 @@
 #include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/trace_context.h"
 #include "capture/transform_tracing.h"
 
@@ -22,6 +24,8 @@ struct TracerParts {
     all.numbers = &numbers;
     all.gradients = &gradients;
     all.histories = &histories;
+    all.origins = &origins;
+    all.reads = &reads;
   }
   /// Nothing is left of the last trace.
   void reset() {
@@ -30,6 +34,7 @@ struct TracerParts {
     numbers.reset();
     gradients.reset();
     histories.reset();
+    origins.reset();
   }
 
   TraceContext context;
@@ -40,6 +45,8 @@ struct TracerParts {
   NumberTracing numbers{context};
   GradientTracing gradients{context};
   HistoryTracing histories{context};
+  OriginTracing origins{context};
+  ReadTracing reads{context};
 };
 
 }  // namespace tatara::capture

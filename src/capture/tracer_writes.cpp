@@ -10,6 +10,8 @@
 #include "capture/gradient_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 
@@ -135,13 +137,13 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }
   if (!tensor && born(owner)) {
-    watch_older_classes(type, name);
+    reads().watch_older_classes(type, name);
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
   if (!break_if_noticed(own_attribute(owner, name))) return -1;
   if (!tracing()) return kNotHandled;
-  watch_class(type, name, false);
+  reads().watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
   Ref dict;
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
@@ -160,7 +162,8 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   }
   if (!break_if_cached(owner)) return -1;
   if (!tracing()) return kNotHandled;
-  if (!reachable(owner)) return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
+  if (!origins().reachable(owner))
+    return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
   if (place == owner) {
     t.watches.before_slot(owner, name);
   } else {
@@ -204,7 +207,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   }
   if (!break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
-  if (!reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
+  if (!origins().reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
@@ -255,7 +258,7 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
   if (!break_if_cached(target)) return nullptr;
   if (!tracing()) return not_handled();
   const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
-  const bool known = container && reachable(target);
+  const bool known = container && origins().reachable(target);
   if (!known || name == "__init__" || name == "__setstate__") {
     const char* what = container && !known ? " on an object whose origin is not known ("
                                            : " on an object that existed before the trace (";
@@ -266,8 +269,8 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
   if (!adds.contains(name) && !break_if_noticed(target)) return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
-    watch_container(operand);
-    if (name == "discard" || name == "remove") pin(operand);
+    reads().watch_container(operand);
+    if (name == "discard" || name == "remove") origins().pin(operand);
   }
   if (PyList_Check(target)) return mutate_list(target, name, operands, perform);
   if (PyDict_Check(target)) return mutate_dict(type, target, name, operands, keywords, perform);
@@ -276,7 +279,7 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
 
 PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   Watches& watches = trace_->watches;
-  watch_container(target, false);
+  reads().watch_container(target, false);
   watches.before_write(target);
   PyObject* result = perform();
   if (result == nullptr || !tracing()) return result;
@@ -292,7 +295,7 @@ PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   }
   watches.written_all(target);
   note_effect(std::move(effect));
-  note_result(result);
+  origins().note_result(result);
   return result;
 }
 
@@ -319,7 +322,7 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    if (!contents_guarded(target)) watches.list_size(target);
+    if (!origins().contents_guarded(target)) watches.list_size(target);
     watches.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
@@ -350,8 +353,8 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
       PyObject* number = value != nullptr ? numbers().watched_number({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
-    pin(operands[0]);
-    if (!set && !contents_guarded(target)) watches.dict_key(target, key.get());
+    origins().pin(operands[0]);
+    if (!set && !origins().contents_guarded(target)) watches.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     watches.before_write(target);
@@ -421,7 +424,7 @@ PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
   Watches& watches = trace_->watches;
   const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
   if (old && !guarded) {
-    if (!hashes_plainly(key, api_) || !reachable(dict)) {
+    if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {
       return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;
     }
     watches.dict_key(dict, key);
@@ -489,7 +492,7 @@ PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& pla
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
     if (!touch(plan.target)) return nullptr;
     PyObject* done = perform();
-    if (done != nullptr && tracing()) adopt_parts(plan.target);
+    if (done != nullptr && tracing()) origins().adopt_parts(plan.target);
     return done;
   }
   // super().__init__() and the like on the object that is being made.
