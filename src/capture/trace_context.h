@@ -30,6 +30,7 @@ class NumpyTracing;
 class OriginTracing;
 class ReadTracing;
 class TransformTracing;
+class WriteTracing;
 struct TraceOwner;
 
 /// What one trace has gathered.
@@ -65,8 +66,6 @@ struct Trace {
 
   std::vector<Ref> start_locals, start_stack;  // of the root frame
   Ref start_exception;                         // that was being handled
-  Ref hooks_at_start;         // why hooks on saved tensors were refused, once a switch of theirs is thrown
-  bool hooks_thrown = false;  // such switches are among the effects
   Transaction transaction{Transaction::kMostInTrace};
 
   // The root frame as it was before its present instruction.
@@ -129,6 +128,7 @@ struct TraceFeatures {
   HistoryTracing* histories = nullptr;
   OriginTracing* origins = nullptr;
   ReadTracing* reads = nullptr;
+  WriteTracing* writes = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -214,6 +214,7 @@ class TraceFeature {
   HistoryTracing& histories() const { return *context_.features.histories; }
   OriginTracing& origins() const { return *context_.features.origins; }
   ReadTracing& reads() const { return *context_.features.reads; }
+  WriteTracing& writes() const { return *context_.features.writes; }
 
   TraceContext& context_;
   TraceOwner& owner_;

@@ -15,6 +15,7 @@
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
@@ -598,7 +599,7 @@ bool Tracer::snapshot(Frame& f) {
   t.snap_facts = t.symbols.ctx().guards().size();
   t.snap_checks = t.size_checks.size();
   t.snap_handled = Ref::steal(PyErr_GetHandledException());
-  drop_undone_switches();
+  writes().drop_undone_switches();
   t.snap_effects = t.effects.size();
   t.snap_born = t.births;
   ++bypass_;

@@ -201,12 +201,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   FrameAction leave_root();
   /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
-  /// A switch of the host's: thrown, and noted as an effect.
-  PyObject* throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
-  /// Gives the switches that the trace has thrown the state that they had before it.
-  void undo_switches();
   void drop_finalizers();
-  void drop_undone_switches();
   void begin_transaction();
   void end_trace();
   void take_sources();
@@ -234,33 +229,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   // Objects.
   void mark_starred(Frame& f);
   // Where objects come from (tracer_origins.cpp).
-  /// Something made in the trace changes.
-  /// False with a Python error set: what is traced ahead changes nothing.
-  bool touch(PyObject* object);
-
-  // Writes (tracer_writes.cpp): done here and noted as effects, or a break and left to the VM (kNotHandled, not_handled()).
-  int write_break(const std::string& reason);
-  int write_attribute(PyObject* owner, PyObject* name, PyObject* value);
-  int write_item(PyObject* container, PyObject* key, PyObject* value);
-  using Perform = std::function<PyObject*()>;
-  /// The method `name` of the C type `type` on `target`.
-  PyObject* mutate(PyTypeObject* type, PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                   bool keywords, const Perform& perform);
-  PyObject* mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                        const Perform& perform);
-  PyObject* mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
-                        std::span<PyObject* const> operands, bool keywords, const Perform& perform);
-  PyObject* mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                         const Perform& perform);
-  /// The write depends on what the object holds: its contents become a guard, and the result the effect.
-  PyObject* rewrite(PyObject* target, const Perform& perform);
-  PyObject* call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
-                         bool keywords, const Perform& perform);
-  /// An item of a defaultdict, which it may make.
-  PyObject* default_item(PyObject* dict, PyObject* key);
-  PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
-  void note_effect(Effect effect);
-  void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
 
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
@@ -270,7 +238,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
   void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
-  bool break_if_cached(PyObject* target);
   /// Whether `o`, given to code in C, is a function in C that changes a container which existed before, or a partial of one.
   bool hides_change(PyObject* o) const;
   /// Whether what is said with these arguments (a message) is said once, since a function with a cache is running: it is

@@ -12,6 +12,7 @@
 #include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -650,9 +651,9 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
-      return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
+      return writes().call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
     }
-    case Kind::kSwitch: return throw_switch(callable, args, nargs, keywords);
+    case Kind::kSwitch: return writes().throw_switch(callable, args, nargs, keywords);
     case Kind::kBreak: {
       if ((plan.name == "print" || plan.name == "_warnings.warn") && PyCFunction_Check(callable) &&
           says_once({args, static_cast<size_t>(nargs + keywords)})) {

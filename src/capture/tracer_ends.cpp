@@ -14,6 +14,7 @@
 #include "capture/tracer_internal.h"
 #include "capture/tracer_parts.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -164,7 +165,7 @@ void Tracer::begin_transaction() {
   Trace& t = *trace_;
   t.start_exception = Ref::steal(PyErr_GetHandledException());
   t.transaction.on_undo([this] {
-    undo_switches();
+    writes().undo_switches();
     if (api_.present()) api_.set_grad(trace_->state.grad);
     return true;
   });
@@ -267,7 +268,7 @@ void Tracer::undo_later_writes() {
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
                                  [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
   if (!later || !t.watches.undo_writes()) return;
-  undo_switches();
+  writes().undo_switches();
   for (const Effect& effect : t.effects) {
     if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
   }

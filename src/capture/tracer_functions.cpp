@@ -9,6 +9,7 @@
 #include "capture/history_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -245,7 +246,7 @@ AheadRun FunctionTracing::trace_ahead(const std::function<Ref()>& call) {
     if (run.problem.empty()) run.problem = text.substr(0, 120);
   }
   if (run.problem.empty() && !run.returned) run.problem = "it failed";
-  if (t.effects.size() != effects) tracer().drop_undone_switches();
+  if (t.effects.size() != effects) writes().drop_undone_switches();
   if (run.problem.empty() && t.effects.size() != effects) run.problem = "it writes to what existed before";
   run.nodes = t.tape.cut_nodes(first);
   t.constants.cut(first);

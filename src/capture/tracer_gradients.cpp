@@ -11,6 +11,7 @@
 #include "capture/training.h"
 #include "capture/transform_tracing.h"
 #include "capture/used_history.h"
+#include "capture/write_tracing.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -134,7 +135,7 @@ void GradientTracing::set_gradient(PyObject* tensor, PyObject* value) {
   t.alive.push_back(Ref::borrow(value));
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(tensor), Ref::borrow(grad_name()), {Ref::borrow(value)}};
   effect.later = true;
-  tracer().note_effect(std::move(effect));
+  writes().note_effect(std::move(effect));
 }
 
 int GradientTracing::write_gradient(PyObject* tensor, PyObject* value) {
@@ -142,7 +143,7 @@ int GradientTracing::write_gradient(PyObject* tensor, PyObject* value) {
   const int slot = t.tape.find(tensor);
   const bool old = slot < 0 ? !born(tensor) : t.tape.slots()[static_cast<size_t>(slot)].input;
   if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || context_.ahead != nullptr) {
-    return tracer().write_break("assignment to a tensor's .grad");
+    return writes().write_break("assignment to a tensor's .grad");
   }
   std::string problem;
   {
@@ -163,7 +164,7 @@ int GradientTracing::write_gradient(PyObject* tensor, PyObject* value) {
     }
     forget_error();
   }
-  if (!problem.empty()) return tracer().write_break("assignment to a tensor's .grad: " + problem);
+  if (!problem.empty()) return writes().write_break("assignment to a tensor's .grad: " + problem);
   const auto known = own_.gradients.find(tensor);
   if (known != own_.gradients.end() && known->second.get() == value) return 0;
   const bool first =

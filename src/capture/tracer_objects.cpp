@@ -9,6 +9,7 @@
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -287,7 +288,7 @@ void ReadTracing::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   t.watches.dict_key(dict.get(), name);
 }
 
-bool Tracer::touch(PyObject* object) {
+bool WriteTracing::touch(PyObject* object) {
   const std::optional<size_t> made = born_at(object);
   if (context_.ahead != nullptr && made && *made < context_.ahead->born) {
     return graph_break("it changes what was made before it (" + type_name(object) + ")");
@@ -378,7 +379,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   }
   if (tracing() && PyDict_Check(container) && !PyDict_CheckExact(container) &&
       std::strcmp(Py_TYPE(container)->tp_name, "collections.defaultdict") == 0) {
-    return default_item(container, key);
+    return writes().default_item(container, key);
   }
   if (tracing() && PySlice_Check(key) && (PyList_CheckExact(container) || PyTuple_CheckExact(container))) {
     reads().watch_container(container);
@@ -610,7 +611,7 @@ PyObject* Tracer::binary_op(Frame&, int op, PyObject* left, PyObject* right) {
   if (api_.is_tensor(left) || api_.is_tensor(right)) return not_handled();
   constexpr int kFirstInplace = 13;  // NB_INPLACE_ADD
   if (op >= kFirstInplace && (PyList_Check(left) || PyDict_Check(left) || PySet_Check(left) || is_deque(left))) {
-    return inplace_operator(op, left, right);
+    return writes().inplace_operator(op, left, right);
   }
   if (!reads().watch_contents(left, Reading::kItems) ||
       (tracing() && !reads().watch_contents(right, text ? Reading::kAll : Reading::kItems)))
@@ -674,7 +675,7 @@ PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
   if (!tracing()) return not_handled();
   if (PyObject* done = numpy().numpy_iterate(iterator); done != not_handled()) return done;
   if (!reads().outside_iterator(iterator)) {
-    if (context_.frames.back() != context_.root && !touch(iterator)) return nullptr;
+    if (context_.frames.back() != context_.root && !writes().touch(iterator)) return nullptr;
     return not_handled();
   }
   return reads().break_if_moved(iterator) ? not_handled() : nullptr;

@@ -10,6 +10,7 @@
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -150,7 +151,7 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     t.watches.attribute(owner, key, value);
     return 0;
   }
-  if (how == Obtained::kItem && key == nullptr && born(owner) && !touch(owner)) return -1;
+  if (how == Obtained::kItem && key == nullptr && born(owner) && !writes().touch(owner)) return -1;
   const std::string from = owner != nullptr ? " of an object of type " + type_name(owner) : std::string();
   return graph_break("an object of type " + type_name(value) + from + ", of which it is not known where it comes from")
              ? 0
@@ -326,7 +327,7 @@ struct ReadTracing::Settling {
 bool ReadTracing::watch_contents(PyObject* object, Reading reading) {
   Settling work{reading, object, {}, {}};
   settle(object, work);
-  if (work.moved != nullptr && !tracer().touch(work.moved)) return false;  // what reads it moves it on
+  if (work.moved != nullptr && !writes().touch(work.moved)) return false;  // what reads it moves it on
   return work.unseen.empty() || graph_break("code in C reads an object that may change unseen (" + work.unseen + ")");
 }
 

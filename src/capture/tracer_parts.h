@@ -11,6 +11,7 @@
 #include "capture/read_tracing.h"
 #include "capture/trace_context.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 
@@ -26,6 +27,7 @@ struct TracerParts {
     all.histories = &histories;
     all.origins = &origins;
     all.reads = &reads;
+    all.writes = &writes;
   }
   /// Nothing is left of the last trace.
   void reset() {
@@ -35,6 +37,7 @@ struct TracerParts {
     gradients.reset();
     histories.reset();
     origins.reset();
+    writes.reset();
   }
 
   TraceContext context;
@@ -47,6 +50,7 @@ struct TracerParts {
   HistoryTracing histories{context};
   OriginTracing origins{context};
   ReadTracing reads{context};
+  WriteTracing writes{context};
 };
 
 }  // namespace tatara::capture

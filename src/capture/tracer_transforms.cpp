@@ -10,6 +10,7 @@
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -824,7 +825,7 @@ void Tracer::finish_look(PyObject* result) {
   context_.state = State::kConcrete;
   set_mode(false);
   const Bypass bypass(bypass_);
-  drop_undone_switches();
+  writes().drop_undone_switches();
   if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
   if (!t.open_context_vars.empty() && context_.found.empty()) context_.found = "it sets a context variable";
   if (context_.found.empty() && t.snap_grad != t.state.grad) context_.found = "it switches gradients";

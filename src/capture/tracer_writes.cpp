@@ -14,6 +14,7 @@
 #include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -71,23 +72,23 @@ bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyOD
 
 }  // namespace
 
-int Tracer::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
+int WriteTracing::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
 
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
-bool Tracer::break_if_cached(PyObject* target) {
+bool WriteTracing::break_if_cached(PyObject* target) {
   if (context_.ahead != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
   if (*trace_->cached_calls == 0) return true;
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
 }
 
-void Tracer::note_effect(Effect effect) {
+void WriteTracing::note_effect(Effect effect) {
   effect.nodes = trace_->tape.nodes().size();
   trace_->effects.push_back(std::move(effect));
 }
 
-void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
-                       std::initializer_list<PyObject*> operands) {
+void WriteTracing::note_call(PyTypeObject* type, PyObject* target, const char* method,
+                             std::initializer_list<PyObject*> operands) {
   Effect effect{Effect::Kind::kCall, Ref::borrow(target), Ref::borrow(method_of(type, method)), {}};
   for (PyObject* operand : operands) effect.operands.push_back(Ref::borrow(operand));
   note_effect(std::move(effect));
@@ -96,6 +97,10 @@ void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
 // ---- Attributes and variables ----------------------------------------------------------------------------------------
 
 int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
+  return writes().set_attribute(owner, name, value);
+}
+
+int WriteTracing::set_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (is_symbolic_number(owner)) settle_in(owner);  // an error
   PyTypeObject* type = Py_TYPE(owner);
@@ -118,7 +123,7 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value)
   return write_attribute(owner, name, value);
 }
 
-int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   Trace& t = *trace_;
   const bool tensor = api_.is_tensor(owner);
   PyTypeObject* type = Py_TYPE(owner);
@@ -141,7 +146,7 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
-  if (!break_if_noticed(own_attribute(owner, name))) return -1;
+  if (!tracer().break_if_noticed(own_attribute(owner, name))) return -1;
   if (!tracing()) return kNotHandled;
   reads().watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
@@ -180,8 +185,9 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
 int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* value) {
   if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
   PyObject* globals = f.globals();
-  if (!PyDict_CheckExact(globals) || born(globals)) return write_break("assignment to the global " + text_of(name));
-  if (!break_if_cached(globals) || !break_if_noticed(PyDict_GetItem(globals, name))) return -1;
+  if (!PyDict_CheckExact(globals) || born(globals))
+    return writes().write_break("assignment to the global " + text_of(name));
+  if (!writes().break_if_cached(globals) || !break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
   Watches& watches = trace_->watches;
   if (value == nullptr) {
@@ -192,9 +198,9 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   if ((value != nullptr ? PyDict_SetItem(globals, name, value) : PyDict_DelItem(globals, name)) != 0) return -1;
   watches.written(globals, name);
   if (value != nullptr) {
-    note_call(&PyDict_Type, globals, "__setitem__", {name, value});
+    writes().note_call(&PyDict_Type, globals, "__setitem__", {name, value});
   } else {
-    note_call(&PyDict_Type, globals, "__delitem__", {name});
+    writes().note_call(&PyDict_Type, globals, "__delitem__", {name});
   }
   return 0;
 }
@@ -202,16 +208,17 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
 int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (born(cell)) {
-    if (&f != context_.root && !touch(cell)) return -1;
+    if (&f != context_.root && !writes().touch(cell)) return -1;
     return kNotHandled;
   }
-  if (!break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
+  if (!writes().break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
-  if (!origins().reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
+  if (!origins().reachable(cell))
+    return writes().write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
-  note_effect(std::move(effect));
+  writes().note_effect(std::move(effect));
   return PyCell_Set(cell, value);
 }
 
@@ -227,10 +234,10 @@ int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* v
     numbers().settle_reachable(value);
     if (!tracing()) return kNotHandled;
   }
-  return write_item(container, key, value);
+  return writes().write_item(container, key, value);
 }
 
-int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
+int WriteTracing::write_item(PyObject* container, PyObject* key, PyObject* value) {
   if (born(container)) {
     if (!touch(container)) return -1;
     return kNotHandled;
@@ -253,8 +260,8 @@ int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
   return done != nullptr ? 0 : -1;
 }
 
-PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
-                         std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
+PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
+                               std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
   if (!break_if_cached(target)) return nullptr;
   if (!tracing()) return not_handled();
   const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
@@ -266,7 +273,7 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
   }
   static const std::unordered_set<std::string_view> adds = {"append", "appendleft", "insert",
                                                             "extend", "add",        "setdefault"};
-  if (!adds.contains(name) && !break_if_noticed(target)) return nullptr;
+  if (!adds.contains(name) && !tracer().break_if_noticed(target)) return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
     reads().watch_container(operand);
@@ -277,7 +284,7 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
   return mutate_other(target, name, operands, perform);
 }
 
-PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
+PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
   Watches& watches = trace_->watches;
   reads().watch_container(target, false);
   watches.before_write(target);
@@ -299,8 +306,8 @@ PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   return result;
 }
 
-PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                              const Perform& perform) {
+PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                                    const Perform& perform) {
   Watches& watches = trace_->watches;
   if (name == "append" && operands.size() == 1) {
     watches.before_write(target);
@@ -333,8 +340,8 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
-                              std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
+PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
+                                    std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
   Watches& watches = trace_->watches;
   const auto unclear = [&](const char* why) {
     return graph_break(name + " on a dict that existed before the trace" + why) ? not_handled() : nullptr;
@@ -390,8 +397,8 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                               const Perform& perform) {
+PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                                     const Perform& perform) {
   PyTypeObject* base = PySet_Check(target) ? &PySet_Type : Py_TYPE(target);
   const bool set = PySet_Check(target);
   if (set) {
@@ -418,7 +425,7 @@ PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::s
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
+PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   const int had = PyDict_Contains(dict, key);
   if (had < 0) return nullptr;
   Watches& watches = trace_->watches;
@@ -446,7 +453,7 @@ PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
   return value;
 }
 
-PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
+PyObject* WriteTracing::inplace_operator(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"__iadd__", "__iand__",     "__ifloordiv__", "__ilshift__", "__imatmul__",
                                        "__imul__", "__imod__",     "__ior__",       "__ipow__",    "__irshift__",
                                        "__isub__", "__itruediv__", "__ixor__"};
@@ -475,8 +482,8 @@ PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
 
 // ---- Calls -----------------------------------------------------------------------------------------------------------
 
-PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
-                               bool keywords, const Perform& perform) {
+PyObject* WriteTracing::call_mutator(Frame& f, PyObject* callable, const CallPlan& plan,
+                                     std::span<PyObject* const> args, bool keywords, const Perform& perform) {
   if (plan.target == nullptr) return not_handled();
   const bool bound =
       (PyCFunction_Check(callable) && !plan.function) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
@@ -487,7 +494,7 @@ PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& pla
   };
   if (plan.type == nullptr) {  // setattr and delattr
     if (operands.empty() || !PyUnicode_Check(operands[0])) return not_handled();
-    return as_call(write_attr(f, plan.target, operands[0], operands.size() > 1 ? operands[1] : nullptr));
+    return as_call(set_attribute(plan.target, operands[0], operands.size() > 1 ? operands[1] : nullptr));
   }
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
     if (!touch(plan.target)) return nullptr;
