@@ -25,6 +25,7 @@ class CheckpointTracing;
 class FunctionTracing;
 class GradientTracing;
 class HistoryTracing;
+class LifetimeTracing;
 class NumberTracing;
 class NumpyTracing;
 class OriginTracing;
@@ -54,8 +55,6 @@ struct Trace {
     size_t when = 0;
   };
   std::unordered_map<PyObject*, Closable> closable;
-  std::unordered_set<const Frame*> closing;  // frames of generators that got a GeneratorExit
-  bool no_resume = false;                    // the next break is for good: the frame cannot go on from its snapshot
   std::vector<Effect> effects;
   std::vector<Ref> alive;
   int start_offset = 0;
@@ -129,6 +128,7 @@ struct TraceFeatures {
   OriginTracing* origins = nullptr;
   ReadTracing* reads = nullptr;
   WriteTracing* writes = nullptr;
+  LifetimeTracing* lifetimes = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -215,6 +215,7 @@ class TraceFeature {
   OriginTracing& origins() const { return *context_.features.origins; }
   ReadTracing& reads() const { return *context_.features.reads; }
   WriteTracing& writes() const { return *context_.features.writes; }
+  LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
 
   TraceContext& context_;
   TraceOwner& owner_;

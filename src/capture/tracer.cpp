@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "capture/compiled_function.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
@@ -240,7 +241,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (tracing()) {
     context_.frames.push_back(&f);
-    if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) trace_->closing.insert(&f);
+    if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) lifetimes().closes(f);
     mark_starred(f);
     return reads().watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
@@ -326,7 +327,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     return;
   }
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
-  if (tracing()) break_if_closing_fails(f, how, result);
+  if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) numbers().settle_result(f, result);
   if (tracing() && numpy().is_read(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
@@ -419,7 +420,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
-  if (holds_noticed(roots)) return FrameAction::kRun;
+  if (lifetimes().holds_noticed(roots)) return FrameAction::kRun;
   const size_t in_frame = roots.size();
   // Another function of the same code has cells of its own, which are not in the frame before its first instruction.
   PyObject* function = f.offset() == 0 ? f.function() : nullptr;
@@ -580,7 +581,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
 }
 
 bool Tracer::snapshot(Frame& f) {
-  if (!let_generators_end(f)) return false;
+  if (!lifetimes().let_generators_end(f)) return false;
   Trace& t = *trace_;
   t.snap_locals.resize(static_cast<size_t>(f.local_count()));
   for (int i = 0; i < f.local_count(); ++i) {

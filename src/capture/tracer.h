@@ -156,24 +156,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
   /// False: what ended meanwhile has broken the trace.
   bool snapshot(Frame& f);
-  // The end of objects (lifetimes.cpp).
-  /// As graph_break(), but the frame does not go on with another graph.
-  bool break_for_good(const std::string& reason);
-  /// After a break: the trace holds nothing any more from here on, not only from the next instruction of its frame.
-  bool leave_trace();
-  /// Breaks where the program notices that `old`, which is about to be dropped, ends. False with a Python error set.
-  bool break_if_noticed(PyObject* old);
-  /// What a call would make whose end the program notices; empty: nothing.
-  std::string starts_life(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
-  bool made_here(PyObject* tensor) const;
-  /// Among a frame's locals and stack is an object that nobody else holds, and whose end the program notices.
-  bool holds_noticed(const std::vector<PyObject*>& roots) const;
-  /// Why a generator that the trace made has to be closed when the function returns; empty: none.
-  std::string waiting_generator() const;
-  /// A generator that fails when it is closed says so on sys.stderr, where code in C drops it.
-  void break_if_closing_fails(const Frame& f, FrameExit how, PyObject* result);
-  /// Generators that only the last snapshot holds are closed, as part of the trace. False: that has broken it.
-  bool let_generators_end(const Frame& f);
   /// Ends the trace here: the program goes on for real. False with a Python error set.
   bool graph_break(const std::string& reason, bool stay_eager = false);
   /// The trace is complete: numbers are themselves again.
@@ -201,7 +183,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   FrameAction leave_root();
   /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
-  void drop_finalizers();
   void begin_transaction();
   void end_trace();
   void take_sources();

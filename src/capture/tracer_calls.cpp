@@ -5,6 +5,7 @@
 
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/natures.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
@@ -608,8 +609,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (PyObject* done = numpy().numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
-  if (const std::string life = starts_life(callable, args, nargs); !life.empty()) {
-    return break_for_good(life) ? not_handled() : nullptr;
+  if (const std::string life = lifetimes().starts_life(callable, args, nargs); !life.empty()) {
+    return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
   if (const std::string guard = enters_guard(f, callable, args, nargs); !guard.empty()) {
     return graph_break(guard) ? not_handled() : nullptr;

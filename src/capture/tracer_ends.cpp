@@ -7,6 +7,7 @@
 
 #include "capture/compiled_function.h"
 #include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/lifetimes.h"
 #include "capture/number_tracing.h"
 #include "capture/origin_tracing.h"
@@ -87,7 +88,8 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.snap_levels == 0;
+  bool can_resume =
+      !changed && !stay_eager && !lifetimes().ends_for_good() && t.open_context_vars.empty() && t.snap_levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
@@ -287,7 +289,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  std::string closes = waiting_generator();
+  std::string closes = lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
   if (closes.empty() && t.open_context_vars.empty() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&

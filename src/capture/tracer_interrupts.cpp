@@ -4,6 +4,7 @@
 // came. So the trace ends there without an entry. What was recorded happens first: a handler may look at any variable. Where that
 // would take long, the trace is taken back, if it can be: to eager, the signal has come when the trace began.
 #include "capture/interrupts.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/cancel.h"
@@ -90,7 +91,7 @@ bool Tracer::take_back() {
   const ErrorAside aside;
   numbers().take_back_symbols();
   if (!t.transaction.undo()) return false;
-  drop_finalizers();
+  lifetimes().drop_finalizers();
   return true;
 }
 

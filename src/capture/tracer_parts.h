@@ -5,6 +5,7 @@
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
@@ -28,6 +29,7 @@ struct TracerParts {
     all.origins = &origins;
     all.reads = &reads;
     all.writes = &writes;
+    all.lifetimes = &lifetimes;
   }
   /// Nothing is left of the last trace.
   void reset() {
@@ -38,6 +40,7 @@ struct TracerParts {
     histories.reset();
     origins.reset();
     writes.reset();
+    lifetimes.reset();
   }
 
   TraceContext context;
@@ -51,6 +54,7 @@ struct TracerParts {
   OriginTracing origins{context};
   ReadTracing reads{context};
   WriteTracing writes{context};
+  LifetimeTracing lifetimes{context};
 };
 
 }  // namespace tatara::capture

@@ -7,6 +7,7 @@
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
@@ -861,7 +862,7 @@ void Tracer::finish_look(PyObject* result) {
   }
   t.transaction.undo();
   // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.
-  drop_finalizers();
+  lifetimes().drop_finalizers();
   forget_error();
   end_trace();
 }

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
@@ -146,7 +147,7 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
-  if (!tracer().break_if_noticed(own_attribute(owner, name))) return -1;
+  if (!lifetimes().break_if_noticed(own_attribute(owner, name))) return -1;
   if (!tracing()) return kNotHandled;
   reads().watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
@@ -187,7 +188,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   PyObject* globals = f.globals();
   if (!PyDict_CheckExact(globals) || born(globals))
     return writes().write_break("assignment to the global " + text_of(name));
-  if (!writes().break_if_cached(globals) || !break_if_noticed(PyDict_GetItem(globals, name))) return -1;
+  if (!writes().break_if_cached(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
   Watches& watches = trace_->watches;
   if (value == nullptr) {
@@ -211,7 +212,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
     if (&f != context_.root && !writes().touch(cell)) return -1;
     return kNotHandled;
   }
-  if (!writes().break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
+  if (!writes().break_if_cached(cell) || !lifetimes().break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
   if (!origins().reachable(cell))
     return writes().write_break("assignment to a closure variable whose origin is not known");
@@ -273,7 +274,7 @@ PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::
   }
   static const std::unordered_set<std::string_view> adds = {"append", "appendleft", "insert",
                                                             "extend", "add",        "setdefault"};
-  if (!adds.contains(name) && !tracer().break_if_noticed(target)) return nullptr;
+  if (!adds.contains(name) && !lifetimes().break_if_noticed(target)) return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
     reads().watch_container(operand);
