@@ -5,6 +5,7 @@
 
 #include "capture/torch_api.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -65,7 +66,7 @@ std::string Tracer::enters_guard(const Frame& f, PyObject* callable, PyObject* c
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 
-PyObject* Tracer::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
   if (!top) return nullptr;
   PyObject* answer = PyObject_Vectorcall(callable, args, nargsf, kwnames);

@@ -5,6 +5,7 @@
 #include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
@@ -170,12 +171,12 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       }
       // The mode is off while it handles a call: on again for the function's own body.
       PyObject* result = nullptr;
-      const size_t before = modes_.size();
-      if (push_mode()) {
+      const size_t before = modes().count();
+      if (modes().push_mode()) {
         python_functions_.push_back(func);
         result = PyObject_Call(func, args, kwargs);
         python_functions_.pop_back();
-        drop_modes(before);  // where a graph break has not done it
+        modes().drop_modes(before);  // where a graph break has not done it
       }
       return result;
     }
@@ -688,7 +689,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
   return result ? Inferred::kDone : Inferred::kUnknown;
 }
 
-void Tracer::drop_modes(size_t left) {
+void ModeStack::drop_modes(size_t left) {
   if (modes_.size() <= left) return;
   const ErrorAside aside;
   while (modes_.size() > left && modes_.back() == handlers_) {
@@ -717,9 +718,9 @@ bool Tracer::leave_to_others(PyObject* types) {
 }
 
 PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-  ++handlers_;
+  modes().handler_begins();
   PyObject* result = leave_to_others(types) ? torch_function(func, args, kwargs) : nullptr;
-  --handlers_;
+  modes().handler_ends();
   return result;
 }
 

@@ -26,6 +26,7 @@ class FunctionTracing;
 class GradientTracing;
 class HistoryTracing;
 class LifetimeTracing;
+class ModeStack;
 class NumberTracing;
 class NumpyTracing;
 class OriginTracing;
@@ -129,6 +130,7 @@ struct TraceFeatures {
   ReadTracing* reads = nullptr;
   WriteTracing* writes = nullptr;
   LifetimeTracing* lifetimes = nullptr;
+  ModeStack* modes = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -216,6 +218,7 @@ class TraceFeature {
   ReadTracing& reads() const { return *context_.features.reads; }
   WriteTracing& writes() const { return *context_.features.writes; }
   LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
+  ModeStack& modes() const { return *context_.features.modes; }
 
   TraceContext& context_;
   TraceOwner& owner_;

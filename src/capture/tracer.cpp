@@ -14,6 +14,7 @@
 #include "capture/read_tracing.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "capture/tracer_parts.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
@@ -132,7 +133,7 @@ Tracer::Tracer(std::unique_ptr<TracerParts> parts, PyObject* code)
 
 Tracer::~Tracer() { g_current = previous_; }
 
-void Tracer::set_mode(bool on) {
+void ModeStack::set_mode(bool on) {
   if (!on) drop_modes();
   if (on == mode_on_) return;
   // No collection of cycles while a trace is open: finalizers of whatever else dies then are not part of this program.
@@ -146,7 +147,7 @@ void Tracer::set_mode(bool on) {
   if (on && api_.present() && !push_mode()) forget_error();
 }
 
-bool Tracer::push_mode() {
+bool ModeStack::push_mode() {
   const Ref done = Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode_object()));
   if (done) modes_.push_back(handlers_);
   return static_cast<bool>(done);
@@ -163,7 +164,7 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
   context.observer = this;
   vm_install();
   PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
-  set_mode(false);
+  modes().set_mode(false);
   vm_uninstall();
   context.observer = before;
   delivered();
@@ -212,7 +213,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
   }
-  if (!tracing()) drop_modes();
+  if (!tracing()) modes().drop_modes();
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
   if (tracing() && entered_ && (is_opaque(f.code()) || logs(f))) {
     ++bypass_;
@@ -336,7 +337,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     if (context_.state == State::kTracing) {
       // The frame is handed back: what was recorded happens now.
       context_.state = State::kConcrete;
-      set_mode(false);
+      modes().set_mode(false);
       const Bypass bypass(bypass_);
       if (context_.looking) {
         const ErrorAside aside;
@@ -364,7 +365,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     return FrameAction::kRun;
   }
   switch (context_.state) {
-    case State::kOff: set_mode(false); return FrameAction::kRun;
+    case State::kOff: modes().set_mode(false); return FrameAction::kRun;
     case State::kTracing:
       if (!vm_sees_frames()) {
         if (!graph_break("another compiler took the interpreter's frames (in another thread)"))
@@ -382,7 +383,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
     case State::kBroken:
     case State::kConcrete:
       if (context_.state == State::kBroken) end_trace();  // it holds nothing any more
-      set_mode(false);
+      modes().set_mode(false);
       if (may_be_root(f)) return at_boundary(f);
       f.root = false;
       return FrameAction::kRun;
@@ -450,8 +451,8 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
 
 bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made) {
   ++bypass_;
-  const bool mode_was_on = mode_on_;
-  set_mode(false);
+  const bool mode_was_on = modes().on();
+  modes().set_mode(false);
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> env;
   entry.tape->fill_inputs(objects, env);
@@ -465,7 +466,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
         Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
-  set_mode(mode_was_on);
+  modes().set_mode(mode_was_on);
   --bypass_;
   return ok;
 }
@@ -576,7 +577,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   numbers().place_symbols(f, places);
   context_.state = State::kTracing;
   waiting_.emplace();
-  set_mode(true);
+  modes().set_mode(true);
   return true;
 }
 

@@ -194,10 +194,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool placeholders_seen(const Entry& entry) const;
   /// In place of run_tape(), once the entry is prepared.
   bool run_compiled(Frame& f, Entry& entry);
-  void set_mode(bool on);
-  bool push_mode();
-  /// Takes our modes off torch's stack that nobody needs, as far as torch itself has not set them aside.
-  void drop_modes(size_t left = 0);
 
   // Signals (tracer_interrupts.cpp).
   /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.
@@ -247,8 +243,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
-  /// A question about torch-function modes, asked while ours is off the stack.
-  PyObject* ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames);
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
   bool knows_handled();
 
@@ -258,12 +252,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
-  bool mode_on_ = false;
-  /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch
-  /// has set the innermost mode aside, and puts it back itself.
-  std::vector<int> modes_;
-  int handlers_ = 0;
-  bool collected_ = false;  // the garbage collector was on when the mode was switched on
   bool entered_ = false;
   Ref refusal_;       // see refuse()
   bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made

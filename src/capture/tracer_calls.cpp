@@ -12,6 +12,7 @@
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
 
@@ -638,7 +639,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kTorch:
       return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
-    case Kind::kModes: return ask_modes(callable, args, nargsf, kwnames);
+    case Kind::kModes: return modes().ask_modes(callable, args, nargsf, kwnames);
     case Kind::kAttribute: {
       PyObject* found = reads().call_attribute(plan.target, args, nargs);
       if (found != not_handled() || !tracing() || keywords > 0) return found;

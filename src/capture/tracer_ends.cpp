@@ -13,6 +13,7 @@
 #include "capture/origin_tracing.h"
 #include "capture/report_details.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "capture/tracer_parts.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
@@ -78,7 +79,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
-  set_mode(false);
+  modes().set_mode(false);
   ++bypass_;
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
@@ -140,7 +141,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : context_.frames) {
-    if (frame != context_.root) frame->root = may_be_root(*frame) || !modes_.empty();
+    if (frame != context_.root) frame->root = may_be_root(*frame) || modes().count() > 0;
   }
   return ok;
 }
@@ -192,7 +193,7 @@ bool Tracer::refuse() {
 FrameAction Tracer::land(Frame& f) {
   Trace& t = *trace_;
   forget_error();
-  set_mode(false);
+  modes().set_mode(false);
   // Code in C that was on the way (autograd.Function.apply) has put back what it found, after the transaction's end.
   if (api_.present()) api_.set_grad(t.state.grad);
   const Ref handled = Ref::steal(PyErr_GetHandledException());
@@ -231,7 +232,7 @@ FrameAction Tracer::on_exception(Frame& f, bool handled) {
 FrameAction Tracer::leave_root() {
   Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
   context_.state = State::kConcrete;
-  set_mode(false);
+  modes().set_mode(false);
   ++bypass_;
   const bool ok = run_tape();
   const bool again = !ok && take_back();
@@ -283,7 +284,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     return true;
   }
   context_.state = State::kConcrete;
-  set_mode(false);
+  modes().set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
   take_sources();
@@ -429,7 +430,7 @@ bool Tracer::prepare_entry(Entry& entry) {
 }
 
 void Tracer::end_trace() {
-  set_mode(false);
+  modes().set_mode(false);
   if (trace_ != nullptr) numbers().take_back_symbols();
   context_.trace.reset();
   parts_->reset();

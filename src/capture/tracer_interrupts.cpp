@@ -7,6 +7,7 @@
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "support/cancel.h"
 
 namespace tatara::capture {
@@ -42,7 +43,7 @@ bool Tracer::cut_trace() {
   }
   context_.state = State::kBroken;
   context_.stopped = true;
-  set_mode(false);
+  modes().set_mode(false);
   bool ok = false;
   {
     const Bypass bypass(bypass_);
@@ -52,7 +53,7 @@ bool Tracer::cut_trace() {
   }
   waiting_.reset();
   for (Frame* frame : context_.frames) {
-    if (frame != context_.root) frame->root = !modes_.empty();
+    if (frame != context_.root) frame->root = modes().count() > 0;
   }
   return ok;
 }

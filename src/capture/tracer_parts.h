@@ -11,6 +11,7 @@
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
 #include "capture/trace_context.h"
+#include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
 
@@ -30,6 +31,7 @@ struct TracerParts {
     all.reads = &reads;
     all.writes = &writes;
     all.lifetimes = &lifetimes;
+    all.modes = &modes;
   }
   /// Nothing is left of the last trace.
   void reset() {
@@ -55,6 +57,7 @@ struct TracerParts {
   ReadTracing reads{context};
   WriteTracing writes{context};
   LifetimeTracing lifetimes{context};
+  ModeStack modes{context};
 };
 
 }  // namespace tatara::capture

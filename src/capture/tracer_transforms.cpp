@@ -10,6 +10,7 @@
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
 #include "ops/core/op_def.h"
@@ -824,7 +825,7 @@ void Tracer::finish_look(PyObject* result) {
   Trace& t = *trace_;
   const ErrorAside aside;
   context_.state = State::kConcrete;
-  set_mode(false);
+  modes().set_mode(false);
   const Bypass bypass(bypass_);
   writes().drop_undone_switches();
   if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
