@@ -7,6 +7,7 @@
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 
@@ -390,7 +391,7 @@ PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method,
   if (!func) return not_handled();
   const Ref args = Ref::steal(PyTuple_Pack(2, tensor, other));
   return PyFunction_Check(func.get()) ? PyObject_Call(func.get(), args.get(), nullptr)
-                                      : tracer().torch_function(func.get(), args.get(), nullptr);
+                                      : torch().torch_function(func.get(), args.get(), nullptr);
 }
 
 PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right) {
@@ -464,7 +465,7 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;
-    return tracer().torch_function(func.get(), all_args.get(), kwargs);
+    return torch().torch_function(func.get(), all_args.get(), kwargs);
   }
   if (plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
     settle_in(args);

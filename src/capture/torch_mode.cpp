@@ -4,6 +4,7 @@
 #include "capture/gradient_tracing.h"
 #include "capture/history_tracing.h"
 #include "capture/number_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
@@ -134,7 +135,7 @@ int TraceContext::slot_for(PyObject* tensor) {
   return slot;
 }
 
-PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
   if ((context_.looking && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
@@ -228,7 +229,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   return record(fn, func, args, kwargs);
 }
 
-PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   const AutocastOff off(api_);
@@ -253,7 +254,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   return answer;
 }
 
-PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_ITEM(args, 0);
   const int slot = trace_->tape.find(tensor);
   const Bypass bypass(bypass_);
@@ -265,7 +266,7 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
 }
 
 /// Autocast does not look at what vmap has made a batch of, but at what the batching rule of the operator calls.
-bool Tracer::reads_batch(PyObject* args, PyObject* kwargs) const {
+bool TorchTracing::reads_batch(PyObject* args, PyObject* kwargs) const {
   bool found = false;
   const auto look = [&](PyObject* o) -> Ref {
     const int slot = found || !api_.is_plain_tensor(o) ? -1 : trace_->tape.find(o);
@@ -279,8 +280,8 @@ bool Tracer::reads_batch(PyObject* args, PyObject* kwargs) const {
   return found;
 }
 
-Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args,
-                                   Ref& cast_kwargs) {
+TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs,
+                                               Ref& cast_args, Ref& cast_kwargs) {
   const AutocastState state = AutocastState::read(api_);
   if (!state.any) return Cast::kSame;
   if (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr) return Cast::kSame;
@@ -351,7 +352,7 @@ bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
 
 }  // namespace
 
-PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   std::string problem;
   Ref device;
@@ -510,7 +511,8 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   return result.release();
 }
 
-bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result) {
+bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device,
+                                 Ref& result) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   if (fn.kind == TorchKind::kMetadata) return !api_.is_tensor(result.get());
@@ -596,7 +598,7 @@ PyObject* generator_of(const TapeNode& node) {
 
 }  // namespace
 
-void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
+void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
   Trace& t = *trace_;
   const std::string& name = node.name;
   const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
@@ -622,8 +624,8 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   t.symbols.note_guards();
 }
 
-Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
-                                         const Ref& device, Ref& result) {
+TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
+                                                     const Ref& kwargs, const Ref& device, Ref& result) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   TapeNode node;
@@ -719,7 +721,7 @@ bool Tracer::leave_to_others(PyObject* types) {
 
 PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   modes().handler_begins();
-  PyObject* result = leave_to_others(types) ? torch_function(func, args, kwargs) : nullptr;
+  PyObject* result = leave_to_others(types) ? torch().torch_function(func, args, kwargs) : nullptr;
   modes().handler_ends();
   return result;
 }

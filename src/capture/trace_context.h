@@ -31,6 +31,7 @@ class NumberTracing;
 class NumpyTracing;
 class OriginTracing;
 class ReadTracing;
+class TorchTracing;
 class TransformTracing;
 class WriteTracing;
 struct TraceOwner;
@@ -130,6 +131,7 @@ struct TraceFeatures {
   ReadTracing* reads = nullptr;
   WriteTracing* writes = nullptr;
   LifetimeTracing* lifetimes = nullptr;
+  TorchTracing* torch = nullptr;
   ModeStack* modes = nullptr;
 };
 
@@ -218,6 +220,7 @@ class TraceFeature {
   ReadTracing& reads() const { return *context_.features.reads; }
   WriteTracing& writes() const { return *context_.features.writes; }
   LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
+  TorchTracing& torch() const { return *context_.features.torch; }
   ModeStack& modes() const { return *context_.features.modes; }
 
   TraceContext& context_;

@@ -77,7 +77,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                 std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
 
-  PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   /// The same, called by torch for the mode, with the types of the arguments.
   PyObject* handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
   /// Where one of the types of a torch call's arguments handles such calls itself, that happens once, outside of graphs. False
@@ -207,10 +206,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   void mark_starred(Frame& f);
   // Where objects come from (tracer_origins.cpp).
 
-  /// An operator on lists of tensors (torch._foreach_*), one by one.
-  PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
-  PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
-
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
   /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
   PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
@@ -222,24 +217,8 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool says_once(std::span<PyObject* const> args);
   /// Code of the standard library's logging, before it runs. True: it is to run for real.
   bool logs(const Frame& f);
-  enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
-  /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
-  bool reads_batch(PyObject* args, PyObject* kwargs) const;
-  Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
 
-  PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
-  enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
-  Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
-                           const Ref& device, Ref& result);
-  /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.
-  void finish_node(TapeNode& node, bool fresh, bool known);
-  /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
-  PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
-  PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
-  PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
@@ -251,7 +230,6 @@ class Tracer final : public VmObserver, private TraceFeature {
 
   const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;
-  std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
   bool entered_ = false;
   Ref refusal_;       // see refuse()
   bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made

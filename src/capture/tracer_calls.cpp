@@ -11,6 +11,7 @@
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
@@ -531,7 +532,7 @@ bool ReadTracing::reads_one_key(const CallPlan& plan, PyObject* callable, PyObje
 
 /// GradScaler.update(), which ends with a new dict for its optimizers: the old one, emptied, takes its place, so that the
 /// next call finds the object that it found before.
-PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* TorchTracing::update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
   PyObject* self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : nargs > 0 ? args[0] : nullptr;
   if (self == nullptr || !PyFunction_Check(function)) return not_handled();
@@ -553,7 +554,7 @@ PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ss
 }
 
 /// Our function in place of the host's. With gradients on the host's optimizers say what they say.
-PyObject* Tracer::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* TorchTracing::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!PyCFunction_Check(callable)) return not_handled();
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
   if (!whole_optimizers().contains(name)) return not_handled();
@@ -597,8 +598,10 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     PyObject* done = transforms().transform_call(kind, callable, args, nargs, kwnames);
     if (done != not_handled() || !tracing()) return done;
   }
-  if (PyObject* done = update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
-  if (PyObject* done = stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
+  if (PyObject* done = torch().update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing())
+    return done;
+  if (PyObject* done = torch().stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing())
+    return done;
   if (!PyFunction_Check(callable) && numbers().symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
@@ -637,7 +640,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       reads().watch_class_of(callable);
       return not_handled();
     case Kind::kTorch:
-      return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
+      return plan.name == "_group_tensors_by_device_and_dtype" ? torch().group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
     case Kind::kModes: return modes().ask_modes(callable, args, nargsf, kwnames);
     case Kind::kAttribute: {

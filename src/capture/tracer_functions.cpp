@@ -7,6 +7,7 @@
 
 #include "capture/function_tracing.h"
 #include "capture/history_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
@@ -153,7 +154,7 @@ Ref FunctionTracing::make_cotangents(const FunctionCall& call, CustomBackward& m
       t.tape.set_layout(made.cotangents.back(), sizes, strides);
     } else if (call.materialize && api_.is_tensor(call.results[i])) {
       const Ref operands = Ref::steal(PyTuple_Pack(1, call.results[i]));
-      cotangent = Ref::steal(tracer().torch_function(zeros_like, operands.get(), nullptr));
+      cotangent = Ref::steal(torch().torch_function(zeros_like, operands.get(), nullptr));
       if (!cotangent) return {};
     }
     PyTuple_SET_ITEM(cotangents.get(), static_cast<Py_ssize_t>(i), cotangent.release());

@@ -7,6 +7,7 @@
 #include "capture/history_tracing.h"
 #include "capture/natures.h"
 #include "capture/origin_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
 #include "capture/transform_tracing.h"
@@ -429,7 +430,7 @@ Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
 }
 
 /// torch._C._group_tensors_by_device_and_dtype(lists, with_indices), which would find placeholders on the meta device.
-PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
+PyObject* TorchTracing::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
   PyObject* lists = nargs > 0 ? args[0] : nullptr;
   if (lists == nullptr || !PyList_Check(lists) || PyList_GET_SIZE(lists) == 0) return not_handled();
   const bool indices = nargs > 1 && PyObject_IsTrue(args[1]) == 1;
@@ -525,14 +526,14 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
 PyObject* GradientTracing::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   const Ref plain = Ref::steal(PyDict_Copy(kwargs));
   if (!plain || PyDict_DelItemString(plain.get(), "requires_grad") != 0) return nullptr;
-  Ref made = Ref::steal(tracer().record(fn, func, args, plain.get()));
+  Ref made = Ref::steal(torch().record(fn, func, args, plain.get()));
   if (!made || !api_.is_tensor(made.get())) return made.release();
   static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
   const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
-  return tracer().torch_function(require, operands.get(), nullptr);
+  return torch().torch_function(require, operands.get(), nullptr);
 }
 
-PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t operands = PyTuple_GET_SIZE(args);
   PyObject* first = operands > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (first == nullptr || !(PyList_Check(first) || PyTuple_Check(first))) return not_handled();
@@ -590,7 +591,7 @@ bool GradientTracing::add_in_place(PyObject* sum, PyObject* gradient) {
   };
   if (was_on) set(false);
   const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
-  const Ref done = Ref::steal(tracer().torch_function(add, operands.get(), nullptr));
+  const Ref done = Ref::steal(torch().torch_function(add, operands.get(), nullptr));
   if (was_on) set(true);
   return static_cast<bool>(done);
 }

@@ -10,6 +10,7 @@
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
 #include "capture/read_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/trace_context.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
@@ -31,6 +32,7 @@ struct TracerParts {
     all.reads = &reads;
     all.writes = &writes;
     all.lifetimes = &lifetimes;
+    all.torch = &torch;
     all.modes = &modes;
   }
   /// Nothing is left of the last trace.
@@ -57,6 +59,7 @@ struct TracerParts {
   ReadTracing reads{context};
   WriteTracing writes{context};
   LifetimeTracing lifetimes{context};
+  TorchTracing torch{context};
   ModeStack modes{context};
 };
 

@@ -9,6 +9,7 @@
 #include "capture/gradient_tracing.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
@@ -749,7 +750,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     Ref made;
     if (own) {
       const Ref operands = Ref::steal(PyTuple_Pack(1, items_of(outputs)[i]));
-      made = Ref::steal(tracer().torch_function(ones_like, operands.get(), nullptr));
+      made = Ref::steal(torch().torch_function(ones_like, operands.get(), nullptr));
       if (!made) return nullptr;
     }
     const int slot = transform_operand(own ? made.get() : others[i], problem);
@@ -814,7 +815,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (layouts[i]) continue;
     const Ref operands = Ref::steal(PyTuple_Pack(1, wanted[i]));
-    PyObject* zeros = tracer().torch_function(zeros_like, operands.get(), nullptr);
+    PyObject* zeros = torch().torch_function(zeros_like, operands.get(), nullptr);
     if (zeros == nullptr) return nullptr;
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), zeros);
   }
