@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
 #include "capture/torch_api.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
@@ -47,7 +48,8 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
 
 }  // namespace
 
-std::string Tracer::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
+std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args,
+                                      Py_ssize_t nargs) const {
   if (!api_.present()) return {};
   PyTypeObject* type = nullptr;
   if (PyType_Check(callable)) {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/numpy_tracing.h"
 #include "capture/origin_tracing.h"
@@ -461,7 +462,7 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
     return size;
   }
   const Ref items = Ref::steal(PySequence_List(args));
-  const CallPlan plan = tracer().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  const CallPlan plan = calls().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;

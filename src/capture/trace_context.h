@@ -21,6 +21,7 @@
 namespace tatara::capture {
 
 class Tracer;
+class CallTracing;
 class CheckpointTracing;
 class FunctionTracing;
 class GradientTracing;
@@ -78,11 +79,7 @@ struct Trace {
   bool snap_grad = false;
   size_t snap_levels = 0;
 
-  std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset: a later run would lack them
-  bool mutated = false;                                  // something made in the trace changed since then
-  /// Calls of functools.lru_cache's wrappers that are running: what Python code below writes, it writes once.
-  std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
-  bool said_once = false;  // and such a call has said something
+  bool mutated = false;  // something made in the trace changed since then
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
@@ -132,6 +129,7 @@ struct TraceFeatures {
   WriteTracing* writes = nullptr;
   LifetimeTracing* lifetimes = nullptr;
   TorchTracing* torch = nullptr;
+  CallTracing* calls = nullptr;
   ModeStack* modes = nullptr;
 };
 
@@ -221,6 +219,7 @@ class TraceFeature {
   WriteTracing& writes() const { return *context_.features.writes; }
   LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
   TorchTracing& torch() const { return *context_.features.torch; }
+  CallTracing& calls() const { return *context_.features.calls; }
   ModeStack& modes() const { return *context_.features.modes; }
 
   TraceContext& context_;

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "capture/call_tracing.h"
 #include "capture/compiled_function.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
@@ -215,7 +216,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (!tracing()) modes().drop_modes();
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
-  if (tracing() && entered_ && (is_opaque(f.code()) || logs(f))) {
+  if (tracing() && entered_ && (is_opaque(f.code()) || calls().logs(f))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;

@@ -207,23 +207,6 @@ class Tracer final : public VmObserver, private TraceFeature {
   // Where objects come from (tracer_origins.cpp).
 
   // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
-  /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
-  PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
-  void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
-  /// Whether `o`, given to code in C, is a function in C that changes a container which existed before, or a partial of one.
-  bool hides_change(PyObject* o) const;
-  /// Whether what is said with these arguments (a message) is said once, since a function with a cache is running: it is
-  /// said for real then, and is no part of the trace.
-  bool says_once(std::span<PyObject* const> args);
-  /// Code of the standard library's logging, before it runs. True: it is to run for real.
-  bool logs(const Frame& f);
-
-  bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
-  CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
-  /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
-  std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
-  /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
-  bool knows_handled();
 
  private:
   Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);

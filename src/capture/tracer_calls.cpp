@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
 #include "capture/lifetime_tracing.h"
@@ -250,7 +251,7 @@ bool needs_autograd(std::string_view name, const TorchApi& api) {
 
 }  // namespace
 
-CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+CallPlan CallTracing::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   using Kind = CallPlan::Kind;
   CallPlan plan;
   if (PyFunction_Check(callable)) return {Kind::kEnter, nullptr, {}};
@@ -418,7 +419,7 @@ CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }
 
-bool Tracer::knows_handled() {
+bool CallTracing::knows_handled() {
   const Ref handled = Ref::steal(PyErr_GetHandledException());
   if (handled.get() != trace_->start_exception.get()) return true;
   if (!handled) trace_->watches.nothing_handled();
@@ -426,7 +427,7 @@ bool Tracer::knows_handled() {
 }
 
 int Tracer::raise_handled(Frame&) {
-  return !tracing() || knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
+  return !tracing() || calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
 }
 
 namespace {
@@ -616,14 +617,13 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   if (const std::string life = lifetimes().starts_life(callable, args, nargs); !life.empty()) {
     return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
-  if (const std::string guard = enters_guard(f, callable, args, nargs); !guard.empty()) {
+  if (const std::string guard = calls().enters_guard(f, callable, args, nargs); !guard.empty()) {
     return graph_break(guard) ? not_handled() : nullptr;
   }
-  const CallPlan plan = plan_call(callable, args, nargs);
+  const CallPlan plan = calls().plan_call(callable, args, nargs);
   if (PyObject* done = numbers().identity_of_numbers(callable, plan.name, args, nargs); done != not_handled())
     return done;
-  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
-      (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
+  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && calls().in_cached())) {
     numbers().settle_arguments(callable, args, nargs, keywords);
     if (!tracing()) return not_handled();
   }
@@ -661,7 +661,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     case Kind::kSwitch: return writes().throw_switch(callable, args, nargs, keywords);
     case Kind::kBreak: {
       if ((plan.name == "print" || plan.name == "_warnings.warn") && PyCFunction_Check(callable) &&
-          says_once({args, static_cast<size_t>(nargs + keywords)})) {
+          calls().says_once({args, static_cast<size_t>(nargs + keywords)})) {
         const Bypass bypass(bypass_);
         return PyObject_Vectorcall(callable, args, nargsf, kwnames);
       }
@@ -671,8 +671,8 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (reads_contents(callable, plan.name)) {
     // Code in C is about to call, or to keep, what changes something, and nobody would see it.
-    bool hidden = is_partial(callable) && hides_change(callable);
-    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = hides_change(args[i]);
+    bool hidden = is_partial(callable) && calls().hides_change(callable);
+    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = calls().hides_change(args[i]);
     if (hidden) {
       return graph_break("a method in C that changes what existed before, called by code in C") ? not_handled()
                                                                                                 : nullptr;
@@ -692,11 +692,12 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   // super() and locals() look at the running frame, which is the program's own also here.
   const NumpyTracing::Reader reader(numpy(), callable);
   PyObject* result = is_cached_function(callable) && !born(callable)
-                         ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
+                         ? calls().call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
   origins().pin_keys(result);
-  if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
+  if (plan.variable != nullptr &&
+      calls().note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
     trace_->watches.weak(plan.weak, result);
@@ -710,7 +711,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   return result;
 }
 
-bool Tracer::hides_change(PyObject* o) const {
+bool CallTracing::hides_change(PyObject* o) const {
   if (is_partial(o)) {
     const Ref function = attr_or_null(o, "func");
     return function && hides_change(function.get());
@@ -728,7 +729,8 @@ bool Tracer::hides_change(PyObject* o) const {
   return is_container_type(d->d_type) && mutator_names().contains(text_of(d->d_name));
 }
 
-PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames) {
+PyObject* CallTracing::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf,
+                                   PyObject* kwnames) {
   for (PyObject* each : args) {
     // The cache would keep a placeholder, or know the tensor of this one call.
     if (api_.is_tensor(each)) {
@@ -738,13 +740,13 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
   for (PyObject* part : referents(callable)) {
     if (!PyDict_Check(part)) origins().find(part);  // what it wraps
   }
-  const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
+  const std::shared_ptr<int> running = own_.cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
-  if (*running == 0) trace_->said_once = false;
+  if (*running == 0) own_.said_once = false;
   ++*running;
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
   --*running;
-  const bool same_trace = tracing() && running == trace_->cached_calls;
+  const bool same_trace = tracing() && running == own_.cached_calls;
   if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes) {
     // Later calls get this very tensor.
     trace_->transaction.on_undo([cache = Ref::borrow(callable)] {
@@ -753,7 +755,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
   if (result && same_trace && tracing()) watch_cached(callable, args, kwnames, result.get());
-  if (!result && same_trace && *running == 0 && trace_->said_once) {
+  if (!result && same_trace && *running == 0 && own_.said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
     if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) postpone_error();
@@ -795,7 +797,8 @@ bool is_key_of(PyObject* key, std::span<PyObject* const> args, PyObject* kwnames
 }  // namespace
 
 /// Later calls find in the cache what this one has found there, or left there.
-void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result) {
+void CallTracing::watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames,
+                               PyObject* result) {
   PyObject* cache = cache_of(callable);
   const Bypass bypass(bypass_);  // keys may be compared by the program's code
   PyObject *key = nullptr, *value = nullptr;
@@ -813,8 +816,8 @@ void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, P
   }
 }
 
-bool Tracer::says_once(std::span<PyObject* const> args) {
-  if (*trace_->cached_calls == 0 || context_.ahead != nullptr || context_.looking) return false;
+bool CallTracing::says_once(std::span<PyObject* const> args) {
+  if (*own_.cached_calls == 0 || context_.ahead != nullptr || context_.looking) return false;
   const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
     if (is_atom(o, api_)) return true;
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
@@ -828,11 +831,11 @@ bool Tracer::says_once(std::span<PyObject* const> args) {
   for (PyObject* each : args) {
     if (each != nullptr && !plain(each)) return false;
   }
-  trace_->said_once = true;
+  own_.said_once = true;
   return true;
 }
 
-bool Tracer::logs(const Frame& f) {
+bool CallTracing::logs(const Frame& f) {
   const PyCodeObject* code = f.code();
   const bool asks = PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger.isEnabledFor") == 0;
   if (!asks && PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger._log") != 0) return false;
@@ -888,8 +891,8 @@ void ReadTracing::watch_getter(PyObject* getter, PyObject* owner) {
 
 /// A context variable is set or reset for real; undone by the program itself as long as the trace holds both. True also
 /// for a read of one that the trace has set, which says nothing of the state before.
-bool Tracer::note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result) {
-  std::unordered_map<PyObject*, int>& open = trace_->open_context_vars;
+bool CallTracing::note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result) {
+  std::unordered_map<PyObject*, int>& open = own_.open_context_vars;
   if (method != "set" && method != "reset") return open.contains(variable);
   if (method == "set") {
     trace_->transaction.on_undo([held = Ref::borrow(variable), token = Ref::borrow(result)] {
@@ -917,7 +920,7 @@ PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject
   if (!iterable || (kwargs != nullptr && !PyDict_CheckExact(kwargs))) return not_handled();  // an error in the program
   if (Py_TYPE(args)->tp_iternext != nullptr) {
     // Break before it is moved on where the call breaks in any case: the entry then resumes here.
-    const CallPlan plan = plan_call(callable, nullptr, 0);
+    const CallPlan plan = calls().plan_call(callable, nullptr, 0);
     if (plan.kind == CallPlan::Kind::kBreak) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     trace_->mutated = true;
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "capture/call_tracing.h"
 #include "capture/compiled_function.h"
 #include "capture/gradient_tracing.h"
 #include "capture/lifetime_tracing.h"
@@ -90,7 +91,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume =
-      !changed && !stay_eager && !lifetimes().ends_for_good() && t.open_context_vars.empty() && t.snap_levels == 0;
+      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap_levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
@@ -292,7 +293,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   RecipeBuilder builder(entry->recipe, world, api_);
   std::string closes = lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
-  if (closes.empty() && t.open_context_vars.empty() && transforms().open() == 0 && builder.want(result) &&
+  if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;

@@ -3,6 +3,7 @@
 // The handler of a signal is no part of the program: what it does happens once, and its exception is raised where the signal
 // came. So the trace ends there without an entry. What was recorded happens first: a handler may look at any variable. Where that
 // would take long, the trace is taken back, if it can be: to eager, the signal has come when the trace began.
+#include "capture/call_tracing.h"
 #include "capture/interrupts.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
@@ -82,7 +83,7 @@ bool Tracer::cancellable(const std::function<void()>& work) const {
 bool Tracer::can_take_back() const {
   const Trace& t = *trace_;
   // The function whose result the cache would keep is not done, and would say it again.
-  return t.transaction.can_undo() && (*t.cached_calls == 0 || !t.said_once);
+  return t.transaction.can_undo() && !calls().has_said_once();
 }
 
 bool Tracer::take_back() {

@@ -1,6 +1,7 @@
 // What a tracer is made of.
 #pragma once
 
+#include "capture/call_tracing.h"
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
@@ -33,6 +34,7 @@ struct TracerParts {
     all.writes = &writes;
     all.lifetimes = &lifetimes;
     all.torch = &torch;
+    all.calls = &calls;
     all.modes = &modes;
   }
   /// Nothing is left of the last trace.
@@ -45,6 +47,7 @@ struct TracerParts {
     origins.reset();
     writes.reset();
     lifetimes.reset();
+    calls.reset();
   }
 
   TraceContext context;
@@ -60,6 +63,7 @@ struct TracerParts {
   WriteTracing writes{context};
   LifetimeTracing lifetimes{context};
   TorchTracing torch{context};
+  CallTracing calls{context};
   ModeStack modes{context};
 };
 

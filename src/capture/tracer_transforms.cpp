@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/call_tracing.h"
 #include "capture/checkpoint_tracing.h"
 #include "capture/function_tracing.h"
 #include "capture/gradient_tracing.h"
@@ -830,7 +831,7 @@ void Tracer::finish_look(PyObject* result) {
   const Bypass bypass(bypass_);
   writes().drop_undone_switches();
   if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
-  if (!t.open_context_vars.empty() && context_.found.empty()) context_.found = "it sets a context variable";
+  if (calls().sets_context() && context_.found.empty()) context_.found = "it sets a context variable";
   if (context_.found.empty() && t.snap_grad != t.state.grad) context_.found = "it switches gradients";
   for (const TapeSlot& slot : t.tape.slots()) {
     if (context_.found.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {

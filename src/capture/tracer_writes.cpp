@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
 #include "capture/gradient_tracing.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
@@ -78,7 +79,7 @@ int WriteTracing::write_break(const std::string& reason) { return graph_break(re
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
 bool WriteTracing::break_if_cached(PyObject* target) {
   if (context_.ahead != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
-  if (*trace_->cached_calls == 0) return true;
+  if (!calls().in_cached()) return true;
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
 }
