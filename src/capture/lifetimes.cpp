@@ -8,6 +8,7 @@
 
 #include "capture/guards.h"
 #include "capture/lifetime_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/vm.h"
 
@@ -165,7 +166,7 @@ bool LifetimeTracing::break_for_good(const std::string& reason) {
 
 bool LifetimeTracing::leave_trace() {
   context_.state = State::kConcrete;
-  tracer().end_trace();
+  ends().end_trace();
   return true;
 }
 
@@ -254,11 +255,11 @@ bool LifetimeTracing::let_generators_end(const Frame& f) {
   const auto take = [&ending](Ref& held, PyObject* now) {
     if (held && held.get() != now && PyGen_CheckExact(held.get())) ending.push_back(std::move(held));
   };
-  for (size_t i = 0; i < t.snap_locals.size(); ++i) {
-    take(t.snap_locals[i], static_cast<int>(i) < f.local_count() ? f.local(static_cast<int>(i)) : nullptr);
+  for (size_t i = 0; i < t.snap.locals.size(); ++i) {
+    take(t.snap.locals[i], static_cast<int>(i) < f.local_count() ? f.local(static_cast<int>(i)) : nullptr);
   }
-  for (size_t i = 0; i < t.snap_stack.size(); ++i) {
-    take(t.snap_stack[i], static_cast<int>(i) < f.stack_depth() ? f.stack()[i] : nullptr);
+  for (size_t i = 0; i < t.snap.stack.size(); ++i) {
+    take(t.snap.stack[i], static_cast<int>(i) < f.stack_depth() ? f.stack()[i] : nullptr);
   }
   if (ending.empty()) return true;
   // The snapshot lacks them now: the frame cannot go on from it.

@@ -18,6 +18,7 @@ class NumberTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
 
+  /// An operation on such numbers; `function`: null for that of Python's `operator`. Null without an error set: by value.
   Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
   void need_number(int slot);
   /// `item in container` and `container[key]` by numbers that vary, where the container holds plain data: what comes of it is
@@ -63,7 +64,6 @@ class NumberTracing final : public TraceFeature {
     Ref holder, key, number, value;
   };
 
-  /// `function`: null for that of Python's `operator`.
   bool from_numbers(int slot) const;  // a number that no tensor decides
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.

@@ -14,7 +14,7 @@ class ReadTracing final : public TraceFeature {
 
   void watch_container(PyObject* object, bool ordered = true);
   void watch_class_of(PyObject* object);
-  /// What it may read becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
+  /// What code in C may read of it becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
   bool watch_contents(PyObject* object, Reading reading);
   bool watch_function(Frame& f);
   /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
@@ -24,10 +24,10 @@ class ReadTracing final : public TraceFeature {
   void watch_all(PyObject* owner);
   void watch_getter(PyObject* getter, PyObject* owner);
   PyObject* call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs);
-  /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
   bool is_raw_memory(PyObject* object) const;
   bool break_if_begun(PyObject* container);
   bool outside_iterator(PyObject* object) const;
+  /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
   bool break_if_moved(PyObject* iterator);
   bool break_if_state(PyObject* owner, PyObject* name);
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);

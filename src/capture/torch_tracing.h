@@ -25,8 +25,8 @@ class TorchTracing final : public TraceFeature {
 
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
-  /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   bool reads_batch(PyObject* args, PyObject* kwargs) const;
+  /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
   Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
   bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
   Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,

@@ -20,7 +20,6 @@
 
 namespace tatara::capture {
 
-class Tracer;
 class CallTracing;
 class CheckpointTracing;
 class FunctionTracing;
@@ -33,9 +32,11 @@ class NumpyTracing;
 class OriginTracing;
 class ReadTracing;
 class TorchTracing;
+class TraceEnds;
 class TransformTracing;
 class WriteTracing;
 struct TraceOwner;
+struct TracerParts;
 
 /// What one trace has gathered.
 struct Trace {
@@ -50,7 +51,7 @@ struct Trace {
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
-  std::unordered_map<PyObject*, size_t> born;  // and when, as a count
+  std::unordered_map<PyObject*, size_t> born;  // what it has made, and when, as a count
   size_t births = 0;
   /// A generator made in the trace ends when the program drops it.
   struct Closable {
@@ -60,24 +61,31 @@ struct Trace {
   std::unordered_map<PyObject*, Closable> closable;
   std::vector<Effect> effects;
   std::vector<Ref> alive;
-  int start_offset = 0;
-  PyObject* root_code = nullptr;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  /// Of the root frame, where the trace begins.
+  struct Start {
+    int offset = 0;
+    PyObject* code = nullptr;
+    std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
+    std::vector<Ref> locals, stack;
+    Ref exception;  // that was being handled
+  };
+  Start start;
 
   double run_seconds = 0;  // of the tape's own run, which is the program's work
 
-  std::vector<Ref> start_locals, start_stack;  // of the root frame
-  Ref start_exception;                         // that was being handled
   Transaction transaction{Transaction::kMostInTrace};
 
-  // The root frame as it was before its present instruction.
-  std::vector<Ref> snap_locals, snap_stack;
-  int snap_offset = 0;
-  Ref snap_handled;  // the exception that is being handled there
-  size_t snap_nodes = 0;
-  size_t snap_facts = 0, snap_checks = 0, snap_effects = 0, snap_born = 0;
-  bool snap_grad = false;
-  size_t snap_levels = 0;
+  /// The root frame as it was before its present instruction.
+  struct Snapshot {
+    std::vector<Ref> locals, stack;
+    int offset = 0;
+    Ref handled;  // the exception that is being handled there
+    size_t nodes = 0;
+    size_t facts = 0, checks = 0, effects = 0, born = 0;
+    bool grad = false;
+    size_t levels = 0;
+  };
+  Snapshot snap;
 
   bool mutated = false;  // something made in the trace changed since then
 
@@ -116,7 +124,7 @@ struct CallPlan {
 
 /// The features of one tracer.
 struct TraceFeatures {
-  Tracer* tracer = nullptr;
+  TracerParts* parts = nullptr;
   NumpyTracing* numpy = nullptr;
   CheckpointTracing* checkpoints = nullptr;
   FunctionTracing* functions = nullptr;
@@ -131,6 +139,7 @@ struct TraceFeatures {
   TorchTracing* torch = nullptr;
   CallTracing* calls = nullptr;
   ModeStack* modes = nullptr;
+  TraceEnds* ends = nullptr;
 };
 
 /// One call of a compiled function, as far as more than one feature deals with it.
@@ -160,6 +169,8 @@ class TraceContext {
   /// Where the program stands, and why that matters.
   BreakInfo here(std::string reason) const;
   void user_location(std::string& file, std::string& function, int& line) const;
+  /// Whether graphs may begin in the frame, between two instructions of it.
+  bool may_be_root(const Frame& f) const;
   /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
   int slot_for(PyObject* tensor);
   /// When the trace made it, as a count; nothing: it did not.
@@ -206,7 +217,6 @@ class TraceFeature {
   bool born(PyObject* object) const { return born_at(object).has_value(); }
   void mark_born(PyObject* object) { context_.mark_born(object); }
 
-  Tracer& tracer() const { return *context_.features.tracer; }
   NumpyTracing& numpy() const { return *context_.features.numpy; }
   CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
   FunctionTracing& functions() const { return *context_.features.functions; }
@@ -221,6 +231,7 @@ class TraceFeature {
   TorchTracing& torch() const { return *context_.features.torch; }
   CallTracing& calls() const { return *context_.features.calls; }
   ModeStack& modes() const { return *context_.features.modes; }
+  TraceEnds& ends() const { return *context_.features.ends; }
 
   TraceContext& context_;
   TraceOwner& owner_;

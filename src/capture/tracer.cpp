@@ -14,6 +14,7 @@
 #include "capture/other_compilers.h"
 #include "capture/read_tracing.h"
 #include "capture/report_details.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/tracer_parts.h"
@@ -127,7 +128,6 @@ Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code)
 
 Tracer::Tracer(std::unique_ptr<TracerParts> parts, PyObject* code)
     : TraceFeature(parts->context), parts_(std::move(parts)), code_(code) {
-  context_.features.tracer = this;
   previous_ = g_current;
   g_current = this;
 }
@@ -206,7 +206,7 @@ bool decides_by_last_bits(const PyCodeObject* code) {
 
 FrameAction Tracer::on_frame_enter(Frame& f) {
   if (context_.state == State::kUnwinding) {
-    unwind();
+    ends().unwind();
     return FrameAction::kRaise;
   }
   const SignalsWait wait;
@@ -249,7 +249,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
   if (context_.state == State::kConcrete && !context_.stopped && !disabled_here() && !f.resumed && !f.throwing &&
-      may_be_root(f) && holds_tensors(f)) {
+      context_.may_be_root(f) && holds_tensors(f)) {
     context_.frames.push_back(&f);
     f.root = true;
     bool made = false;
@@ -275,7 +275,7 @@ FrameAction Tracer::enter_other_compiler(Frame& f) {
   return FrameAction::kRun;
 }
 
-bool Tracer::may_be_root(Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api_); }
+bool TraceContext::may_be_root(const Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api); }
 
 bool Tracer::holds_tensors(Frame& f) const {
   const auto relevant = [this](PyObject* o) { return o != nullptr && (api_.is_tensor(o) || api_.is_module(o)); };
@@ -297,6 +297,10 @@ bool Tracer::holds_tensors(Frame& f) const {
   }
   return false;
 }
+
+bool Tracer::was_cut() const { return ends().was_cut(); }
+
+int Tracer::deliver() { return ends().deliver(); }
 
 void Tracer::mark_starred(Frame& f) {
   // CPython made the *args tuple and the **kwargs dict of this very call.
@@ -342,17 +346,17 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
       const Bypass bypass(bypass_);
       if (context_.looking) {
         const ErrorAside aside;
-        finish_look(nullptr);
-      } else if (!run_tape()) {
-        if (take_back()) {
-          land(f);
+        ends().finish_look(nullptr);
+      } else if (!ends().run_tape()) {
+        if (ends().take_back()) {
+          ends().land(f);
         } else {
-          undo_later_writes();
+          ends().undo_later_writes();
         }
       }
     }
     context_.root = nullptr;
-    end_trace();
+    ends().end_trace();
   }
   if (context_.frames.empty()) context_.state = State::kOff;
 }
@@ -362,7 +366,7 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   if (f.ends_trace) {
     // Nobody else may hold what the program lets go of from here on.
     f.ends_trace = f.root = false;
-    if (context_.state == State::kBroken) end_trace();
+    if (context_.state == State::kBroken) ends().end_trace();
     return FrameAction::kRun;
   }
   switch (context_.state) {
@@ -373,19 +377,19 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
           return FrameAction::kRaise;
         return before_instruction(f, opcode, oparg);
       }
-      if (!snapshot(f)) return FrameAction::kRun;
+      if (!ends().snapshot(f)) return FrameAction::kRun;
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
-        return finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
+        return ends().finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
       }
       return FrameAction::kRun;
     case State::kResuming: context_.state = State::kConcrete; return FrameAction::kRun;
-    case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
+    case State::kUnwinding: ends().unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
     case State::kConcrete:
-      if (context_.state == State::kBroken) end_trace();  // it holds nothing any more
+      if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
       modes().set_mode(false);
-      if (may_be_root(f)) return at_boundary(f);
+      if (context_.may_be_root(f)) return at_boundary(f);
       f.root = false;
       return FrameAction::kRun;
   }
@@ -445,7 +449,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   if (allowed < 0) return FrameAction::kRaise;
   if (allowed > 0 && try_begin(f, std::move(roots), places, in_frame)) {
     made = true;
-    snapshot(f);
+    ends().snapshot(f);
   }
   return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
 }
@@ -563,51 +567,51 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     const BreakInfo place = here({});
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);
   });
-  trace->start_offset = f.offset();
-  trace->root_code = reinterpret_cast<PyObject*>(f.code());
+  trace->start.offset = f.offset();
+  trace->start.code = reinterpret_cast<PyObject*>(f.code());
   context_.trace = std::move(trace);
-  begin_transaction();
+  ends().begin_transaction();
   if (api_.present()) {
     // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
     static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
     trace_->watches.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
   }
-  for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
-  for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
+  for (int i = 0; i < f.local_count(); ++i) trace_->start.locals.push_back(Ref::borrow(f.local(i)));
+  for (int i = 0; i < f.stack_depth(); ++i) trace_->start.stack.push_back(Ref::borrow(f.stack()[i]));
   origins().find_surroundings(f, true);
   numbers().place_symbols(f, places);
   context_.state = State::kTracing;
-  waiting_.emplace();
+  ends().hold_signals();
   modes().set_mode(true);
   return true;
 }
 
-bool Tracer::snapshot(Frame& f) {
+bool TraceEnds::snapshot(Frame& f) {
   if (!lifetimes().let_generators_end(f)) return false;
   Trace& t = *trace_;
-  t.snap_locals.resize(static_cast<size_t>(f.local_count()));
+  t.snap.locals.resize(static_cast<size_t>(f.local_count()));
   for (int i = 0; i < f.local_count(); ++i) {
-    if (t.snap_locals[static_cast<size_t>(i)].get() != f.local(i)) {
-      t.snap_locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
+    if (t.snap.locals[static_cast<size_t>(i)].get() != f.local(i)) {
+      t.snap.locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
     }
   }
-  t.snap_stack.resize(static_cast<size_t>(f.stack_depth()));
+  t.snap.stack.resize(static_cast<size_t>(f.stack_depth()));
   for (int i = 0; i < f.stack_depth(); ++i) {
-    if (t.snap_stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
-      t.snap_stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
+    if (t.snap.stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
+      t.snap.stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
     }
   }
-  t.snap_offset = f.offset();
-  t.snap_nodes = t.tape.nodes().size();
-  t.snap_facts = t.symbols.ctx().guards().size();
-  t.snap_checks = t.size_checks.size();
-  t.snap_handled = Ref::steal(PyErr_GetHandledException());
+  t.snap.offset = f.offset();
+  t.snap.nodes = t.tape.nodes().size();
+  t.snap.facts = t.symbols.ctx().guards().size();
+  t.snap.checks = t.size_checks.size();
+  t.snap.handled = Ref::steal(PyErr_GetHandledException());
   writes().drop_undone_switches();
-  t.snap_effects = t.effects.size();
-  t.snap_born = t.births;
+  t.snap.effects = t.effects.size();
+  t.snap.born = t.births;
   ++bypass_;
-  t.snap_grad = api_.grad_enabled();
-  t.snap_levels = transforms().open();
+  t.snap.grad = api_.grad_enabled();
+  t.snap.levels = transforms().open();
   --bypass_;
   t.mutated = false;
   return true;

@@ -3,21 +3,14 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "capture/entry_cache.h"
-#include "capture/graph_from_tape.h"
-#include "capture/interrupts.h"
 #include "capture/trace_context.h"
 #include "capture/vm.h"
 #include "support/options.h"
@@ -59,7 +52,8 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 
 struct TracerParts;
 
-/// One call of a compiled function that did not end in a plain guard hit.
+/// One call of a compiled function that did not end in a plain guard hit: its life, from frames and entries to the end of each
+/// trace. What operations mean in a trace is the features' to say (trace_context.h, *_tracing.h).
 class Tracer final : public VmObserver, private TraceFeature {
  public:
   Tracer(TraceOwner& owner, TorchApi& api, PyObject* code);
@@ -77,7 +71,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   PyObject* run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                 std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects);
 
-  /// The same, called by torch for the mode, with the types of the arguments.
+  /// A torch call, by torch itself for the mode, with the types of the arguments.
   PyObject* handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs);
   /// Where one of the types of a torch call's arguments handles such calls itself, that happens once, outside of graphs. False
   /// with a Python error set.
@@ -90,7 +84,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// Some of it runs in another grad mode than the call.
   bool switches_grad() const { return context_.switches_grad; }
   /// A signal has ended the look, and waits to be dealt with.
-  bool was_cut() const { return cut_; }
+  bool was_cut() const;
   /// Runs the handlers of signals, between traces: -1 with a Python error set. Where they raise nothing, later traces of this
   /// function wait longer for their own.
   int deliver();
@@ -138,6 +132,9 @@ class Tracer final : public VmObserver, private TraceFeature {
   int dict_update(Frame&, PyObject*, PyObject*) override;
   int dict_merge(Frame&, PyObject*, PyObject*, PyObject*) override;
 
+ private:
+  Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);
+
   /// `places`: where in the frame's locals and stack each root stands, or -1.
   /// From `cells_from` on the roots are cells of the frame's function.
   bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from = SIZE_MAX);
@@ -145,79 +142,16 @@ class Tracer final : public VmObserver, private TraceFeature {
   /// Looks for an entry at the frame's present point, or starts a trace there; `made`: one or the other.
   FrameAction start_here(Frame& f, bool& made);
   FrameAction enter_other_compiler(Frame& f);
-  bool may_be_root(Frame& f) const;
   bool holds_tensors(Frame& f) const;
   FrameAction apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects);
   /// False with a Python error set, or without one: the program is to run instead.
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
-  RecipeWorld recipe_world();
-  /// What is being handled where the entry ends, where that is not what was at its begin: false where it cannot be made.
-  bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
-  /// False: what ended meanwhile has broken the trace.
-  bool snapshot(Frame& f);
-  /// Ends the trace here: the program goes on for real. False with a Python error set.
-  bool graph_break(const std::string& reason, bool stay_eager = false);
-  /// The trace is complete: numbers are themselves again.
-  void settle_symbols();
-  /// Makes every placeholder real. False with a Python error set.
-  bool run_tape();
-  /// False with a Python error set.
-  bool finish_return(Frame& f, PyObject* result);
-  bool run_return(Frame& f, std::unique_ptr<Entry> entry);
-  /// The end of a call that is only looked at.
-  void finish_look(PyObject* result);
-  /// An operator has failed, with a Python error set, where eager would have done less than the trace. All that the trace did
-  /// is taken back, so that the program can run again from its start. False: not possible.
-  bool take_back();
-  bool can_take_back() const;
-  /// The same where the program cannot run again: what was written before the operator stays.
-  void undo_later_writes();
-  /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.
-  bool unwind();
-  /// The same, also where not all is taken back: then the root raises the Python error that is set now. False.
-  bool refuse();
-  /// The root frame is where the trace began, and goes on for real; or it ends, with the error of refuse().
-  FrameAction land(Frame& f);
-  /// An exception leaves the root.
-  FrameAction leave_root();
-  /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
-  bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
-  void begin_transaction();
-  void end_trace();
-  void take_sources();
-  /// Compiles what the trace has found. False with a Python error set.
-  bool prepare_entry(Entry& entry);
-  /// Whether the first call may have its results from the plans of `entry`: nothing but the tape has happened in it.
-  bool may_run_compiled(const Entry& entry) const;
-  /// Somebody outside of the trace holds a placeholder that is no result.
-  bool placeholders_seen(const Entry& entry) const;
-  /// In place of run_tape(), once the entry is prepared.
-  bool run_compiled(Frame& f, Entry& entry);
 
-  // Signals (tracer_interrupts.cpp).
-  /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.
-  bool cut_trace();
-  /// What a signal ends early: then false.
-  bool cancellable(const std::function<void()>& work) const;
-  /// A signal waits, and what was done since `start` takes long and can be taken back.
-  bool may_stop(std::chrono::steady_clock::time_point start) const;
-
-  // Objects.
   void mark_starred(Frame& f);
-  // Where objects come from (tracer_origins.cpp).
-
-  // NumPy (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
-
- private:
-  Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);
 
   const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;
   bool entered_ = false;
-  Ref refusal_;       // see refuse()
-  bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
-  std::optional<SignalsWait> waiting_;  // while a trace is open
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   Entry* hit_ = nullptr;
   std::vector<PyObject*> hit_objects_;
   std::vector<PyObject*> roots_;

@@ -421,7 +421,7 @@ CallPlan CallTracing::plan_call(PyObject* callable, PyObject* const* args, Py_ss
 
 bool CallTracing::knows_handled() {
   const Ref handled = Ref::steal(PyErr_GetHandledException());
-  if (handled.get() != trace_->start_exception.get()) return true;
+  if (handled.get() != trace_->start.exception.get()) return true;
   if (!handled) trace_->watches.nothing_handled();
   return !handled;
 }

@@ -13,6 +13,7 @@
 #include "capture/number_tracing.h"
 #include "capture/origin_tracing.h"
 #include "capture/report_details.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/tracer_parts.h"
@@ -45,7 +46,7 @@ BreakInfo TraceContext::here(std::string reason) const {
   return info;
 }
 
-RecipeWorld Tracer::recipe_world() {
+RecipeWorld TraceEnds::recipe_world() {
   Trace& t = *trace_;
   return {[&t](PyObject* o) { return t.tape.find(o); },
           [&t](PyObject* o) { return t.index_of(o); },
@@ -55,16 +56,16 @@ RecipeWorld Tracer::recipe_world() {
           t.symbols};
 }
 
-bool Tracer::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
-  entry.handles = handled != trace_->start_exception.get();
+bool TraceEnds::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
+  entry.handles = handled != trace_->start.exception.get();
   return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
 }
 
 bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
-  return features.tracer->graph_break(reason, stay_eager);
+  return features.ends->graph_break(reason, stay_eager);
 }
 
-bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
+bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
   if (context_.ahead != nullptr) {
     // Nothing of what is traced ahead happens.
@@ -86,31 +87,31 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   auto entry = std::make_unique<Entry>();
   entry->why = why;
   bool changed = t.mutated;
-  for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
   bool can_resume =
-      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap_levels == 0;
+      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
   }
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
-  for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
-  for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
-  can_resume = can_resume && want_handled(*entry, builder, t.snap_handled.get());
-  can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
+  for (const Ref& local : t.snap.locals) can_resume = can_resume && builder.want(local.get());
+  for (const Ref& value : t.snap.stack) can_resume = can_resume && builder.want(value.get());
+  can_resume = can_resume && want_handled(*entry, builder, t.snap.handled.get());
+  can_resume = can_resume && entry->effects.build(t.effects, t.snap.effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
   can_resume = can_resume && !gradients().leaves_hooked(entry->recipe.slots());
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
-  entry->break_offset = t.snap_offset;
-  entry->local_count = static_cast<int>(t.snap_locals.size());
-  entry->set_grad = t.snap_grad != t.state.grad;
-  entry->grad_at_end = t.snap_grad;
+  entry->break_offset = t.snap.offset;
+  entry->local_count = static_cast<int>(t.snap.locals.size());
+  entry->set_grad = t.snap.grad != t.state.grad;
+  entry->grad_at_end = t.snap.grad;
   if (can_resume) {
-    entry->tape = t.tape.detach(t.snap_nodes, t.snap_facts);
+    entry->tape = t.tape.detach(t.snap.nodes, t.snap.facts);
     entry->tape->set_outputs(entry->recipe.slots());
   }
   ++stats().breaks;
@@ -142,17 +143,17 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
   for (Frame* frame : context_.frames) {
-    if (frame != context_.root) frame->root = may_be_root(*frame) || modes().count() > 0;
+    if (frame != context_.root) frame->root = context_.may_be_root(*frame) || modes().count() > 0;
   }
   return ok;
 }
 
-void Tracer::settle_symbols() {
+void TraceEnds::settle_symbols() {
   numbers().take_back_symbols();
   trace_->symbols.settle();
 }
 
-bool Tracer::run_tape() {
+bool TraceEnds::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   settle_symbols();
   const AutocastOff off(api_);
@@ -165,9 +166,9 @@ bool Tracer::run_tape() {
 
 // ---- Giving up -------------------------------------------------------------------------------------------------------
 
-void Tracer::begin_transaction() {
+void TraceEnds::begin_transaction() {
   Trace& t = *trace_;
-  t.start_exception = Ref::steal(PyErr_GetHandledException());
+  t.start.exception = Ref::steal(PyErr_GetHandledException());
   t.transaction.on_undo([this] {
     writes().undo_switches();
     if (api_.present()) api_.set_grad(trace_->state.grad);
@@ -176,7 +177,7 @@ void Tracer::begin_transaction() {
   t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
 }
 
-bool Tracer::unwind() {
+bool TraceEnds::unwind() {
   context_.state = State::kUnwinding;
   forget_error();
   for (Frame* frame : context_.frames) frame->root = true;
@@ -184,21 +185,21 @@ bool Tracer::unwind() {
   return false;
 }
 
-bool Tracer::refuse() {
+bool TraceEnds::refuse() {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   take_back();
   refusal_ = Ref::steal(take_raised());
   return unwind();
 }
 
-FrameAction Tracer::land(Frame& f) {
+FrameAction TraceEnds::land(Frame& f) {
   Trace& t = *trace_;
   forget_error();
   modes().set_mode(false);
   // Code in C that was on the way (autograd.Function.apply) has put back what it found, after the transaction's end.
   if (api_.present()) api_.set_grad(t.state.grad);
   const Ref handled = Ref::steal(PyErr_GetHandledException());
-  if (handled.get() != t.start_exception.get()) PyErr_SetHandledException(t.start_exception.get());
+  if (handled.get() != t.start.exception.get()) PyErr_SetHandledException(t.start.exception.get());
   context_.state = State::kConcrete;
   f.root = false;
   context_.stopped = true;
@@ -207,11 +208,11 @@ FrameAction Tracer::land(Frame& f) {
     set_raised(refusal_.release());
     return FrameAction::kAbandon;
   }
-  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
+  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start.locals[static_cast<size_t>(i)].get());
   std::vector<PyObject*> stack;
-  for (const Ref& value : t.start_stack) stack.push_back(value.get());
+  for (const Ref& value : t.start.stack) stack.push_back(value.get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
-  f.set_state(t.start_offset, static_cast<int>(stack.size()));
+  f.set_state(t.start.offset, static_cast<int>(stack.size()));
   end_trace();
   return FrameAction::kReload;
 }
@@ -219,18 +220,18 @@ FrameAction Tracer::land(Frame& f) {
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
   if (handled) delivered();
   if (context_.state == State::kUnwinding) {
-    if (&f == context_.root) return land(f);
-    unwind();
+    if (&f == context_.root) return ends().land(f);
+    ends().unwind();
     return FrameAction::kAbandon;
   }
   // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
   if (context_.looking && !context_.found.empty()) return FrameAction::kAbandon;
-  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? leave_root()
+  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? ends().leave_root()
                                                                                                    : FrameAction::kRun;
 }
 
 /// What was recorded happens now.
-FrameAction Tracer::leave_root() {
+FrameAction TraceEnds::leave_root() {
   Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
   context_.state = State::kConcrete;
   modes().set_mode(false);
@@ -245,7 +246,7 @@ FrameAction Tracer::leave_root() {
   return FrameAction::kRun;
 }
 
-bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
+bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
   entry->end = Entry::End::kEager;
@@ -265,7 +266,7 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   return true;
 }
 
-void Tracer::undo_later_writes() {
+void TraceEnds::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
   gradients().perform_later_effects();
@@ -278,7 +279,7 @@ void Tracer::undo_later_writes() {
   }
 }
 
-bool Tracer::finish_return(Frame& f, PyObject* result) {
+bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
   if (context_.looking) {
     finish_look(result);
@@ -300,8 +301,8 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     entry->cleared_first = gradients().slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
-    entry->set_grad = t.snap_grad != t.state.grad;
-    entry->grad_at_end = t.snap_grad;
+    entry->set_grad = t.snap.grad != t.state.grad;
+    entry->grad_at_end = t.snap.grad;
   } else {
     entry->end = Entry::End::kEager;
     entry->callees = true;
@@ -322,7 +323,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
   return !std::exchange(cut_, false) || deliver() == 0;
 }
 
-bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
+bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   Trace& t = *trace_;
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
@@ -352,7 +353,7 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
 }
 
 /// Tensors of places that the trace wrote to become inputs that come with each call.
-void Tracer::take_sources() {
+void TraceEnds::take_sources() {
   Trace& t = *trace_;
   const auto wanted = [&t](PyObject* tensor) {
     const int slot = t.tape.find(tensor);
@@ -380,11 +381,11 @@ void Tracer::take_sources() {
   }
 }
 
-bool Tracer::prepare_entry(Entry& entry) {
+bool TraceEnds::prepare_entry(Entry& entry) {
   Trace& t = *trace_;
-  entry.code = t.root_code;
-  entry.held_code = Ref::borrow(t.root_code);
-  entry.offset = t.start_offset;
+  entry.code = t.start.code;
+  entry.held_code = Ref::borrow(t.start.code);
+  entry.offset = t.start.offset;
   entry.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
   const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
@@ -398,7 +399,7 @@ bool Tracer::prepare_entry(Entry& entry) {
     entry.watches.leave_writes(t.watches);
   }
   entry.size_checks = std::move(t.size_checks);
-  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap_checks, entry.size_checks.size()));
+  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap.checks, entry.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
@@ -406,7 +407,7 @@ bool Tracer::prepare_entry(Entry& entry) {
     entry.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
   entry.capture_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
     bool attached = false;
     if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
@@ -430,11 +431,11 @@ bool Tracer::prepare_entry(Entry& entry) {
   return true;
 }
 
-void Tracer::end_trace() {
+void TraceEnds::end_trace() {
   modes().set_mode(false);
   if (trace_ != nullptr) numbers().take_back_symbols();
   context_.trace.reset();
-  parts_->reset();
+  context_.features.parts->reset();
   waiting_.reset();
 }
 

@@ -8,6 +8,7 @@
 #include "capture/natures.h"
 #include "capture/origin_tracing.h"
 #include "capture/torch_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/training.h"
 #include "capture/transform_tracing.h"
@@ -315,7 +316,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        ended = !tracer().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
+        ended = !ends().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();
@@ -348,7 +349,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     }
     forget_error();
   }
-  if (ended) return tracer().cut_trace() && tracer().deliver() == 0 ? not_handled() : nullptr;
+  if (ended) return ends().cut_trace() && ends().deliver() == 0 ? not_handled() : nullptr;
   if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.

@@ -1,6 +1,7 @@
 // What the tracer's source files share.
 #pragma once
 
+#include "capture/interrupts.h"
 #include "capture/trace_context.h"
 #include "capture/tracer.h"
 

@@ -7,6 +7,7 @@
 #include "capture/interrupts.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "support/cancel.h"
@@ -28,12 +29,12 @@ std::chrono::duration<double> age(Clock::time_point start) { return Clock::now()
 int Tracer::on_interrupt(Frame&) {
   if (bypass_ > 0) return 0;  // our own work goes on
   if (!tracing()) return handlers_wait() ? 0 : deliver_interrupts();
-  if (only_signals_wait() && age(trace_->start) < owner_.patience) return 0;
-  if (!cut_trace()) return -1;
-  return deliver();
+  if (only_signals_wait() && age(trace_->start.time) < owner_.patience) return 0;
+  if (!ends().cut_trace()) return -1;
+  return ends().deliver();
 }
 
-bool Tracer::cut_trace() {
+bool TraceEnds::cut_trace() {
   if (context_.ahead != nullptr || context_.looking) {
     // Nothing of this may happen, not even a handler: whoever asked for it deals with the signal.
     cut_ = true;
@@ -59,15 +60,15 @@ bool Tracer::cut_trace() {
   return ok;
 }
 
-int Tracer::deliver() {
-  const std::chrono::duration<double> before = age(trace_ != nullptr ? trace_->start : begun_);
+int TraceEnds::deliver() {
+  const std::chrono::duration<double> before = age(trace_ != nullptr ? trace_->start.time : begun_);
   if (deliver_interrupts() != 0) return -1;
   // Nothing was raised. A timer would go off again in the next trace, and in the one after that.
   owner_.patience = std::max({2 * owner_.patience, 2 * before, std::chrono::duration<double>(0.05)});
   return 0;
 }
 
-bool Tracer::cancellable(const std::function<void()>& work) const {
+bool TraceEnds::cancellable(const std::function<void()>& work) const {
   const CancelScope::Wanted wanted = [until = Clock::now() + owner_.patience, signs = InterruptSigns()] {
     return signs.any() && Clock::now() >= until;
   };
@@ -80,13 +81,13 @@ bool Tracer::cancellable(const std::function<void()>& work) const {
   }
 }
 
-bool Tracer::can_take_back() const {
+bool TraceEnds::can_take_back() const {
   const Trace& t = *trace_;
   // The function whose result the cache would keep is not done, and would say it again.
   return t.transaction.can_undo() && !calls().has_said_once();
 }
 
-bool Tracer::take_back() {
+bool TraceEnds::take_back() {
   Trace& t = *trace_;
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   if (!can_take_back()) return false;
@@ -97,9 +98,9 @@ bool Tracer::take_back() {
   return true;
 }
 
-bool Tracer::may_stop(Clock::time_point start) const {
+bool TraceEnds::may_stop(Clock::time_point start) const {
   const Trace& t = *trace_;
-  return interrupted() && age(start) >= kShort && age(t.start) >= owner_.patience && can_take_back();
+  return interrupted() && age(start) >= kShort && age(t.start.time) >= owner_.patience && can_take_back();
 }
 
 }  // namespace tatara::capture

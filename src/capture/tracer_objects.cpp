@@ -294,7 +294,7 @@ bool WriteTracing::touch(PyObject* object) {
     return graph_break("it changes what was made before it (" + type_name(object) + ")");
   }
   // What was made since the snapshot is no part of it.
-  if (made && *made < trace_->snap_born) trace_->mutated = true;
+  if (made && *made < trace_->snap.born) trace_->mutated = true;
   return true;
 }
 

@@ -116,7 +116,7 @@ void OriginTracing::adopt(PyObject* made) {
 int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObject* value) {
   if (!tracing()) return 0;
   Trace& t = *trace_;
-  if (how == Obtained::kException && !t.start_exception) t.watches.nothing_handled();  // what is would be its context
+  if (how == Obtained::kException && !t.start.exception) t.watches.nothing_handled();  // what is would be its context
   if (how == Obtained::kException && (t.watches.seen_objects().contains(value) || t.index_of(value) >= 0)) {
     // It gets a traceback by that.
     return graph_break("an exception that existed before the trace (" + type_name(value) + ") is raised") ? 0 : -1;

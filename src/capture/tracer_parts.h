@@ -13,6 +13,7 @@
 #include "capture/read_tracing.h"
 #include "capture/torch_tracing.h"
 #include "capture/trace_context.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
 #include "capture/write_tracing.h"
@@ -22,6 +23,7 @@ namespace tatara::capture {
 struct TracerParts {
   TracerParts(TraceOwner& owner, TorchApi& api) : context(owner, api) {
     TraceFeatures& all = context.features;
+    all.parts = this;
     all.numpy = &numpy;
     all.checkpoints = &checkpoints;
     all.functions = &functions;
@@ -36,6 +38,7 @@ struct TracerParts {
     all.torch = &torch;
     all.calls = &calls;
     all.modes = &modes;
+    all.ends = &ends;
   }
   /// Nothing is left of the last trace.
   void reset() {
@@ -65,6 +68,7 @@ struct TracerParts {
   TorchTracing torch{context};
   CallTracing calls{context};
   ModeStack modes{context};
+  TraceEnds ends{context};
 };
 
 }  // namespace tatara::capture

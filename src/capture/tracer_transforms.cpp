@@ -11,6 +11,7 @@
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
 #include "capture/torch_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 #include "capture/tracer_modes.h"
 #include "capture/transform_tracing.h"
@@ -823,7 +824,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
   return results.release();
 }
 
-void Tracer::finish_look(PyObject* result) {
+void TraceEnds::finish_look(PyObject* result) {
   Trace& t = *trace_;
   const ErrorAside aside;
   context_.state = State::kConcrete;
@@ -832,7 +833,7 @@ void Tracer::finish_look(PyObject* result) {
   writes().drop_undone_switches();
   if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
   if (calls().sets_context() && context_.found.empty()) context_.found = "it sets a context variable";
-  if (context_.found.empty() && t.snap_grad != t.state.grad) context_.found = "it switches gradients";
+  if (context_.found.empty() && t.snap.grad != t.state.grad) context_.found = "it switches gradients";
   for (const TapeSlot& slot : t.tape.slots()) {
     if (context_.found.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
       context_.found = "it reads a tensor that requires grad and is no argument";
@@ -840,7 +841,7 @@ void Tracer::finish_look(PyObject* result) {
   }
   for (const TapeNode& node : t.tape.nodes()) {
     if (context_.found.empty() && node.backward) context_.found = "it calls the engine of gradients";
-    context_.switches_grad = context_.switches_grad || node.grad != t.snap_grad;
+    context_.switches_grad = context_.switches_grad || node.grad != t.snap.grad;
   }
   try {
     if (context_.found.empty()) {
