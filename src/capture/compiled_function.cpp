@@ -11,6 +11,7 @@
 
 #include "capture/call_scratch.h"
 #include "capture/graph_object.h"
+#include "capture/interrupts.h"
 #include "capture/tracer.h"
 #include "runtime/base/cache.h"
 #include "runtime/host/gemm.h"
