@@ -792,28 +792,6 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
   return true;
 }
 
-std::vector<std::string> ValueGuard::describe() const {
-  std::vector<std::string> lines;
-  for (const Item& item : items_) {
-    if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
-    if (item.kind == Kind::kInt) lines.push_back(str_cat("an int is s", item.same));
-    if (item.kind == Kind::kFloat) lines.push_back("a float of any value");
-    if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
-    if (item.kind == Kind::kTensor) {
-      std::string text = "tensor sizes [";
-      const auto tensor = static_cast<size_t>(item.same);
-      const TensorMeta& meta = metas_[tensor];
-      const std::vector<Expr>& symbolic = dims_[tensor].layout.sizes;
-      for (size_t i = 0; i < meta.sizes.size(); ++i) {
-        text += i == 0 ? "" : ", ";
-        text += symbolic.empty() ? str_cat(meta.sizes[i]) : symbolic[i].str();
-      }
-      lines.push_back(text + "]");
-    }
-  }
-  return lines;
-}
-
 // ---- Identities ------------------------------------------------------------------------------------------------------
 
 bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) const {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "capture/capture_log.h"
 #include "capture/compiled_function.h"
 #include "capture/lifetimes.h"
 #include "capture/report_details.h"
@@ -98,6 +99,7 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
+  log_break(entry->why);
   --bypass_;
   if (owner_.fullgraph && !stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
@@ -236,6 +238,7 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   entry->tape = nullptr;
   entry->runner = nullptr;
   owner_.breaks.push_back(entry->why);
+  log_break(entry->why);
   ++stats().breaks;
   if (owner_.fullgraph) {
     raise_unsupported(entry->why);
@@ -289,6 +292,7 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     entry->callees = true;
     entry->why = here(closes.empty() ? "the result or a write holds " + builder.why() : closes);
     owner_.breaks.push_back(entry->why);
+    log_break(entry->why);
     ++stats().breaks;
   }
   --bypass_;
@@ -405,10 +409,12 @@ bool Tracer::prepare_entry(Entry& entry) {
       entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
       entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
       owner_.breaks.push_back(entry.why);
+      log_break(entry.why);
       ++stats().breaks;
     }
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
+  note_entry(entry);
   return true;
 }
 

@@ -28,7 +28,8 @@ class PlanCall {
     if (outputs_ == 0 && graph.input_writes().empty()) return;
     for (const ValueId v : graph.inputs()) strides_.push_back(constant_strides(graph.type(v)));
     results.push_back(compile_graph(graph, options));
-    runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
+    runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_,
+                                               options.keep_outputs_mb);
     runner_->spare_memory();
   }
 
@@ -177,7 +178,8 @@ struct Stage : std::enable_shared_from_this<Stage> {
 
   static std::shared_ptr<Stage> make(const Graph& g, Mask input_needs, const CompileOptions& compile_options,
                                      std::vector<CompileResult>& results) {
-    auto stage = std::make_shared<Stage>(with_generator_states(differentiable_form(g, input_needs)));
+    auto stage = std::make_shared<Stage>(
+        with_generator_states(differentiable_form(g, input_needs, compile_options.passes), compile_options.passes));
     stage->needs = std::move(input_needs);
     stage->options = compile_options;
     const std::vector<bool> value_needs = values_needing_grad(stage->graph, stage->needs);
@@ -195,7 +197,10 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
     stage->check_aliases();
     const JointGraph joint = joint_graph(stage->graph, stage->needs);
-    Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
+    Backward whole{in_parts(computed_again(joint, compile_options.passes)),
+                   {Graph(g.ctx_ptr()), {}, {}},
+                   nullptr,
+                   passes_reentrant(joint)};
     stage->saved = choose_saved(whole.joint);
     for (const ValueId v : stage->saved) stage->saved_types.push_back(whole.joint.graph.type(v));
     stage->find_unreached(joint);
@@ -259,11 +264,11 @@ struct Stage : std::enable_shared_from_this<Stage> {
   /// Second derivatives must exist, for a graph never to do less than eager.
   void find_second_inputs(const JointGraph& joint) {
     const std::vector<ValueId> random = random_values(joint);
-    const Graph again = eliminate_dead_code(backward_of_inputs(joint, random));
+    const Graph again = eliminate_dead_code(backward_of_inputs(joint, random), options.passes);
     Mask all = needs;
     all.resize(needs.size() + random.size(), false);
     all.resize(again.inputs().size(), true);
-    static_cast<void>(joint_graph(differentiable_form(again, all), all));
+    static_cast<void>(joint_graph(differentiable_form(again, all, options.passes), all));
     const std::vector<int> uses = again.use_counts();
     for (size_t i = 0; i < needs.size(); ++i) {
       values_matter.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
@@ -379,7 +384,10 @@ struct Stage : std::enable_shared_from_this<Stage> {
   Backward& backward(const Mask& given) {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
     const JointGraph joint = joint_graph(graph, needs, output_mask(given));
-    Backward made{in_parts(computed_again(joint)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
+    Backward made{in_parts(computed_again(joint, options.passes)),
+                  {Graph(graph.ctx_ptr()), {}, {}},
+                  nullptr,
+                  passes_reentrant(joint)};
     made.cut = cut_backward(made.joint);
     std::vector<CompileResult> results;
     made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
@@ -393,7 +401,7 @@ struct Stage : std::enable_shared_from_this<Stage> {
     const JointGraph joint = joint_graph(graph, needs, output_mask(given));
     const std::vector<ValueId> random = random_values(joint);
     const std::vector<ValueId> numbers = random_values(in_parts(joint));  // the same values, as `saved` counts them
-    const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random));
+    const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random), options.passes);
     std::vector<int> kept;
     Graph again = without_unused_inputs(whole, kept);
     Second made;

@@ -72,9 +72,7 @@ TEST(Transforms, DisabledPassDoesNothing) {
   const ValueId x = p.input({4});
   p.b.unary("exp", x);
   p.graph.add_output(x);
-  set_option(Option::kDisable, std::string("dce"));
-  const size_t nodes = eliminate_dead_code(p.graph).num_nodes();
-  reset_option(Option::kDisable);
+  const size_t nodes = eliminate_dead_code(p.graph, {.disabled = "dce"}).num_nodes();
   EXPECT_EQ(nodes, 1u);
   EXPECT_EQ(eliminate_dead_code(p.graph).num_nodes(), 0u);
 }

@@ -1,0 +1,61 @@
+#include "transforms/pipeline.h"
+
+#include <algorithm>
+
+#include "support/made_once.h"
+#include "transforms/expand.h"
+#include "transforms/passes.h"
+#include "transforms/recompute.h"
+
+namespace tatara {
+
+const std::vector<GraphPass>& lowering_passes() {
+  // Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal subexpressions are
+  // easiest to see after it.
+  return made_once([] {
+    return std::vector<GraphPass>{
+        {"canonicalize", canonicalize},
+        {"channels_last", channels_last},
+        {"decompose", decompose},
+        {"canonicalize", canonicalize},
+        {"align_products", align_products},
+        {"dense_masks", dense_masks},
+        {"cse", eliminate_common_subexpressions},
+        {"softmax_in_one_walk", softmax_in_one_walk},
+        {"dce", eliminate_dead_code},
+    };
+  });
+}
+
+const std::vector<GraphPass>& graph_passes() {
+  return made_once([] {
+    std::vector<GraphPass> all;
+    for (const GraphPass& pass : lowering_passes()) {
+      const auto same = [&pass](const GraphPass& other) { return other.name == pass.name; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(pass);
+    }
+    all.push_back({"expand_transforms", [](const Graph& g, const PassOptions& o) { return expand_transforms(g, o); }});
+    all.push_back(
+        {"generator_states", [](const Graph& g, const PassOptions& o) { return with_generator_states(g, o); }});
+    return all;
+  });
+}
+
+const GraphPass* find_graph_pass(std::string_view name) {
+  for (const GraphPass& pass : graph_passes()) {
+    if (pass.name == name) return &pass;
+  }
+  return nullptr;
+}
+
+Graph run_passes(const Graph& graph, const PassOptions& options,
+                 const std::function<void(std::string_view pass, const Graph&)>& after) {
+  Graph now = graph;
+  for (const GraphPass& pass : lowering_passes()) {
+    now = pass.run(now, options);
+    if (after) after(pass.name, now);
+  }
+  return now;
+}
+
+}  // namespace tatara

@@ -1,0 +1,29 @@
+// The passes of a compilation that go from graph to graph, by name and in order.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "support/pass_options.h"
+
+namespace tatara {
+
+struct GraphPass {
+  std::string_view name;  // as the option `disable` has it
+  Graph (*run)(const Graph& graph, const PassOptions& options);
+};
+
+/// What a graph goes through before it is scheduled. A pass may come twice.
+const std::vector<GraphPass>& lowering_passes();
+/// Every pass that takes a graph alone.
+const std::vector<GraphPass>& graph_passes();
+/// Null when there is no such pass.
+const GraphPass* find_graph_pass(std::string_view name);
+
+/// All of lowering_passes(). `after`, where it is set, sees the graph behind each pass.
+Graph run_passes(const Graph& graph, const PassOptions& options,
+                 const std::function<void(std::string_view pass, const Graph&)>& after = {});
+
+}  // namespace tatara
