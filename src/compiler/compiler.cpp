@@ -247,9 +247,9 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
   DumpFiles dumped;
   const Graph lowered = clock.run("rewrite", [&] {
     if (options.dump.empty()) return run_passes(graph, options.passes);
-    dumped.emplace_back("", print_graph(graph));
+    dumped.emplace_back("", graph_file(graph));
     return run_passes(graph, options.passes,
-                      [&](std::string_view pass, const Graph& now) { dumped.emplace_back(pass, print_graph(now)); });
+                      [&](std::string_view pass, const Graph& now) { dumped.emplace_back(pass, graph_file(now)); });
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered, true);
   if (options.passes.verify) verify_graph(lowered);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "ops/core/parse.h"
 #include "support/made_once.h"
+#include "transforms/autodiff.h"
 #include "transforms/expand.h"
 #include "transforms/passes.h"
 #include "transforms/recompute.h"
@@ -47,6 +49,8 @@ const GraphPass* find_graph_pass(std::string_view name) {
   }
   return nullptr;
 }
+
+std::string graph_file(const Graph& graph) { return print_symbols(graph.ctx()) + print_graph(numbered(graph)); }
 
 Graph run_passes(const Graph& graph, const PassOptions& options,
                  const std::function<void(std::string_view pass, const Graph&)>& after) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,9 @@ const std::vector<GraphPass>& lowering_passes();
 const std::vector<GraphPass>& graph_passes();
 /// Null when there is no such pass.
 const GraphPass* find_graph_pass(std::string_view name);
+
+/// The graph as tools/tatara-opt reads and writes it: its symbols, then the graph, its values numbered densely.
+std::string graph_file(const Graph& graph);
 
 /// All of lowering_passes(). `after`, where it is set, sees the graph behind each pass.
 Graph run_passes(const Graph& graph, const PassOptions& options,
