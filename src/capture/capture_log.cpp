@@ -4,6 +4,7 @@
 #include "capture/tape_print.h"
 #include "capture/tracer.h"
 #include "compiler/dump.h"
+#include "support/error.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -54,10 +55,14 @@ void note_entry(const Entry& entry) {
   if (directory.empty()) return;
   std::string guards;
   for (const std::string& line : guard_lines(entry)) guards += line + "\n";
-  dump_texts(directory, "entry-",
-             {{"tape.txt", entry.tape ? entry.tape->str() : std::string()},
-              {"graph.txt", entry.graph_text},
-              {"guards.txt", guards}});
+  try {
+    dump_texts(directory, "entry-",
+               {{"tape.txt", entry.tape ? entry.tape->str() : std::string()},
+                {"graph.txt", entry.graph_text},
+                {"guards.txt", guards}});
+  } catch (const Error& error) {
+    TATARA_LOG(kCapture, error.what());  // the program goes on; a graph's own texts have said so in the report
+  }
 }
 
 void log_first_hit(const Entry& entry) {

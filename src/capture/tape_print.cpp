@@ -1,10 +1,8 @@
 #include "capture/tape_print.h"
 
-#include <cctype>
 #include <iterator>
 
 #include "capture/guards.h"
-#include "capture/natures.h"
 #include "support/cancel.h"
 #include "support/str_cat.h"
 
@@ -45,16 +43,6 @@ std::string qualified_name(PyObject* object) {
   std::string name = PyCFunction_Check(object) && !module.empty() ? std::string() : name_of(object, "__qualname__");
   if (name.empty()) name = name_of(object);
   return module.empty() || module == "builtins" ? name : str_cat(module, ".", name);
-}
-
-/// Cuts " at 0x7f…" out of what repr() gives.
-std::string without_addresses(std::string text) {
-  for (size_t at = text.find(" at 0x"); at != std::string::npos; at = text.find(" at 0x", at)) {
-    size_t end = at + 6;
-    while (end < text.size() && std::isxdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
-    text.erase(at, end - at);
-  }
-  return text;
 }
 
 /// "@cuda:0"; nothing for the CPU.
@@ -173,16 +161,12 @@ std::string value_text(PyObject* object) {
   if (PyFunction_Check(object)) return "function " + qualified_name(object);
   if (PyCFunction_Check(object)) return "function " + qualified_name(object);
   if (PyMethod_Check(object)) return str_cat("method ", qualified_name(PyMethod_GET_FUNCTION(object)));
-  if (is_enum_member(object)) {
-    static PyObject* const name = PyUnicode_InternFromString("_name_");
-    return str_cat(Py_TYPE(object)->tp_name, ".", text_of(own_attribute(object, name)));
-  }
   if (const TorchApi* api = TorchApi::get(); api != nullptr && api->is_torch_tensor(object)) {
     TensorMeta meta;
     if (!api->is_plain_tensor(object) || !api->read_meta(object, meta)) return "a tensor";
     return str_cat("tensor ", dtype_text(meta.code, meta.bits), sizes_text(meta.sizes));
   }
-  return without_addresses(short_repr(object));
+  return short_repr(object);
 }
 
 std::string input_text(const Tape& tape, int slot) {

@@ -155,8 +155,10 @@ const std::vector<OptionInfo>& option_table() {
          Range::list({"capture", "guards", "graph", "fusion", "loops", "llvm", "runtime", "cache", "passes", "all"}),
          "Comma-separated channels that log to stderr."},
         {Option::kDump, "dump", "TATARA_DUMP", std::string(), directory,
-         "A directory that receives the text of every stage of every compilation: graph, lowered graph, schedule, and "
-         "loops and LLVM of each kernel."},
+         "A directory that receives the text of every stage of every compilation: graph, the graph before and after "
+         "each "
+         "pass (for tatara-opt), schedule, loops and LLVM of each kernel; and of every entry its tape, graph and "
+         "guards."},
         {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
          Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "dce",
                       "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",

@@ -63,7 +63,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         compile(lambda x, w: F.dropout(x @ w, 0.5).sigmoid()), X, W.clone().requires_grad_()
     ),
     "numbers": lambda compile: [compile(lambda x, n: x * n + x[:n].sum())(X, n) for n in (2, 3, 4)][0],
-    "sizes": lambda compile: [f(torch.randn(n, 16)) for f in [compile(lambda x: x.softmax(0).cumsum(-1))] for n in (4, 6)],
+    "sizes": lambda compile: [
+        f(torch.randn(n, 16)) for f in [compile(lambda x: x.softmax(0).cumsum(-1))] for n in (4, 6)
+    ],
 }
 
 

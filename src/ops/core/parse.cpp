@@ -131,9 +131,10 @@ class GraphParser {
     const size_t comment = line.find("   # ");
     constexpr std::string_view kAgain = "computed again (";
     const size_t mark = comment == std::string_view::npos ? comment : line.find(kAgain, comment);
-    const int again = mark == std::string_view::npos
-                          ? 0
-                          : static_cast<int>(integer(line.substr(mark + kAgain.size(), line.size() - mark - kAgain.size() - 1)));
+    const int again =
+        mark == std::string_view::npos
+            ? 0
+            : static_cast<int>(integer(line.substr(mark + kAgain.size(), line.size() - mark - kAgain.size() - 1)));
     line = trim(line.substr(0, comment));
     const size_t equals = line.find(" = ");
     if (equals == std::string_view::npos) fail("expected a node");
