@@ -160,8 +160,8 @@ const std::vector<OptionInfo>& option_table() {
          "pass (for tatara-opt), schedule, loops and LLVM of each kernel; and of every entry its tape, graph and "
          "guards."},
         {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
-         Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "dce",
-                      "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",
+         Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "cut_in_parts",
+                      "dce", "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",
                       "expand_transforms", "fusion", "generator_states", "lists", "short_reductions",
                       "softmax_in_one_walk"}),
          "Comma-separated names of passes to skip; * skips all. A graph that does not compile without them runs in "

@@ -82,7 +82,7 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
 
 /// The same joint graph with operators written out of which a cut may save less than their results (`cut_in_parts.cpp`). Only
 /// for cutting: derivatives of parts are not as exact as rules. Values have numbers of their own.
-JointGraph in_parts(const JointGraph& joint);
+JointGraph in_parts(const JointGraph& joint, const PassOptions& options = {});
 
 /// Which values of the forward graph the backward graph shall be given, by a minimum cut: a saved value costs its bytes
 /// twice (written and read again), a recomputed node its work. Inputs are saved for free; products, host operators and

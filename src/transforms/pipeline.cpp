@@ -11,6 +11,32 @@
 
 namespace tatara {
 
+const std::vector<PassInfo>& all_passes() {
+  using Phase = PassInfo::Phase;
+  return made_once([] {
+    return std::vector<PassInfo>{
+        {"expand_transforms", Phase::kCapture, "gradients, tangents and batches inside of the graph written out"},
+        {"expand_batches", Phase::kCapture, "one batch of it"},
+        {"differentiable_form", Phase::kTraining, "operators without derivatives written out where gradients flow"},
+        {"generator_states", Phase::kTraining, "masks that checkpoints draw again keep the state that they came from"},
+        {"computed_again", Phase::kTraining, "values of checkpoints computed again for gradients"},
+        {"cut_in_parts", Phase::kTraining, "operators of which a cut may save less than their results"},
+        {"canonicalize", Phase::kLowering, "constants folded, casts and views without effect removed"},
+        {"channels_last", Phase::kLowering, "convolutions on channels-last operands where that pays"},
+        {"decompose", Phase::kLowering, "operators written out as primitives and calls of the host"},
+        {"align_products", Phase::kLowering, "products with rows of an odd length, on GPUs"},
+        {"dense_masks", Phase::kLowering, "masks of attention with contiguous rows, on GPUs"},
+        {"cse", Phase::kLowering, "common subexpressions"},
+        {"softmax_in_one_walk", Phase::kLowering, "maximum and sum of exponentials in one reduction, on GPUs"},
+        {"dce", Phase::kLowering, "values that nothing uses removed"},
+        {"short_reductions", Phase::kSchedule, "reductions of a few elements as expressions, on GPUs"},
+        {"fusion", Phase::kSchedule, "several operators in one kernel"},
+        {"delays", Phase::kSchedule, "steps moved to where their results are needed, for memory"},
+        {"lists", Phase::kSchedule, "equal launches as one, on GPUs"},
+    };
+  });
+}
+
 const std::vector<GraphPass>& lowering_passes() {
   // Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal subexpressions are
   // easiest to see after it.

@@ -1,6 +1,7 @@
 // The passes of a compilation that go from graph to graph, by name and in order.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,16 @@
 #include "support/pass_options.h"
 
 namespace tatara {
+
+/// A pass of the compiler as the option `disable` knows it.
+struct PassInfo {
+  std::string_view name;
+  enum class Phase : uint8_t { kCapture, kTraining, kLowering, kSchedule } phase;
+  std::string_view what;
+};
+/// Every pass, in the order in which a graph meets them: what capture asks for, what graphs with gradients go through before
+/// their plans are compiled, what each plan goes through, and the steps of its schedule that can be left out.
+const std::vector<PassInfo>& all_passes();
 
 struct GraphPass {
   std::string_view name;  // as the option `disable` has it
