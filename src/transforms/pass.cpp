@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "ops/core/op_def.h"
-#include "ops/core/parse.h"
 #include "support/error.h"
 #include "support/log.h"
 
@@ -40,7 +39,6 @@ Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& opt
   const auto start = std::chrono::steady_clock::now();
   Graph result = pass(graph);
   check_order(result, name);
-  if (options.verify) verify_graph(result);
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
   TATARA_LOG(kPasses, name, ": ", graph.num_nodes(), " -> ", result.num_nodes(), " nodes, ", static_cast<int64_t>(us),
              " us");

@@ -83,6 +83,7 @@ Graph run_passes(const Graph& graph, const PassOptions& options,
   Graph now = graph;
   for (const GraphPass& pass : lowering_passes()) {
     now = pass.run(now, options);
+    if (options.verify) verify_graph(now);
     if (after) after(pass.name, now);
   }
   return now;
