@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "capture/capture_log.h"
 #include "capture/held_object.h"
 #include "capture/transaction.h"
 #include "support/str_cat.h"
@@ -109,7 +110,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
       if (why != nullptr) *why = "the hooks on a tensor changed";
       continue;
     }
-    ++entry->hits;
+    if (++entry->hits == 1) log_first_hit(*entry);
     if (i < entries_.size() && entries_[i] == entry) {
       if (i != 0)
         std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),

@@ -6,6 +6,10 @@
 
 #include "capture/entry_cache.h"
 
+namespace tatara {
+struct CompileOptions;
+}
+
 namespace tatara::capture {
 
 /// Slots of the tape's outputs that are not inputs, without repetition: what a backend returns.
@@ -16,6 +20,6 @@ Ref make_graph_object(std::shared_ptr<Tape> tape);
 bool is_graph_object(PyObject* object);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.fallback_reason.
-bool attach_compiled(Entry& entry, TorchApi& api);
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
 
 }  // namespace tatara::capture

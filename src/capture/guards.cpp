@@ -1,6 +1,7 @@
 #include "capture/guards.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -30,23 +31,35 @@ bool has_plain_repr(PyObject* object, int depth = 3) {
          (api == nullptr || !api->is_tensor(object));
 }
 
+/// Cuts " at 0x7f…" out of what repr() gives: texts are the same in every run.
+std::string without_addresses(std::string_view text) {
+  std::string out;
+  for (size_t at = 0;;) {
+    const size_t found = text.find(" at 0x", at);
+    out.append(text.substr(at, found == std::string_view::npos ? found : found - at));
+    if (found == std::string_view::npos) return out;
+    at = found + 6;
+    while (at < text.size() && std::isxdigit(static_cast<unsigned char>(text[at])) != 0) ++at;
+  }
+}
+
 }  // namespace
 
 std::string short_repr(PyObject* object) {
   if (object == nullptr) return "unbound";
   if (PyType_Check(object)) return str_cat("<class '", reinterpret_cast<PyTypeObject*>(object)->tp_name, "'>");
+  if (is_enum_member(object)) {
+    static PyObject* const name = PyUnicode_InternFromString("_name_");
+    return str_cat(type_name(object), ".", text_of(own_attribute(object, name)));
+  }
   if (!has_plain_repr(object)) return str_cat("an object of type ", type_name(object));
   const Ref text = Ref::steal(PyObject_Repr(object));
   if (!text) {
     forget_error();
     return type_name(object);
   }
-  std::string result = text_of(text.get());
-  if (result.size() > 60) {
-    result.resize(57);
-    result += "...";
-  }
-  return result;
+  const std::string result = without_addresses(text_of(text.get()));
+  return result.size() > 60 ? str_cat(result.substr(0, 57), "...") : result;
 }
 
 bool is_atom(PyObject* o, const TorchApi& api) {
@@ -805,29 +818,6 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
     if (!checker.check(roots[i])) return false;
   }
   return true;
-}
-
-std::vector<std::string> ValueGuard::describe() const {
-  std::vector<std::string> lines;
-  for (const Item& item : items_) {
-    if (item.kind == Kind::kNotANumber) lines.push_back("value is a NaN");
-    if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
-    if (item.kind == Kind::kInt) lines.push_back(str_cat("an int is s", item.same));
-    if (item.kind == Kind::kFloat) lines.push_back("a float of any value");
-    if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.object.get()));
-    if (item.kind == Kind::kTensor) {
-      std::string text = "tensor sizes [";
-      const auto tensor = static_cast<size_t>(item.same);
-      const TensorMeta& meta = metas_[tensor];
-      const std::vector<Expr>& symbolic = dims_[tensor].layout.sizes;
-      for (size_t i = 0; i < meta.sizes.size(); ++i) {
-        text += i == 0 ? "" : ", ";
-        text += symbolic.empty() ? str_cat(meta.sizes[i]) : symbolic[i].str();
-      }
-      lines.push_back(text + "]");
-    }
-  }
-  return lines;
 }
 
 // ---- Identities ------------------------------------------------------------------------------------------------------

@@ -79,7 +79,10 @@ class ValueGuard {
   bool check_grad = false;
   /// Those that require grad must be leaves as they were: the program has asked.
   bool check_leaf = false;
-  std::vector<std::string> describe() const;
+  /// The roots are those of a call (arguments, keywords, defaults), not of a frame.
+  bool of_call = false;
+  /// One line for each, with the names that the code object has for the roots (guards_print.cpp).
+  std::vector<std::string> describe(PyObject* code, int offset) const;
   int traverse(const Visitor& visit) const { return visit(items_); }
   /// Indices into objects of the guarded tensors.
   const std::vector<int>& tensors() const { return tensor_indices_; }
@@ -117,6 +120,7 @@ class ValueGuard {
   struct Builder;
   struct Checker;
   struct Comparer;
+  struct Printer;
   /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
   struct Dims {
     SymbolicLayout layout;                          // empty: all constant

@@ -155,12 +155,12 @@ Ref weak_where_noticed(PyObject* object) {
 std::optional<size_t> TraceContext::born_at(PyObject* object) const {
   if (trace == nullptr) return {};
   if (PyGen_CheckExact(object)) {
-    const auto found = trace->closable.find(object);
-    if (found == trace->closable.end() || weak_object(found->second.reference.get()) != object) return {};
-    return found->second.when;
+    const auto generator = trace->closable.find(object);
+    if (generator == trace->closable.end() || weak_object(generator->second.reference.get()) != object) return {};
+    return generator->second.when;
   }
-  const auto found = trace->born.find(object);
-  return found == trace->born.end() ? std::nullopt : std::optional(found->second);
+  const auto made = trace->born.find(object);
+  return made == trace->born.end() ? std::nullopt : std::optional(made->second);
 }
 
 void TraceContext::mark_born(PyObject* object) {

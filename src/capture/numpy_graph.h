@@ -10,6 +10,10 @@
 #include "capture/numpy_api.h"
 #include "ops/core/builder.h"
 
+namespace tatara {
+struct CompileOptions;
+}
+
 namespace tatara::capture {
 
 class NumpyGraph {
@@ -62,7 +66,7 @@ class NumpyGraph {
 
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
 /// entry.fallback_reason when NumPy is to run all of it.
-bool attach_numpy(Entry& entry, TorchApi& api);
+bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api);
 bool is_numpy_tape(const Tape& tape);
 
 }  // namespace tatara::capture

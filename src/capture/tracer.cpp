@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "capture/call_tracing.h"
+#include "capture/capture_log.h"
 #include "capture/compiled_function.h"
 #include "capture/lifetime_tracing.h"
 #include "capture/number_tracing.h"
@@ -84,7 +85,7 @@ BreakInfo place_of(PyCodeObject* code, int offset) {
   BreakInfo place;
   place.file = text_of(code->co_filename);
   place.function = text_of(code->co_name);
-  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset);
   return place;
 }
 
@@ -92,8 +93,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
   auto* key = reinterpret_cast<PyObject*>(code);
   const size_t count = cache.count(key, offset);
   if (count == 0) return 1;
-  const OptionScope scope(options.empty() ? OptionScope::current() : &options);
-  const int64_t limit = option_int(Option::kRecompileLimit);
+  const int64_t limit = option_int(Option::kRecompileLimit, options);
   if (static_cast<int64_t>(count) < limit) return 1;
   BreakInfo why = place_of(code, offset);
   why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
@@ -105,6 +105,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
   if (!full.emplace(key, offset).second) return 0;
   ++stats().breaks;
   breaks.push_back(why);
+  log_break(why);
   const std::string text = "tatara: " + why.reason;
   return PyErr_WarnExplicit(PyExc_RuntimeWarning, text.c_str(), why.file.c_str(), why.line, nullptr, nullptr) < 0 ? -1
                                                                                                                   : 0;
@@ -118,6 +119,7 @@ void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& r
   if (fullgraph) raise_unsupported(why);
   if (known) return;
   ++stats().breaks;
+  log_break(why);
   breaks.push_back(std::move(why));
 }
 
@@ -243,6 +245,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   }
   if (tracing()) {
     context_.frames.push_back(&f);
+    TATARA_LOG(kCapture, "  enter ", place_text(f.code(), 0));
     if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) lifetimes().closes(f);
     mark_starred(f);
     return reads().watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
@@ -333,6 +336,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     return;
   }
   if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
+  if (tracing() && &f != context_.root) TATARA_LOG(kCapture, "  leave ", place_text(f.code(), 0));
   if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
   if (tracing() && result != nullptr) numbers().settle_result(f, result);
   if (tracing() && numpy().is_read(result)) {
@@ -436,12 +440,16 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   }
   PyObject* code = reinterpret_cast<PyObject*>(f.code());
   std::vector<PyObject*> objects;
+  std::string failed;
+  std::string* const why = log_enabled(LogChannel::kGuards) ? &failed : nullptr;
   if (const std::shared_ptr<Entry> entry =
-          owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
+          owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, why)) {
     ++stats().guard_hits;
     made = entry->end != Entry::End::kEager;
     return apply(f, *entry, objects);
   }
+  if (!failed.empty())
+    log_line(LogChannel::kGuards, str_cat("recompiles ", place_text(f.code(), f.offset()), ": ", failed));
   std::vector<int> places(roots.size());
   std::iota(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(in_frame), 0);
   std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);
@@ -547,6 +555,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
       unfit = "an input is " + trace->guard.unsupported_tensor + ": it runs in eager";
     }
     trace->guard.check_grad = trace->state.grad;
+    trace->guard.of_call = cells_from == SIZE_MAX;
   }
   forget_error();
   --bypass_;
@@ -559,6 +568,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
   }
+  TATARA_LOG(kCapture, "trace of ", place_text(f.code(), f.offset()));
   context_.root = &f;
   trace->symbols.set_derive(
       [this](const char* name, PyObject* a, PyObject* b) { return numbers().derive_number(name, a, b); },

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/call_tracing.h"
+#include "capture/capture_log.h"
 #include "capture/compiled_function.h"
 #include "capture/gradient_tracing.h"
 #include "capture/lifetime_tracing.h"
@@ -116,6 +117,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
+  log_break(entry->why);
   --bypass_;
   if (owner_.fullgraph && !stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
@@ -255,6 +257,7 @@ bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   entry->tape = nullptr;
   entry->runner = nullptr;
   owner_.breaks.push_back(entry->why);
+  log_break(entry->why);
   ++stats().breaks;
   if (owner_.fullgraph) {
     raise_unsupported(entry->why);
@@ -308,6 +311,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
     entry->callees = true;
     entry->why = here(closes.empty() ? "the result or a write holds " + builder.why() : closes);
     owner_.breaks.push_back(entry->why);
+    log_break(entry->why);
     ++stats().breaks;
   }
   --bypass_;
@@ -424,10 +428,12 @@ bool TraceEnds::prepare_entry(Entry& entry) {
       entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
       entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
       owner_.breaks.push_back(entry.why);
+      log_break(entry.why);
       ++stats().breaks;
     }
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
+  note_entry(entry);
   return true;
 }
 

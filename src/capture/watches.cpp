@@ -820,49 +820,4 @@ int Watches::traverse(const Visitor& visit) const {
   return result;
 }
 
-std::vector<std::string> Watches::describe() const {
-  std::vector<std::string> lines;
-  for (const DictWatch& watch : dicts_) {
-    for (const Read& read : watch.reads) {
-      if (read.source >= 0) {
-        lines.push_back("name " + short_repr(read.key.get()) + " is a tensor of the same layout");
-        continue;
-      }
-      lines.push_back("name " + short_repr(read.key.get()) + " is " +
-                      (read.value ? type_name(read.found()) : "absent"));
-    }
-    if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
-  }
-  for (const ClassWatch& watch : types_) lines.push_back("class " + short_repr(watch.type()) + " is unchanged");
-  for (const ListWatch& watch : lists_) {
-    lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
-  }
-  for (const NumberWatch& watch : numbers_) {
-    if (watch.tuple) {
-      lines.push_back("a tuple of " + std::to_string(watch.varying.size()) + " items is unchanged but for its numbers");
-      continue;
-    }
-    lines.push_back("name " + short_repr(watch.key.get()) + " is a symbolic " +
-                    reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_name);
-  }
-  if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
-  for (const AttrWatch& watch : attrs_) {
-    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " is unchanged");
-  }
-  for (const TensorAttrWatch& watch : tensor_attrs_) {
-    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " of a tensor is unchanged");
-  }
-  if (!instances_.empty()) lines.push_back(str_cat(instances_.size(), " objects are of the same class"));
-  for (const FunctionWatch& watch : functions_) {
-    lines.push_back("code and defaults of " + short_repr(watch.function.get()) + " are unchanged");
-  }
-  for (const CallWatch& watch : calls_) lines.push_back(short_repr(watch.callable.get()) + " gives the same");
-  if (nothing_handled_) lines.emplace_back("no caller handles an exception");
-  if (!cached_.empty()) lines.push_back(str_cat(cached_.size(), " results are in the caches of their functions"));
-  for (const WeakWatch& watch : weaks_) {
-    lines.push_back(str_cat("a weak reference is ", watch.alive ? "alive" : "dead"));
-  }
-  return lines;
-}
-
 }  // namespace tatara::capture

@@ -113,7 +113,7 @@ class Watches {
   void found(PyObject* object) { known_.insert(object); }
   /// Found as the gradient of a tensor, which is another object in the next call. It may have ended.
   bool is_gradient(PyObject* object) const { return gradient_values_.contains(object); }
-  std::vector<std::string> describe() const;
+  std::vector<std::string> describe() const;  // guards_print.cpp
   int traverse(const Visitor& visit) const;
 
  private:
