@@ -61,7 +61,7 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     for paragraph in paragraphs(text):
         plain = re.sub(r"\]\([^)]*\)", "]", paragraph)  # where a link leads
-        plain = re.sub(r"`([^`]*)`", lambda code: re.sub(r"\s+|[.?!]", "_", code.group(1)) or "_", plain)
+        plain = re.sub(r"`([^`]*)`", lambda code: "C" + re.sub(r"\s+|[.?!]", "_", code.group(1)), plain)
         parts = re.split(r"(?<=[.!?])[\"')*\]]*\s+(?=[^a-z])", plain)
         found += [part for part in parts if re.search(r"\w", part)]
     return found
