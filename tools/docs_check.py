@@ -134,7 +134,14 @@ def missing(root: pathlib.Path) -> Iterator[str]:
     def there(path: str, page: str) -> bool:
         if "/" not in path:
             return path in base_names or path in WRITTEN
-        places = ("", "src/", "docs/", "python/tatara/", "src/capture/", pathlib.PurePosixPath(page).parent.as_posix() + "/")
+        places = (
+            "",
+            "src/",
+            "docs/",
+            "python/tatara/",
+            "src/capture/",
+            pathlib.PurePosixPath(page).parent.as_posix() + "/",
+        )
         return any(place + path in names or place + path in folders for place in places)
 
     for path in pages(root):
