@@ -25,6 +25,9 @@ SUFFIXES = "cpp|cu|def|h|html|inc|jinja|json|md|pat|py|pyi|sh|toml|txt|yaml|yml"
 FILE = re.compile(rf"(?:[\w.-]+/)*[\w.-]+\.(?:{SUFFIXES})")
 FOLDER = re.compile(r"(?:[\w.-]+/)+")
 COMMAND = re.compile(r"\bmake ((?:[a-z][a-z0-9]*(?:-[a-z0-9]+)*)(?: [a-z][a-z0-9]*(?:-[a-z0-9]+)*)*)")
+SCRIPT = re.compile(r"(?:\bmake [a-z]|\b[\w./-]+\.py\b|\btatara_unit_tests\b|\btatara [a-z]+\b)[^\n]*")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+SUBCOMMAND = re.compile(r"(?<![\w./])tatara ([a-z]+)\b")
 VARIABLE = re.compile(r"\bTATARA_[A-Z0-9_]+\b")
 
 
@@ -123,12 +126,40 @@ def known_variables(root: pathlib.Path) -> set[str]:
     return found
 
 
+def known_flags(root: pathlib.Path) -> set[str]:
+    """What programs of the repository take on their command lines."""
+    found: set[str] = set()
+    for name in tracked(root):
+        if name.endswith((".py", "main.cpp")) and name.startswith(("tests/", "bench/", "tools/", "python/")):
+            found |= set(re.findall(r"\"(--[a-z][a-z0-9-]*)=?\"", (root / name).read_text()))
+    return found
+
+
+def missing_commands(root: pathlib.Path, page: str, code: list[str]) -> Iterator[str]:
+    """Targets, subcommands and flags in pieces of code that are not there."""
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (root / "Makefile").read_text(), re.MULTILINE))
+    cli = root / "python" / "tatara" / "cli.py"
+    subcommands = set(re.findall(r"\bcommand\(\"([a-z]+)\"", cli.read_text())) if cli.exists() else set()
+    flags = known_flags(root)
+    for piece in code:
+        for command in COMMAND.finditer(piece):
+            first = command.group(1).split()[0]
+            if first not in targets:
+                yield f"{page}: no target `make {first}`"
+        for command in SUBCOMMAND.finditer(piece):
+            if command.group(1) not in subcommands:
+                yield f"{page}: no command `tatara {command.group(1)}`"
+        if (script := SCRIPT.search(piece)) and "pytest" not in piece and "compute-sanitizer" not in piece:
+            for flag in FLAG.findall(script.group()):
+                if flag not in flags:
+                    yield f"{page}: no option `{flag}`: {piece.strip()}"
+
+
 def missing(root: pathlib.Path) -> Iterator[str]:
-    """Targets of make, files and variables that pages name and that are not there."""
+    """Commands, files and variables that pages name and that are not there."""
     names = tracked(root)
     folders = {name[: i + 1] for name in names for i, sign in enumerate(name) if sign == "/"}
     base_names = {pathlib.PurePosixPath(name).name for name in names}
-    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (root / "Makefile").read_text(), re.MULTILINE))
     variables = known_variables(root)
 
     def there(path: str, page: str) -> bool:
@@ -150,10 +181,7 @@ def missing(root: pathlib.Path) -> Iterator[str]:
         code = re.findall(r"`([^`\n]+)`", without_code(text))
         blocks = re.findall(r"^(?: {4}|\t)(.+)$", text, re.MULTILINE)
         blocks += re.findall(r"^ *```(?:sh|bash)?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
-        for command in COMMAND.finditer("\n".join([*code, *blocks])):
-            first = command.group(1).split()[0]
-            if first not in targets:
-                yield f"{page}: no target `make {first}`"
+        yield from missing_commands(root, page, [*code, *(line for block in blocks for line in block.splitlines())])
         for variable in sorted(set(VARIABLE.findall(text)) - variables):
             yield f"{page}: no variable {variable}"
         if page.startswith(DATED):

@@ -19,6 +19,10 @@ OPTIONS = "| option | environment |\n|---|---|\n| `log` | `TATARA_LOG` |\n"
 def repository(tmp_path: pathlib.Path) -> pathlib.Path:
     """A repository with a Makefile, a source and a table of options."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "x.py").write_text('parser.add_argument("--rounds", type=int)\n')
+    (tmp_path / "python" / "tatara").mkdir(parents=True)
+    (tmp_path / "python" / "tatara" / "cli.py").write_text('command("env", _env)\n')
     (tmp_path / "Makefile").write_text("demo: build\n\tpython demo\n\nbench-calls:\n\tpython bench\n")
     (tmp_path / "docs" / "decisions").mkdir(parents=True)
     (tmp_path / "docs" / "options.md").write_text(OPTIONS)
@@ -105,6 +109,9 @@ def test_paths_of_the_user_are_none_of_a_machine(repository: pathlib.Path) -> No
     [
         ("Run `make nothing`.\n", "docs/page.md: no target `make nothing`"),
         ("Run\n\n    make nothing ARGS=x\n", "docs/page.md: no target `make nothing`"),
+        ("`make demo ARGS=--none`\n", "docs/page.md: no option `--none`: make demo ARGS=--none"),
+        ("`python bench/x.py --none 3`\n", "docs/page.md: no option `--none`: python bench/x.py --none 3"),
+        ("`tatara nothing`\n", "docs/page.md: no command `tatara nothing`"),
         ("See `capture/none.h`.\n", "docs/page.md: no file `capture/none.h`"),
         ("See `none.cpp` there.\n", "docs/page.md: no file `none.cpp`"),
         ("See `src/none/`.\n", "docs/page.md: no file `src/none/`"),
@@ -121,7 +128,7 @@ def test_what_is_there_is_not(repository: pathlib.Path) -> None:
     plant(
         repository,
         "`make demo`, `make bench-calls`, `tape.h`, `capture/tape.h`, `src/capture/`, `TATARA_LOG=x`, `Tape::run`, "
-        "`tatara.explain`, `report.html`, [options](options.md).\n\n    make demo ARGS=x\n",
+        "`tatara.explain`, `report.html`, `tatara env`, `bench/x.py --rounds 3`, [options](options.md).\n\n    make demo ARGS=x\n",
     )
     assert list(docs_check.missing(repository)) == []
 
