@@ -5,6 +5,7 @@ usage: docs_check.py [PAGE ...]     prints lines, words and mean sentence of eac
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -135,23 +136,36 @@ def known_flags(root: pathlib.Path) -> set[str]:
     return found
 
 
-def missing_commands(root: pathlib.Path, page: str, code: list[str]) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True)
+class Commands:
+    """What can be called: targets of make, subcommands of tatara, options of programs."""
+
+    targets: set[str]
+    subcommands: set[str]
+    flags: set[str]
+
+    @staticmethod
+    def of(root: pathlib.Path) -> Commands:
+        """Those of a repository."""
+        targets = re.findall(r"^([a-z][a-z0-9-]*):", (root / "Makefile").read_text(), re.MULTILINE)
+        cli = root / "python" / "tatara" / "cli.py"
+        subcommands = re.findall(r"\bcommand\(\"([a-z]+)\"", cli.read_text()) if cli.exists() else []
+        return Commands(set(targets), set(subcommands), known_flags(root))
+
+
+def missing_commands(known: Commands, page: str, code: list[str]) -> Iterator[str]:
     """Targets, subcommands and flags in pieces of code that are not there."""
-    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (root / "Makefile").read_text(), re.MULTILINE))
-    cli = root / "python" / "tatara" / "cli.py"
-    subcommands = set(re.findall(r"\bcommand\(\"([a-z]+)\"", cli.read_text())) if cli.exists() else set()
-    flags = known_flags(root)
     for piece in code:
         for command in COMMAND.finditer(piece):
             first = command.group(1).split()[0]
-            if first not in targets:
+            if first not in known.targets:
                 yield f"{page}: no target `make {first}`"
         for command in SUBCOMMAND.finditer(piece):
-            if command.group(1) not in subcommands:
+            if command.group(1) not in known.subcommands:
                 yield f"{page}: no command `tatara {command.group(1)}`"
         if (script := SCRIPT.search(piece)) and "pytest" not in piece and "compute-sanitizer" not in piece:
             for flag in FLAG.findall(script.group()):
-                if flag not in flags:
+                if flag not in known.flags:
                     yield f"{page}: no option `{flag}`: {piece.strip()}"
 
 
@@ -161,6 +175,7 @@ def missing(root: pathlib.Path) -> Iterator[str]:
     folders = {name[: i + 1] for name in names for i, sign in enumerate(name) if sign == "/"}
     base_names = {pathlib.PurePosixPath(name).name for name in names}
     variables = known_variables(root)
+    known = Commands.of(root)
 
     def there(path: str, page: str) -> bool:
         if "/" not in path:
@@ -181,7 +196,7 @@ def missing(root: pathlib.Path) -> Iterator[str]:
         code = re.findall(r"`([^`\n]+)`", without_code(text))
         blocks = re.findall(r"^(?: {4}|\t)(.+)$", text, re.MULTILINE)
         blocks += re.findall(r"^ *```(?:sh|bash)?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
-        yield from missing_commands(root, page, [*code, *(line for block in blocks for line in block.splitlines())])
+        yield from missing_commands(known, page, [*code, *(line for block in blocks for line in block.splitlines())])
         for variable in sorted(set(VARIABLE.findall(text)) - variables):
             yield f"{page}: no variable {variable}"
         if page.startswith(DATED):
