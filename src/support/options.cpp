@@ -175,7 +175,7 @@ const std::vector<OptionInfo>& option_table() {
         {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024}, Range::integer(0, kMany),
          "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
         {Option::kNumThreads, "num_threads", "TATARA_NUM_THREADS", int64_t{0}, Range::integer(0, 4096),
-         "Threads of a kernel; 0: as many as the host (torch.get_num_threads()) uses."},
+         "Threads of a kernel; 0: as many as torch uses (torch.get_num_threads())."},
         {Option::kCompileThreads, "compile_threads", "TATARA_COMPILE_THREADS", int64_t{0}, Range::integer(0, 4096),
          "Threads that compile kernels; 0: one per core."},
         {Option::kVerify, "verify", "TATARA_VERIFY", false, any,
@@ -206,8 +206,8 @@ const std::vector<OptionInfo>& option_table() {
          "launch its steps one by one. 0: all do.",
          true},
         {Option::kMatmul, "matmul", "TATARA_MATMUL", std::string("auto"), Range::word({"auto", "native", "host"}),
-         "Who multiplies big float32 and float64 matrices on the CPU: host, its library; native, our own kernels; "
-         "auto, these where the library is MKL and the CPU not Intel's."},
+         "Who multiplies big float32 and float64 matrices on the CPU: host, torch's library; native, our own kernels; "
+         "auto, ours where the library is MKL and the CPU is not Intel's."},
     };
   });
 }

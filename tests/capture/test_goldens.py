@@ -66,7 +66,8 @@ def own_guards(lines: list[str]) -> list[str]:
         for line in kept
         if not re.match(rf"globals of golden_\w+: .* is (function|class|module) {LIBRARIES}", line)
     ]
-    return kept
+    # How many are in a dict of a library (os.environ, registered types) differs from machine to machine.
+    return [re.sub(r"a dict: its \d{2,} items", "a dict: its many items", line) for line in kept]
 
 
 def without_paths(text: str) -> str:
