@@ -87,13 +87,13 @@ bool is_own_callback(PyObject* callback) {
          reinterpret_cast<PyCFunctionObject*>(callback)->m_ml->ml_name == kOwnCallback;
 }
 
-/// A weak reference of the program's whose callback says that the object has ended; to a plain instance any: the program may
-/// ask whether it is dead.
-bool is_referred_weakly(PyObject* object) {
+/// A weak reference of the program's whose callback says that the object has ended. With `asked`, to a plain instance, any: the
+/// program may ask whether it is dead.
+bool is_referred_weakly(PyObject* object, bool asked) {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
   const auto* reference = *reinterpret_cast<PyWeakReference**>(PyObject_GET_WEAKREFS_LISTPTR(object));
   if (reference == nullptr) return false;
-  const bool asked = is_plain_instance(object) && !TorchApi::get()->is_module(object);
+  asked = asked && is_plain_instance(object) && !TorchApi::get()->is_module(object);
   for (; reference != nullptr; reference = reference->wr_next) {
     PyObject* const callback = reference->wr_callback;
     if (callback == nullptr && !asked) continue;
@@ -104,8 +104,8 @@ bool is_referred_weakly(PyObject* object) {
 
 }  // namespace
 
-bool end_is_noticed(PyObject* object) {
-  return has_finalizer(Py_TYPE(object)) || is_referred_weakly(object) || runs_code_when_closed(object);
+bool end_is_noticed(PyObject* object, bool asked) {
+  return has_finalizer(Py_TYPE(object)) || is_referred_weakly(object, asked) || runs_code_when_closed(object);
 }
 
 bool stops_a_callback(PyObject* object) {
@@ -114,14 +114,14 @@ bool stops_a_callback(PyObject* object) {
   return callback != nullptr && !is_own_callback(callback);
 }
 
-bool end_is_noticed_below(PyObject* object, int depth) {
+bool end_is_noticed_below(PyObject* object, int depth, bool asked) {
   constexpr Py_ssize_t kMost = 1000;
   if (object == nullptr || PyType_Check(object) || PyModule_Check(object) || PyFunction_Check(object)) return false;
-  if (end_is_noticed(object)) return true;
+  if (end_is_noticed(object, asked)) return true;
   if (depth == 0) return false;
   if (PyList_Check(object) || PyTuple_Check(object)) {
     for (Py_ssize_t i = 0; i < std::min(kMost, PySequence_Fast_GET_SIZE(object)); ++i) {
-      if (end_is_noticed_below(PySequence_Fast_GET_ITEM(object, i), depth - 1)) return true;
+      if (end_is_noticed_below(PySequence_Fast_GET_ITEM(object, i), depth - 1, asked)) return true;
     }
     return false;
   }
@@ -131,7 +131,7 @@ bool end_is_noticed_below(PyObject* object, int depth) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0, seen = 0;
   while (dict != nullptr && seen++ < kMost && PyDict_Next(dict, &at, &key, &value) != 0) {
-    if (end_is_noticed_below(key, depth - 1) || end_is_noticed_below(value, depth - 1)) return true;
+    if (end_is_noticed_below(key, depth - 1, asked) || end_is_noticed_below(value, depth - 1, asked)) return true;
   }
   return false;
 }

@@ -23,10 +23,10 @@ Ref weak_where_noticed(PyObject* object);
 bool runs_code_when_closed(PyObject* object);
 /// A generator that may do so later.
 bool may_run_code_when_closed(PyObject* object);
-/// Whether the program notices the end of this very object.
-bool end_is_noticed(PyObject* object);
+/// Whether the program notices the end of this very object; with `asked`, also where it has to ask (a plain weak reference).
+bool end_is_noticed(PyObject* object, bool asked = true);
 /// The same for what may end with it: the items of a container, the attributes of an instance.
-bool end_is_noticed_below(PyObject* object, int depth = 3);
+bool end_is_noticed_below(PyObject* object, int depth = 3, bool asked = true);
 /// A weak reference with a callback of the program's, which is not called where the reference itself has ended before.
 bool stops_a_callback(PyObject* object);
 /// Why an entry with these watches can't be: it would keep a container, and with it something that ends when the program drops

@@ -308,7 +308,7 @@ PyObject* Watches::holds_noticed() {
   const TorchApi& api = *TorchApi::get();
   // Modules and tensors end with the model, which entries hold anyway.
   const auto noticed = [&](PyObject* item) {
-    return item != nullptr && !api.is_module(item) && !api.is_tensor(item) && end_is_noticed_below(item, 1);
+    return item != nullptr && !api.is_module(item) && !api.is_tensor(item) && end_is_noticed_below(item, 1, false);
   };
   const auto keeps = [&](PyObject* container) {
     if (container == nullptr || attributes.contains(container)) return false;
