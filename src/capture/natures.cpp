@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "capture/guards.h"
+#include "capture/object_kinds.h"
 
 namespace tatara::capture {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "capture/guards.h"
 #include "capture/numpy_api.h"
+#include "capture/object_kinds.h"
 #include "capture/transaction.h"
 #include "support/cancel.h"
 #include "support/made_once.h"
