@@ -56,26 +56,6 @@ class CallableRunner final : public GraphRunner {
 
 }  // namespace
 
-std::vector<int> computed_outputs(const Tape& tape) {
-  std::vector<int> result;
-  std::vector<bool> seen(tape.slots().size());
-  for (const int slot : tape.outputs()) {
-    const auto at = static_cast<size_t>(slot);
-    if (tape.slots()[at].input || seen[at]) continue;
-    seen[at] = true;
-    result.push_back(slot);
-  }
-  return result;
-}
-
-std::vector<int> input_slots(const Tape& tape) {
-  std::vector<int> result;
-  for (size_t i = 0; i < tape.slots().size(); ++i) {
-    if (tape.slots()[i].input) result.push_back(static_cast<int>(i));
-  }
-  return result;
-}
-
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
   entry.graph_text = entry.tape->str();
   const bool empty = entry.tape->nodes().empty();

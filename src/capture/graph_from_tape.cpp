@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "capture/graph_object.h"
 #include "capture/node_operators.h"
 #include "capture/tape_arguments.h"
 #include "capture/tape_history.h"

@@ -8,9 +8,6 @@
 
 namespace tatara::capture {
 
-/// Slots of the tape's outputs that are not inputs, without repetition: what a backend returns.
-std::vector<int> computed_outputs(const Tape& tape);
-std::vector<int> input_slots(const Tape& tape);
 /// A Python object: callable with the inputs, `str()`, `nodes`, `inputs`, `outputs`.
 Ref make_graph_object(std::shared_ptr<Tape> tape);
 bool is_graph_object(PyObject* object);

@@ -63,6 +63,5 @@ class NumpyGraph {
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
 /// entry.fallback_reason when NumPy is to run all of it.
 bool attach_numpy(Entry& entry, TorchApi& api);
-bool is_numpy_tape(const Tape& tape);
 
 }  // namespace tatara::capture

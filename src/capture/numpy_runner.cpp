@@ -407,8 +407,6 @@ class Splitter {
 
 }  // namespace
 
-bool is_numpy_tape(const Tape& tape) { return !tape.nodes().empty() && tape.nodes().front().done; }
-
 bool attach_numpy(Entry& entry, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
   entry.graph_text.clear();

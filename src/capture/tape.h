@@ -263,6 +263,12 @@ inline bool detaches(const TapeNode& node) { return node.name == "detach" || nod
 /// Whether the pass of gradients was recorded with create_graph=True.
 inline bool creates_graph(const TapeNode& pass) { return PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True; }
 
+/// Slots of the outputs that are not inputs, without repetition: what a backend returns.
+std::vector<int> computed_outputs(const Tape& tape);
+std::vector<int> input_slots(const Tape& tape);
+/// Whether its calls are NumPy's, which have run when they were recorded.
+inline bool is_numpy_tape(const Tape& tape) { return !tape.nodes().empty() && tape.nodes().front().done; }
+
 /// Marks the place of a tensor in recorded arguments.
 Ref make_slot_ref(int slot);
 /// The slot, or -1 for other objects.
