@@ -3,28 +3,17 @@
 #include <memory>
 
 #include "capture/compiled_runner.h"
+#include "capture/errors.h"
 #include "capture/graph_from_tape.h"
-#include "capture/graph_object.h"
 #include "capture/report_details.h"
-#include "capture/tracer.h"
+#include "capture/runner.h"
+#include "capture/stats.h"
 #include "capture/training.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
 #include "support/options.h"
 
 namespace tatara::capture {
-
-void raise_error(const std::exception& error) {
-  const auto* ours = dynamic_cast<const Error*>(&error);
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._errors"));
-  const std::string kind(ours != nullptr ? ours->kind() : "InternalError");
-  const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), kind.c_str())) : Ref();
-  if (!type) forget_error();
-  const std::string_view what = error.what();
-  // It may name a path, whose bytes need not be text.
-  const Ref message = Ref::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "replace"));
-  if (message) PyErr_SetObject(type ? type.get() : PyExc_RuntimeError, message.get());
-}
 
 namespace {
 

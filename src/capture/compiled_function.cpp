@@ -11,6 +11,7 @@
 
 #include "capture/call_scratch.h"
 #include "capture/graph_object.h"
+#include "capture/stats.h"
 #include "capture/tracer.h"
 #include "runtime/base/cache.h"
 #include "runtime/host/gemm.h"
@@ -34,8 +35,6 @@ std::unordered_set<CompiledFunction*>& all_functions() {
   static std::unordered_set<CompiledFunction*> all;
   return all;
 }
-
-thread_local int t_disabled = 0;
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
 
@@ -575,9 +574,6 @@ PyObject* stats_dict() {
                        n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
                        "native_products", n(native_products().load()));
 }
-
-void disable(int change) { t_disabled += change; }
-bool disabled_here() { return t_disabled > 0; }
 
 bool is_tracing() {
   const Tracer* current = Tracer::current();

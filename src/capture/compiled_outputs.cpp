@@ -4,7 +4,6 @@
 
 #include "capture/compiled_frame.h"
 #include "capture/torch_native.h"
-#include "capture/tracer.h"
 #include "support/error.h"
 
 namespace tatara::capture {

@@ -7,8 +7,8 @@
 
 #include "capture/compiled_frame.h"
 #include "capture/gil.h"
+#include "capture/stats.h"
 #include "capture/torch_native.h"
-#include "capture/tracer.h"
 #include "capture/transaction.h"
 #include "support/error.h"
 #include "support/options.h"

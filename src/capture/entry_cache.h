@@ -7,6 +7,7 @@
 
 #include "capture/constant_tensors.h"
 #include "capture/effects.h"
+#include "capture/errors.h"
 #include "capture/guards.h"
 #include "capture/recipes.h"
 #include "capture/tape.h"
@@ -37,13 +38,6 @@ class GraphRunner {
   virtual bool compiled() const { return false; }
   /// Hands the references that the runner owns to the cycle collector.
   virtual int traverse(const Visitor&) const { return 0; }
-};
-
-struct BreakInfo {
-  std::string reason;
-  std::string file;
-  std::string function;
-  int line = 0;
 };
 
 /// A condition on the values of an entry's symbols.

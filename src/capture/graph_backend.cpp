@@ -1,7 +1,6 @@
 // Runners of captured graphs: the tape as it stands, or a user's backend.
 #include "capture/graph_object.h"
-#include "capture/numpy_graph.h"
-#include "capture/tracer.h"
+#include "capture/runner.h"
 #include "capture/transaction.h"
 
 namespace tatara::capture {

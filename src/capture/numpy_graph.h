@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
 #include "capture/numpy_api.h"
 #include "ops/core/builder.h"
@@ -59,9 +58,5 @@ class NumpyGraph {
   std::vector<bool> made_;
   size_t nodes_ = 0;
 };
-
-/// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
-/// entry.fallback_reason when NumPy is to run all of it.
-bool attach_numpy(Entry& entry, TorchApi& api);
 
 }  // namespace tatara::capture

@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "capture/gil.h"
-#include "capture/graph_object.h"
 #include "capture/numpy_graph.h"
 #include "capture/report_details.h"
-#include "capture/tracer.h"
+#include "capture/runner.h"
+#include "capture/stats.h"
 #include "capture/transaction.h"
 #include "compiler/compiler.h"
 #include "support/error.h"

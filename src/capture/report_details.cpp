@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "capture/runner.h"
 #include "capture/transaction.h"
 #include "ops/core/op_def.h"
 #include "support/cancel.h"

@@ -3,6 +3,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "capture/runner.h"
 #include "capture/training.h"
 #include "support/error.h"
 

@@ -5,9 +5,8 @@
 
 #include <numeric>
 
-#include "capture/compiled_function.h"
 #include "capture/other_compilers.h"
-#include "capture/report_details.h"
+#include "capture/stats.h"
 #include "capture/tracer_internal.h"
 #include "support/made_once.h"
 #include "support/options.h"
@@ -17,7 +16,6 @@ namespace tatara::capture {
 namespace {
 
 thread_local Tracer* g_current = nullptr;
-PyObject* g_unsupported = nullptr;
 
 struct ModeObject {
   PyObject_HEAD
@@ -54,60 +52,6 @@ PyObject* mode_object() {
     PyObject* type = PyType_FromSpec(&spec);
     return PyObject_CallNoArgs(type);
   });
-}
-
-Stats& stats() {
-  static Stats all;
-  return all;
-}
-
-void set_unsupported_type(PyObject* type) { g_unsupported = Py_NewRef(type); }
-
-void raise_unsupported(const BreakInfo& why) {
-  std::string text = why.reason;
-  if (!why.file.empty()) text += str_cat(" (", why.file, ":", why.line, " in ", why.function, ")");
-  PyErr_SetString(g_unsupported != nullptr ? g_unsupported : PyExc_RuntimeError, text.c_str());
-}
-
-BreakInfo place_of(PyCodeObject* code, int offset) {
-  BreakInfo place;
-  place.file = text_of(code->co_filename);
-  place.function = text_of(code->co_name);
-  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
-  return place;
-}
-
-int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& failed) {
-  auto* key = reinterpret_cast<PyObject*>(code);
-  const size_t count = cache.count(key, offset);
-  if (count == 0) return 1;
-  const OptionScope scope(options.empty() ? OptionScope::current() : &options);
-  const int64_t limit = option_int(Option::kRecompileLimit);
-  if (static_cast<int64_t>(count) < limit) return 1;
-  BreakInfo why = place_of(code, offset);
-  why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
-  if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);
-  if (fullgraph) {
-    raise_unsupported(why);
-    return -1;
-  }
-  if (!full.emplace(key, offset).second) return 0;
-  ++stats().breaks;
-  breaks.push_back(why);
-  const std::string text = "tatara: " + why.reason;
-  return PyErr_WarnExplicit(PyExc_RuntimeWarning, text.c_str(), why.file.c_str(), why.line, nullptr, nullptr) < 0 ? -1
-                                                                                                                  : 0;
-}
-
-void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& reason) {
-  const bool known = !unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second;
-  if (known && !fullgraph) return;
-  BreakInfo why = place_of(code, offset);
-  why.reason = reason;
-  if (fullgraph) raise_unsupported(why);
-  if (known) return;
-  ++stats().breaks;
-  breaks.push_back(std::move(why));
 }
 
 Tracer* Tracer::current() { return g_current; }

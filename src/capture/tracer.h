@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "capture/entry_cache.h"
 #include "capture/graph_from_tape.h"
 #include "capture/interrupts.h"
+#include "capture/owner.h"
 #include "capture/vm.h"
 #include "support/options.h"
 
@@ -57,39 +57,6 @@ enum class TransformCall : uint8_t {
   kAsks,  // for what is not so while the trace is open
 };
 TransformCall transform_call_of(PyObject* callable);
-
-/// Counters of tatara.stats().
-struct Stats {
-  uint64_t graphs = 0, breaks = 0, recompiles = 0, kernels_compiled = 0, kernels_launched = 0, host_calls = 0,
-           cache_hits = 0, guard_hits = 0, fallbacks = 0, cuda_graphs_recorded = 0, cuda_graphs_launched = 0;
-};
-Stats& stats();
-
-/// What belongs to the compiled function, as the tracer needs it.
-struct TraceOwner {
-  EntryCache cache;
-  Ref backend;  // callable of the user, or null
-  bool eager_backend = false;
-  bool fullgraph = false;
-  DynamicMode dynamic = DynamicMode::kAuto;
-  OptionOverrides options;  // of this function's compilations
-  std::vector<std::string> recompiles;
-  std::vector<BreakInfo> breaks;
-  std::chrono::duration<double> patience{0};  // how long signals wait for the end of a trace, or of a compilation
-  std::set<std::pair<PyObject*, int>> full;   // code and offset where the limit of entries was met
-
-  std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
-
-  void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
-  /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
-  /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
-  /// set when there is one.
-  int may_trace(PyCodeObject* code, int offset, const std::string& failed);
-};
-
-/// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
-/// with a Python error set (a user's backend raised).
-bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 
 /// One call of a compiled function that did not end in a plain guard hit.
 class Tracer final : public VmObserver {
@@ -687,13 +654,5 @@ class Tracer final : public VmObserver {
   std::vector<Frame*> other_compilers_;  // likewise, but compiled functions that they call are compiled
   Tracer* previous_ = nullptr;
 };
-
-/// Sets the exception of the package that stands for `error`.
-void raise_error(const std::exception& error);
-/// Sets tatara.Unsupported with the reason and the user's line.
-void raise_unsupported(const BreakInfo& why);
-/// File, line and function of an instruction; no reason yet.
-BreakInfo place_of(PyCodeObject* code, int offset);
-void set_unsupported_type(PyObject* type);
 
 }  // namespace tatara::capture

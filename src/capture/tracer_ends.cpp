@@ -5,9 +5,9 @@
 #include <numeric>
 #include <string_view>
 
-#include "capture/compiled_function.h"
 #include "capture/lifetimes.h"
-#include "capture/report_details.h"
+#include "capture/runner.h"
+#include "capture/stats.h"
 #include "capture/tracer_internal.h"
 #include "support/options.h"
 #include "support/str_cat.h"

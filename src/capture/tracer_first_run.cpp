@@ -2,7 +2,7 @@
 // whose saved values would be memory that no later call wants.
 #include <algorithm>
 
-#include "capture/report_details.h"
+#include "capture/runner.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {

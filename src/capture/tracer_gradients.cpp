@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "capture/natures.h"
+#include "capture/runner.h"
 #include "capture/tracer_internal.h"
-#include "capture/training.h"
 #include "capture/used_history.h"
 #include "support/error.h"
 #include "support/str_cat.h"

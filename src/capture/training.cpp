@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "capture/eager_pass.h"
+#include "capture/errors.h"
 #include "capture/interrupts.h"
-#include "capture/tracer.h"
 #include "capture/transaction.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"

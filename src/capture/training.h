@@ -26,8 +26,5 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
 /// used up, as in eager; those in `leaves` as leaves.
 std::unique_ptr<GraphRunner> make_step_runner(std::unique_ptr<GraphRunner> plan, const Tape& tape,
                                               std::vector<int> used_up, std::vector<int> leaves);
-/// The program's hooks on a leaf: a tuple of two tuples, those that get its gradient and those that get the leaf when it has
-/// been added. Null without any.
-Ref gradient_hooks(PyObject* tensor);
 
 }  // namespace tatara::capture
