@@ -166,7 +166,7 @@ class Tracer final : public VmObserver {
   bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
   /// False: what ended meanwhile has broken the trace.
   bool snapshot(Frame& f);
-  // The end of objects (lifetimes.cpp).
+  // The end of objects (tracer_lifetimes.cpp).
   /// As graph_break(), but the frame does not go on with another graph.
   bool break_for_good(const std::string& reason);
   /// After a break: the trace holds nothing any more from here on, not only from the next instruction of its frame.
