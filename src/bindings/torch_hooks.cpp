@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capture/gil.h"
+#include "capture/package.h"
 #include "capture/py_errors.h"
 #include "ops/rules/fused_attention.h"
 #include "runtime/host/host.h"
@@ -20,6 +21,9 @@
 
 namespace tatara {
 namespace {
+
+using capture::PackageFunction;
+using capture::PackageModule;
 
 class GilGuard {
  public:
@@ -52,6 +56,10 @@ Ref checked(PyObject* object, const char* what) {
 }
 
 Ref attribute(PyObject* object, const char* name) { return checked(PyObject_GetAttrString(object, name), name); }
+
+Ref function_of(capture::PackageFunction function) {
+  return checked(capture::find_package_function(function).release(), "importing a part of the package");
+}
 
 Ref import_torch() { return checked(PyImport_ImportModule("torch"), "importing torch"); }
 
@@ -86,7 +94,7 @@ bool parse_transformed(std::string_view name, Transformed& result) {
   return true;
 }
 
-/// Operators of ours in Python: "tatara::name" is a function of tatara._host_operators.
+/// Operators of ours in Python: "tatara::name" is a function of PackageModule::kHostOperators.
 constexpr std::string_view kOwn = "tatara::";
 
 std::string schema_text(std::string_view op, std::string_view overload) {
@@ -199,9 +207,9 @@ std::vector<HostTensor> call_transformed(const Transformed& transformed, const s
   const Ref aoti = attribute(core.get(), "_aoti");
   const Ref values = checked(PyList_New(0), "making a list");
   for (const HostValue& arg : args) PyList_Append(values.get(), value_object(torch.get(), aoti.get(), arg).get());
-  const Ref module = checked(PyImport_ImportModule("tatara._host_transforms"), "importing tatara._host_transforms");
-  const Ref result = checked(PyObject_CallMethod(module.get(), "call", "sssO", transformed.op.c_str(), overload.c_str(),
-                                                 transformed.transforms.c_str(), values.get()),
+  const Ref function = function_of(PackageFunction::kHostTransformsCall);
+  const Ref result = checked(PyObject_CallFunction(function.get(), "sssO", transformed.op.c_str(), overload.c_str(),
+                                                   transformed.transforms.c_str(), values.get()),
                              transformed.op.c_str());
   return tensors_of(aoti.get(), result.get());
 }
@@ -214,8 +222,9 @@ std::vector<HostTensor> call_own(const std::string& name, std::span<const HostVa
   for (size_t i = 0; i < args.size(); ++i) {
     PyTuple_SetItem(values.get(), static_cast<Py_ssize_t>(i), value_object(torch.get(), aoti.get(), args[i]).release());
   }
-  const Ref module = checked(PyImport_ImportModule("tatara._host_operators"), "importing tatara._host_operators");
-  const Ref function = attribute(module.get(), name.c_str());
+  const auto named = capture::package_named(PackageModule::kHostOperators, name);
+  if (!named) throw InternalError(name + " is not in package.def");
+  const Ref function = function_of(*named);
   const Ref result = checked(PyObject_CallObject(function.get(), values.get()), name.c_str());
   return tensors_of(aoti.get(), result.get());
 }
@@ -303,8 +312,8 @@ void change_generator(const std::function<void(std::span<uint8_t>)>& change) {
 
 BernoulliTrial bernoulli_trial(int skipped, double p) {
   const GilGuard gil;
-  const Ref module = checked(PyImport_ImportModule("tatara._training"), "importing tatara._training");
-  const Ref made = checked(PyObject_CallMethod(module.get(), "bernoulli_trial", "id", skipped, p), "drawing numbers");
+  const Ref function = function_of(PackageFunction::kBernoulliTrialBytes);
+  const Ref made = checked(PyObject_CallFunction(function.get(), "id", skipped, p), "drawing numbers");
   BernoulliTrial trial;
   std::vector<uint8_t>* const parts[] = {&trial.before, &trial.numbers, &trial.after};
   for (Py_ssize_t i = 0; i < 3; ++i) {
@@ -351,15 +360,15 @@ TensorType state_type(ExprContext& ctx, PyObject* state) {
 std::optional<FusedAttention> choose_fused_attention(ExprContext& ctx, const AttentionCall& call) {
   if (Py_IsInitialized() == 0 || torch_abi::api() == nullptr) return std::nullopt;
   const GilGuard gil;
-  const Ref module = checked(PyImport_ImportModule("tatara._host_operators"), "importing tatara._host_operators");
+  const Ref function = function_of(PackageFunction::kChooseFusedAttention);
   const Ref operands = checked(PyList_New(0), "making a list");
   for (const TensorType& type : call.operands) PyList_Append(operands.get(), layout_object(type).get());
   const Ref mask = call.mask ? layout_object(*call.mask) : Ref(Py_NewRef(Py_None));
   const Ref scale = call.scale ? checked(PyFloat_FromDouble(*call.scale), "making a float") : Ref(Py_NewRef(Py_None));
-  const Ref made = checked(
-      PyObject_CallMethod(module.get(), "choose_fused_attention", "OOdOOO", operands.get(), mask.get(), call.dropout,
-                          call.causal ? Py_True : Py_False, scale.get(), call.grouped ? Py_True : Py_False),
-      "choosing a kernel of attention");
+  const Ref made =
+      checked(PyObject_CallFunction(function.get(), "OOdOOO", operands.get(), mask.get(), call.dropout,
+                                    call.causal ? Py_True : Py_False, scale.get(), call.grouped ? Py_True : Py_False),
+              "choosing a kernel of attention");
   if (made.get() == Py_None) return std::nullopt;
   int kernel = 0;
   PyObject *seed = nullptr, *offset = nullptr;

@@ -3,6 +3,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "capture/package.h"
 #include "capture/torch_api.h"
 
 namespace tatara::capture {
@@ -31,9 +32,8 @@ Table read_table(const std::string& device_type) {
                                                                     {"promote", CastPolicy::kPromote},
                                                                     {"unknown", CastPolicy::kUnknown}};
   Table table;
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._autocast"));
-  const Ref found =
-      module ? Ref::steal(PyObject_CallMethod(module.get(), "policies", "s", device_type.c_str())) : Ref();
+  const Ref device = text(device_type.c_str());
+  const Ref found = call_package<PackageFunction::kAutocastPolicies>(device.get());
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (found && PyDict_Next(found.get(), &at, &key, &value) != 0) table[text_of(key)] = words.at(text_of(value));

@@ -11,6 +11,7 @@
 
 #include "capture/call_scratch.h"
 #include "capture/graph_object.h"
+#include "capture/package.h"
 #include "capture/stats.h"
 #include "capture/tracer.h"
 #include "runtime/base/cache.h"
@@ -92,8 +93,6 @@ void collect_roots(const CompiledFunction* c, PyObject* const* args, size_t tota
 
 /// A call with tensors of a transform that was entered outside of compiled code; not_handled(): it is to run in eager.
 PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, PyObject* kwnames) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._around"));
-  if (!module) return nullptr;
   const auto named = static_cast<size_t>(kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0);
   const Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(total - named)));
   const Ref keywords = Ref::steal(PyDict_New());
@@ -104,8 +103,8 @@ PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, 
     PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
     if (PyDict_SetItem(keywords.get(), name, args[total - named + i]) != 0) return nullptr;
   }
-  return PyObject_CallMethod(module.get(), "call", "OOO", reinterpret_cast<PyObject*>(c), positional.get(),
-                             keywords.get());
+  return call_package<PackageFunction::kAroundCall>(reinterpret_cast<PyObject*>(c), positional.get(), keywords.get())
+      .release();
 }
 
 /// Says, when the outermost trace is over, what the disk cache has to say. A filter that makes errors of warnings does not make the
@@ -273,13 +272,11 @@ bool read_options(PyObject* dict, OptionOverrides& overrides) {
 
 /// Pickles and copies are of the original: tatara/_api.py knows how.
 PyObject* compiled_reduce(PyObject* object, PyObject*) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
-  return module ? PyObject_CallMethod(module.get(), "_reduce", "O", object) : nullptr;
+  return call_package<PackageFunction::kApiReduce>(object).release();
 }
 
 PyObject* compiled_copy(PyObject* object, PyObject*) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
-  return module ? PyObject_CallMethod(module.get(), "_copy", "O", object) : nullptr;
+  return call_package<PackageFunction::kApiCopy>(object).release();
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {

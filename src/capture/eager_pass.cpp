@@ -5,6 +5,7 @@
 
 #include "capture/autocast.h"
 #include "capture/guards.h"
+#include "capture/package.h"
 #include "capture/without_modes.h"
 #include "support/made_once.h"
 
@@ -134,10 +135,7 @@ Ref unchanged(const Remembered::Value& value) {
 /// An input as the calls are to see it: its own leaf, or with `again` the same tensor with its history. Null with a Python error
 /// set.
 Ref stand_in(PyObject* tensor, bool again) {
-  if (again) {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
-    return module ? Ref::steal(PyObject_CallMethod(module.get(), "same", "O", tensor)) : Ref();
-  }
+  if (again) return call_package<PackageFunction::kSame>(tensor);
   const Ref apart = Ref::steal(PyObject_CallMethod(tensor, "detach", nullptr));
   return apart ? Ref::steal(PyObject_CallMethod(apart.get(), "requires_grad_", nullptr)) : Ref();
 }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "capture/package.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -14,9 +15,9 @@ PyObject* g_unsupported = nullptr;
 
 void raise_error(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._errors"));
-  const std::string kind(ours != nullptr ? ours->kind() : "InternalError");
-  const Ref type = module ? Ref::steal(PyObject_GetAttrString(module.get(), kind.c_str())) : Ref();
+  const std::string_view kind = ours != nullptr ? ours->kind() : "InternalError";
+  const std::optional<PackageFunction> named = package_named(PackageModule::kErrors, kind);
+  const Ref type = named ? find_package_function(*named) : Ref();
   if (!type) forget_error();
   const std::string_view what = error.what();
   // It may name a path, whose bytes need not be text.

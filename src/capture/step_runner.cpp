@@ -3,6 +3,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "capture/package.h"
 #include "capture/runner.h"
 #include "capture/training.h"
 #include "support/error.h"
@@ -49,9 +50,7 @@ class StepRunner final : public GraphRunner {
  public:
   StepRunner(std::unique_ptr<GraphRunner> plan, const Tape& tape, std::vector<int> used_up, std::vector<int> leaves)
       : plan_(std::move(plan)), used_up_(std::move(used_up)), leaves_(std::move(leaves)) {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
-    if (module) mark_ = Ref::steal(PyObject_GetAttrString(module.get(), "used_up"));
-    if (!mark_) throw InternalError("tatara._training cannot be imported");
+    mark_ = package_function(PackageFunction::kUsedUp);
     std::unordered_map<size_t, PyObject*> hooks;  // by slot; the tape holds them
     for (const TapeNode& node : tape.nodes()) {
       PyObject *slot = nullptr, *value = nullptr;

@@ -6,6 +6,7 @@
 
 #include "capture/numpy_api.h"
 #include "capture/object_kinds.h"
+#include "capture/package.h"
 #include "capture/transaction.h"
 #include "support/cancel.h"
 #include "support/made_once.h"
@@ -127,8 +128,8 @@ class OpenLevels {
 
  private:
   static bool leave_level(const std::string& name) {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._transforms"));
-    return module && Ref::steal(PyObject_CallMethod(module.get(), "leave", "s", name.c_str()));
+    const Ref text = Ref::steal(PyUnicode_FromString(name.c_str()));
+    return text && call_package<PackageFunction::kLeaveLevel>(text.get());
   }
   void leave() {
     if (!leave_level(nodes_[open_.back()].name)) forget_error();

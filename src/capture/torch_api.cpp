@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "capture/numpy_api.h"
+#include "capture/package.h"
 #include "capture/torch_native.h"
 #include "capture/without_modes.h"
 
@@ -324,8 +325,12 @@ bool TorchApi::load() {
   library_folder = folder_of(os.get());
   const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
   if (!tatara) return false;
-  training_file = folder_of(tatara.get()) + "_training.py";
-  transforms_file = folder_of(tatara.get()) + "_transforms.py";
+  const auto file_of = [&](PackageModule part) {
+    constexpr std::string_view kFolder = "/tatara/";
+    return folder_of(tatara.get()).append(package_file(part).substr(kFolder.size()));
+  };
+  training_file = file_of(PackageModule::kTraining);
+  transforms_file = file_of(PackageModule::kTransforms);
   const Ref capsule = need(tensor.get(), "torch.Tensor", "__dlpack_c_exchange_api__");
   if (!capsule) return false;
   exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");

@@ -18,6 +18,7 @@
 #include "capture/graph_from_tape.h"
 #include "capture/interrupts.h"
 #include "capture/owner.h"
+#include "capture/package.h"
 #include "capture/vm.h"
 #include "support/options.h"
 
@@ -455,7 +456,7 @@ class Tracer final : public VmObserver {
   // Checkpoints (tracer_checkpoint.cpp).
   PyObject* enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* mark_region(PyObject* state, PyObject* step);
   bool reads_history(size_t first, PyObject* arguments) const;

@@ -85,17 +85,6 @@ std::string changes_first(std::string_view module, std::string_view name) {
   return changes ? std::string(name) : std::string();
 }
 
-/// Operators on lists of tensors that python/tatara/_optimizers.py has in parts.
-const Names& whole_optimizers() {
-  static const Names names = {"_fused_adam_",
-                              "_fused_adamw_",
-                              "_fused_sgd_",
-                              "_fused_adagrad_",
-                              "_amp_foreach_non_finite_check_and_unscale_",
-                              "_amp_update_scale_"};
-  return names;
-}
-
 bool is_context_variable(const PyTypeObject* type) {
   const std::string_view name = type->tp_name;
   return name == "ContextVar" || name == "_contextvars.ContextVar";
@@ -534,7 +523,7 @@ PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ss
   {
     const Bypass bypass(bypass_);
     states = attr_or_null(self, "_per_optimizer_states");
-    ours = package_function("tatara._optimizers", "keep_states");
+    ours = package_function(PackageFunction::kKeepStates);
   }
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args, static_cast<size_t>(nargs), kwnames));
   if (!result || !states) return result.release();
@@ -546,12 +535,14 @@ PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ss
 PyObject* Tracer::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!PyCFunction_Check(callable)) return not_handled();
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
-  if (!whole_optimizers().contains(name)) return not_handled();
+  // Operators on lists of tensors that the package has in parts.
+  const std::optional<PackageFunction> parts = package_named(PackageModule::kOptimizers, name);
+  if (!parts || !package_entry(*parts).stand_in) return not_handled();
   Ref ours;
   {
     const Bypass bypass(bypass_);
     const bool scaler = name.substr(0, 5) == "_amp_";
-    if (scaler || !api_.grad_enabled()) ours = package_function("tatara._optimizers", std::string(name).c_str());
+    if (scaler || !api_.grad_enabled()) ours = package_function(*parts);
   }
   return ours ? PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames) : not_handled();
 }

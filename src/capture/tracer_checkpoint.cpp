@@ -54,7 +54,8 @@ PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py
 }
 
 /// A function of ours, called in place of one of torch's with the same arguments; not_handled() where regions mean nothing.
-PyObject* Tracer::call_for_checkpoint(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* Tracer::call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs,
+                                      PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
   if (owner_.backend || owner_.eager_backend || looking_ || !trace_->open_levels.empty() || trace_->duals > 0) {
     return not_handled();
@@ -62,21 +63,21 @@ PyObject* Tracer::call_for_checkpoint(const char* name, PyObject* const* args, P
   Ref ours;
   {
     const Bypass bypass(bypass_);
-    ours = package_function("tatara._checkpoint", name);
+    ours = package_function(function);
   }
   return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), kwnames);
 }
 
 /// Our generator in place of torch's.
 PyObject* Tracer::make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  PyObject* generator = call_for_checkpoint("region", args, nargs, kwnames);
+  PyObject* generator = call_for_checkpoint(PackageFunction::kCheckpointRegion, args, nargs, kwnames);
   if (generator != nullptr && generator != not_handled() && tracing()) mark_born(generator);
   return generator;
 }
 
 /// With use_reentrant=True.
 PyObject* Tracer::enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return call_for_checkpoint("reentrant", args, nargs, kwnames);
+  return call_for_checkpoint(PackageFunction::kCheckpointReentrant, args, nargs, kwnames);
 }
 
 /// Gradients go from such a region into its arguments and leaves only: those of anything else it reads would take a way of
@@ -160,7 +161,7 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
   node.redraws = attr_or_null(state, "redraws").get() == Py_True;
   node.reentrant = attr_or_null(state, "inputs").get() != Py_None;
   node.grad = node.mode = api_.grad_enabled();
-  if (!node.func || !node.args) throw InternalError("tatara._checkpoint is not what it was");
+  if (!node.func || !node.args) throw InternalError("the mark of a checkpoint is not what it was");
   user_location(node.file, node.function, node.line);
   if (node.region == RegionMark::kBegin) {
     const Ref casts = AutocastState::read(api_).as_tuple();

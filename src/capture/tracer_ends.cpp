@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "capture/lifetimes.h"
+#include "capture/package.h"
 #include "capture/runner.h"
 #include "capture/stats.h"
 #include "capture/tracer_internal.h"
@@ -19,8 +20,9 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     const std::string_view path = name;
-    const bool ours = path.ends_with("/tatara/_functions.py") || path.ends_with("/tatara/_transforms.py") ||
-                      path.ends_with("/tatara/_optimizers.py");
+    const bool ours = path.ends_with(package_file(PackageModule::kFunctions)) ||
+                      path.ends_with(package_file(PackageModule::kTransforms)) ||
+                      path.ends_with(package_file(PackageModule::kOptimizers));
     if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);

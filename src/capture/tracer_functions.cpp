@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
 namespace {
-
-Ref helper(const char* name) { return package_function("tatara._functions", name); }
 
 bool is_in(PyObject* tuple, PyObject* object) {
   for (Py_ssize_t i = 0; tuple != nullptr && PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -81,7 +80,7 @@ PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_s
     }
   }
   mark_born(arguments.get());
-  const Ref ours = helper("apply");
+  const Ref ours = package_function(PackageFunction::kFunctionApply);
   return PyObject_CallFunctionObjArgs(ours.get(), reinterpret_cast<PyCFunctionObject*>(callable)->m_self, needs.get(),
                                       arguments.get(), nullptr);
 }
@@ -278,7 +277,7 @@ PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
   }
   if (problem.empty() && call.outputs.empty()) return Py_NewRef(args[3]);
   const auto backward = [&call](PyObject* cotangents) {
-    const Ref ours = helper("backward");
+    const Ref ours = package_function(PackageFunction::kFunctionBackward);
     return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents, nullptr));
   };
   if (problem.empty()) problem = trace_backward(call, *made, backward);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "capture/natures.h"
+#include "capture/package.h"
 #include "capture/runner.h"
 #include "capture/tracer_internal.h"
 #include "capture/used_history.h"
@@ -293,8 +294,8 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       if (anomaly.get() == Py_True) problem = "anomaly detection is on";
       if (!anomaly) forget_error();
     }
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
-    if (module) node.func = attr_or_null(module.get(), "backward_pass");
+    node.func = find_package_function(PackageFunction::kBackwardPass);
+    if (!node.func) forget_error();
     node.grad = true;
     const auto fill = [&] {
       const Ref roots = slot_list(call.roots), cotangents = slot_list(call.cotangents),
@@ -333,7 +334,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
       if (!call.hooks[i]) continue;
       if (!node.hooks) {
         node.hooks = Ref::steal(PyDict_New());
-        node.func = attr_or_null(module.get(), "backward_pass_without_hooks");
+        node.func = find_package_function(PackageFunction::kBackwardPassWithoutHooks);
       }
       const Ref slot = Ref::steal(PyLong_FromLong(t.tape.find(call.tensors[i])));
       PyDict_SetItem(node.hooks.get(), slot.get(), call.hooks[i].get());

@@ -5,6 +5,7 @@
 
 #include "capture/graph_from_tape.h"
 #include "capture/node_operators.h"
+#include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "capture/view_origins.h"
 #include "support/made_once.h"
@@ -12,13 +13,11 @@
 namespace tatara::capture {
 namespace {
 
-/// The host's own inference, by python/tatara/_meta.py (which keeps torch's compiler from being imported).
+/// The host's own inference, without an import of torch's compiler.
 struct MetaHelper {
-  Ref call;
+  Ref call = find_package_function(PackageFunction::kMetaCall);
   MetaHelper() {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._meta"));
-    if (!module) forget_error();
-    if (module) call = attr_or_null(module.get(), "call");
+    if (!call) forget_error();
   }
 };
 

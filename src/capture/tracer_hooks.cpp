@@ -3,6 +3,7 @@
 // does nothing.
 #include <algorithm>
 
+#include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -40,7 +41,7 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   });
   if (!problem.empty()) return graph_break("a hook on a tensor: " + problem) ? not_handled() : nullptr;
   const Bypass bypass(bypass_);
-  const Ref ours = package_function("tatara._training", "register_hook");
+  const Ref ours = package_function(PackageFunction::kRegisterHook);
   record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
   Py_RETURN_NONE;  // dropped
 }
@@ -152,13 +153,13 @@ std::vector<size_t> Tracer::order_of_hooks(const EngineCall& call) const {
 /// The gradient that hooks make of one. For a variable that it is added to, what a hook returned is a tensor of its own.
 Ref Tracer::call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable) {
   if (PyTuple_GET_SIZE(hooks) == 0) return Ref::borrow(gradient);
-  const Ref ours = package_function("tatara._training", "hooked");
+  const Ref ours = package_function(PackageFunction::kHooked);
   return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), hooks, gradient, variable, nullptr));
 }
 
 bool Tracer::call_hooks_after(PyObject* hooks, PyObject* variable) {
   if (PyTuple_GET_SIZE(hooks) == 0) return true;
-  const Ref ours = package_function("tatara._training", "accumulated");
+  const Ref ours = package_function(PackageFunction::kAccumulated);
   return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), hooks, variable, nullptr)));
 }
 

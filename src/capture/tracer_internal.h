@@ -169,9 +169,6 @@ bool same_type(const TapeSlot& a, const TapeSlot& b);
 /// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 
-/// A function of the package's own Python code.
-Ref package_function(const char* module, const char* name);
-
 /// What the tracer does with a call.
 struct Tracer::CallPlan {
   enum class Kind : uint8_t {

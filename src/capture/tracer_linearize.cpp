@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
@@ -143,7 +144,7 @@ size_t random_nodes(const Tape& tape, TorchApi& api) {
 /// Our function in place of torch's.
 PyObject* Tracer::linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs == 0 || kwnames != nullptr) return not_handled();
-  const Ref ours = package_function("tatara._transforms", "linearize");
+  const Ref ours = package_function(PackageFunction::kLinearize);
   return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), nullptr);
 }
 

@@ -4,19 +4,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
-
-Ref package_function(const char* module, const char* name) {
-  const Ref found = Ref::steal(PyImport_ImportModule(module));
-  Ref function = found ? attr_or_null(found.get(), name) : Ref();
-  if (!function) throw InternalError(str_cat(module, " cannot be imported"));
-  return function;
-}
 
 namespace {
 
@@ -25,6 +19,11 @@ struct Name {
   const char* name;
   TransformCall call;
 };
+
+constexpr Name in_package(PackageFunction function, TransformCall call) {
+  const PackageEntry& entry = package_entry(function);
+  return {package_file(entry.module).data(), entry.name.data(), call};
+}
 
 constexpr Name kNames[] = {
     {nullptr, "_grad_increment_nesting", TransformCall::kEnterGrad},
@@ -61,12 +60,12 @@ constexpr Name kNames[] = {
     {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
     {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
     {"/torch/_functorch/eager_transforms.py", "linearize", TransformCall::kLinearize},
-    {"/tatara/_transforms.py", "_record", TransformCall::kRecord},
-    {"/tatara/_transforms.py", "_replay", TransformCall::kReplay},
     {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
-    {"/tatara/_checkpoint.py", "_mark", TransformCall::kRegionMark},
-    {"/tatara/_functions.py", "hang", TransformCall::kHang},
-    {"/tatara/_functions.py", "_stop", TransformCall::kStop},
+    in_package(PackageFunction::kTransformRecord, TransformCall::kRecord),
+    in_package(PackageFunction::kTransformReplay, TransformCall::kReplay),
+    in_package(PackageFunction::kCheckpointMark, TransformCall::kRegionMark),
+    in_package(PackageFunction::kFunctionHang, TransformCall::kHang),
+    in_package(PackageFunction::kFunctionStop, TransformCall::kStop),
 };
 
 /// What tells of levels that the trace has not entered.
@@ -150,8 +149,6 @@ Ref slots_of(const std::vector<int>& slots) {
   }
   return list;
 }
-
-Ref helper(const char* name) { return package_function("tatara._transforms", name); }
 
 /// The C function behind a function of torch's in Python, which only looks for other modes.
 Ref host_call(PyObject* callable) {
@@ -371,7 +368,8 @@ bool Tracer::make_variable(PyObject* args, PyObject* kwargs) {
     if (!is_floating(dtype) && !is_complex(dtype)) return false;
   }
   const Ref ref = make_slot_ref(slot);
-  record_step(FuncStep::kVariable, "variable", helper("variable"), Ref::steal(PyTuple_Pack(1, ref.get())), {});
+  record_step(FuncStep::kVariable, "variable", package_function(PackageFunction::kVariable),
+              Ref::steal(PyTuple_Pack(1, ref.get())), {});
   return true;
 }
 
@@ -555,8 +553,9 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
     t.tape.set_level(outputs[1], t.level());
   }
   const bool history = layouts[0] && layouts[0]->history;
-  record_step(FuncStep::kUnpackDual, "unpack_dual", layouts[0] ? helper("unpack_dual") : host_call(callable),
-              std::move(node.args), std::move(outputs), {false, history});
+  record_step(FuncStep::kUnpackDual, "unpack_dual",
+              layouts[0] ? package_function(PackageFunction::kUnpackDual) : host_call(callable), std::move(node.args),
+              std::move(outputs), {false, history});
   trace_->tape.set_last_keyword("level", 0);
   return PyTuple_Pack(2, t.tape.slots()[static_cast<size_t>(primal)].object.get(), tangent.get());
 }
@@ -799,8 +798,8 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), Py_NewRef(placeholder.get()));
   }
   if (!made.empty()) {
-    record_step(FuncStep::kGradients, "gradients", helper("gradients"), arguments(reached), std::move(made),
-                std::move(histories));
+    record_step(FuncStep::kGradients, "gradients", package_function(PackageFunction::kTransformGradients),
+                arguments(reached), std::move(made), std::move(histories));
   }
   static PyObject* const zeros_like = attr(api_.torch.get(), "zeros_like").release();
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -889,7 +888,7 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kEnterJvp: {
       Level level;
       level.kind = Kind::kJvp;
-      return enter_level(helper("enter_jvp"), std::move(level), api_.empty_tuple, "enter_jvp");
+      return enter_level(package_function(PackageFunction::kEnterJvp), std::move(level), api_.empty_tuple, "enter_jvp");
     }
     case TransformCall::kEnterVmap: {
       Level level;
@@ -899,8 +898,8 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
         return transform_break("a batch of unknown size");
       }
       const Ref number = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
-      return enter_level(helper("enter_vmap"), std::move(level), Ref::steal(PyTuple_Pack(2, number.get(), randomness)),
-                         "enter_vmap");
+      return enter_level(package_function(PackageFunction::kEnterVmap), std::move(level),
+                         Ref::steal(PyTuple_Pack(2, number.get(), randomness)), "enter_vmap");
     }
     case TransformCall::kEnterDual: return enter_dual(callable);
     case TransformCall::kExitDual: return exit_dual(callable);
@@ -934,7 +933,7 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
     case TransformCall::kExit: {
       const bool forward = t.level() != 0 && t.levels[static_cast<size_t>(t.level())].kind == Kind::kJvp;
-      return exit_level(forward ? helper("exit_jvp") : host_call(callable), api_.empty_tuple);
+      return exit_level(forward ? package_function(PackageFunction::kExitJvp) : host_call(callable), api_.empty_tuple);
     }
     case TransformCall::kWrap: return wrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kUnwrap: return unwrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));

@@ -7,6 +7,7 @@
 #include "capture/eager_pass.h"
 #include "capture/errors.h"
 #include "capture/interrupts.h"
+#include "capture/package.h"
 #include "capture/transaction.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
@@ -555,12 +556,6 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
   });
 }
 
-/// Calls a function of tatara._checkpoint without arguments.
-bool call_helper(const char* name) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._checkpoint"));
-  return module && Ref::steal(PyObject_CallMethod(module.get(), name, nullptr));
-}
-
 /// backward(saved, cotangents): a gradient or None per input of the stage. The list of saved values is emptied, and each goes
 /// when it is not needed any more, so that they and the gradients need not all be there at once.
 PyObject* stage_backward(PyObject* self, PyObject* args) {
@@ -575,7 +570,7 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
     }
     Backward& backward = stage.backward(given);
     stage.check_facts(saved);
-    if (backward.reentrant && !call_helper("check_reentrant")) return nullptr;
+    if (backward.reentrant && !call_package<PackageFunction::kCheckReentrant>()) return nullptr;
     const auto cotangent = [&](int i) {
       const int output = backward.joint.cotangents[static_cast<size_t>(i)];
       const auto place = std::find(stage.differentiable.begin(), stage.differentiable.end(), output);
@@ -614,7 +609,7 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
   }
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
-    if (stage.backward(mask_of(given)).reentrant && !call_helper("refuse_reentrant")) return nullptr;
+    if (stage.backward(mask_of(given)).reentrant && !call_package<PackageFunction::kRefuseReentrant>()) return nullptr;
     Second& second = stage.second(mask_of(given), mask_of(need));
     stage.check_facts(saved);
     std::vector<Ref> sources;
@@ -744,9 +739,7 @@ class TrainingRunner final : public GraphRunner {
         origins_.back().detached = detached;
       }
     }
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
-    if (module) run_ = Ref::steal(PyObject_GetAttrString(module.get(), "run"));
-    if (!run_) throw InternalError("tatara._training cannot be imported");
+    run_ = package_function(PackageFunction::kTrainingRun);
     for (const InputWrite& write : made.graph.input_writes()) {
       written_.push_back(inputs_[static_cast<size_t>(write.input_index)]);
     }

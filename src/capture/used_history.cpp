@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "capture/package.h"
 #include "capture/symbolic_int.h"
 #include "capture/torch_api.h"
 
@@ -57,8 +58,8 @@ bool UsedHistory::saves(size_t n) {
   bool answer = true;
   if (node.func && !node.custom && !node.backward && !node.number && node.step == FuncStep::kNone &&
       node.region == RegionMark::kNone) {
-    const Ref module = Ref::steal(PyImport_ImportModule("tatara._training"));
-    const Ref ask = module ? attr_or_null(module.get(), "saves") : Ref();
+    const Ref ask = find_package_function(PackageFunction::kSaves);
+    if (!ask) forget_error();
     bool plain = static_cast<bool>(ask);
     const auto operand = [&](PyObject* o) -> Ref {
       const int slot = slot_of(o);
@@ -70,8 +71,7 @@ bool UsedHistory::saves(size_t n) {
       plain = plain && info.sizes && info.strides && info.dtype && !info.number;
       if (!plain) return Ref::borrow(Py_None);
       PyObject* needs = needs_[static_cast<size_t>(slot)] ? Py_True : Py_False;
-      return Ref::steal(PyObject_CallMethod(module.get(), "stand_in", "OOOO", info.sizes.get(), info.strides.get(),
-                                            info.dtype.get(), needs));
+      return call_package<PackageFunction::kStandIn>(info.sizes.get(), info.strides.get(), info.dtype.get(), needs);
     };
     const Ref args = map_structure(node.args.get(), operand);
     const Ref kwargs = node.kwargs ? map_structure(node.kwargs.get(), operand) : Ref::borrow(Py_None);
