@@ -6,7 +6,7 @@
 
 namespace tatara::capture {
 
-/// A dict: id, nodes, inputs, outputs, kernels, steps, buffers, host_calls, times, notes (see python/tatara/_report.py).
+/// A dict: id, nodes, inputs, outputs, kernels, steps, buffers, host_calls, times, notes (see python/tatara/report/_report.py).
 /// Null with a Python error set.
 Ref details_of(const CompileResult& compiled);
 

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-from tatara._history import Event
-from tatara._layout import layered
-from tatara._report import CapturedGraph
+from tatara.report._history import Event
+from tatara.report._layout import layered
+from tatara.report._model import CapturedGraph
 
 # Beyond this many nodes a drawing is no longer read: the steps table says the same.
 MAX_NODES = 900

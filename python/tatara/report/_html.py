@@ -6,12 +6,14 @@ import importlib.resources
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tatara import _svg
 from tatara._errors import InvalidArgument
-from tatara._report import CapturedGraph, Report
+from tatara._version import __version__
+from tatara.report import _svg
+from tatara.report._model import CapturedGraph, ReportData
 
 
 def _traffic(graph: CapturedGraph) -> dict[int, int]:
@@ -41,7 +43,7 @@ def _places(graph: CapturedGraph, nodes: list[int]) -> list[str]:
     return list(found)
 
 
-def _steps(report: Report, graph: CapturedGraph) -> list[dict[str, Any]]:
+def _steps(report: ReportData, graph: CapturedGraph) -> list[dict[str, Any]]:
     kernels = [kernel for kernel in report.kernels if kernel.graph == graph.index]
     sizes = _traffic(graph)
     took = {event.step: event.microseconds for event in graph.run}
@@ -81,7 +83,7 @@ def _steps(report: Report, graph: CapturedGraph) -> list[dict[str, Any]]:
     return rows
 
 
-def _graph_context(report: Report, graph: CapturedGraph) -> dict[str, Any]:
+def _graph_context(report: ReportData, graph: CapturedGraph) -> dict[str, Any]:
     buffers = graph.details.get("buffers", [])
     arena = [b for b in buffers if b["home"] == "arena" and b["bytes"] > 0]
     steps = _steps(report, graph)
@@ -105,7 +107,7 @@ def _graph_context(report: Report, graph: CapturedGraph) -> dict[str, Any]:
     }
 
 
-def _program_context(name: str, report: Report) -> dict[str, Any]:
+def _program_context(name: str, report: ReportData) -> dict[str, Any]:
     total = sum(report.compile_seconds.values())
     return {
         "name": name,
@@ -119,16 +121,14 @@ def _program_context(name: str, report: Report) -> dict[str, Any]:
 
 
 def _versions() -> str:
-    import tatara
-
-    parts = [f"tatara {tatara.__version__}", f"Python {platform.python_version()}"]
+    parts = [f"tatara {__version__}", f"Python {platform.python_version()}"]
     torch = sys.modules.get("torch")
     if torch is not None:
         parts.append(f"torch {torch.__version__}")
     return ", ".join([*parts, platform.platform()])
 
 
-def render(reports: dict[str, Report]) -> str:
+def render(reports: Mapping[str, ReportData]) -> str:
     """The page's text."""
     try:
         import jinja2
@@ -137,11 +137,11 @@ def render(reports: dict[str, Report]) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["bytes"] = _svg.bytes_text
     environment.filters["duration"] = _svg.time_text
-    text = importlib.resources.files("tatara").joinpath("templates/report.html").read_text(encoding="utf-8")
+    text = importlib.resources.files("tatara.report").joinpath("templates/report.html").read_text(encoding="utf-8")
     programs = [_program_context(name, report) for name, report in reports.items()]
     return environment.from_string(text).render(programs=programs, versions=_versions())
 
 
-def save_reports(path: str | os.PathLike[str], reports: dict[str, Report]) -> None:
+def save_reports(path: str | os.PathLike[str], reports: Mapping[str, ReportData]) -> None:
     """Writes one page with a tab per report."""
     Path(path).write_text(render(reports), encoding="utf-8")
