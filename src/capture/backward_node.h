@@ -9,7 +9,7 @@
 
 namespace tatara::capture {
 
-/// What the engine calls for a tatara._training.CompiledNode, as a method of its context: apply(context, *cotangents), the
+/// What the engine calls for a tatara.torch._training.CompiledNode, as a method of its context: apply(context, *cotangents), the
 /// gradients of the node's inputs. Calls CompiledNode.backward where cotangents are batches, belong to a level of torch.func, have
 /// tangents or a layout of their own, or where gradients are to have gradients. A new reference.
 PyObject* compiled_node_apply();

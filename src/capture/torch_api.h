@@ -79,7 +79,7 @@ struct TorchApi {
   Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;
   Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
   std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
-  /// tatara._training, which runs compiled gradients, and tatara._transforms, which ends in torch's own where a graph breaks.
+  /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
   std::string training_file, transforms_file;
   std::vector<PyObject*> has_torch_function;
 

@@ -3,10 +3,8 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
-#include <string_view>
 
 #include "capture/lifetimes.h"
-#include "capture/package.h"
 #include "capture/runner.h"
 #include "capture/stats.h"
 #include "capture/tracer_internal.h"
@@ -19,11 +17,8 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
   for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
-    const std::string_view path = name;
-    const bool ours = path.ends_with(package_file(PackageModule::kFunctions)) ||
-                      path.ends_with(package_file(PackageModule::kTransforms)) ||
-                      path.ends_with(package_file(PackageModule::kOptimizers));
-    if ((ours || name.find("/torch/") != std::string::npos) && it + 1 != frames_.rend()) continue;
+    // Torch's own code, and ours that stands in for it (tatara/torch/).
+    if (name.find("/torch/") != std::string::npos && it + 1 != frames_.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);
     line = (*it)->line();

@@ -18,8 +18,10 @@ import torch
 from torch._C import _functorch
 from torch.utils import _pytree as pytree
 
-from tatara._batches import each_example
-from tatara._carried import (
+from tatara._core import CompiledFunction
+from tatara._errors import Unsupported
+from tatara.torch._batches import each_example
+from tatara.torch._carried import (
     Places,
     alive,
     carried,
@@ -29,8 +31,6 @@ from tatara._carried import (
     outermost_grad_mode,
     stopped,
 )
-from tatara._core import CompiledFunction
-from tatara._errors import Unsupported
 
 _ATOMS = (int, float, bool, str, complex, type(None), torch.dtype, torch.device)
 _LIMIT = 16  # structures of arguments that are kept for a function

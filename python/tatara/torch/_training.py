@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from tatara import _around, _checkpoint, _core, _meta
-from tatara._batches import each_example
-from tatara._carried import carried
+from tatara import _core
+from tatara.torch import _around, _checkpoint, _meta
+from tatara.torch._batches import each_example
+from tatara.torch._carried import carried
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
