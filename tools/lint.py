@@ -43,7 +43,7 @@ LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 # Locks that a forked child would find taken: a mutex outside of ForkSection, and that of a static variable made at run time.
 PLAIN_LOCK = re.compile(r"\bstd::(recursive_|shared_)?mutex \w+;(?! +//)")
 STATIC_LOCK = re.compile(r"^\s+static (?!constexpr|constinit)[^()]*= (\[.*\] \{|new )")
-# An error that is dropped without a look at its class may be a KeyboardInterrupt: capture/py_errors.h has the ways to do it.
+# An error that is dropped without a look at its class may be a KeyboardInterrupt: py_errors.h has the ways to do it.
 DROPPED_ERROR = re.compile(
     r"\b_?PyErr_(Clear|Fetch|GetRaisedException)\b|\b_?PyErr_(Restore|SetRaisedException)\((.*, *)?(nullptr|NULL)\b"
 )
