@@ -1,6 +1,6 @@
 """`make lint`: every check of form, each by name.
 
-usage: lint.py [--fix] [--tidy] [check ...]     checks: ruff mypy clang-format layout sizes clang-tidy
+usage: lint.py [--fix] [--tidy] [check ...]     checks: ruff mypy clang-format layout sizes docs clang-tidy
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import docs_check
 import rooms
 import sizes
 
@@ -165,6 +166,11 @@ def check_sizes(_fix: bool) -> list[str]:
     return list(sizes.problems(found, rules))
 
 
+def check_docs(_fix: bool) -> list[str]:
+    """Pages and sentences that are too long, paths of somebody's machine."""
+    return list(docs_check.problems(ROOT))
+
+
 def check_clang_tidy(_fix: bool) -> list[str]:
     """The allow-list of .clang-tidy over the core; needs a build for its list of compile commands."""
     databases = sorted((ROOT / "build").glob("*/compile_commands.json"), key=lambda path: path.stat().st_mtime)
@@ -189,6 +195,7 @@ CHECKS: dict[str, Callable[[bool], list[str]]] = {
     "clang-format": check_clang_format,
     "layout": check_layout,
     "sizes": check_sizes,
+    "docs": check_docs,
     "clang-tidy": check_clang_tidy,
 }
 

@@ -40,7 +40,7 @@ def _env(arguments: argparse.Namespace) -> int:
         except importlib.metadata.PackageNotFoundError:
             print(f"{name} is not installed")
     if importlib.util.find_spec("torch") is not None:
-        # Kernels run on the host's threads, so the host tells how many there are.
+        # Kernels run on torch's threads, so torch tells how many there are.
         import torch
 
         print(f"torch uses {torch.get_num_threads()} threads")

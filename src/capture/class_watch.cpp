@@ -41,13 +41,13 @@ Ref contents_of(PyTypeObject* type) {
   return Ref::borrow(copy);
 }
 
-/// Objects with a __del__ end when the program drops them: in `contents` they become weak references. Their names.
+/// What may end when the program drops it becomes a weak reference in `contents`. The names.
 Ref hold_weakly(PyObject* contents) {
   std::vector<std::pair<PyObject*, Ref>> ends;
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (contents != nullptr && PyDict_Next(contents, &at, &key, &value) != 0) {
-    if (Ref reference = Ref::steal(weak_where_finalized(value))) ends.emplace_back(key, std::move(reference));
+    if (Ref reference = weak_where_noticed(value)) ends.emplace_back(key, std::move(reference));
   }
   Ref names = Ref::steal(ends.empty() ? nullptr : PySet_New(nullptr));
   for (const auto& [name, reference] : ends) {

@@ -11,7 +11,7 @@
 #include "capture/training.h"
 #include "compiler/compiler.h"
 #include "support/error.h"
-#include "support/options.h"
+#include "support/log.h"
 
 namespace tatara::capture {
 
@@ -32,6 +32,7 @@ void count_compiled(const CompileResult& compiled) {
 /// Forward and backward plans; the report shows all of them.
 void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
   const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
+  TATARA_LOG(kGraph, "to be differentiated: ", entry.graph_text);
   CompiledTraining training = compile_training(std::move(made), entry.tape, options);
   for (const CompileResult& compiled : training.results) {
     entry.lowered_text += compiled.lowered_text;
@@ -44,13 +45,11 @@ void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options
 
 }  // namespace
 
-bool attach_compiled(Entry& entry, TorchApi& api) {
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
   try {
-    TapeGraph made = build_graph(*entry.tape, api);
+    TapeGraph made = build_graph(*entry.tape, api, options.passes);
     entry.graph_text = print_graph(made.graph, true);
-    CompileOptions options;
-    options.explain = explaining() != Explaining::kOff;
     const bool whole = has_leaves_or_passes(*entry.tape);
     std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
     if (whole ? made.training : is_training_tape(*entry.tape)) {
@@ -66,7 +65,8 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     entry.details = details_of(compiled);
     add_facts(entry, made.graph.ctx());
     count_compiled(compiled);
-    auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape);
+    auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape,
+                                                   options.keep_outputs_mb);
     if (whole) {
       entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up), std::move(leaves));
     } else {
@@ -74,7 +74,7 @@ bool attach_compiled(Entry& entry, TorchApi& api) {
     }
   } catch (const std::exception& error) {
     forget_error();
-    if (!option_bool(Option::kFallback)) {
+    if (!options.fallback) {
       raise_error(error);
       return false;
     }

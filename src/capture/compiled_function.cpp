@@ -10,7 +10,10 @@
 #include <unordered_set>
 
 #include "capture/call_scratch.h"
+#include "capture/capture_log.h"
 #include "capture/graph_object.h"
+#include "capture/guards_print.h"
+#include "capture/interrupts.h"
 #include "capture/package.h"
 #include "capture/stats.h"
 #include "capture/tracer.h"
@@ -77,6 +80,7 @@ void note_generator(TraceOwner& owner, const PyCodeObject& code) {
   info.file = text_of(code.co_filename);
   info.function = text_of(code.co_name);
   info.line = code.co_firstlineno;
+  log_break(info);
   owner.breaks.push_back(std::move(info));
   ++stats().breaks;
 }
@@ -221,6 +225,7 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
     if (had_entries && !original) {
       ++stats().recompiles;
       owner.recompiles.push_back(failed);
+      TATARA_LOG(kGuards, "recompiles ", place_text(reinterpret_cast<PyCodeObject*>(code), 0), ": ", failed);
     }
   }
   wait.reset();
@@ -387,6 +392,7 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
                                                : "eager"));
     put(d, "graph", text(entry.graph_text));
     put(d, "lowered", text(entry.lowered_text));
+    put(d, "tape", text(entry.tape ? entry.tape->str() : std::string()));
     put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
     put(d, "fallback", text(entry.fallback_reason));
     put(d, "problem", text(entry.runner ? entry.runner->problem() : std::string()));
@@ -398,20 +404,18 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
     if (entry.details) put(d, "details", Py_NewRef(entry.details.get()));
     if (entry.tape) put(d, "graph_object", make_graph_object(entry.tape).release());
     PyObject* guards = PyList_New(0);
-    std::vector<std::string> facts;
-    for (const Fact& fact : entry.facts) facts.push_back(fact.text);
-    for (const auto& check : entry.size_checks) facts.push_back(check->str());
-    for (const auto& lines : {entry.guard.describe(), facts, entry.watches.describe()}) {
-      for (const std::string& line : lines) {
-        const Ref item = Ref::steal(text(line));
-        if (item) {
-          PyList_Append(guards, item.get());
-        } else {
-          forget_error();
-        }
+    for (const std::string& line : guard_lines(entry)) {
+      const Ref item = Ref::steal(text(line));
+      if (item) {
+        PyList_Append(guards, item.get());
+      } else {
+        forget_error();
       }
     }
     put(d, "guards", guards);
+    std::string effects;
+    for (const std::string& line : entry.effects.describe()) effects += line + "\n";
+    put(d, "effects", text(effects));
     PyList_Append(entries, d);
     Py_DECREF(d);
   }

@@ -11,7 +11,6 @@
 #include "capture/torch_native.h"
 #include "capture/transaction.h"
 #include "support/error.h"
-#include "support/options.h"
 
 namespace tatara::capture {
 namespace {
@@ -72,10 +71,12 @@ size_t span_bytes(const TensorLayout& layout, DType dtype) {
 
 }  // namespace
 
-CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
+CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape,
+                               int64_t keep_outputs_mb)
     : executable_(std::move(executable)),
       constants_(std::move(made.constants)),
-      host_nodes_(std::move(made.host_nodes)) {
+      host_nodes_(std::move(made.host_nodes)),
+      keep_bytes_(keep_outputs_mb << 20) {
   const Plan& plan = executable_->plan();
   for (size_t i = 0; i < made.inputs.size(); ++i) {
     Input input;
@@ -94,8 +95,9 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
   read_plan();
 }
 
-CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs)
-    : executable_(std::move(executable)) {
+CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs,
+                               int64_t keep_outputs_mb)
+    : executable_(std::move(executable)), keep_bytes_(keep_outputs_mb << 20) {
   for (size_t i = 0; i < inputs; ++i) {
     Input input;
     input.slot = static_cast<int>(i);
@@ -124,7 +126,6 @@ void CompiledRunner::read_plan() {
     gpu_outputs_ = gpu_outputs_ || buffer.device.kind == DeviceKind::kCuda;
   }
   mutates_ = !plan.input_writes.empty();
-  keep_bytes_ = option_int(Option::kKeepOutputsMb) << 20;
   for (const PlanStep& step : plan.steps) ++(std::holds_alternative<KernelLaunch>(step) ? kernels_ : host_calls_);
 }
 

@@ -18,9 +18,10 @@ bool run_numbers(const Tape& tape, const std::vector<size_t>& nodes, std::vector
 
 class CompiledRunner final : public GraphRunner {
  public:
-  CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape);
+  /// `keep_outputs_mb`: memory of dropped outputs that later calls may have.
+  CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape, int64_t keep_outputs_mb);
   /// A plan without a tape: run_plan's `env` has the inputs first, then `outputs` results.
-  CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs);
+  CompiledRunner(std::shared_ptr<Executable> executable, size_t inputs, size_t outputs, int64_t keep_outputs_mb);
   ~CompiledRunner() override;
 
   enum class Tried : uint8_t {
@@ -99,9 +100,9 @@ class CompiledRunner final : public GraphRunner {
   int marked_times_ = 0;
   std::vector<InputRef> pinned_;  // as pinned_unchanged() saw them; empty: not seen since the last run
   bool mutates_ = false;
-  bool let_go_ = false;     // the last run let go of operands
-  bool proven_ = false;     // a run has shown that the host's operators give what was inferred
-  int64_t keep_bytes_ = 0;  // of dropped outputs, for later calls
+  bool let_go_ = false;  // the last run let go of operands
+  bool proven_ = false;  // a run has shown that the host's operators give what was inferred
+  int64_t keep_bytes_;   // of dropped outputs, for later calls
   std::string problem_;
   uint64_t kernels_ = 0, host_calls_ = 0;
 };

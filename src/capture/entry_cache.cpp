@@ -1,8 +1,12 @@
 #include "capture/entry_cache.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 
+#include "capture/capture_log.h"
+#include "capture/held_object.h"
 #include "capture/transaction.h"
 #include "support/str_cat.h"
 
@@ -38,7 +42,7 @@ PyObject* watched_ended(PyObject* capsule, PyObject*) {
 
 /// Weak references that tell the entry when an object ends that it watches.
 void anchor(const std::shared_ptr<Entry>& entry) {
-  static PyMethodDef method = {"watched_ended", watched_ended, METH_O, nullptr};
+  static PyMethodDef method = {kOwnCallback, watched_ended, METH_O, nullptr};
   if (entry->watches.ending().empty()) return;
   const Ref capsule = Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
     delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
@@ -90,7 +94,7 @@ bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vect
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                                         std::vector<PyObject*>& objects, std::string* failed) {
   std::vector<int64_t> symbols;
-  std::erase_if(entries_, [](const std::shared_ptr<Entry>& entry) { return entry->ended(); });
+  const auto drops = drop_ended();
   for (size_t i = 0; i < entries_.size(); ++i) {
     // Held: a check may run Python code, and with it another thread that changes the list.
     std::shared_ptr<Entry> entry = entries_[i];
@@ -106,7 +110,7 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
       if (why != nullptr) *why = "the hooks on a tensor changed";
       continue;
     }
-    ++entry->hits;
+    if (++entry->hits == 1) log_first_hit(*entry);
     if (i < entries_.size() && entries_[i] == entry) {
       if (i != 0)
         std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
@@ -127,8 +131,19 @@ Entry* EntryCache::add(std::unique_ptr<Entry> entry) {
   return entries_.front().get();
 }
 
+std::vector<std::shared_ptr<Entry>> EntryCache::drop_ended() {
+  const auto ended = [](const std::shared_ptr<Entry>& entry) { return entry->ended(); };
+  if (std::none_of(entries_.begin(), entries_.end(), ended)) return {};
+  const auto first = std::stable_partition(entries_.begin(), entries_.end(), std::not_fn(ended));
+  std::vector<std::shared_ptr<Entry>> dropped(std::make_move_iterator(first), std::make_move_iterator(entries_.end()));
+  entries_.erase(first, entries_.end());
+  for (const std::shared_ptr<Entry>& entry : dropped) ++ended_[{entry->code, entry->offset}];
+  return dropped;
+}
+
 size_t EntryCache::count(PyObject* code, int offset) const {
-  size_t n = 0;
+  const auto ended = ended_.find({code, offset});
+  size_t n = ended == ended_.end() ? 0 : ended->second;
   for (const auto& entry : entries_) n += entry->code == code && entry->offset == offset ? 1 : 0;
   return n;
 }

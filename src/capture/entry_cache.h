@@ -1,8 +1,10 @@
 // What a compiled function has learned: entries keyed by code object and instruction offset.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/constant_tensors.h"
@@ -108,6 +110,7 @@ class EntryCache {
   Entry* add(std::unique_ptr<Entry> entry);
   /// The one used or made last; null without any.
   std::shared_ptr<Entry> latest() const { return entries_.empty() ? nullptr : entries_.front(); }
+  /// How many were made there, and have not been cleared: those too whose objects have ended.
   size_t count(PyObject* code, int offset) const;
   /// What the entries at (code, offset) and the present roots say about sizes that vary.
   void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
@@ -117,13 +120,18 @@ class EntryCache {
     // Dropping an entry may run Python code that comes back here.
     const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
     entries_.clear();
+    ended_.clear();
   }
   int traverse(const Visitor& visit) const;
   /// Keeps an entry alive while it runs.
   std::shared_ptr<Entry> share(const Entry* entry) const;
 
  private:
+  /// Takes out those whose objects have ended. To be destroyed by the caller: that may run Python code that comes back here.
+  std::vector<std::shared_ptr<Entry>> drop_ended();
+
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
+  std::map<std::pair<PyObject*, int>, size_t> ended_;
 };
 
 }  // namespace tatara::capture

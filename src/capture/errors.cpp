@@ -37,7 +37,7 @@ BreakInfo place_of(PyCodeObject* code, int offset) {
   BreakInfo place;
   place.file = text_of(code->co_filename);
   place.function = text_of(code->co_name);
-  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset * 2);
+  place.line = offset == 0 ? code->co_firstlineno : PyCode_Addr2Line(code, offset);
   return place;
 }
 

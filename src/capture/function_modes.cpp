@@ -3,8 +3,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
 #include "capture/torch_api.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -46,7 +48,8 @@ PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs
 
 }  // namespace
 
-std::string Tracer::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
+std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args,
+                                      Py_ssize_t nargs) const {
   if (!api_.present()) return {};
   PyTypeObject* type = nullptr;
   if (PyType_Check(callable)) {
@@ -65,7 +68,7 @@ std::string Tracer::enters_guard(const Frame& f, PyObject* callable, PyObject* c
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 
-PyObject* Tracer::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
   if (!top) return nullptr;
   PyObject* answer = PyObject_Vectorcall(callable, args, nargsf, kwnames);

@@ -2,6 +2,7 @@
 #include "capture/graph_object.h"
 #include "capture/runner.h"
 #include "capture/transaction.h"
+#include "compiler/compiler.h"
 
 namespace tatara::capture {
 namespace {
@@ -56,9 +57,9 @@ class CallableRunner final : public GraphRunner {
 }  // namespace
 
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
-  entry.graph_text = entry.tape->str();
   const bool empty = entry.tape->nodes().empty();
   if (owner.backend && !empty) {
+    entry.graph_text = entry.tape->str();
     const std::vector<int> inputs = input_slots(*entry.tape);
     const Ref graph = make_graph_object(entry.tape);
     const Ref examples = Ref::steal(PyList_New(0));
@@ -73,9 +74,10 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     return true;
   }
   if (!owner.eager_backend && !empty) {
-    const OptionScope scope(owner.options.empty() ? OptionScope::current() : &owner.options);
-    if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, api);
-    if (attach_compiled(entry, api)) return true;
+    CompileOptions options = CompileOptions::resolve(owner.options);
+    options.explain = explaining() != Explaining::kOff;
+    if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, options, api);
+    if (attach_compiled(entry, options, api)) return true;
     if (PyErr_Occurred() != nullptr) return false;
     if (owner.fullgraph) {
       BreakInfo why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
@@ -84,6 +86,7 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
       return false;
     }
   }
+  if (entry.graph_text.empty()) entry.graph_text = entry.tape->str();
   entry.runner = std::make_unique<EagerRunner>();
   return true;
 }

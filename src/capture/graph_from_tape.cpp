@@ -43,7 +43,7 @@ class Converter {
         fz_(builder_),
         refs_(tape.slots().size(), -1) {}
 
-  TapeGraph run() {
+  TapeGraph run(const PassOptions& passes) {
     convert_all(has_leaves_or_passes(tape_));
     if (!regions_.empty()) throw InternalError("a checkpoint that does not end");
     std::vector<TensorRef> wanted;
@@ -65,7 +65,7 @@ class Converter {
     }
     fz_.finish(wanted);
     if (!tape_.has_transforms()) keep_checks(result_.graph);
-    if (history_) history_->finish(result_);
+    if (history_) history_->finish(result_, passes);
     return std::move(result_);
   }
 
@@ -87,7 +87,7 @@ class Converter {
     }
     for (const ValueId value : results) result_.graph.add_output(value);
     std::vector<std::optional<GradientFound>> found;
-    static_cast<void>(expand_transforms(result_.graph, &found));
+    static_cast<void>(expand_transforms(result_.graph, {}, &found));
     const auto hints = [](const std::vector<Expr>& exprs) {
       std::vector<int64_t> values;
       for (const Expr e : exprs) values.push_back(e.context().evaluate_hint(e).value());
@@ -905,6 +905,8 @@ std::vector<int64_t> LiveInference::versions() const {
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
-TapeGraph build_graph(const Tape& tape, TorchApi& api) { return Converter(tape, api, graph_context(tape)).run(); }
+TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes) {
+  return Converter(tape, api, graph_context(tape)).run(passes);
+}
 
 }  // namespace tatara::capture

@@ -8,6 +8,7 @@
 
 #include "capture/tape.h"
 #include "ir/graph.h"
+#include "support/pass_options.h"
 
 namespace tatara::capture {
 
@@ -39,7 +40,7 @@ std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, To
 bool is_training_tape(const Tape& tape);
 
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
-TapeGraph build_graph(const Tape& tape, TorchApi& api);
+TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes = {});
 
 /// What an operator's own inference says of one result.
 struct InferredTensor {

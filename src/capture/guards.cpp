@@ -150,7 +150,7 @@ struct ValueGuard::Builder {
     if (o == nullptr) return;
     item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
     if (add_number(o, at, place)) return;
-    if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o))) {
+    if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o)) && !is_not_a_number(o)) {
       item().kind = Kind::kConst;
       item().value = Ref::borrow(o);
       return;
@@ -162,6 +162,11 @@ struct ValueGuard::Builder {
     }
     index[o] = static_cast<int>(objects.size());
     objects.push_back(o);
+    if (is_not_a_number(o)) {
+      item().kind = Kind::kNotANumber;
+      item().value = Ref::borrow(o);
+      return;
+    }
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (place.root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
@@ -221,7 +226,7 @@ struct ValueGuard::Builder {
 
   void identity(PyObject* o, Item& item) {
     item.kind = Kind::kIdentity;
-    item.value = Ref::borrow(o);
+    item.object = HeldObject(o);
     guard.by_identity.push_back(static_cast<size_t>(index.at(o)));
   }
 
@@ -387,8 +392,9 @@ struct ValueGuard::Checker {
       case Kind::kFloat:
         return bind(item.same, number_part(o, SymbolSource::kFloatHigh)) &&
                bind(item.same + 1, number_part(o, SymbolSource::kFloatLow));
+      case Kind::kNotANumber: return same_value(o, item.value.get()) || fail("a NaN became " + short_repr(o));
       case Kind::kIdentity:
-        if (o != item.value.get()) return fail("another object than before");
+        if (!item.object.is(o)) return fail("another object than before");
         return o == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(o)) == item.type.get() ||
                fail("another class than before");
       case Kind::kTensor: {
@@ -549,6 +555,7 @@ struct ValueGuard::Comparer {
       case Kind::kFloat:
       case Kind::kSame:
       case Kind::kPassive:
+      case Kind::kNotANumber:
       case Kind::kIdentity: return true;
       case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
       case Kind::kTuple:
@@ -633,28 +640,6 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
     if (!checker.check(roots[i])) return false;
   }
   return true;
-}
-
-std::vector<std::string> ValueGuard::describe() const {
-  std::vector<std::string> lines;
-  for (const Item& item : items_) {
-    if (item.kind == Kind::kConst) lines.push_back("value == " + short_repr(item.value.get()));
-    if (item.kind == Kind::kInt) lines.push_back(str_cat("an int is s", item.same));
-    if (item.kind == Kind::kFloat) lines.push_back("a float of any value");
-    if (item.kind == Kind::kIdentity) lines.push_back("is " + short_repr(item.value.get()));
-    if (item.kind == Kind::kTensor) {
-      std::string text = "tensor sizes [";
-      const auto tensor = static_cast<size_t>(item.same);
-      const TensorMeta& meta = metas_[tensor];
-      const std::vector<Expr>& symbolic = dims_[tensor].layout.sizes;
-      for (size_t i = 0; i < meta.sizes.size(); ++i) {
-        text += i == 0 ? "" : ", ";
-        text += symbolic.empty() ? str_cat(meta.sizes[i]) : symbolic[i].str();
-      }
-      lines.push_back(text + "]");
-    }
-  }
-  return lines;
 }
 
 // ---- Identities ------------------------------------------------------------------------------------------------------

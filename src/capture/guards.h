@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/autocast.h"
+#include "capture/held_object.h"
 #include "capture/object_kinds.h"
 #include "capture/py.h"
 #include "capture/symbolic_int.h"
@@ -79,7 +80,10 @@ class ValueGuard {
   bool check_grad = false;
   /// Those that require grad must be leaves as they were: the program has asked.
   bool check_leaf = false;
-  std::vector<std::string> describe() const;
+  /// The roots are those of a call (arguments, keywords, defaults), not of a frame.
+  bool of_call = false;
+  /// One line for each, with the names that the code object has for the roots (guards_print.cpp).
+  std::vector<std::string> describe(PyObject* code, int offset) const;
   int traverse(const Visitor& visit) const { return visit(items_); }
   /// Indices into objects of the guarded tensors.
   const std::vector<int>& tensors() const { return tensor_indices_; }
@@ -91,6 +95,7 @@ class ValueGuard {
     kInt,
     kFloat,
     kIdentity,
+    kNotANumber,
     kPassive,
     kTensor,
     kTuple,
@@ -107,14 +112,16 @@ class ValueGuard {
     int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
     bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
     Ref type;
-    Ref value;               // kConst, kIdentity; kDict: what a defaultdict makes its items with
+    Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
+    HeldObject object;       // kIdentity
     std::vector<Ref> keys;   // kDict, kInstance
     std::vector<Ref> order;  // kDict: ordered_keys()
-    int traverse(const Visitor& visit) const { return visit(type, value, keys, order); }
+    int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
   };
   struct Builder;
   struct Checker;
   struct Comparer;
+  struct Printer;
   /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
   struct Dims {
     SymbolicLayout layout;                          // empty: all constant
@@ -138,7 +145,7 @@ class ValueGuard {
 struct Identities {
   struct Pair {
     int object = 0, other = -1;  // places among the objects; -1: `value`
-    Ref value;
+    HeldObject value;
     int traverse(const Visitor& visit) const { return visit(value); }
   };
   std::vector<Pair> same;   // this very object: it was found elsewhere, too, or its identity was asked for

@@ -4,7 +4,9 @@
 
 #include "capture/entry_cache.h"
 #include "capture/guards.h"
+#include "capture/held_object.h"
 #include "capture/vm.h"
+#include "support/made_once.h"
 
 namespace tatara::capture {
 
@@ -14,11 +16,22 @@ bool has_finalizer(PyTypeObject* type) {
          _PyType_Lookup(type, name) != nullptr;
 }
 
-PyObject* weak_where_finalized(PyObject* object) {
-  if (!has_finalizer(Py_TYPE(object)) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return nullptr;
-  PyObject* reference = PyWeakref_NewRef(object, nullptr);
-  if (reference == nullptr) forget_error();
+const char* const kOwnCallback = "watched_ended";
+
+Ref own_weak_reference(PyObject* object) {
+  if (object == nullptr || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return {};
+  static PyObject* const callback = made_once([] {
+    static PyMethodDef method = {kOwnCallback, [](PyObject*, PyObject*) { return Py_NewRef(Py_None); }, METH_O,
+                                 nullptr};
+    return PyCFunction_New(&method, nullptr);
+  });
+  Ref reference = Ref::steal(PyWeakref_NewRef(object, callback));
+  if (!reference) forget_error();
   return reference;
+}
+
+HeldObject::HeldObject(PyObject* object) : held_(own_weak_reference(object)), weak_(held_) {
+  if (!weak_) held_ = Ref::borrow(object);
 }
 
 namespace {
@@ -62,11 +75,23 @@ bool may_run_code_when_closed(PyObject* object) {
 
 namespace {
 
-bool has_callback(PyObject* object) {
+/// What our own weak references call.
+bool is_own_callback(PyObject* callback) {
+  return PyCFunction_Check(callback) != 0 &&
+         reinterpret_cast<PyCFunctionObject*>(callback)->m_ml->ml_name == kOwnCallback;
+}
+
+/// A weak reference of the program's whose callback says that the object has ended; to a plain instance any: the program may
+/// ask whether it is dead.
+bool is_referred_weakly(PyObject* object) {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
   const auto* reference = *reinterpret_cast<PyWeakReference**>(PyObject_GET_WEAKREFS_LISTPTR(object));
+  if (reference == nullptr) return false;
+  const bool asked = is_plain_instance(object) && !TorchApi::get()->is_module(object);
   for (; reference != nullptr; reference = reference->wr_next) {
-    if (reference->wr_callback != nullptr) return true;
+    PyObject* const callback = reference->wr_callback;
+    if (callback == nullptr && !asked) continue;
+    if (callback == nullptr || !is_own_callback(callback)) return true;
   }
   return false;
 }
@@ -74,7 +99,13 @@ bool has_callback(PyObject* object) {
 }  // namespace
 
 bool end_is_noticed(PyObject* object) {
-  return has_finalizer(Py_TYPE(object)) || has_callback(object) || runs_code_when_closed(object);
+  return has_finalizer(Py_TYPE(object)) || is_referred_weakly(object) || runs_code_when_closed(object);
+}
+
+bool stops_a_callback(PyObject* object) {
+  if (PyWeakref_CheckRef(object) == 0) return false;
+  PyObject* const callback = reinterpret_cast<PyWeakReference*>(object)->wr_callback;
+  return callback != nullptr && !is_own_callback(callback);
 }
 
 bool end_is_noticed_below(PyObject* object, int depth) {
@@ -104,18 +135,13 @@ std::string keeps_noticed(Entry& entry, Watches& watches) {
   entry.keeps_nothing = container != nullptr;
   if (container == nullptr) return {};
   return "a graph would keep a container (" + type_name(container) +
-         ") whose items run code of the program when they end";
+         ") whose end, or that of its items, the program notices";
 }
 
-PyObject* weak_where_noticed(PyObject* object) {
-  if (PyObject* const reference = weak_where_finalized(object)) return reference;
-  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) || TorchApi::get()->is_module(object) || !is_plain_instance(object) ||
-      !end_is_noticed_below(object)) {
-    return nullptr;
-  }
-  PyObject* reference = PyWeakref_NewRef(object, nullptr);
-  if (reference == nullptr) forget_error();
-  return reference;
+Ref weak_where_noticed(PyObject* object) {
+  const bool noticed =
+      has_finalizer(Py_TYPE(object)) || (is_plain_instance(object) && !TorchApi::get()->is_module(object));
+  return noticed ? own_weak_reference(object) : Ref();
 }
 
 }  // namespace tatara::capture

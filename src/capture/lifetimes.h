@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "capture/py.h"
+
 namespace tatara::capture {
 
 struct Entry;
@@ -14,10 +16,9 @@ class Watches;
 
 /// The class has a __del__.
 bool has_finalizer(PyTypeObject* type);
-/// A weak reference (new) to an object whose end the program notices by its __del__; null (no error) for others.
-PyObject* weak_where_finalized(PyObject* object);
-/// The same for an instance with attributes whose end the program notices, too.
-PyObject* weak_where_noticed(PyObject* object);
+/// A weak reference of ours to an object whose end the program notices, or may come to notice: instances of its classes but
+/// modules. Null (no error) for others.
+Ref weak_where_noticed(PyObject* object);
 /// A generator that waits inside of a try or with statement which notices that it is closed.
 bool runs_code_when_closed(PyObject* object);
 /// A generator that may do so later.
@@ -26,6 +27,8 @@ bool may_run_code_when_closed(PyObject* object);
 bool end_is_noticed(PyObject* object);
 /// The same for what may end with it: the items of a container, the attributes of an instance.
 bool end_is_noticed_below(PyObject* object, int depth = 3);
+/// A weak reference with a callback of the program's, which is not called where the reference itself has ended before.
+bool stops_a_callback(PyObject* object);
 /// Why an entry with these watches can't be: it would keep a container, and with it something that ends when the program drops
 /// the container. The entry is then one that keeps nothing. Empty: it can.
 std::string keeps_noticed(Entry& entry, Watches& watches);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/made_once.h"
 
@@ -365,7 +366,7 @@ bool calls_directly(PyObject* callable, PyObject* function) {
 
 }  // namespace
 
-void Tracer::settle_reachable(PyObject* object) {
+void NumberTracing::settle_reachable(PyObject* object) {
   if (object == nullptr || trace_->symbols.empty()) return;
   if (is_symbolic_number(object)) return settle_in(object);
   if (!Reach().settle_from(object, api_)) trace_->symbols.settle_all();
@@ -377,7 +378,7 @@ static bool reads_floats(PyObject* callable) {
          std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "sum") == 0;
 }
 
-void Tracer::settle_floats(std::span<PyObject* const> objects) {
+void NumberTracing::settle_floats(std::span<PyObject* const> objects) {
   for (PyObject* o : objects) {
     if (is_symbolic_float(o)) settle_in(o);
     if (!PyList_Check(o) && !PyTuple_Check(o)) continue;
@@ -387,7 +388,7 @@ void Tracer::settle_floats(std::span<PyObject* const> objects) {
   }
 }
 
-bool Tracer::settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
+bool NumberTracing::settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
   if (trace_->symbols.empty()) return false;
   const std::span<PyObject* const> all(args, static_cast<size_t>(nargs + keywords));
   Taking how = taking(callable, args, nargs);
@@ -395,7 +396,7 @@ bool Tracer::settle_arguments(PyObject* callable, PyObject* const* args, Py_ssiz
     for (PyObject* each : all) {
       if (taking_when_called(each) == Taking::kSlots) continue;
       how = Taking::kValues;
-      trace_->hidden_readers = true;
+      own_.hidden_readers = true;
     }
   }
   if (how == Taking::kSlots && computes(callable)) {
@@ -415,19 +416,19 @@ bool Tracer::settle_arguments(PyObject* callable, PyObject* const* args, Py_ssiz
   return true;
 }
 
-bool Tracer::meets_numbers(PyObject* other) const {
+bool NumberTracing::meets_numbers(PyObject* other) const {
   return is_symbolic_number(other) || PyLong_CheckExact(other) || PyBool_Check(other) || PyFloat_CheckExact(other) ||
          api_.is_tensor(other) || other == Py_None || PyUnicode_CheckExact(other) || PyBytes_CheckExact(other) ||
          PyType_Check(other) || is_like_int(other) || (!PyLong_Check(other) && is_python_object(other));
 }
 
-void Tracer::settle_operands(PyObject* left, PyObject* right) {
+void NumberTracing::settle_operands(PyObject* left, PyObject* right) {
   if (is_symbolic_number(left) && !meets_numbers(right)) settle_in(left);
   if (is_symbolic_number(right) && !meets_numbers(left)) settle_in(right);
 }
 
 /// `is` of ints. Python has each small one once; what was a placeholder is another object.
-PyObject* Tracer::is_number(PyObject* left, PyObject* right, bool invert) {
+PyObject* NumberTracing::is_number(PyObject* left, PyObject* right, bool invert) {
   constexpr long kSmallest = -5, kLargest = 256;
   const auto whole = [](PyObject* o) { return PyLong_CheckExact(o) || is_symbolic_int(o) || is_derived_int(o); };
   if (!tracing() || trace_->symbols.empty() || left == right || !whole(left) || !whole(right)) return not_handled();
@@ -440,8 +441,8 @@ PyObject* Tracer::is_number(PyObject* left, PyObject* right, bool invert) {
 }
 
 /// The other questions about identities: `operator.is_`, `id`, and `object.__eq__`, which compares nothing else.
-PyObject* Tracer::identity_of_numbers(PyObject* callable, std::string_view name, PyObject* const* args,
-                                      Py_ssize_t nargs) {
+PyObject* NumberTracing::identity_of_numbers(PyObject* callable, std::string_view name, PyObject* const* args,
+                                             Py_ssize_t nargs) {
   if (!tracing() || trace_->symbols.empty()) return not_handled();
   if (nargs == 2 && (name == "is_" || name == "is_not")) return is_number(args[0], args[1], name == "is_not");
   if (nargs == 1 && name == "id" && is_symbolic_number(args[0])) {
@@ -459,15 +460,14 @@ PyObject* Tracer::identity_of_numbers(PyObject* callable, std::string_view name,
   Py_RETURN_NOTIMPLEMENTED;
 }
 
-void Tracer::settle_result(const Frame& f, PyObject* result) {
-  if (trace_->symbols.empty() || frames_.empty() || !holds_symbolic_number(result)) return;
+void NumberTracing::settle_result(const Frame& f, PyObject* result) {
+  if (trace_->symbols.empty() || context_.frames.empty() || !holds_symbolic_number(result)) return;
   PyObject* function = f.function();
-  PyObject* called = frames_.back()->called();
+  PyObject* called = context_.frames.back()->called();
   if (called != nullptr && function != nullptr && calls_directly(called, function)) return;
   PyObject* self = f.code()->co_argcount > 0 && f.local_count() > 0 ? f.local(0) : nullptr;
   if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);
-  const bool read = trace_->hidden_readers ||
-                    (self != nullptr && function != nullptr && is_read_method(function, self)) ||
+  const bool read = own_.hidden_readers || (self != nullptr && function != nullptr && is_read_method(function, self)) ||
                     (called != nullptr && taking(called, nullptr, 0) == Taking::kValues);
   if (read) {
     settle_reachable(result);

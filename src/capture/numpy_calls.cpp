@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/numpy_api.h"
+#include "capture/numpy_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -269,11 +270,12 @@ bool arguments_have_out(PyObject* kwargs) {
 
 }  // namespace
 
-Tracer::Reader::Reader(Tracer& tracer, PyObject* callable) : tracer_(tracer), before_(tracer.reader_depth_) {
-  tracer.reader_depth_ = hands_on(callable, c_name(callable)) ? 0 : tracer.frames_.size();
+NumpyTracing::Reader::Reader(NumpyTracing& numpy, PyObject* callable) : numpy_(numpy), before_(numpy.reader_depth_) {
+  numpy.reader_depth_ = hands_on(callable, c_name(callable)) ? 0 : numpy.context_.frames.size();
 }
 
-PyObject* Tracer::numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* NumpyTracing::numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs,
+                                         PyObject* kwnames) {
   if (api_.numpy == nullptr) return not_handled();
   if (PyFunction_Check(callable) && !api_.numpy->is_whole_function(callable)) return not_handled();
   if (PyMethod_Check(callable) && PyFunction_Check(PyMethod_GET_FUNCTION(callable))) return not_handled();
@@ -289,7 +291,7 @@ PyObject* Tracer::numpy_vectorcall(PyObject* callable, PyObject* const* args, Py
   return numpy_call(callable, tuple.get(), kwargs.get());
 }
 
-PyObject* Tracer::numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* NumpyTracing::numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
   if (PyFunction_Check(callable)) return numpy_builtin(callable, name_of(callable), args, kwargs);
   if (np.is_ufunc(callable)) {
@@ -333,7 +335,7 @@ PyObject* Tracer::numpy_call(PyObject* callable, PyObject* args, PyObject* kwarg
   return numpy_foreign(callable, name, args, kwargs);
 }
 
-PyObject* Tracer::numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
+PyObject* NumpyTracing::numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
   if (std::strcmp(Py_TYPE(callable)->tp_name, "tatara._core.CompiledFunction") == 0) return not_handled();
   PyObject* dunder = _PyType_Lookup(Py_TYPE(callable), PyUnicode_InternFromString("__call__"));
@@ -356,7 +358,7 @@ PyObject* Tracer::numpy_foreign(PyObject* callable, const std::string& name, PyO
   return not_handled();
 }
 
-PyObject* Tracer::numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* NumpyTracing::numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs) {
   const std::string name = name_of(callable);
   const std::string module = text_of(attr_or_null(callable, "__module__").get());
   const bool numerical = module == "numpy.linalg" || module == "numpy.fft";
@@ -383,7 +385,7 @@ PyObject* Tracer::numpy_dispatcher(PyObject* callable, PyObject* args, PyObject*
   return numpy_break("call of " + module + "." + name);
 }
 
-PyObject* Tracer::numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
+PyObject* NumpyTracing::numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs) {
   if (recorded_builtins().contains(name)) {
     const bool shaped = name == "ones" || name == "full" || name == "eye" || name == "identity" || name == "tri" ||
                         name == "zeros" || name == "empty" || name == "arange" || name == "fromiter";
@@ -398,8 +400,8 @@ PyObject* Tracer::numpy_builtin(PyObject* callable, const std::string& name, PyO
   return numpy_break("call of numpy." + name);
 }
 
-PyObject* Tracer::numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args,
-                               PyObject* kwargs) {
+PyObject* NumpyTracing::numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args,
+                                     PyObject* kwargs) {
   const NumpyApi& np = *api_.numpy;
   if (self != nullptr && np.is_ufunc(self)) {
     const std::string full = name_of(self) + "." + name;

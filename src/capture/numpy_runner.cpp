@@ -64,7 +64,7 @@ class Stretch {
     }
     bool wrote = false;
     Transaction& transaction = *Transaction::current();
-    const size_t before = transaction.count();
+    const size_t before = transaction.mark();
     WrittenInputs written;
     executable_->written_inputs(symbols, Transaction::kMostInCall, written);
     for (const auto& [at, bytes] : written.inputs) {
@@ -278,7 +278,8 @@ class NumpyRunner final : public GraphRunner {
 /// Splits the tape and compiles what it can.
 class Splitter {
  public:
-  Splitter(Entry& entry, TorchApi& api) : entry_(entry), tape_(*entry.tape), np_(*api.numpy), last_(tape_.last_uses()) {
+  Splitter(Entry& entry, const CompileOptions& options, TorchApi& api)
+      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy), last_(tape_.last_uses()) {
     for (const int slot : tape_.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
   }
 
@@ -376,9 +377,7 @@ class Splitter {
       }
       TapeGraph made = graph->finish(wanted);
       entry_.graph_text += print_graph(made.graph, true);
-      CompileOptions options;
-      options.explain = explaining() != Explaining::kOff;
-      CompileResult result = compile_graph(made.graph, options);
+      CompileResult result = compile_graph(made.graph, options_);
       for (const PlanStep& step : result.executable->plan().steps) {
         if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
       }
@@ -396,6 +395,7 @@ class Splitter {
   }
 
   Entry& entry_;
+  const CompileOptions& options_;
   const Tape& tape_;
   const NumpyApi& np_;
   std::vector<int> last_;
@@ -407,10 +407,10 @@ class Splitter {
 
 }  // namespace
 
-bool attach_numpy(Entry& entry, TorchApi& api) {
+bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
   entry.graph_text.clear();
-  Splitter splitter(entry, api);
+  Splitter splitter(entry, options, api);
   std::vector<Part> parts = splitter.run();
   entry.details = splitter.details();
   if (entry.graph_text.empty()) {

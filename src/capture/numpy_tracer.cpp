@@ -6,7 +6,11 @@
 
 #include <cstring>
 
+#include "capture/number_tracing.h"
 #include "capture/numpy_api.h"
+#include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -79,7 +83,7 @@ struct Search {
 
 }  // namespace
 
-bool Tracer::numpy_value(PyObject* o) const {
+bool NumpyTracing::numpy_value(PyObject* o) const {
   const NumpyApi* np = api_.numpy;
   if (np == nullptr || o == nullptr) return false;
   if (np->is_any_array(o)) return true;
@@ -87,18 +91,18 @@ bool Tracer::numpy_value(PyObject* o) const {
   return np->is_scalar(o) && (trace_->tape.find(o) >= 0 || trace_->index_of(o) >= 0);
 }
 
-bool Tracer::numpy_inside(PyObject* o) const {
+bool NumpyTracing::numpy_inside(PyObject* o) const {
   if (api_.numpy == nullptr || o == nullptr) return false;
   if (!Search::opens(o)) return numpy_value(o);
-  Search search{[](PyObject* each, void* self) { return static_cast<const Tracer*>(self)->numpy_value(each); },
-                const_cast<Tracer*>(this),
+  Search search{[](PyObject* each, void* self) { return static_cast<const NumpyTracing*>(self)->numpy_value(each); },
+                const_cast<NumpyTracing*>(this),
                 false,
                 0,
                 {}};
   return search.run(o);
 }
 
-PyObject* Tracer::numpy_break(const std::string& reason) { return graph_break(reason) ? not_handled() : nullptr; }
+PyObject* NumpyTracing::numpy_break(const std::string& reason) { return graph_break(reason) ? not_handled() : nullptr; }
 
 // ---- The tape --------------------------------------------------------------------------------------------------------
 
@@ -120,7 +124,7 @@ bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
 
 }  // namespace
 
-int Tracer::numpy_slot(PyObject* value) {
+int NumpyTracing::numpy_slot(PyObject* value) {
   Trace& t = *trace_;
   if (const int known = t.tape.find(value); known >= 0) return known;
   TapeSlot slot;
@@ -132,7 +136,7 @@ int Tracer::numpy_slot(PyObject* value) {
   return t.tape.add_value(std::move(slot));
 }
 
-Ref Tracer::numpy_to_tape(PyObject* value, bool& uses, std::string& problem) {
+Ref NumpyTracing::numpy_to_tape(PyObject* value, bool& uses, std::string& problem) {
   return map_structure(value, [&](PyObject* o) -> Ref {
     if (numpy_value(o)) {
       uses = true;
@@ -150,7 +154,7 @@ Ref Tracer::numpy_to_tape(PyObject* value, bool& uses, std::string& problem) {
 }
 
 /// Arrays in the result get slots. `problem` is set for what the tape cannot hold.
-void Tracer::numpy_take(PyObject* result, TapeNode& node, std::string& problem) {
+void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, std::string& problem) {
   Trace& t = *trace_;
   const NumpyApi& np = *api_.numpy;
   if (PyTuple_Check(result) || PyList_CheckExact(result)) {
@@ -186,13 +190,13 @@ void Tracer::numpy_take(PyObject* result, TapeNode& node, std::string& problem) 
   node.outputs.push_back(t.tape.add_value(std::move(slot)));
 }
 
-PyObject* Tracer::numpy_record(NumpyCall call) {
+PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   Trace& t = *trace_;
   std::string problem;
   bool uses = false;
   // NumPy would take a placeholder for an object of its own kind.
-  settle_reachable(call.args.get());
-  settle_reachable(call.kwargs.get());
+  numbers().settle_reachable(call.args.get());
+  numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   if (!t.tape.nodes().empty() && !t.tape.nodes().back().done) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {
@@ -235,8 +239,8 @@ PyObject* Tracer::numpy_record(NumpyCall call) {
   return result.release();
 }
 
-PyObject* Tracer::numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
-                                 bool mutates) {
+PyObject* NumpyTracing::numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
+                                       bool mutates) {
   Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   Py_ssize_t i = 0;
   for (PyObject* each : operands) PyTuple_SET_ITEM(args.get(), i++, Py_NewRef(each));
@@ -247,17 +251,17 @@ PyObject* Tracer::numpy_operator(const char* op, const char* name, std::initiali
 
 PyObject* Tracer::unary_op(Frame&, UnaryOp op, PyObject* value) {
   if (!tracing()) return not_handled();
-  if (!numpy_value(value)) return watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
+  if (!numpy().numpy_value(value)) return reads().watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
   switch (op) {
-    case UnaryOp::kPositive: return numpy_operator("pos", "positive", {value});
-    case UnaryOp::kNegative: return numpy_operator("neg", "negative", {value});
-    case UnaryOp::kInvert: return numpy_operator("invert", "invert", {value});
-    case UnaryOp::kNot: return numpy_break("truth of an array");
+    case UnaryOp::kPositive: return numpy().numpy_operator("pos", "positive", {value});
+    case UnaryOp::kNegative: return numpy().numpy_operator("neg", "negative", {value});
+    case UnaryOp::kInvert: return numpy().numpy_operator("invert", "invert", {value});
+    case UnaryOp::kNot: return numpy().numpy_break("truth of an array");
   }
   return not_handled();
 }
 
-PyObject* Tracer::numpy_binary(int op, PyObject* left, PyObject* right) {
+PyObject* NumpyTracing::numpy_binary(int op, PyObject* left, PyObject* right) {
   constexpr int kCount = 13;
   const bool first = numpy_value(left);
   if (!first && !numpy_value(right)) {
@@ -276,7 +280,7 @@ PyObject* Tracer::numpy_binary(int op, PyObject* left, PyObject* right) {
   return numpy_operator(inplace ? kInplace[op % kCount] : name.op, name.ufunc, {left, right}, inplace);
 }
 
-PyObject* Tracer::numpy_compare(int op, PyObject* left, PyObject* right) {
+PyObject* NumpyTracing::numpy_compare(int op, PyObject* left, PyObject* right) {
   static constexpr BinaryName kCompare[] = {{"lt", "less"},      {"le", "less_equal"}, {"eq", "equal"},
                                             {"ne", "not_equal"}, {"gt", "greater"},    {"ge", "greater_equal"}};
   if (numpy_value(left) || numpy_value(right)) {
@@ -286,27 +290,27 @@ PyObject* Tracer::numpy_compare(int op, PyObject* left, PyObject* right) {
   return not_handled();
 }
 
-PyObject* Tracer::show(PyObject* value) {
+PyObject* ReadTracing::show(PyObject* value) {
   if (!tracing()) return not_handled();
-  if (numpy_inside(value)) return numpy_break("an array in a text");
+  if (numpy().numpy_inside(value)) return numpy().numpy_break("an array in a text");
   return watch_contents(value, Reading::kAll) ? not_handled() : nullptr;
 }
 
-PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return show(value); }
+PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return reads().show(value); }
 
-PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return show(value); }
+PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return reads().show(value); }
 
 int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
-  if (!break_if_begun(set)) return -1;
-  if (tracing()) pin(value);
-  if (!tracing() || !numpy_inside(value)) return kNotHandled;
+  if (!reads().break_if_begun(set)) return -1;
+  if (tracing()) origins().pin(value);
+  if (!tracing() || !numpy().numpy_inside(value)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }
 
 int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
-  if (!break_if_begun(dict)) return -1;
-  if (tracing()) pin(key);
-  if (!tracing() || !numpy_inside(key)) return kNotHandled;
+  if (!reads().break_if_begun(dict)) return -1;
+  if (tracing()) origins().pin(key);
+  if (!tracing() || !numpy().numpy_inside(key)) return kNotHandled;
   return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
 }
 
@@ -335,7 +339,7 @@ bool has_mask(const NumpyApi& np, PyObject* key, bool top = true) {
 
 }  // namespace
 
-PyObject* Tracer::numpy_get_item(PyObject* container, PyObject* key) {
+PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
   if (numpy_value(container)) {
     const auto slice_reads = [this](PyObject* k) { return PySlice_Check(k) && numpy_inside(k); };
     bool sliced = slice_reads(key);
@@ -350,7 +354,7 @@ PyObject* Tracer::numpy_get_item(PyObject* container, PyObject* key) {
   return not_handled();
 }
 
-int Tracer::numpy_set_item(PyObject* container, PyObject* key, PyObject* value) {
+int NumpyTracing::numpy_set_item(PyObject* container, PyObject* key, PyObject* value) {
   if (numpy_value(container)) {
     if (value == nullptr) return kNotHandled;  // an error
     const Ref done = Ref::steal(numpy_operator("setitem", "setitem", {container, key, value}, true));
@@ -360,7 +364,7 @@ int Tracer::numpy_set_item(PyObject* container, PyObject* key, PyObject* value) 
   return graph_break("a NumPy value as index of a " + type_name(container)) ? kNotHandled : -1;
 }
 
-PyObject* Tracer::numpy_iterate(PyObject* iterator) {
+PyObject* NumpyTracing::numpy_iterate(PyObject* iterator) {
   if (api_.numpy == nullptr || Py_TYPE(iterator) != &PySeqIter_Type) return not_handled();
   auto* it = reinterpret_cast<SeqIter*>(iterator);
   if (it->sequence == nullptr || !numpy_value(it->sequence)) return not_handled();
@@ -371,12 +375,12 @@ PyObject* Tracer::numpy_iterate(PyObject* iterator) {
   PyObject* item = numpy_operator("getitem", "getitem", {array, index.get()});
   if (item != nullptr) {
     ++it->index;
-    if (state_ == State::kTracing) trace_->mutated = trace_->mutated || frames_.back() != root_;
+    if (context_.state == State::kTracing) trace_->mutated = trace_->mutated || context_.frames.back() != context_.root;
   }
   return item;
 }
 
-int Tracer::numpy_unpack(PyObject* sequence, int before, int after, PyObject** out) {
+int NumpyTracing::numpy_unpack(PyObject* sequence, int before, int after, PyObject** out) {
   if (!numpy_value(sequence)) return kNotHandled;
   const NumpyApi& np = *api_.numpy;
   if (after >= 0 || !np.is_array(sequence) || NumpyApi::ndim(sequence) == 0 || NumpyApi::dim(sequence, 0) != before) {
@@ -394,7 +398,7 @@ int Tracer::numpy_unpack(PyObject* sequence, int before, int after, PyObject** o
 
 // ---- Attributes ------------------------------------------------------------------------------------------------------
 
-PyObject* Tracer::numpy_attribute(PyObject* owner, PyObject* name) {
+PyObject* NumpyTracing::numpy_attribute(PyObject* owner, PyObject* name) {
   const std::string text = text_of(name);
   for (const char* metadata : {"shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "device"}) {
     if (text == metadata) return not_handled();

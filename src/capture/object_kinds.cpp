@@ -1,6 +1,8 @@
 #include "capture/object_kinds.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -26,23 +28,35 @@ bool has_plain_repr(PyObject* object, int depth = 3) {
          (api == nullptr || !api->is_tensor(object));
 }
 
+/// Cuts " at 0x7f…" out of what repr() gives: texts are the same in every run.
+std::string without_addresses(std::string_view text) {
+  std::string out;
+  for (size_t at = 0;;) {
+    const size_t found = text.find(" at 0x", at);
+    out.append(text.substr(at, found == std::string_view::npos ? found : found - at));
+    if (found == std::string_view::npos) return out;
+    at = found + 6;
+    while (at < text.size() && std::isxdigit(static_cast<unsigned char>(text[at])) != 0) ++at;
+  }
+}
+
 }  // namespace
 
 std::string short_repr(PyObject* object) {
   if (object == nullptr) return "unbound";
   if (PyType_Check(object)) return str_cat("<class '", reinterpret_cast<PyTypeObject*>(object)->tp_name, "'>");
+  if (is_enum_member(object)) {
+    static PyObject* const name = PyUnicode_InternFromString("_name_");
+    return str_cat(type_name(object), ".", text_of(own_attribute(object, name)));
+  }
   if (!has_plain_repr(object)) return str_cat("an object of type ", type_name(object));
   const Ref text = Ref::steal(PyObject_Repr(object));
   if (!text) {
     forget_error();
     return type_name(object);
   }
-  std::string result = text_of(text.get());
-  if (result.size() > 60) {
-    result.resize(57);
-    result += "...";
-  }
-  return result;
+  const std::string result = without_addresses(text_of(text.get()));
+  return result.size() > 60 ? str_cat(result.substr(0, 57), "...") : result;
 }
 
 bool is_atom(PyObject* o, const TorchApi& api) {
@@ -55,6 +69,13 @@ bool is_atom(PyObject* o, const TorchApi& api) {
   if (api.numpy != nullptr && (api.numpy->is_scalar(o) || api.numpy->is_dtype(o))) return true;
   return std::strcmp(name, "torch.dtype") == 0 || std::strcmp(name, "torch.layout") == 0 ||
          std::strcmp(name, "torch.memory_format") == 0;
+}
+
+bool is_not_a_number(PyObject* o) {
+  if (PyFloat_CheckExact(o)) return std::isnan(PyFloat_AS_DOUBLE(o));
+  if (!PyComplex_CheckExact(o)) return false;
+  const Py_complex value = PyComplex_AsCComplex(o);
+  return std::isnan(value.real) || std::isnan(value.imag);
 }
 
 bool is_pinned_kind(PyObject* o, const TorchApi& api) {

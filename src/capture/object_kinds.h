@@ -11,6 +11,8 @@ namespace tatara::capture {
 
 /// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
 bool is_atom(PyObject* object, const TorchApi& api);
+/// A float or complex that equals itself alone by its identity (as a key, in a search).
+bool is_not_a_number(PyObject* object);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.

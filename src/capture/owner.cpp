@@ -1,5 +1,6 @@
 #include "capture/owner.h"
 
+#include "capture/capture_log.h"
 #include "capture/stats.h"
 #include "support/str_cat.h"
 
@@ -14,8 +15,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
   auto* key = reinterpret_cast<PyObject*>(code);
   const size_t count = cache.count(key, offset);
   if (count == 0) return 1;
-  const OptionScope scope(options.empty() ? OptionScope::current() : &options);
-  const int64_t limit = option_int(Option::kRecompileLimit);
+  const int64_t limit = option_int(Option::kRecompileLimit, options);
   if (static_cast<int64_t>(count) < limit) return 1;
   BreakInfo why = place_of(code, offset);
   why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
@@ -27,6 +27,7 @@ int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& fai
   if (!full.emplace(key, offset).second) return 0;
   ++stats().breaks;
   breaks.push_back(why);
+  log_break(why);
   const std::string text = "tatara: " + why.reason;
   return PyErr_WarnExplicit(PyExc_RuntimeWarning, text.c_str(), why.file.c_str(), why.line, nullptr, nullptr) < 0 ? -1
                                                                                                                   : 0;
@@ -40,6 +41,7 @@ void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& r
   if (fullgraph) raise_unsupported(why);
   if (known) return;
   ++stats().breaks;
+  log_break(why);
   breaks.push_back(std::move(why));
 }
 

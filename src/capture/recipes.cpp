@@ -1,6 +1,7 @@
 #include "capture/recipes.h"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -79,6 +80,11 @@ bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& ob
     switch (step.kind) {
       case Kind::kNull: continue;
       case Kind::kConst: result = step.value; break;
+      case Kind::kNotANumber:
+        result = Ref::steal(PyFloat_Check(step.value.get())
+                                ? PyFloat_FromDouble(PyFloat_AS_DOUBLE(step.value.get()))
+                                : PyComplex_FromCComplex(PyComplex_AsCComplex(step.value.get())));
+        break;
       case Kind::kObject: result = Ref::borrow(objects[static_cast<size_t>(step.index)]); break;
       case Kind::kTensor: result = env[static_cast<size_t>(step.index)]; break;
       case Kind::kTuple: {
@@ -205,6 +211,22 @@ bool RecipeBuilder::want(PyObject* object) {
   return true;
 }
 
+/// A NaN equals itself alone, which keys of dicts and searches tell: it is the call's own, or made anew as eager makes it.
+int RecipeBuilder::add_not_a_number(PyObject* object) {
+  if (const int index = world_.object_index(object); index >= 0) {
+    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+  }
+  if (world_.origin(object) != Origin::kBorn) {
+    return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+  }
+  const auto [found, added] = memo_.try_emplace(object, -1);
+  if (added) {
+    alive_.push_back(Ref::borrow(object));
+    found->second = emit({Recipe::Kind::kNotANumber, -1, Ref::borrow(object), {}, {}, 0, {}});
+  }
+  return found->second;
+}
+
 int RecipeBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
   if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
@@ -215,6 +237,7 @@ int RecipeBuilder::add(PyObject* object) {
     return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
   }
   const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
+  if (is_not_a_number(object) && !traced) return add_not_a_number(object);
   if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
     return found->second == kInProgress ? fail("an object that contains itself") : found->second;

@@ -32,12 +32,13 @@ class Recipe {
     kMethod,
     kInstanceDict,
     kSymbolic,
-    kNumber
+    kNumber,
+    kNotANumber
   };
   struct Step {
     Kind kind = Kind::kNull;
     int index = -1;          // kObject: guarded object; kTensor, kNumber: tape slot
-    Ref value;               // constant, type, callable, code
+    Ref value;               // constant, type, callable, code; kNotANumber: a float or complex like it
     std::vector<int> parts;  // earlier steps
     std::vector<Ref> keys;   // kDict, kInstance: keys; null: the step of the same place in `made_keys`
     int base_count = 0;      // kInstance of a dict subclass: how many of the parts are dict items
@@ -100,6 +101,7 @@ class RecipeBuilder {
 
  private:
   int add(PyObject* object);
+  int add_not_a_number(PyObject* object);
   int add_held(PyObject* object);
   int add_new(PyObject* object);
   int add_born(PyObject* object);

@@ -5,6 +5,10 @@
 
 #include "capture/owner.h"
 
+namespace tatara {
+struct CompileOptions;
+}
+
 namespace tatara::capture {
 
 /// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
@@ -12,10 +16,10 @@ namespace tatara::capture {
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.fallback_reason.
-bool attach_compiled(Entry& entry, TorchApi& api);
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
 /// entry.fallback_reason when NumPy is to run all of it.
-bool attach_numpy(Entry& entry, TorchApi& api);
+bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api);
 
 /// What this thread's compilations keep beyond what runs need.
 enum class Explaining : int {

@@ -5,6 +5,7 @@
 
 #include "capture/natures.h"
 #include "capture/tracer_internal.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -39,19 +40,19 @@ bool is_thrown_switch(std::string_view name) {
   return autocast.contains(name) || is_hooks_switch(name);
 }
 
-PyObject* Tracer::throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
+PyObject* WriteTracing::throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
   const bool hooks = is_hooks_switch(name_of(callable));
   if (!hooks && !break_if_cached(callable)) return nullptr;
   if (!tracing() || keywords > 0) return not_handled();
   Trace& t = *trace_;
-  if (hooks && !t.hooks_at_start) {
-    t.hooks_at_start = hooks_refused();
-    if (!t.hooks_at_start) return nullptr;
-    t.transaction.on_undo([start = t.hooks_at_start] { return refuse_hooks(start.get()); });
+  if (hooks && !own_.hooks_at_start) {
+    own_.hooks_at_start = hooks_refused();
+    if (!own_.hooks_at_start) return nullptr;
+    t.transaction.on_undo([start = own_.hooks_at_start] { return refuse_hooks(start.get()); });
   }
   PyObject* done = PyObject_Vectorcall(callable, args, static_cast<size_t>(nargs), nullptr);
   if (done == nullptr) return nullptr;
-  t.hooks_thrown = t.hooks_thrown || hooks;
+  own_.hooks_thrown = own_.hooks_thrown || hooks;
   Effect effect{Effect::Kind::kSwitch, Ref::borrow(callable), {}, {}};
   for (Py_ssize_t i = 0; i < nargs; ++i) effect.operands.push_back(Ref::borrow(args[i]));
   note_effect(std::move(effect));
@@ -59,19 +60,19 @@ PyObject* Tracer::throw_switch(PyObject* callable, PyObject* const* args, Py_ssi
 }
 
 /// No step of a graph asks about hooks: where they are as at the start again, later calls need not throw their switches.
-void Tracer::drop_undone_switches() {
+void WriteTracing::drop_undone_switches() {
   Trace& t = *trace_;
-  if (!t.hooks_thrown) return;
+  if (!own_.hooks_thrown) return;
   const ErrorAside aside;
   const Ref now = hooks_refused();
-  if (!now || PyObject_RichCompareBool(now.get(), t.hooks_at_start.get(), Py_EQ) != 1) return forget_error();
+  if (!now || PyObject_RichCompareBool(now.get(), own_.hooks_at_start.get(), Py_EQ) != 1) return forget_error();
   std::erase_if(t.effects, [](const Effect& effect) {
     return effect.kind == Effect::Kind::kSwitch && is_hooks_switch(name_of(effect.target.get()));
   });
-  t.hooks_thrown = false;
+  own_.hooks_thrown = false;
 }
 
-void Tracer::undo_switches() {
+void WriteTracing::undo_switches() {
   for (const Effect& effect : trace_->effects) {
     if (effect.kind != Effect::Kind::kSwitch) continue;
     const std::string name = name_of(effect.target.get());
@@ -79,7 +80,7 @@ void Tracer::undo_switches() {
                            : name == "autocast_decrement_nesting" ? "autocast_increment_nesting"
                                                                   : nullptr;
     if (opposite != nullptr && !Ref::steal(PyObject_CallMethod(api_.torch.get(), opposite, nullptr))) forget_error();
-    if (is_hooks_switch(name) && !refuse_hooks(trace_->hooks_at_start.get())) forget_error();
+    if (is_hooks_switch(name) && !refuse_hooks(own_.hooks_at_start.get())) forget_error();
   }
   trace_->state.autocast.apply(api_);
 }

@@ -4,6 +4,11 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
+#include "capture/number_tracing.h"
+#include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
 
@@ -72,7 +77,7 @@ bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) 
 
 }  // namespace
 
-std::vector<int> Tracer::argument_places(const Frame& f, const std::vector<PyObject*>& roots) const {
+std::vector<int> NumberTracing::argument_places(const Frame& f, const std::vector<PyObject*>& roots) const {
   // The arguments of a call, then keyword names, defaults and keyword defaults.
   std::vector<int> places(roots.size(), -1);
   if (roots.size() < 3) return places;
@@ -94,7 +99,7 @@ std::vector<int> Tracer::argument_places(const Frame& f, const std::vector<PyObj
   return places;
 }
 
-Ref Tracer::number_on_tape(int object, Expr symbol) {
+Ref NumberTracing::number_on_tape(int object, Expr symbol) {
   Trace& t = *trace_;
   PyObject* value = t.objects[static_cast<size_t>(object)];
   if (PyLong_CheckExact(value)) {
@@ -108,13 +113,13 @@ Ref Tracer::number_on_tape(int object, Expr symbol) {
   return t.symbols.make_float(value, bits, object, t.tape.add_float(value, object, bits));
 }
 
-void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
+void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
   Trace& t = *trace_;
   for (ValueGuard::SymbolicItem& item : t.guard.take_symbolic_items()) {
     Ref value = Ref::borrow(t.objects[static_cast<size_t>(item.object)]);
     Ref number = number_on_tape(item.object, item.symbol);
     if (put_item(item.holder.get(), item.key.get(), value.get(), number.get())) {
-      t.placed.push_back({std::move(item.holder), std::move(item.key), std::move(number), std::move(value)});
+      own_.placed.push_back({std::move(item.holder), std::move(item.key), std::move(number), std::move(value)});
     } else {
       plain_number(number.get());  // it is read as it is
     }
@@ -139,14 +144,14 @@ void Tracer::place_symbols(Frame& f, const std::vector<int>& places) {
   f.replace_stack(values.data(), static_cast<int>(values.size()));
 }
 
-void Tracer::take_back_symbols() {
-  for (const Trace::Placed& place : trace_->placed) {
+void NumberTracing::take_back_symbols() {
+  for (const Placed& place : own_.placed) {
     put_item(place.holder.get(), place.key.get(), place.number.get(), place.value.get());
   }
-  trace_->placed.clear();
+  own_.placed.clear();
 }
 
-bool Tracer::same_real_type(PyObject* tensors) {
+bool NumberTracing::same_real_type(PyObject* tensors) {
   PyObject* dtype = nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
     PyObject* tensor = PyTuple_GET_ITEM(tensors, i);
@@ -171,7 +176,7 @@ namespace {
 constexpr const char* kFused = "_fused_";  // whole optimizers
 }  // namespace
 
-bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
+bool NumberTracing::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
   static const Names names = {
       "add",          "sub",     "mul",      "div",         "subtract",     "multiply", "divide",   "true_divide",
       "add_",         "sub_",    "rsub",     "mul_",        "div_",         "__add__",  "__radd__", "__sub__",
@@ -217,12 +222,12 @@ bool Tracer::takes_number(const std::string& function, PyObject* args, PyObject*
          (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
 }
 
-PyObject* Tracer::watched_number(NumberPlace place, PyObject* value) {
+PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
   Trace& t = *trace_;
-  if (value == nullptr || t.varying.empty()) return nullptr;
+  if (value == nullptr || own_.varying.empty()) return nullptr;
   if (place.item < 0 && PyTuple_CheckExact(value)) return watched_tuple(place, value);
-  if (!t.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
-  if (const auto found = t.numbers.find(place); found != t.numbers.end()) return Py_NewRef(found->second.get());
+  if (!own_.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
+  if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
   const int object = static_cast<int>(t.objects.size());
   Expr symbol;
   IntRange range;
@@ -240,20 +245,20 @@ PyObject* Tracer::watched_number(NumberPlace place, PyObject* value) {
   Ref made = number_on_tape(object, symbol);
   // 0 and 1 are no sizes that vary: such an int has no expression.
   if (small) made = small_number(symbol, value);
-  t.numbers.emplace(place, made);
+  own_.numbers.emplace(place, made);
   return Py_XNewRef(made.get());
 }
 
-PyObject* Tracer::watched_tuple(NumberPlace place, PyObject* tuple) {
+PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
   Trace& t = *trace_;
   const auto size = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
-  if (const auto found = t.numbers.find(place); found != t.numbers.end()) return Py_NewRef(found->second.get());
+  if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
   if (!t.watches.is_original(place)) return nullptr;
   std::vector<bool> varying(size);
   bool any = false, plain = true;
   for (size_t i = 0; i < size; ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
-    varying[i] = t.varying.contains({place.holder, place.key, place.index, static_cast<Py_ssize_t>(i)}) &&
+    varying[i] = own_.varying.contains({place.holder, place.key, place.index, static_cast<Py_ssize_t>(i)}) &&
                  (PyFloat_CheckExact(item) || PyLong_CheckExact(item));
     any = any || varying[i];
     plain = plain && is_atom(item, api_) && !api_.is_numpy(item);
@@ -271,11 +276,11 @@ PyObject* Tracer::watched_tuple(NumberPlace place, PyObject* tuple) {
   t.watches.number_tuple(place, tuple, varying);
   t.alive.push_back(Ref::borrow(tuple));
   mark_born(made.get());
-  t.numbers.emplace(place, made);
+  own_.numbers.emplace(place, made);
   return Py_NewRef(made.get());
 }
 
-bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
+bool NumberTracing::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
   if (trace_->symbols.empty()) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (holds_symbolic_number(args[i])) return true;
@@ -284,7 +289,7 @@ bool Tracer::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ss
          std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0;
 }
 
-PyObject* Tracer::symbolic_size(const std::vector<Expr>& sizes) {
+PyObject* NumberTracing::symbolic_size(const std::vector<Expr>& sizes) {
   const Ref items = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
   for (size_t i = 0; i < sizes.size(); ++i) {
     Ref item = trace_->symbols.make(sizes[i]);
@@ -297,7 +302,7 @@ PyObject* Tracer::symbolic_size(const std::vector<Expr>& sizes) {
   return size;
 }
 
-bool Tracer::specialize_slot(int slot) {
+bool NumberTracing::specialize_slot(int slot) {
   const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
   for (const Expr e : info.symbolic_sizes) trace_->symbols.specialize(e);
   for (const Expr e : info.symbolic_strides) trace_->symbols.specialize(e);
@@ -305,7 +310,7 @@ bool Tracer::specialize_slot(int slot) {
   return !info.symbolic_sizes.empty();
 }
 
-bool Tracer::specialize_operands(PyObject* args, PyObject* kwargs) {
+bool NumberTracing::specialize_operands(PyObject* args, PyObject* kwargs) {
   if (trace_->symbols.empty()) return false;
   bool any = false;
   const auto each = [&](PyObject* o) -> Ref {
@@ -322,7 +327,7 @@ bool Tracer::specialize_operands(PyObject* args, PyObject* kwargs) {
   return any;
 }
 
-PyObject* Tracer::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
+PyObject* NumberTracing::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Py_ssize_t given = PyTuple_GET_SIZE(args) + (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
   if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty()) {
@@ -372,7 +377,7 @@ PyObject* Tracer::symbolic_metadata(const TorchFunction& fn, int slot, PyObject*
   return not_handled();
 }
 
-PyObject* Tracer::symbolic_length(PyObject* tensor) {
+PyObject* NumberTracing::symbolic_length(PyObject* tensor) {
   Trace& t = *trace_;
   ++bypass_;
   const int slot = slot_for(tensor);
@@ -382,15 +387,15 @@ PyObject* Tracer::symbolic_length(PyObject* tensor) {
   return sizes.empty() ? not_handled() : t.symbols.make(sizes[0]).release();
 }
 
-PyObject* Tracer::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {
+PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {
   const Ref func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(tensor)), method);
   if (!func) return not_handled();
   const Ref args = Ref::steal(PyTuple_Pack(2, tensor, other));
   return PyFunction_Check(func.get()) ? PyObject_Call(func.get(), args.get(), nullptr)
-                                      : torch_function(func.get(), args.get(), nullptr);
+                                      : torch().torch_function(func.get(), args.get(), nullptr);
 }
 
-PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
+PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
                                        "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
   constexpr int kInplace = 13;  // NB_INPLACE_ADD
@@ -415,20 +420,20 @@ PyObject* Tracer::symbolic_binary(int op, PyObject* left, PyObject* right) {
   const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
   if (!empty || !all) return nullptr;
   PyObject* sum = make_size(reinterpret_cast<PyObject*>(Py_TYPE(empty.get())), all.get());
-  note_result(sum);
+  origins().note_result(sum);
   return sum;
 }
 
-PyObject* Tracer::symbolic_slice(PyObject* size, PyObject* key) {
+PyObject* NumberTracing::symbolic_slice(PyObject* size, PyObject* key) {
   if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_number(size)) return not_handled();
   const Ref items = Ref::steal(PySequence_List(size));
   const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
   PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
-  note_result(result);
+  origins().note_result(result);
   return result;
 }
 
-PyObject* Tracer::symbolic_compare(int op, PyObject* left, PyObject* right) {
+PyObject* NumberTracing::symbolic_compare(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
   static const char* const kMirrored[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
   if (is_symbolic_number(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
@@ -436,7 +441,7 @@ PyObject* Tracer::symbolic_compare(int op, PyObject* left, PyObject* right) {
   return not_handled();
 }
 
-PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
   using Kind = CallPlan::Kind;
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
@@ -453,17 +458,17 @@ PyObject* Tracer::symbolic_call(PyObject* callable, PyObject* args, PyObject* kw
   }
   if (PyType_Check(callable) && is_torch_size(callable) && count == 1 && holds_ints(first)) {
     PyObject* size = make_size(callable, first);
-    note_result(size);
+    origins().note_result(size);
     return size;
   }
   const Ref items = Ref::steal(PySequence_List(args));
-  const CallPlan plan = plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  const CallPlan plan = calls().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;
-    return torch_function(func.get(), all_args.get(), kwargs);
+    return torch().torch_function(func.get(), all_args.get(), kwargs);
   }
-  if (plan.kind == Kind::kBreak || numpy_value(callable)) {
+  if (plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
     settle_in(args);
     settle_in(kwargs);
   }

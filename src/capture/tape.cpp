@@ -7,8 +7,9 @@
 #include "capture/numpy_api.h"
 #include "capture/object_kinds.h"
 #include "capture/package.h"
+#include "capture/tape_print.h"
 #include "capture/transaction.h"
-#include "support/cancel.h"
+#include "support/log.h"
 #include "support/made_once.h"
 #include "support/str_cat.h"
 
@@ -183,6 +184,7 @@ int Tape::add_input(PyObject* tensor, Ref meta, Ref device, int guard_index) {
   slot.requires_grad = needs.get() == Py_True;
   needs_grad_modes_ = needs_grad_modes_ || slot.requires_grad;
   slots_.push_back(describe(std::move(slot)));
+  TATARA_LOG(kCapture, "  ", input_text(*this, index));
   return index;
 }
 
@@ -206,6 +208,7 @@ void Tape::add_node(TapeNode node) {
     for (const int slot : node.outputs) makers_.try_emplace(slot, nodes_.size());
   }
   nodes_.push_back(std::move(node));
+  TATARA_LOG(kCapture, "  ", node_text(*this, nodes_.back()));
 }
 
 void Tape::take_layouts(const Tape& open) {
@@ -617,29 +620,6 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
     for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
   }
   return true;
-}
-
-std::string Tape::str() const {
-  std::string text = "tape {\n";
-  for (const TapeNode& node : nodes_) {
-    check_cancelled();
-    text += "  ";
-    for (size_t k = 0; k < node.outputs.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", node.outputs[k]);
-    if (!node.outputs.empty()) text += " = ";
-    const Ref args = Ref::steal(PyObject_Repr(node.args.get()));
-    if (!args) forget_error();
-    text += node.name + text_of(args.get());
-    if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) {
-      const Ref kwargs = Ref::steal(PyObject_Repr(node.kwargs.get()));
-      if (!kwargs) forget_error();
-      text += " " + text_of(kwargs.get());
-    }
-    if (node.line > 0) text += str_cat("   # ", node.file.substr(node.file.rfind('/') + 1), ":", node.line);
-    text += "\n";
-  }
-  text += "  return (";
-  for (size_t k = 0; k < outputs_.size(); ++k) text += str_cat(k == 0 ? "%" : ", %", outputs_[k]);
-  return text + ")\n}\n";
 }
 
 void Tape::fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const {

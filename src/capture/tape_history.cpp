@@ -190,9 +190,9 @@ void TapeHistory::add_level_value(ValueId value) {
   level_needs_[static_cast<size_t>(value)] = true;
 }
 
-void TapeHistory::finish(TapeGraph& result) {
+void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
   if (!engine_) {
-    result.graph = expand_transforms(result.graph);
+    result.graph = expand_transforms(result.graph, passes);
     return;
   }
   note_values();
@@ -225,7 +225,7 @@ void TapeHistory::finish(TapeGraph& result) {
   }
   result.training = !live.empty();
   if (result.training) stop_used_up(result);
-  result.graph = expand_transforms(result.graph);
+  result.graph = expand_transforms(result.graph, passes);
   if (result.training) check_live(result, live);
 }
 

@@ -44,7 +44,7 @@ class TapeHistory {
   /// The node that stands for a pass.
   std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types);
   /// Writes the passes out and says what the results are: used up, leaves, or with a history that goes on (`training`).
-  void finish(TapeGraph& result);
+  void finish(TapeGraph& result, const PassOptions& passes);
 
  private:
   struct Leaf {

@@ -1,7 +1,13 @@
 // Torch calls while a trace is open: inferred on meta tensors, recorded on the tape.
 #include <algorithm>
 
+#include "capture/gradient_tracing.h"
+#include "capture/history_tracing.h"
+#include "capture/number_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
+#include "capture/transform_tracing.h"
 #include "runtime/host/torch_abi.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -112,10 +118,10 @@ bool returns_tuple(const std::string& name) {
 
 }  // namespace
 
-int Tracer::slot_for(PyObject* tensor) {
-  Trace& t = *trace_;
+int TraceContext::slot_for(PyObject* tensor) {
+  Trace& t = *trace;
   if (const int slot = t.tape.find(tensor); slot >= 0) return slot;
-  Ref meta = api_.meta_like(tensor);
+  Ref meta = api.meta_like(tensor);
   if (!meta) {
     forget_error();
     return -1;
@@ -129,10 +135,10 @@ int Tracer::slot_for(PyObject* tensor) {
   return slot;
 }
 
-PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
-  if ((looking_ && differs_in_levels(fn, args)) || depends_on_base(fn, args)) {
+  if ((context_.looking && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
@@ -140,17 +146,20 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kPassthrough: return PyObject_Call(func, args, kwargs);
     case TorchKind::kBreak:
       if (fn.name == "_version" && PyTuple_GET_SIZE(args) == 1) {
-        if (const long version = version_of(PyTuple_GET_ITEM(args, 0)); version >= 0) return PyLong_FromLong(version);
+        if (const long version = histories().version_of(PyTuple_GET_ITEM(args, 0)); version >= 0)
+          return PyLong_FromLong(version);
       }
       if (fn.reads_values) {
         PyObject* answer = answer_constant(func, args, kwargs);
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
-        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1) answer = item_number(func, PyTuple_GET_ITEM(args, 0));
+        if (fn.name == "item" && PyTuple_GET_SIZE(args) == 1)
+          answer = numbers().item_number(func, PyTuple_GET_ITEM(args, 0));
         if (answer != nullptr || PyErr_Occurred() != nullptr) return answer;
       }
-      if (fn.name == "requires_grad_" && make_variable(args, kwargs)) return Py_NewRef(PyTuple_GET_ITEM(args, 0));
-      if (fn.name == "requires_grad_" && trace_->open_levels.empty() &&
-          (changes_nothing(args, kwargs) || make_leaf(func, args, kwargs))) {
+      if (fn.name == "requires_grad_" && transforms().make_variable(args, kwargs))
+        return Py_NewRef(PyTuple_GET_ITEM(args, 0));
+      if (fn.name == "requires_grad_" && transforms().open_levels().empty() &&
+          (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       }
       if (!graph_break("call of " + fn.name)) return nullptr;
@@ -163,12 +172,12 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       }
       // The mode is off while it handles a call: on again for the function's own body.
       PyObject* result = nullptr;
-      const size_t before = modes_.size();
-      if (push_mode()) {
+      const size_t before = modes().count();
+      if (modes().push_mode()) {
         python_functions_.push_back(func);
         result = PyObject_Call(func, args, kwargs);
         python_functions_.pop_back();
-        drop_modes(before);  // where a graph break has not done it
+        modes().drop_modes(before);  // where a graph break has not done it
       }
       return result;
     }
@@ -178,12 +187,13 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
       const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
       const bool placeholder = trace_->tape.makes(slot);
       if (fn.name == "grad" && tensor != nullptr && !placeholder && api_.is_plain_tensor(tensor)) {
-        if (PyObject* known = gradient_of(tensor)) return Py_NewRef(known);
+        if (PyObject* known = gradients().gradient_of(tensor)) return Py_NewRef(known);
         return PyErr_Occurred() != nullptr ? nullptr : PyObject_Call(func, args, kwargs);
       }
-      const bool leaf = placeholder && is_made_leaf(slot);
-      if (leaf && fn.name == "grad") return Py_NewRef(gradient_of(tensor));
-      if (placeholder && (leaf || fn.name != "grad_fn" || needs_grad(slot) == NeedsGrad::kNo)) Py_RETURN_NONE;
+      const bool leaf = placeholder && gradients().is_made_leaf(slot);
+      if (leaf && fn.name == "grad") return Py_NewRef(gradients().gradient_of(tensor));
+      if (placeholder && (leaf || fn.name != "grad_fn" || histories().needs_grad(slot) == NeedsGrad::kNo))
+        Py_RETURN_NONE;
       if (!placeholder) {
         const Bypass bypass(bypass_);
         const Ref value = Ref::steal(PyObject_Call(func, args, kwargs));
@@ -202,14 +212,14 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
     case TorchKind::kRecord: break;
   }
   if (fn.kind == TorchKind::kMetadata && (fn.name == "requires_grad" || fn.name == "is_leaf")) {
-    return answer_needs_grad(fn, func, args, kwargs);
+    return histories().answer_needs_grad(fn, func, args, kwargs);
   }
   if (fn.name == "is_inference") Py_RETURN_FALSE;  // see depends_on_base
   if (kwargs != nullptr && fn.kind == TorchKind::kRecord && PyDict_GetItemString(kwargs, "requires_grad") == Py_True) {
-    return record_leaf(fn, func, args, kwargs);
+    return gradients().record_leaf(fn, func, args, kwargs);
   }
   if (func == reinterpret_cast<PyObject*>(api_.device_type)) return PyObject_Call(func, args, kwargs);
-  if (fn.kind == TorchKind::kRecord && writes_to_leaf(fn, args, kwargs)) {
+  if (fn.kind == TorchKind::kRecord && histories().writes_to_leaf(fn, args, kwargs)) {
     if (!graph_break("an in-place write to a leaf that requires grad: " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }
@@ -219,7 +229,7 @@ PyObject* Tracer::torch_function(PyObject* func, PyObject* args, PyObject* kwarg
   return record(fn, func, args, kwargs);
 }
 
-PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   const AutocastOff off(api_);
@@ -244,7 +254,7 @@ PyObject* Tracer::answer_constant(PyObject* func, PyObject* args, PyObject* kwar
   return answer;
 }
 
-PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_ITEM(args, 0);
   const int slot = trace_->tape.find(tensor);
   const Bypass bypass(bypass_);
@@ -256,21 +266,22 @@ PyObject* Tracer::answer_device(const TorchFunction& fn, PyObject* func, PyObjec
 }
 
 /// Autocast does not look at what vmap has made a batch of, but at what the batching rule of the operator calls.
-bool Tracer::reads_batch(PyObject* args, PyObject* kwargs) const {
+bool TorchTracing::reads_batch(PyObject* args, PyObject* kwargs) const {
   bool found = false;
   const auto look = [&](PyObject* o) -> Ref {
     const int slot = found || !api_.is_plain_tensor(o) ? -1 : trace_->tape.find(o);
-    for (const int level : trace_->open_levels) found = found || (slot >= 0 && is_batched(slot, level));
+    for (const int level : transforms().open_levels())
+      found = found || (slot >= 0 && transforms().is_batched(slot, level));
     return Ref::borrow(o);
   };
-  if (trace_->open_levels.empty()) return false;
+  if (transforms().open_levels().empty()) return false;
   map_structure(args, look);
   if (kwargs != nullptr) map_structure(kwargs, look);
   return found;
 }
 
-Tracer::Cast Tracer::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args,
-                                   Ref& cast_kwargs) {
+TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs,
+                                               Ref& cast_args, Ref& cast_kwargs) {
   const AutocastState state = AutocastState::read(api_);
   if (!state.any) return Cast::kSame;
   if (kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr) return Cast::kSame;
@@ -341,7 +352,7 @@ bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
 
 }  // namespace
 
-PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   std::string problem;
   Ref device;
@@ -370,7 +381,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       if (!api_.is_tensor(o)) {
         if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
         if (const int slot = float_slot(o); slot >= 0) {
-          return takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
+          return numbers().takes_number(fn.name, args, kwargs) ? make_slot_ref(slot) : plain_number(o);
         }
         if (is_derived_int(o)) return plain_number(o);
         if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
@@ -409,7 +420,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   }
   if (!tracing()) return PyObject_Call(func, args, kwargs);  // an operand was asked for its value
   if (problem.empty() && names_device(func, args)) problem = "a device given as text";
-  if (problem.empty() && fn.kind == TorchKind::kRecord) problem = level_problem(fn.name, args, kwargs);
+  if (problem.empty() && fn.kind == TorchKind::kRecord) problem = transforms().level_problem(fn.name, args, kwargs);
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
   if (!problem.empty()) return give_up(problem + " (" + fn.name + ")", false);
   if (fn.kind == TorchKind::kToCpu && tensors == 1 && device) {
@@ -421,7 +432,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
     return give_up("gradients are switched on in inference mode, where nothing is recorded", false);
   }
   if (fn.kind == TorchKind::kRecord && fn.name != "detach" && fn.name != "data" &&
-      takes_silent_view(tape_args.get(), tape_kwargs.get())) {
+      histories().takes_silent_view(tape_args.get(), tape_kwargs.get())) {
     return give_up("with gradients on, " + fn.name + " takes a view that was made without them", false);
   }
   if (fn.kind == TorchKind::kMetadata && tensors == 0) return PyObject_Call(func, args, kwargs);
@@ -430,7 +441,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   }
   if (fn.kind == TorchKind::kMetadata && !t.symbols.empty() && fn.of_sizes) {
     const int slot = PyTuple_GET_SIZE(tape_args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(tape_args.get(), 0)) : -1;
-    PyObject* answer = symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
+    PyObject* answer = numbers().symbolic_metadata(fn, slot, tape_args.get(), tape_kwargs.get());
     if (answer != not_handled()) return answer;
   }
   Ref device_argument;
@@ -449,7 +460,7 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
       return give_up("whether " + fn.name + " gives an empty result its size is the host's to say", false);
     }
     // The host infers from the sizes of this call.
-    if (fn.name.rfind("_fused_", 0) != 0) specialize_operands(tape_args.get(), tape_kwargs.get());
+    if (fn.name.rfind("_fused_", 0) != 0) numbers().specialize_operands(tape_args.get(), tape_kwargs.get());
   }
   {
     const Bypass bypass(bypass_);
@@ -500,7 +511,8 @@ PyObject* Tracer::record(const TorchFunction& fn, PyObject* func, PyObject* args
   return result.release();
 }
 
-bool Tracer::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result) {
+bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device,
+                                 Ref& result) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   if (fn.kind == TorchKind::kMetadata) return !api_.is_tensor(result.get());
@@ -586,7 +598,7 @@ PyObject* generator_of(const TapeNode& node) {
 
 }  // namespace
 
-void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
+void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
   Trace& t = *trace_;
   const std::string& name = node.name;
   const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
@@ -597,7 +609,7 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
   node.generator = generator_of(node);
   forget_error();
   user_location(node.file, node.function, node.line);
-  note_modes(node);
+  transforms().note_modes(node);
   if (node.level != 0) {
     std::unordered_set<int> operands;
     const auto note = [&operands](int slot) { operands.insert(slot); };
@@ -607,13 +619,13 @@ void Tracer::finish_node(TapeNode& node, bool fresh, bool known) {
       if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
     }
   }
-  note_silent_views(node);
+  histories().note_silent_views(node);
   t.tape.add_node(std::move(node));
   t.symbols.note_guards();
 }
 
-Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
-                                         const Ref& device, Ref& result) {
+TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
+                                                     const Ref& kwargs, const Ref& device, Ref& result) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   TapeNode node;
@@ -679,7 +691,7 @@ Tracer::Inferred Tracer::record_inferred(PyObject* func, const TorchFunction& fn
   return result ? Inferred::kDone : Inferred::kUnknown;
 }
 
-void Tracer::drop_modes(size_t left) {
+void ModeStack::drop_modes(size_t left) {
   if (modes_.size() <= left) return;
   const ErrorAside aside;
   while (modes_.size() > left && modes_.back() == handlers_) {
@@ -708,9 +720,9 @@ bool Tracer::leave_to_others(PyObject* types) {
 }
 
 PyObject* Tracer::handle_torch_function(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-  ++handlers_;
-  PyObject* result = leave_to_others(types) ? torch_function(func, args, kwargs) : nullptr;
-  --handlers_;
+  modes().handler_begins();
+  PyObject* result = leave_to_others(types) ? torch().torch_function(func, args, kwargs) : nullptr;
+  modes().handler_ends();
   return result;
 }
 

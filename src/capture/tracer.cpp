@@ -5,9 +5,23 @@
 
 #include <numeric>
 
+#include "capture/call_tracing.h"
+#include "capture/capture_log.h"
+#include "capture/compiled_function.h"
+#include "capture/lifetime_tracing.h"
+#include "capture/number_tracing.h"
+#include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
 #include "capture/other_compilers.h"
+#include "capture/read_tracing.h"
+#include "capture/runner.h"
 #include "capture/stats.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
+#include "capture/tracer_parts.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/made_once.h"
 #include "support/options.h"
 #include "support/str_cat.h"
@@ -56,14 +70,18 @@ PyObject* mode_object() {
 
 Tracer* Tracer::current() { return g_current; }
 
-Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code) : owner_(owner), api_(api), code_(code) {
+Tracer::Tracer(TraceOwner& owner, TorchApi& api, PyObject* code)
+    : Tracer(std::make_unique<TracerParts>(owner, api), code) {}
+
+Tracer::Tracer(std::unique_ptr<TracerParts> parts, PyObject* code)
+    : TraceFeature(parts->context), parts_(std::move(parts)), code_(code) {
   previous_ = g_current;
   g_current = this;
 }
 
 Tracer::~Tracer() { g_current = previous_; }
 
-void Tracer::set_mode(bool on) {
+void ModeStack::set_mode(bool on) {
   if (!on) drop_modes();
   if (on == mode_on_) return;
   // No collection of cycles while a trace is open: finalizers of whatever else dies then are not part of this program.
@@ -77,7 +95,7 @@ void Tracer::set_mode(bool on) {
   if (on && api_.present() && !push_mode()) forget_error();
 }
 
-bool Tracer::push_mode() {
+bool ModeStack::push_mode() {
   const Ref done = Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode_object()));
   if (done) modes_.push_back(handlers_);
   return static_cast<bool>(done);
@@ -85,7 +103,7 @@ bool Tracer::push_mode() {
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
-  if (!looking_ && interrupted() && deliver_interrupts() != 0) return nullptr;
+  if (!context_.looking && interrupted() && deliver_interrupts() != 0) return nullptr;
   roots_ = std::move(roots);
   hit_ = hit;
   hit_objects_ = std::move(objects);
@@ -94,7 +112,7 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
   context.observer = this;
   vm_install();
   PyObject* result = PyObject_Vectorcall(function, args, nargsf, kwnames);
-  set_mode(false);
+  modes().set_mode(false);
   vm_uninstall();
   context.observer = before;
   delivered();
@@ -134,8 +152,8 @@ bool decides_by_last_bits(const PyCodeObject* code) {
 }  // namespace
 
 FrameAction Tracer::on_frame_enter(Frame& f) {
-  if (state_ == State::kUnwinding) {
-    unwind();
+  if (context_.state == State::kUnwinding) {
+    ends().unwind();
     return FrameAction::kRaise;
   }
   const SignalsWait wait;
@@ -143,9 +161,9 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.observer = nullptr;
     return FrameAction::kHandBack;
   }
-  if (!tracing()) drop_modes();
+  if (!tracing()) modes().drop_modes();
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
-  if (tracing() && entered_ && (is_opaque(f.code()) || logs(f))) {
+  if (tracing() && entered_ && (is_opaque(f.code()) || calls().logs(f))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;
@@ -153,14 +171,14 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (!entered_ && reinterpret_cast<PyObject*>(f.code()) == code_ && !f.resumed && !f.throwing) {
     entered_ = true;
     f.root = true;
-    frames_.push_back(&f);
+    context_.frames.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
-    const std::vector<int> places = argument_places(f, roots_);
+    const std::vector<int> places = numbers().argument_places(f, roots_);
     if (!try_begin(f, std::move(roots_), places)) {
       ++stats().fallbacks;
       f.root = false;
       f.observer = nullptr;
-      frames_.pop_back();
+      context_.frames.pop_back();
       return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kHandBack;
     }
     mark_starred(f);
@@ -171,21 +189,22 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     return FrameAction::kRaise;
   }
   if (tracing()) {
-    frames_.push_back(&f);
-    if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) trace_->closing.insert(&f);
+    context_.frames.push_back(&f);
+    TATARA_LOG(kCapture, "  enter ", place_text(f.code(), 0));
+    if (f.throwing && PyErr_ExceptionMatches(PyExc_GeneratorExit) != 0) lifetimes().closes(f);
     mark_starred(f);
-    return watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
+    return reads().watch_function(f) ? FrameAction::kRun : FrameAction::kRaise;
   }
   // The program runs for real between two graphs: the functions that it calls there may have graphs of their own.
-  if (state_ == State::kConcrete && !stopped_ && !disabled_here() && !f.resumed && !f.throwing && may_be_root(f) &&
-      holds_tensors(f)) {
-    frames_.push_back(&f);
+  if (context_.state == State::kConcrete && !context_.stopped && !disabled_here() && !f.resumed && !f.throwing &&
+      context_.may_be_root(f) && holds_tensors(f)) {
+    context_.frames.push_back(&f);
     f.root = true;
     bool made = false;
     const FrameAction action = start_here(f, made);
     if (made || action != FrameAction::kRun) return action;
     f.root = false;
-    frames_.pop_back();
+    context_.frames.pop_back();
   }
   f.observer = nullptr;
   return FrameAction::kHandBack;
@@ -204,7 +223,7 @@ FrameAction Tracer::enter_other_compiler(Frame& f) {
   return FrameAction::kRun;
 }
 
-bool Tracer::may_be_root(Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api_); }
+bool TraceContext::may_be_root(const Frame& f) const { return !f.is_generator() && !is_library_code(f.code(), api); }
 
 bool Tracer::holds_tensors(Frame& f) const {
   const auto relevant = [this](PyObject* o) { return o != nullptr && (api_.is_tensor(o) || api_.is_module(o)); };
@@ -227,6 +246,10 @@ bool Tracer::holds_tensors(Frame& f) const {
   return false;
 }
 
+bool Tracer::was_cut() const { return ends().was_cut(); }
+
+int Tracer::deliver() { return ends().deliver(); }
+
 void Tracer::mark_starred(Frame& f) {
   // CPython made the *args tuple and the **kwargs dict of this very call.
   const PyCodeObject* code = f.code();
@@ -234,7 +257,7 @@ void Tracer::mark_starred(Frame& f) {
   // type.__call__ has just made the object whose __init__ starts: nobody but the call holds it.
   if (code->co_argcount > 0 && PyUnicode_CompareWithASCIIString(code->co_name, "__init__") == 0) {
     PyObject* self = f.local(0);
-    if (self != nullptr && Py_REFCNT(self) <= 4 && origin(self) == Origin::kUnknown) mark_born(self);
+    if (self != nullptr && Py_REFCNT(self) <= 4 && origins().origin(self) == Origin::kUnknown) mark_born(self);
   }
   int index = code->co_argcount + code->co_kwonlyargcount;
   if ((code->co_flags & CO_VARARGS) != 0) {
@@ -257,33 +280,34 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
     other_compilers_.pop_back();
     return;
   }
-  if (!frames_.empty() && frames_.back() == &f) frames_.pop_back();
-  if (tracing()) break_if_closing_fails(f, how, result);
-  if (tracing() && result != nullptr) settle_result(f, result);
-  if (tracing() && reader_depth_ != 0 && frames_.size() == reader_depth_ && numpy_inside(result)) {
+  if (!context_.frames.empty() && context_.frames.back() == &f) context_.frames.pop_back();
+  if (tracing() && &f != context_.root) TATARA_LOG(kCapture, "  leave ", place_text(f.code(), 0));
+  if (tracing()) lifetimes().break_if_closing_fails(f, how, result);
+  if (tracing() && result != nullptr) numbers().settle_result(f, result);
+  if (tracing() && numpy().is_read(result)) {
     if (!graph_break("C code reads an array that " + text_of(f.code()->co_name) + " gave it")) postpone_error();
   }
-  if (&f == root_) {
-    if (state_ == State::kTracing) {
+  if (&f == context_.root) {
+    if (context_.state == State::kTracing) {
       // The frame is handed back: what was recorded happens now.
-      state_ = State::kConcrete;
-      set_mode(false);
+      context_.state = State::kConcrete;
+      modes().set_mode(false);
       const Bypass bypass(bypass_);
-      if (looking_) {
+      if (context_.looking) {
         const ErrorAside aside;
-        finish_look(nullptr);
-      } else if (!run_tape()) {
-        if (take_back()) {
-          land(f);
+        ends().finish_look(nullptr);
+      } else if (!ends().run_tape()) {
+        if (ends().take_back()) {
+          ends().land(f);
         } else {
-          undo_later_writes();
+          ends().undo_later_writes();
         }
       }
     }
-    root_ = nullptr;
-    end_trace();
+    context_.root = nullptr;
+    ends().end_trace();
   }
-  if (frames_.empty()) state_ = State::kOff;
+  if (context_.frames.empty()) context_.state = State::kOff;
 }
 
 FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
@@ -291,30 +315,30 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
   if (f.ends_trace) {
     // Nobody else may hold what the program lets go of from here on.
     f.ends_trace = f.root = false;
-    if (state_ == State::kBroken) end_trace();
+    if (context_.state == State::kBroken) ends().end_trace();
     return FrameAction::kRun;
   }
-  switch (state_) {
-    case State::kOff: set_mode(false); return FrameAction::kRun;
+  switch (context_.state) {
+    case State::kOff: modes().set_mode(false); return FrameAction::kRun;
     case State::kTracing:
       if (!vm_sees_frames()) {
         if (!graph_break("another compiler took the interpreter's frames (in another thread)"))
           return FrameAction::kRaise;
         return before_instruction(f, opcode, oparg);
       }
-      if (!snapshot(f)) return FrameAction::kRun;
+      if (!ends().snapshot(f)) return FrameAction::kRun;
       if (is_return(opcode)) {
         PyObject* result = opcode == RETURN_VALUE ? f.peek(1) : PyTuple_GET_ITEM(f.code()->co_consts, oparg);
-        return finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
+        return ends().finish_return(f, result) ? FrameAction::kRun : FrameAction::kRaise;
       }
       return FrameAction::kRun;
-    case State::kResuming: state_ = State::kConcrete; return FrameAction::kRun;
-    case State::kUnwinding: unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
+    case State::kResuming: context_.state = State::kConcrete; return FrameAction::kRun;
+    case State::kUnwinding: ends().unwind(); return FrameAction::kRaise;  // code in C has kept the error to itself
     case State::kBroken:
     case State::kConcrete:
-      if (state_ == State::kBroken) end_trace();  // it holds nothing any more
-      set_mode(false);
-      if (may_be_root(f)) return at_boundary(f);
+      if (context_.state == State::kBroken) ends().end_trace();  // it holds nothing any more
+      modes().set_mode(false);
+      if (context_.may_be_root(f)) return at_boundary(f);
       f.root = false;
       return FrameAction::kRun;
   }
@@ -322,20 +346,20 @@ FrameAction Tracer::before_instruction(Frame& f, int opcode, int oparg) {
 }
 
 FrameAction Tracer::at_boundary(Frame& f) {
-  if (stopped_) {
-    state_ = State::kConcrete;
+  if (context_.stopped) {
+    context_.state = State::kConcrete;
     f.root = false;
     return FrameAction::kRun;
   }
   if (disabled_here()) {
-    state_ = State::kConcrete;
+    context_.state = State::kConcrete;
     return FrameAction::kRun;
   }
   for (int i = 0; i < f.stack_depth(); ++i) {
     PyObject* value = f.stack()[i];
     if (value != nullptr && PyExceptionInstance_Check(value)) {
       // Inside a handler the interpreter's exception state is part of the frame: go on for real until it is left.
-      state_ = State::kConcrete;
+      context_.state = State::kConcrete;
       return FrameAction::kRun;
     }
   }
@@ -347,11 +371,11 @@ FrameAction Tracer::at_boundary(Frame& f) {
 
 FrameAction Tracer::start_here(Frame& f, bool& made) {
   const SignalsWait wait;
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
-  if (holds_noticed(roots)) return FrameAction::kRun;
+  if (lifetimes().holds_noticed(roots)) return FrameAction::kRun;
   const size_t in_frame = roots.size();
   // Another function of the same code has cells of its own, which are not in the frame before its first instruction.
   PyObject* function = f.offset() == 0 ? f.function() : nullptr;
@@ -361,12 +385,16 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   }
   PyObject* code = reinterpret_cast<PyObject*>(f.code());
   std::vector<PyObject*> objects;
+  std::string failed;
+  std::string* const why = log_enabled(LogChannel::kGuards) ? &failed : nullptr;
   if (const std::shared_ptr<Entry> entry =
-          owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, nullptr)) {
+          owner_.cache.find(code, f.offset(), roots.data(), roots.size(), api_, objects, why)) {
     ++stats().guard_hits;
     made = entry->end != Entry::End::kEager;
     return apply(f, *entry, objects);
   }
+  if (!failed.empty())
+    log_line(LogChannel::kGuards, str_cat("recompiles ", place_text(f.code(), f.offset()), ": ", failed));
   std::vector<int> places(roots.size());
   std::iota(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(in_frame), 0);
   std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);
@@ -374,15 +402,15 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   if (allowed < 0) return FrameAction::kRaise;
   if (allowed > 0 && try_begin(f, std::move(roots), places, in_frame)) {
     made = true;
-    snapshot(f);
+    ends().snapshot(f);
   }
   return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
 }
 
 bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made) {
   ++bypass_;
-  const bool mode_was_on = mode_on_;
-  set_mode(false);
+  const bool mode_was_on = modes().on();
+  modes().set_mode(false);
   const std::shared_ptr<Entry> alive = owner_.cache.share(&entry);
   std::vector<Ref> env;
   entry.tape->fill_inputs(objects, env);
@@ -396,14 +424,14 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
         Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
-  set_mode(mode_was_on);
+  modes().set_mode(mode_was_on);
   --bypass_;
   return ok;
 }
 
 FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& objects) {
   const SignalsWait wait;
-  state_ = State::kConcrete;
+  context_.state = State::kConcrete;
   if (entry.end == Entry::End::kEager) {
     f.root = false;
     return FrameAction::kRun;
@@ -413,7 +441,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   if (!run_entry(entry, objects, made)) {
     if (PyErr_Occurred() != nullptr) return FrameAction::kRaise;
     // An operator fails: the program goes on from here for real, to its own error.
-    stopped_ = true;
+    context_.stopped = true;
     f.root = false;
     return FrameAction::kRun;
   }
@@ -430,7 +458,7 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
   for (size_t i = static_cast<size_t>(entry.local_count); i < made.size(); ++i) stack.push_back(made[i].get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
   f.set_state(entry.break_offset, static_cast<int>(stack.size()));
-  state_ = State::kResuming;
+  context_.state = State::kResuming;
   return FrameAction::kReload;
 }
 
@@ -440,9 +468,10 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   vm_sees_frames();  // from here on
   const SignalsWait wait;
   ++bypass_;
+  parts_->reset();
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
-  std::string unfit = trace->state.waits_for(looking_);
+  std::string unfit = trace->state.waits_for(context_.looking);
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -455,28 +484,28 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     dims.cells_from = cells_from;
     owner_.cache.dynamic_dims(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(), roots.size(), api_,
                               dims);
-    if (!dims.places.empty()) trace->varying = dims.watched;
+    if (!dims.places.empty()) numbers().set_varying(dims.watched);
     trace->guard.build(roots.data(), roots.size(), api_, dims, trace->symbols, trace->objects);
     for (size_t i = 0; i < trace->objects.size(); ++i) {
       trace->alive.push_back(Ref::borrow(trace->objects[i]));
       const std::vector<size_t>& alone = trace->guard.in_cells;
       if (std::find(alone.begin(), alone.end(), i) != alone.end()) {
-        trace->in_cells.insert(trace->objects[i]);
+        origins().found_in_cell(trace->objects[i]);
         trace->watches.found(trace->objects[i]);
       } else if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
-    trace->guarded = trace->objects.size();
-    for (const size_t i : trace->guard.by_identity) trace->by_identity.insert(trace->objects[i]);
+    origins().guards_objects(*trace);
     if (!trace->guard.unsupported_tensor.empty()) {
       unfit = "an input is " + trace->guard.unsupported_tensor + ": it runs in eager";
     }
     trace->guard.check_grad = trace->state.grad;
+    trace->guard.of_call = cells_from == SIZE_MAX;
   }
   forget_error();
   --bypass_;
-  if (!unfit.empty() && looking_) {
-    found_ = unfit;
+  if (!unfit.empty() && context_.looking) {
+    context_.found = unfit;
     PyErr_SetString(PyExc_RuntimeError, unfit.c_str());
     return false;
   }
@@ -484,58 +513,60 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
   }
-  root_ = &f;
-  trace->symbols.set_derive([this](const char* name, PyObject* a, PyObject* b) { return derive_number(name, a, b); },
-                            [this](int slot) { need_number(slot); });
+  TATARA_LOG(kCapture, "trace of ", place_text(f.code(), f.offset()));
+  context_.root = &f;
+  trace->symbols.set_derive(
+      [this](const char* name, PyObject* a, PyObject* b) { return numbers().derive_number(name, a, b); },
+      [this](int slot) { numbers().need_number(slot); });
   trace->symbols.set_place([this] {
     const BreakInfo place = here({});
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);
   });
-  trace->start_offset = f.offset();
-  trace->root_code = reinterpret_cast<PyObject*>(f.code());
-  trace_ = std::move(trace);
-  begin_transaction();
+  trace->start.offset = f.offset();
+  trace->start.code = reinterpret_cast<PyObject*>(f.code());
+  context_.trace = std::move(trace);
+  ends().begin_transaction();
   if (api_.present()) {
     // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
     static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
     trace_->watches.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
   }
-  for (int i = 0; i < f.local_count(); ++i) trace_->start_locals.push_back(Ref::borrow(f.local(i)));
-  for (int i = 0; i < f.stack_depth(); ++i) trace_->start_stack.push_back(Ref::borrow(f.stack()[i]));
-  find_surroundings(f, true);
-  place_symbols(f, places);
-  state_ = State::kTracing;
-  waiting_.emplace();
-  set_mode(true);
+  for (int i = 0; i < f.local_count(); ++i) trace_->start.locals.push_back(Ref::borrow(f.local(i)));
+  for (int i = 0; i < f.stack_depth(); ++i) trace_->start.stack.push_back(Ref::borrow(f.stack()[i]));
+  origins().find_surroundings(f, true);
+  numbers().place_symbols(f, places);
+  context_.state = State::kTracing;
+  ends().hold_signals();
+  modes().set_mode(true);
   return true;
 }
 
-bool Tracer::snapshot(Frame& f) {
-  if (!let_generators_end(f)) return false;
+bool TraceEnds::snapshot(Frame& f) {
+  if (!lifetimes().let_generators_end(f)) return false;
   Trace& t = *trace_;
-  t.snap_locals.resize(static_cast<size_t>(f.local_count()));
+  t.snap.locals.resize(static_cast<size_t>(f.local_count()));
   for (int i = 0; i < f.local_count(); ++i) {
-    if (t.snap_locals[static_cast<size_t>(i)].get() != f.local(i)) {
-      t.snap_locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
+    if (t.snap.locals[static_cast<size_t>(i)].get() != f.local(i)) {
+      t.snap.locals[static_cast<size_t>(i)] = Ref::borrow(f.local(i));
     }
   }
-  t.snap_stack.resize(static_cast<size_t>(f.stack_depth()));
+  t.snap.stack.resize(static_cast<size_t>(f.stack_depth()));
   for (int i = 0; i < f.stack_depth(); ++i) {
-    if (t.snap_stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
-      t.snap_stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
+    if (t.snap.stack[static_cast<size_t>(i)].get() != f.stack()[i]) {
+      t.snap.stack[static_cast<size_t>(i)] = Ref::borrow(f.stack()[i]);
     }
   }
-  t.snap_offset = f.offset();
-  t.snap_nodes = t.tape.nodes().size();
-  t.snap_facts = t.symbols.ctx().guards().size();
-  t.snap_checks = t.size_checks.size();
-  t.snap_handled = Ref::steal(PyErr_GetHandledException());
-  drop_undone_switches();
-  t.snap_effects = t.effects.size();
-  t.snap_born = t.births;
+  t.snap.offset = f.offset();
+  t.snap.nodes = t.tape.nodes().size();
+  t.snap.facts = t.symbols.ctx().guards().size();
+  t.snap.checks = t.size_checks.size();
+  t.snap.handled = Ref::steal(PyErr_GetHandledException());
+  writes().drop_undone_switches();
+  t.snap.effects = t.effects.size();
+  t.snap.born = t.births;
   ++bypass_;
-  t.snap_grad = api_.grad_enabled();
-  t.snap_levels = t.open_levels.size() + static_cast<size_t>(t.duals);
+  t.snap.grad = api_.grad_enabled();
+  t.snap.levels = transforms().open();
   --bypass_;
   t.mutated = false;
   return true;

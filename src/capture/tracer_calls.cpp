@@ -3,8 +3,21 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
+#include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
+#include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/package.h"
+#include "capture/read_tracing.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -228,7 +241,7 @@ bool needs_autograd(std::string_view name, const TorchApi& api) {
 
 }  // namespace
 
-Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+CallPlan CallTracing::plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   using Kind = CallPlan::Kind;
   CallPlan plan;
   if (PyFunction_Check(callable)) return {Kind::kEnter, nullptr, {}};
@@ -396,15 +409,15 @@ Tracer::CallPlan Tracer::plan_call(PyObject* callable, PyObject* const* args, Py
   return {Kind::kBreak, nullptr, module.empty() ? name : module + "." + name};
 }
 
-bool Tracer::knows_handled() {
+bool CallTracing::knows_handled() {
   const Ref handled = Ref::steal(PyErr_GetHandledException());
-  if (handled.get() != trace_->start_exception.get()) return true;
+  if (handled.get() != trace_->start.exception.get()) return true;
   if (!handled) trace_->watches.nothing_handled();
   return !handled;
 }
 
 int Tracer::raise_handled(Frame&) {
-  return !tracing() || knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
+  return !tracing() || calls().knows_handled() || graph_break("raise of what a caller handles") ? kNotHandled : -1;
 }
 
 namespace {
@@ -457,25 +470,25 @@ bool compares(PyObject* callable, std::string_view name) {
 
 }  // namespace
 
-Tracer::Reading Tracer::how_read(PyObject* callable, std::string_view name) {
+Reading ReadTracing::how_read(PyObject* callable, std::string_view name) {
   if (compares(callable, name)) return Reading::kEqual;
   return reads_items_only(callable, name) ? Reading::kItems : Reading::kAll;
 }
 
 /// The operands whose identity alone may decide what comes back: that of `id`, and what is a key of a dict or set.
-void Tracer::pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+void ReadTracing::pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   const bool table = plan.target != nullptr && (PyDict_Check(plan.target) || PyAnySet_Check(plan.target));
   if (plan.name == "is_" || plan.name == "is_not") {
-    for (Py_ssize_t i = 0; i < nargs; ++i) pin(args[i]);
+    for (Py_ssize_t i = 0; i < nargs; ++i) origins().pin(args[i]);
   }
   if (!table && plan.name != "id") return;
   const Py_ssize_t at = !table || PyCFunction_Check(callable) ? 0 : 1;
-  if (at < nargs) pin(args[at]);
+  if (at < nargs) origins().pin(args[at]);
 }
 
 /// A call of code in C: what it may read becomes a guard. False with a Python error set; the graph may be broken.
-bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
-                            Py_ssize_t keywords) {
+bool ReadTracing::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
+                                 Py_ssize_t keywords) {
   if (PyType_Check(callable)) watch_class_of(callable);
   if (PyType_Check(callable) && is_python_made(reinterpret_cast<PyTypeObject*>(callable)) && !born(callable)) {
     static PyObject* const maker = PyUnicode_InternFromString("__new__");
@@ -484,7 +497,7 @@ bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* 
   if (!reads_contents(callable, plan.name)) {
     for (Py_ssize_t i = 0; i < nargs; ++i) watch_class_of(args[i]);
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 1) {
-      find(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
+      origins().find(reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
     }
     return true;
   }
@@ -499,18 +512,18 @@ bool Tracer::watch_operands(PyObject* callable, const CallPlan& plan, PyObject* 
   return true;
 }
 
-bool Tracer::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+bool ReadTracing::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
   if (plan.name != "get" && plan.name != "__getitem__" && plan.name != "__contains__") return false;
   const Py_ssize_t at = PyCFunction_Check(callable) ? 0 : 1;
   if (nargs <= at || !is_atom(args[at], api_)) return false;
-  if (!born(plan.target) && !contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
+  if (!born(plan.target) && !origins().contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
   return true;
 }
 
 /// GradScaler.update(), which ends with a new dict for its optimizers: the old one, emptied, takes its place, so that the
 /// next call finds the object that it found before.
-PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* TorchTracing::update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   PyObject* function = PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable;
   PyObject* self = PyMethod_Check(callable) ? PyMethod_GET_SELF(callable) : nargs > 0 ? args[0] : nullptr;
   if (self == nullptr || !PyFunction_Check(function)) return not_handled();
@@ -532,7 +545,7 @@ PyObject* Tracer::update_scaler(PyObject* callable, PyObject* const* args, Py_ss
 }
 
 /// Our function in place of the host's. With gradients on the host's optimizers say what they say.
-PyObject* Tracer::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* TorchTracing::stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (!PyCFunction_Check(callable)) return not_handled();
   const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
   // Operators on lists of tensors that the package has in parts.
@@ -556,71 +569,74 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
       api_.is_torch_tensor(args[0]) && api_.is_plain_tensor(args[0])) {
     // float(): what a tensor's method returns would have to be a plain float.
     static PyObject* const method = attr(reinterpret_cast<PyObject*>(api_.base_type), "__float__").release();
-    PyObject* counter = item_number(method, args[0]);
+    PyObject* counter = numbers().item_number(method, args[0]);
     if (counter != nullptr || PyErr_Occurred() != nullptr) return counter;
   }
-  if (is_engine_call(callable)) {
+  if (gradients().is_engine_call(callable)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(PyDict_New());
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
     for (Py_ssize_t i = 0; i < keywords; ++i) {
       PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
     }
-    return run_backward(positional.get(), named.get());
+    return gradients().run_backward(positional.get(), named.get());
   }
   if (keywords == 0) {
-    if (PyObject* done = register_hook(f, callable, args, nargs); done != not_handled()) return done;
+    if (PyObject* done = gradients().register_hook(f, callable, args, nargs); done != not_handled()) return done;
   }
-  if (keywords == 0 && is_function_apply(callable)) {
-    PyObject* done = apply_function(callable, args, nargs);
+  if (keywords == 0 && FunctionTracing::is_function_apply(callable)) {
+    PyObject* done = functions().apply_function(callable, args, nargs);
     if (done != not_handled() || !tracing()) return done;
   }
   if (const TransformCall kind = transform_call_of(callable); kind != TransformCall::kNone) {
-    PyObject* done = transform_call(kind, callable, args, nargs, kwnames);
+    PyObject* done = transforms().transform_call(kind, callable, args, nargs, kwnames);
     if (done != not_handled() || !tracing()) return done;
   }
-  if (PyObject* done = update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
-  if (PyObject* done = stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing()) return done;
-  if (!PyFunction_Check(callable) && symbolic_arguments(callable, args, nargs + keywords)) {
+  if (PyObject* done = torch().update_scaler(callable, args, nargs, kwnames); done != not_handled() || !tracing())
+    return done;
+  if (PyObject* done = torch().stand_in(callable, args, nargs, kwnames); done != not_handled() || !tracing())
+    return done;
+  if (!PyFunction_Check(callable) && numbers().symbolic_arguments(callable, args, nargs + keywords)) {
     const Ref positional = Ref::steal(PyTuple_New(nargs)), named = Ref::steal(keywords > 0 ? PyDict_New() : nullptr);
     for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
     for (Py_ssize_t i = 0; i < keywords; ++i) {
       PyDict_SetItem(named.get(), PyTuple_GET_ITEM(kwnames, i), args[nargs + i]);
     }
-    PyObject* result = symbolic_call(callable, positional.get(), named.get());
+    PyObject* result = numbers().symbolic_call(callable, positional.get(), named.get());
     if (result != not_handled()) return result;
   }
-  if (PyObject* done = numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
+  if (PyObject* done = numpy().numpy_vectorcall(callable, args, nargs, kwnames); done != not_handled()) return done;
   if (!tracing()) return not_handled();
-  if (const std::string life = starts_life(callable, args, nargs); !life.empty()) {
-    return break_for_good(life) ? not_handled() : nullptr;
+  if (const std::string life = lifetimes().starts_life(callable, args, nargs); !life.empty()) {
+    return lifetimes().break_for_good(life) ? not_handled() : nullptr;
   }
-  if (const std::string guard = enters_guard(f, callable, args, nargs); !guard.empty()) {
+  if (const std::string guard = calls().enters_guard(f, callable, args, nargs); !guard.empty()) {
     return graph_break(guard) ? not_handled() : nullptr;
   }
-  const CallPlan plan = plan_call(callable, args, nargs);
-  if (PyObject* done = identity_of_numbers(callable, plan.name, args, nargs); done != not_handled()) return done;
-  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator ||
-      (plan.kind == Kind::kBreak && *trace_->cached_calls > 0)) {
-    settle_arguments(callable, args, nargs, keywords);
+  const CallPlan plan = calls().plan_call(callable, args, nargs);
+  if (PyObject* done = numbers().identity_of_numbers(callable, plan.name, args, nargs); done != not_handled())
+    return done;
+  if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && calls().in_cached())) {
+    numbers().settle_arguments(callable, args, nargs, keywords);
     if (!tracing()) return not_handled();
   }
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
       reads_contents(callable, plan.name)) {
-    if (!break_if_moved(plan.target) || !break_if_moved(callable, args, nargs + keywords)) return nullptr;
+    if (!reads().break_if_moved(plan.target) || !reads().break_if_moved(callable, args, nargs + keywords))
+      return nullptr;
     if (!tracing()) return not_handled();
   }
-  pin_operands(plan, callable, args, nargs);
+  reads().pin_operands(plan, callable, args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
-      if (PyMethod_Check(callable)) find_parts(callable);
-      watch_class_of(callable);
+      if (PyMethod_Check(callable)) origins().find_parts(callable);
+      reads().watch_class_of(callable);
       return not_handled();
     case Kind::kTorch:
-      return plan.name == "_group_tensors_by_device_and_dtype" ? group_tensors(args, nargs) : not_handled();
+      return plan.name == "_group_tensors_by_device_and_dtype" ? torch().group_tensors(args, nargs) : not_handled();
     case Kind::kFalse: return Py_NewRef(Py_False);
-    case Kind::kModes: return ask_modes(callable, args, nargsf, kwnames);
+    case Kind::kModes: return modes().ask_modes(callable, args, nargsf, kwnames);
     case Kind::kAttribute: {
-      PyObject* found = call_attribute(plan.target, args, nargs);
+      PyObject* found = reads().call_attribute(plan.target, args, nargs);
       if (found != not_handled() || !tracing() || keywords > 0) return found;
       found = PyObject_Vectorcall(callable, args, nargsf, kwnames);
       PyObject* const* operands = plan.target != nullptr ? args - 1 : args;  // the owner, then the name
@@ -632,12 +648,12 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     }
     case Kind::kMutator: {
       const auto perform = [=] { return PyObject_Vectorcall(callable, args, nargsf, kwnames); };
-      return call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
+      return writes().call_mutator(f, callable, plan, {args, static_cast<size_t>(nargs)}, keywords > 0, perform);
     }
-    case Kind::kSwitch: return throw_switch(callable, args, nargs, keywords);
+    case Kind::kSwitch: return writes().throw_switch(callable, args, nargs, keywords);
     case Kind::kBreak: {
       if ((plan.name == "print" || plan.name == "_warnings.warn") && PyCFunction_Check(callable) &&
-          says_once({args, static_cast<size_t>(nargs + keywords)})) {
+          calls().says_once({args, static_cast<size_t>(nargs + keywords)})) {
         const Bypass bypass(bypass_);
         return PyObject_Vectorcall(callable, args, nargsf, kwnames);
       }
@@ -647,18 +663,18 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   }
   if (reads_contents(callable, plan.name)) {
     // Code in C is about to call, or to keep, what changes something, and nobody would see it.
-    bool hidden = is_partial(callable) && hides_change(callable);
-    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = hides_change(args[i]);
+    bool hidden = is_partial(callable) && calls().hides_change(callable);
+    for (Py_ssize_t i = 0; i < nargs + keywords && !hidden; ++i) hidden = calls().hides_change(args[i]);
     if (hidden) {
       return graph_break("a method in C that changes what existed before, called by code in C") ? not_handled()
                                                                                                 : nullptr;
     }
   }
-  const bool keyed = reads_one_key(plan, callable, args, nargs);
-  if (!keyed && !watch_operands(callable, plan, args, nargs, keywords)) return nullptr;
+  const bool keyed = reads().reads_one_key(plan, callable, args, nargs);
+  if (!keyed && !reads().watch_operands(callable, plan, args, nargs, keywords)) return nullptr;
   if (!tracing()) return not_handled();
-  if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) watch_all(args[0]);
-  if (plan.name.empty() && nargs == 1) watch_getter(callable, args[0]);
+  if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) reads().watch_all(args[0]);
+  if (plan.name.empty() && nargs == 1) reads().watch_getter(callable, args[0]);
   if (PyCFunction_Check(callable) &&
       std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "__build_class__") == 0) {
     PyObject* made = PyObject_Vectorcall(callable, args, nargsf, kwnames);
@@ -666,13 +682,14 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
     return made;
   }
   // super() and locals() look at the running frame, which is the program's own also here.
-  const Reader reader(*this, callable);
+  const NumpyTracing::Reader reader(numpy(), callable);
   PyObject* result = is_cached_function(callable) && !born(callable)
-                         ? call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
+                         ? calls().call_cached(callable, {args, static_cast<size_t>(nargs + keywords)}, nargsf, kwnames)
                          : PyObject_Vectorcall(callable, args, nargsf, kwnames);
   if (result == nullptr || result == not_handled() || !tracing()) return result;
-  pin_keys(result);
-  if (plan.variable != nullptr && note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
+  origins().pin_keys(result);
+  if (plan.variable != nullptr &&
+      calls().note_context(plan.variable, plan.name, nargs > 0 ? args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
     trace_->watches.weak(plan.weak, result);
@@ -680,13 +697,13 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
   } else if (plan.watched && keywords == 0 && !born(result)) {
     trace_->watches.call(callable, args, static_cast<size_t>(nargs), result);
   } else {
-    note_result(result);
+    origins().note_result(result);
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 3) mark_born(result);
   }
   return result;
 }
 
-bool Tracer::hides_change(PyObject* o) const {
+bool CallTracing::hides_change(PyObject* o) const {
   if (is_partial(o)) {
     const Ref function = attr_or_null(o, "func");
     return function && hides_change(function.get());
@@ -704,7 +721,8 @@ bool Tracer::hides_change(PyObject* o) const {
   return is_container_type(d->d_type) && mutator_names().contains(text_of(d->d_name));
 }
 
-PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames) {
+PyObject* CallTracing::call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf,
+                                   PyObject* kwnames) {
   for (PyObject* each : args) {
     // The cache would keep a placeholder, or know the tensor of this one call.
     if (api_.is_tensor(each)) {
@@ -712,15 +730,15 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     }
   }
   for (PyObject* part : referents(callable)) {
-    if (!PyDict_Check(part)) find(part);  // what it wraps
+    if (!PyDict_Check(part)) origins().find(part);  // what it wraps
   }
-  const std::shared_ptr<int> running = trace_->cached_calls;  // the trace may be closed below
+  const std::shared_ptr<int> running = own_.cached_calls;  // the trace may be closed below
   const size_t nodes = trace_->tape.nodes().size();
-  if (*running == 0) trace_->said_once = false;
+  if (*running == 0) own_.said_once = false;
   ++*running;
   Ref result = Ref::steal(PyObject_Vectorcall(callable, args.data(), nargsf, kwnames));
   --*running;
-  const bool same_trace = tracing() && running == trace_->cached_calls;
+  const bool same_trace = tracing() && running == own_.cached_calls;
   if (result && same_trace && *running == 0 && trace_->tape.nodes().size() != nodes) {
     // Later calls get this very tensor.
     trace_->transaction.on_undo([cache = Ref::borrow(callable)] {
@@ -729,7 +747,7 @@ PyObject* Tracer::call_cached(PyObject* callable, std::span<PyObject* const> arg
     if (!graph_break("a function with a cache (functools.lru_cache) made a tensor")) return nullptr;
   }
   if (result && same_trace && tracing()) watch_cached(callable, args, kwnames, result.get());
-  if (!result && same_trace && *running == 0 && trace_->said_once) {
+  if (!result && same_trace && *running == 0 && own_.said_once) {
     // Errors are not kept in the cache: the next call says it again.
     const ErrorAside aside;
     if (!graph_break("a function with a cache (functools.lru_cache) says something and raises")) postpone_error();
@@ -771,7 +789,8 @@ bool is_key_of(PyObject* key, std::span<PyObject* const> args, PyObject* kwnames
 }  // namespace
 
 /// Later calls find in the cache what this one has found there, or left there.
-void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result) {
+void CallTracing::watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames,
+                               PyObject* result) {
   PyObject* cache = cache_of(callable);
   const Bypass bypass(bypass_);  // keys may be compared by the program's code
   PyObject *key = nullptr, *value = nullptr;
@@ -782,15 +801,15 @@ void Tracer::watch_cached(PyObject* callable, std::span<PyObject* const> args, P
   }
   for (const auto& [place, held] : places) {
     if (!is_key_of(place.get(), args, kwnames)) continue;
-    for (PyObject* each : args) pin(each);
+    for (PyObject* each : args) origins().pin(each);
     trace_->watches.cached(cache, place.get(), held.get(), result);
-    outlives(result);
+    origins().outlives(result);
     return;
   }
 }
 
-bool Tracer::says_once(std::span<PyObject* const> args) {
-  if (*trace_->cached_calls == 0 || ahead_ != nullptr || looking_) return false;
+bool CallTracing::says_once(std::span<PyObject* const> args) {
+  if (*own_.cached_calls == 0 || context_.ahead != nullptr || context_.looking) return false;
   const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
     if (is_atom(o, api_)) return true;
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
@@ -804,11 +823,11 @@ bool Tracer::says_once(std::span<PyObject* const> args) {
   for (PyObject* each : args) {
     if (each != nullptr && !plain(each)) return false;
   }
-  trace_->said_once = true;
+  own_.said_once = true;
   return true;
 }
 
-bool Tracer::logs(const Frame& f) {
+bool CallTracing::logs(const Frame& f) {
   const PyCodeObject* code = f.code();
   const bool asks = PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger.isEnabledFor") == 0;
   if (!asks && PyUnicode_CompareWithASCIIString(code->co_qualname, "Logger._log") != 0) return false;
@@ -829,7 +848,7 @@ bool Tracer::logs(const Frame& f) {
 }
 
 /// getattr and the like: of `target`, or of the first argument.
-PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* ReadTracing::call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs) {
   if (target == nullptr && nargs > 0) {
     target = *args++;
     --nargs;
@@ -841,7 +860,7 @@ PyObject* Tracer::call_attribute(PyObject* target, PyObject* const* args, Py_ssi
 }
 
 /// operator.attrgetter and methodcaller look names up, itemgetter looks into a container.
-void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
+void ReadTracing::watch_getter(PyObject* getter, PyObject* owner) {
   const char* type = Py_TYPE(getter)->tp_name;
   if (std::strcmp(type, "operator.itemgetter") == 0) return;
   const bool attributes = std::strcmp(type, "operator.attrgetter") == 0;
@@ -864,8 +883,8 @@ void Tracer::watch_getter(PyObject* getter, PyObject* owner) {
 
 /// A context variable is set or reset for real; undone by the program itself as long as the trace holds both. True also
 /// for a read of one that the trace has set, which says nothing of the state before.
-bool Tracer::note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result) {
-  std::unordered_map<PyObject*, int>& open = trace_->open_context_vars;
+bool CallTracing::note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result) {
+  std::unordered_map<PyObject*, int>& open = own_.open_context_vars;
   if (method != "set" && method != "reset") return open.contains(variable);
   if (method == "set") {
     trace_->transaction.on_undo([held = Ref::borrow(variable), token = Ref::borrow(result)] {
@@ -886,19 +905,19 @@ bool Tracer::note_context(PyObject* variable, const std::string& method, PyObjec
 /// As a vectorcall of what the sequence and the mapping hold.
 PyObject* Tracer::call_ex(Frame& f, PyObject* callable, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return not_handled();
-  if (numpy_value(args)) return numpy_break("an array is unpacked");
-  if (!break_if_moved(args)) return nullptr;
+  if (numpy().numpy_value(args)) return numpy().numpy_break("an array is unpacked");
+  if (!reads().break_if_moved(args)) return nullptr;
   if (!tracing()) return not_handled();
   const bool iterable = Py_TYPE(args)->tp_iter != nullptr || PySequence_Check(args) != 0;
   if (!iterable || (kwargs != nullptr && !PyDict_CheckExact(kwargs))) return not_handled();  // an error in the program
   if (Py_TYPE(args)->tp_iternext != nullptr) {
     // Break before it is moved on where the call breaks in any case: the entry then resumes here.
-    const CallPlan plan = plan_call(callable, nullptr, 0);
+    const CallPlan plan = calls().plan_call(callable, nullptr, 0);
     if (plan.kind == CallPlan::Kind::kBreak) return graph_break("call of " + plan.name) ? not_handled() : nullptr;
     trace_->mutated = true;
   }
-  if (!watch_contents(args, Reading::kItems) ||
-      (tracing() && kwargs != nullptr && !watch_contents(kwargs, Reading::kItems)))
+  if (!reads().watch_contents(args, Reading::kItems) ||
+      (tracing() && kwargs != nullptr && !reads().watch_contents(kwargs, Reading::kItems)))
     return nullptr;
   if (!tracing()) return not_handled();
   const Ref items = Ref::steal(PySequence_Tuple(args));

@@ -4,7 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "capture/checkpoint_tracing.h"
+#include "capture/gradient_tracing.h"
+#include "capture/history_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -22,21 +28,22 @@ Ref keywords_of(PyObject* const* values, PyObject* names) {
 }  // namespace
 
 /// Calls the function that torch wraps, past the switch for its own compiler.
-PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* CheckpointTracing::enter_checkpoint(PyObject* callable, PyObject* const* args, Py_ssize_t nargs,
+                                              PyObject* kwnames) {
   if (PyFunction_Check(callable)) {
     static PyObject* const wrapped = PyUnicode_InternFromString("__wrapped__");
     const Ref function = attr_or_null(callable, "__wrapped__");
     if (!function || !PyFunction_Check(function.get())) return not_handled();
-    watch_lookup(callable, wrapped);
-    if (!born(callable)) find(function.get());
+    reads().watch_lookup(callable, wrapped);
+    if (!born(callable)) origins().find(function.get());
     trace_->watches.function(callable);
     return PyObject_Vectorcall(function.get(), args, static_cast<size_t>(nargs), kwnames);
   }
   const Ref function = attr_or_null(callable, "func"), first = attr_or_null(callable, "args"),
             named = attr_or_null(callable, "keywords");
   if (!function || !first || !named || !PyTuple_Check(first.get()) || !PyDict_Check(named.get())) return not_handled();
-  find_parts(callable);
-  watch_container(named.get());
+  origins().find_parts(callable);
+  reads().watch_container(named.get());
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(first.get()); ++i) all.push_back(PyTuple_GET_ITEM(first.get(), i));
   all.insert(all.end(), args, args + nargs);
@@ -54,10 +61,10 @@ PyObject* Tracer::enter_checkpoint(PyObject* callable, PyObject* const* args, Py
 }
 
 /// A function of ours, called in place of one of torch's with the same arguments; not_handled() where regions mean nothing.
-PyObject* Tracer::call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs,
-                                      PyObject* kwnames) {
+PyObject* CheckpointTracing::call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs,
+                                                 PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
-  if (owner_.backend || owner_.eager_backend || looking_ || !trace_->open_levels.empty() || trace_->duals > 0) {
+  if (owner_.backend || owner_.eager_backend || context_.looking || transforms().open() > 0) {
     return not_handled();
   }
   Ref ours;
@@ -69,20 +76,20 @@ PyObject* Tracer::call_for_checkpoint(PackageFunction function, PyObject* const*
 }
 
 /// Our generator in place of torch's.
-PyObject* Tracer::make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* CheckpointTracing::make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   PyObject* generator = call_for_checkpoint(PackageFunction::kCheckpointRegion, args, nargs, kwnames);
   if (generator != nullptr && generator != not_handled() && tracing()) mark_born(generator);
   return generator;
 }
 
 /// With use_reentrant=True.
-PyObject* Tracer::enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* CheckpointTracing::enter_reentrant(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return call_for_checkpoint(PackageFunction::kCheckpointReentrant, args, nargs, kwnames);
 }
 
 /// Gradients go from such a region into its arguments and leaves only: those of anything else it reads would take a way of
 /// their own, inside of the region's backward pass.
-bool Tracer::reads_history(size_t first, PyObject* arguments) const {
+bool CheckpointTracing::reads_history(size_t first, PyObject* arguments) const {
   const Trace& t = *trace_;
   std::set<int> known;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
@@ -93,8 +100,8 @@ bool Tracer::reads_history(size_t first, PyObject* arguments) const {
     const TapeNode& node = t.tape.nodes()[n];
     const auto look = [&](int slot) {
       const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-      const bool leaf = info.input ? attribute_is_true(info.object.get(), "is_leaf") : is_made_leaf(slot);
-      found = found || (!known.contains(slot) && !leaf && needs_grad(slot) != NeedsGrad::kNo);
+      const bool leaf = info.input ? attribute_is_true(info.object.get(), "is_leaf") : gradients().is_made_leaf(slot);
+      found = found || (!known.contains(slot) && !leaf && histories().needs_grad(slot) != NeedsGrad::kNo);
     };
     if (node.grad) {
       for_each_slot(node.args.get(), look);
@@ -106,9 +113,9 @@ bool Tracer::reads_history(size_t first, PyObject* arguments) const {
 }
 
 /// What eager would do a second time while it computes gradients; empty: nothing that shows.
-std::string Tracer::region_problem() const {
+std::string CheckpointTracing::region_problem() const {
   const Trace& t = *trace_;
-  const Trace::OpenRegion& open = t.regions.back();
+  const OpenRegion& open = own_.regions.back();
   for (size_t i = open.effects; i < t.effects.size(); ++i) {
     if (t.effects[i].kind != Effect::Kind::kSwitch) return "it writes to an object from outside of it";
   }
@@ -131,17 +138,17 @@ std::string Tracer::region_problem() const {
   return {};
 }
 
-PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
+PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
   Trace& t = *trace_;
   const std::string name = text_of(step);
   std::string problem;
   {
     const Bypass bypass(bypass_);
     if (name == "end") {
-      problem = t.regions.empty() ? "it began before the trace" : region_problem();
+      problem = own_.regions.empty() ? "it began before the trace" : region_problem();
       const Ref arguments = attr_or_null(state, "inputs");
       if (problem.empty() && arguments && PyTuple_Check(arguments.get()) &&
-          reads_history(t.regions.back().node, arguments.get())) {
+          reads_history(own_.regions.back().node, arguments.get())) {
         problem = "it reads a tensor with a history that is none of its arguments";
       }
     } else if (name != "begin") {
@@ -149,7 +156,7 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
     }
   }
   if (!problem.empty()) {
-    if (!t.regions.empty()) t.regions.pop_back();
+    if (!own_.regions.empty()) own_.regions.pop_back();
     return graph_break("a checkpoint: " + problem) ? not_handled() : nullptr;
   }
   const Bypass bypass(bypass_);
@@ -168,9 +175,9 @@ PyObject* Tracer::mark_region(PyObject* state, PyObject* step) {
     if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) forget_error();
     std::vector<int64_t> versions = t.inference.versions();
     versions.resize(t.tape.slots().size(), -1);
-    t.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions)});
+    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions)});
   } else {
-    t.regions.pop_back();
+    own_.regions.pop_back();
   }
   t.tape.add_node(std::move(node));
   Py_RETURN_NONE;

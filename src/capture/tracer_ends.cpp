@@ -4,21 +4,33 @@
 #include <cstring>
 #include <numeric>
 
+#include "capture/call_tracing.h"
+#include "capture/capture_log.h"
+#include "capture/compiled_function.h"
+#include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
 #include "capture/lifetimes.h"
+#include "capture/number_tracing.h"
+#include "capture/origin_tracing.h"
 #include "capture/runner.h"
 #include "capture/stats.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
+#include "capture/tracer_parts.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
 
-void Tracer::user_location(std::string& file, std::string& function, int& line) const {
-  for (auto it = frames_.rbegin(); it != frames_.rend(); ++it) {
+void TraceContext::user_location(std::string& file, std::string& function, int& line) const {
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     // Torch's own code, and ours that stands in for it (tatara/torch/).
-    if (name.find("/torch/") != std::string::npos && it + 1 != frames_.rend()) continue;
+    if (name.find("/torch/") != std::string::npos && it + 1 != frames.rend()) continue;
     file = std::move(name);
     function = text_of(code->co_name);
     line = (*it)->line();
@@ -26,81 +38,90 @@ void Tracer::user_location(std::string& file, std::string& function, int& line) 
   }
 }
 
-BreakInfo Tracer::here(std::string reason) const {
+BreakInfo TraceContext::here(std::string reason) const {
   BreakInfo info;
   info.reason = std::move(reason);
   user_location(info.file, info.function, info.line);
   return info;
 }
 
-RecipeWorld Tracer::recipe_world() {
+RecipeWorld TraceEnds::recipe_world() {
   Trace& t = *trace_;
-  return {[&t](PyObject* o) { return t.tape.find(o); },   [&t](PyObject* o) { return t.index_of(o); },
-          [this](PyObject* o) { return origin(o); },      [this](PyObject* o) { adopt(o); },
-          [this](PyObject* o) { return instance_of(o); }, t.symbols};
+  return {[&t](PyObject* o) { return t.tape.find(o); },
+          [&t](PyObject* o) { return t.index_of(o); },
+          [this](PyObject* o) { return origins().origin(o); },
+          [this](PyObject* o) { origins().adopt(o); },
+          [this](PyObject* o) { return origins().instance_of(o); },
+          t.symbols};
 }
 
-bool Tracer::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
-  entry.handles = handled != trace_->start_exception.get();
+bool TraceEnds::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
+  entry.handles = handled != trace_->start.exception.get();
   return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
 }
 
-bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
+bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
+  return features.ends->graph_break(reason, stay_eager);
+}
+
+bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   Trace& t = *trace_;
-  if (ahead_ != nullptr) {
+  if (context_.ahead != nullptr) {
     // Nothing of what is traced ahead happens.
-    if (ahead_->problem.empty()) ahead_->problem = reason;
+    if (context_.ahead->problem.empty()) context_.ahead->problem = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
-  if (looking_) {
-    if (found_.empty()) found_ = reason;
+  if (context_.looking) {
+    if (context_.found.empty()) context_.found = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
-  state_ = State::kBroken;
+  context_.state = State::kBroken;
   // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
   // puts the mode back behind it, and the next instruction or frame takes it off.
-  set_mode(false);
+  modes().set_mode(false);
   ++bypass_;
   const BreakInfo why = here(reason);
   auto entry = std::make_unique<Entry>();
   entry->why = why;
   bool changed = t.mutated;
-  for (size_t n = t.snap_nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  bool can_resume = !changed && !stay_eager && !t.no_resume && t.open_context_vars.empty() && t.snap_levels == 0;
+  bool can_resume =
+      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
   }
   if (changed) entry->why.reason += "; state changed inside the instruction before it";
-  for (const Ref& local : t.snap_locals) can_resume = can_resume && builder.want(local.get());
-  for (const Ref& value : t.snap_stack) can_resume = can_resume && builder.want(value.get());
-  can_resume = can_resume && want_handled(*entry, builder, t.snap_handled.get());
-  can_resume = can_resume && entry->effects.build(t.effects, t.snap_effects, builder);
+  for (const Ref& local : t.snap.locals) can_resume = can_resume && builder.want(local.get());
+  for (const Ref& value : t.snap.stack) can_resume = can_resume && builder.want(value.get());
+  can_resume = can_resume && want_handled(*entry, builder, t.snap.handled.get());
+  can_resume = can_resume && entry->effects.build(t.effects, t.snap.effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
-  can_resume = can_resume && !leaves_hooked(entry->recipe.slots());
+  can_resume = can_resume && !gradients().leaves_hooked(entry->recipe.slots());
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
-  entry->break_offset = t.snap_offset;
-  entry->local_count = static_cast<int>(t.snap_locals.size());
-  entry->set_grad = t.snap_grad != t.state.grad;
-  entry->grad_at_end = t.snap_grad;
+  entry->break_offset = t.snap.offset;
+  entry->local_count = static_cast<int>(t.snap.locals.size());
+  entry->set_grad = t.snap.grad != t.state.grad;
+  entry->grad_at_end = t.snap.grad;
   if (can_resume) {
-    entry->tape = t.tape.detach(t.snap_nodes, t.snap_facts);
+    entry->tape = t.tape.detach(t.snap.nodes, t.snap.facts);
     entry->tape->set_outputs(entry->recipe.slots());
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
+  log_break(entry->why);
   --bypass_;
   if (owner_.fullgraph && !stay_eager) {
     if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
     return refuse();
   }
-  root_->ends_trace = !can_resume;
+  context_.root->ends_trace = !can_resume;
   ++bypass_;
   bool ok = run_tape();
   if (!ok && take_back()) {
@@ -113,118 +134,119 @@ bool Tracer::graph_break(const std::string& reason, bool stay_eager) {
   const bool prepared = ok && !cut_ && prepare_entry(*entry);
   --bypass_;
   if (ok && !prepared && !cut_) refuse();
-  if (state_ == State::kUnwinding) return false;
+  if (context_.state == State::kUnwinding) return false;
   if (prepared) owner_.cache.add(std::move(entry));
-  stopped_ = stopped_ || stay_eager || !prepared;
+  context_.stopped = context_.stopped || stay_eager || !prepared;
   ok = prepared || (ok && cut_);
   waiting_.reset();
   cut_ = false;
   if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
   // Each frame may go on with a graph of its own once the present instruction is done.
-  for (Frame* frame : frames_) {
-    if (frame != root_) frame->root = may_be_root(*frame) || !modes_.empty();
+  for (Frame* frame : context_.frames) {
+    if (frame != context_.root) frame->root = context_.may_be_root(*frame) || modes().count() > 0;
   }
   return ok;
 }
 
-void Tracer::settle_symbols() {
-  take_back_symbols();
+void TraceEnds::settle_symbols() {
+  numbers().take_back_symbols();
   trace_->symbols.settle();
 }
 
-bool Tracer::run_tape() {
+bool TraceEnds::run_tape() {
   const auto start = std::chrono::steady_clock::now();
   settle_symbols();
   const AutocastOff off(api_);
   const Transaction::Scope scope(trace_->transaction);
   const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
-  if (ok) perform_later_effects();
+  if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
 }
 
 // ---- Giving up -------------------------------------------------------------------------------------------------------
 
-void Tracer::begin_transaction() {
+void TraceEnds::begin_transaction() {
   Trace& t = *trace_;
-  t.start_exception = Ref::steal(PyErr_GetHandledException());
+  t.start.exception = Ref::steal(PyErr_GetHandledException());
   t.transaction.on_undo([this] {
-    undo_switches();
+    writes().undo_switches();
     if (api_.present()) api_.set_grad(trace_->state.grad);
     return true;
   });
   t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
 }
 
-bool Tracer::unwind() {
-  state_ = State::kUnwinding;
+bool TraceEnds::unwind() {
+  context_.state = State::kUnwinding;
   forget_error();
-  for (Frame* frame : frames_) frame->root = true;
+  for (Frame* frame : context_.frames) frame->root = true;
   PyErr_SetNone(unwinding_error());
   return false;
 }
 
-bool Tracer::refuse() {
+bool TraceEnds::refuse() {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   take_back();
   refusal_ = Ref::steal(take_raised());
   return unwind();
 }
 
-FrameAction Tracer::land(Frame& f) {
+FrameAction TraceEnds::land(Frame& f) {
   Trace& t = *trace_;
   forget_error();
-  set_mode(false);
+  modes().set_mode(false);
   // Code in C that was on the way (autograd.Function.apply) has put back what it found, after the transaction's end.
   if (api_.present()) api_.set_grad(t.state.grad);
   const Ref handled = Ref::steal(PyErr_GetHandledException());
-  if (handled.get() != t.start_exception.get()) PyErr_SetHandledException(t.start_exception.get());
-  state_ = State::kConcrete;
+  if (handled.get() != t.start.exception.get()) PyErr_SetHandledException(t.start.exception.get());
+  context_.state = State::kConcrete;
   f.root = false;
-  stopped_ = true;
+  context_.stopped = true;
   if (refusal_) {
     end_trace();
     set_raised(refusal_.release());
     return FrameAction::kAbandon;
   }
-  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start_locals[static_cast<size_t>(i)].get());
+  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start.locals[static_cast<size_t>(i)].get());
   std::vector<PyObject*> stack;
-  for (const Ref& value : t.start_stack) stack.push_back(value.get());
+  for (const Ref& value : t.start.stack) stack.push_back(value.get());
   f.replace_stack(stack.data(), static_cast<int>(stack.size()));
-  f.set_state(t.start_offset, static_cast<int>(stack.size()));
+  f.set_state(t.start.offset, static_cast<int>(stack.size()));
   end_trace();
   return FrameAction::kReload;
 }
 
 FrameAction Tracer::on_exception(Frame& f, bool handled) {
   if (handled) delivered();
-  if (state_ == State::kUnwinding) {
-    if (&f == root_) return land(f);
-    unwind();
+  if (context_.state == State::kUnwinding) {
+    if (&f == context_.root) return ends().land(f);
+    ends().unwind();
     return FrameAction::kAbandon;
   }
   // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
-  if (looking_ && !found_.empty()) return FrameAction::kAbandon;
-  return &f == root_ && !handled && state_ == State::kTracing && !looking_ ? leave_root() : FrameAction::kRun;
+  if (context_.looking && !context_.found.empty()) return FrameAction::kAbandon;
+  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? ends().leave_root()
+                                                                                                   : FrameAction::kRun;
 }
 
 /// What was recorded happens now.
-FrameAction Tracer::leave_root() {
+FrameAction TraceEnds::leave_root() {
   Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
-  state_ = State::kConcrete;
-  set_mode(false);
+  context_.state = State::kConcrete;
+  modes().set_mode(false);
   ++bypass_;
   const bool ok = run_tape();
   const bool again = !ok && take_back();
   if (!ok && !again) undo_later_writes();
   --bypass_;
-  if (again) return land(*root_);
+  if (again) return land(*context_.root);
   if (!ok) return FrameAction::kAbandon;  // it would have failed before
   if (leaving) set_raised(leaving.release());
   return FrameAction::kRun;
 }
 
-bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
+bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
   entry->end = Entry::End::kEager;
@@ -233,6 +255,7 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   entry->tape = nullptr;
   entry->runner = nullptr;
   owner_.breaks.push_back(entry->why);
+  log_break(entry->why);
   ++stats().breaks;
   if (owner_.fullgraph) {
     raise_unsupported(entry->why);
@@ -244,48 +267,49 @@ bool Tracer::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   return true;
 }
 
-void Tracer::undo_later_writes() {
+void TraceEnds::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
-  perform_later_effects();
+  gradients().perform_later_effects();
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
                                  [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
   if (!later || !t.watches.undo_writes()) return;
-  undo_switches();
+  writes().undo_switches();
   for (const Effect& effect : t.effects) {
     if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
   }
 }
 
-bool Tracer::finish_return(Frame& f, PyObject* result) {
+bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
-  if (looking_) {
+  if (context_.looking) {
     finish_look(result);
     return true;
   }
-  state_ = State::kConcrete;
-  set_mode(false);
+  context_.state = State::kConcrete;
+  modes().set_mode(false);
   ++bypass_;
   auto entry = std::make_unique<Entry>();
   take_sources();
   const RecipeWorld world = recipe_world();
   RecipeBuilder builder(entry->recipe, world, api_);
-  std::string closes = waiting_generator();
+  std::string closes = lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
-  if (closes.empty() && t.open_context_vars.empty() && t.open_levels.empty() && t.duals == 0 && builder.want(result) &&
+  if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
     entry->end = Entry::End::kReturn;
-    entry->cleared_first = slots_cleared_first();
+    entry->cleared_first = gradients().slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     entry->tape->set_outputs(entry->recipe.slots());
-    entry->set_grad = t.snap_grad != t.state.grad;
-    entry->grad_at_end = t.snap_grad;
+    entry->set_grad = t.snap.grad != t.state.grad;
+    entry->grad_at_end = t.snap.grad;
   } else {
     entry->end = Entry::End::kEager;
     entry->callees = true;
     entry->why = here(closes.empty() ? "the result or a write holds " + builder.why() : closes);
     owner_.breaks.push_back(entry->why);
+    log_break(entry->why);
     ++stats().breaks;
   }
   --bypass_;
@@ -294,14 +318,14 @@ bool Tracer::finish_return(Frame& f, PyObject* result) {
     return refuse();
   }
   if (!run_return(f, std::move(entry))) return false;
-  stopped_ = stopped_ || cut_;
+  context_.stopped = context_.stopped || cut_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();
   // The results are there, and the frame is about to return them.
   return !std::exchange(cut_, false) || deliver() == 0;
 }
 
-bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
+bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   Trace& t = *trace_;
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
@@ -316,7 +340,7 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   --bypass_;
   if (!prepared) {
     refuse();
-    if (state_ != State::kUnwinding) end_trace();
+    if (context_.state != State::kUnwinding) end_trace();
     return false;
   }
   if (ran) {
@@ -331,7 +355,7 @@ bool Tracer::run_return(Frame& f, std::unique_ptr<Entry> entry) {
 }
 
 /// Tensors of places that the trace wrote to become inputs that come with each call.
-void Tracer::take_sources() {
+void TraceEnds::take_sources() {
   Trace& t = *trace_;
   const auto wanted = [&t](PyObject* tensor) {
     const int slot = t.tape.find(tensor);
@@ -359,11 +383,11 @@ void Tracer::take_sources() {
   }
 }
 
-bool Tracer::prepare_entry(Entry& entry) {
+bool TraceEnds::prepare_entry(Entry& entry) {
   Trace& t = *trace_;
-  entry.code = t.root_code;
-  entry.held_code = Ref::borrow(t.root_code);
-  entry.offset = t.start_offset;
+  entry.code = t.start.code;
+  entry.held_code = Ref::borrow(t.start.code);
+  entry.offset = t.start.offset;
   entry.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
   const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
@@ -371,13 +395,13 @@ bool Tracer::prepare_entry(Entry& entry) {
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
   entry.guard = std::move(t.guard);
-  note_identities(entry.identities);
   if (!entry.keeps_nothing) {
+    origins().note_identities(entry.identities);
     entry.watches = std::move(t.watches);
     entry.watches.leave_writes(t.watches);
   }
   entry.size_checks = std::move(t.size_checks);
-  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap_checks, entry.size_checks.size()));
+  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap.checks, entry.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
@@ -385,7 +409,7 @@ bool Tracer::prepare_entry(Entry& entry) {
     entry.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
   entry.capture_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start).count() - t.run_seconds;
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
     bool attached = false;
     if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
@@ -402,17 +426,20 @@ bool Tracer::prepare_entry(Entry& entry) {
       entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
       entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
       owner_.breaks.push_back(entry.why);
+      log_break(entry.why);
       ++stats().breaks;
     }
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
+  note_entry(entry);
   return true;
 }
 
-void Tracer::end_trace() {
-  set_mode(false);
-  if (trace_ != nullptr) take_back_symbols();
-  trace_.reset();
+void TraceEnds::end_trace() {
+  modes().set_mode(false);
+  if (trace_ != nullptr) numbers().take_back_symbols();
+  context_.trace.reset();
+  context_.features.parts->reset();
   waiting_.reset();
 }
 

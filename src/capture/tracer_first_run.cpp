@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/runner.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -17,7 +18,7 @@ Py_ssize_t held_by_host(PyObject* tensor) {
 
 }  // namespace
 
-bool Tracer::may_run_compiled(const Entry& entry) const {
+bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Trace& t = *trace_;
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
@@ -31,7 +32,7 @@ bool Tracer::may_run_compiled(const Entry& entry) const {
                       [](const TapeNode& node) { return node.mutates || node.statistics || node.done; });
 }
 
-bool Tracer::placeholders_seen(const Entry& entry) const {
+bool TraceEnds::placeholders_seen(const Entry& entry) const {
   const std::vector<int>& outputs = entry.tape->outputs();
   const std::vector<TapeSlot>& slots = trace_->tape.slots();
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -44,15 +45,15 @@ bool Tracer::placeholders_seen(const Entry& entry) const {
   return false;
 }
 
-bool Tracer::run_compiled(Frame& f, Entry& entry) {
+bool TraceEnds::run_compiled(Frame& f, Entry& entry) {
   Trace& t = *trace_;
   std::vector<Ref> held, env;
   for (PyObject* object : t.objects) held.push_back(Ref::borrow(object));
   if (!entry.runner->compiled()) return run_tape();
   // The frame is about to return. What it and the trace hold nobody sees any more; a placeholder that somebody else holds
   // (a cache, an iterator's state) is to have its value, which the tape gives to all of them.
-  t.snap_locals.clear();
-  t.snap_stack.clear();
+  t.snap.locals.clear();
+  t.snap.stack.clear();
   t.born.clear();
   t.alive.clear();
   for (int i = 0; i < f.local_count() && !f.is_held(); ++i) f.set_local(i, nullptr);

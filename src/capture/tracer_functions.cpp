@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/package.h"
+#include "capture/torch_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -37,7 +42,7 @@ bool same_type(const TapeSlot& a, const TapeSlot& b) {
          a.symbolic_sizes == b.symbolic_sizes;
 }
 
-bool Tracer::is_function_apply(PyObject* callable) {
+bool FunctionTracing::is_function_apply(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   if (std::strcmp(f->m_ml->ml_name, "apply") != 0 || f->m_self == nullptr || !PyType_Check(f->m_self)) return false;
@@ -48,13 +53,13 @@ bool Tracer::is_function_apply(PyObject* callable) {
 }
 
 /// Whether code that is to run in the backward can be traced here.
-bool Tracer::takes_backwards() const {
-  return !owner_.backend && !owner_.eager_backend && !looking_ && ahead_ == nullptr && trace_->open_levels.empty() &&
-         trace_->duals == 0 && !AutocastState::read(api_).any;
+bool FunctionTracing::takes_backwards() const {
+  return !owner_.backend && !owner_.eager_backend && !context_.looking && context_.ahead == nullptr &&
+         transforms().open() == 0 && !AutocastState::read(api_).any;
 }
 
 /// Runs our `apply` in place of the host's.
-PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* FunctionTracing::apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   Trace& t = *trace_;
   Ref arguments, needs;
   {
@@ -70,7 +75,7 @@ PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_s
         const bool known = api_.is_plain_tensor(args[i]) && !api_.is_numpy(args[i]) &&
                            (t.tape.find(args[i]) >= 0 || api_.read_meta(args[i], meta));
         const int slot = known ? slot_for(args[i]) : -1;
-        const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : needs_grad(slot);
+        const NeedsGrad answer = slot < 0 ? NeedsGrad::kUnknown : histories().needs_grad(slot);
         forget_error();
         if (answer == NeedsGrad::kUnknown) return not_handled();
         if (answer == NeedsGrad::kYes) need = Py_True;
@@ -86,7 +91,7 @@ PyObject* Tracer::apply_function(PyObject* callable, PyObject* const* args, Py_s
 }
 
 /// Why the trace cannot do it; empty: it can, or there is nothing to do (no outputs).
-std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
+std::string FunctionTracing::read_function_call(PyObject* outputs, FunctionCall& call) {
   Trace& t = *trace_;
   const Ref needs = attr(call.context, "needs_input_grad");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(needs.get()); ++i) {
@@ -111,7 +116,7 @@ std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
     if (!t.tape.makes(slot)) return "a result that it has not made";
     const DType dtype = dtype_of(t.tape.slots()[static_cast<size_t>(slot)].dtype.get());
     if (!is_floating(dtype) && !is_complex(dtype)) continue;
-    if (needs_grad(slot) != NeedsGrad::kNo && !t.silent_views.contains(slot))
+    if (histories().needs_grad(slot) != NeedsGrad::kNo && !histories().is_silent_view(slot))
       return "a result with a history of its own";
     if (std::find(call.outputs.begin(), call.outputs.end(), slot) != call.outputs.end()) return "one result twice";
     call.outputs.push_back(slot);
@@ -124,7 +129,7 @@ std::string Tracer::read_function_call(PyObject* outputs, FunctionCall& call) {
 }
 
 /// A cotangent per result, as the user's backward gets it; null with a Python error set.
-Ref Tracer::make_cotangents(const FunctionCall& call, CustomBackward& made) {
+Ref FunctionTracing::make_cotangents(const FunctionCall& call, CustomBackward& made) {
   Trace& t = *trace_;
   static PyObject* const zeros_like = attr(api_.torch.get(), "zeros_like").release();
   Ref cotangents = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(call.results.size())));
@@ -148,7 +153,7 @@ Ref Tracer::make_cotangents(const FunctionCall& call, CustomBackward& made) {
       t.tape.set_layout(made.cotangents.back(), sizes, strides);
     } else if (call.materialize && api_.is_tensor(call.results[i])) {
       const Ref operands = Ref::steal(PyTuple_Pack(1, call.results[i]));
-      cotangent = Ref::steal(torch_function(zeros_like, operands.get(), nullptr));
+      cotangent = Ref::steal(torch().torch_function(zeros_like, operands.get(), nullptr));
       if (!cotangent) return {};
     }
     PyTuple_SET_ITEM(cotangents.get(), static_cast<Py_ssize_t>(i), cotangent.release());
@@ -157,7 +162,8 @@ Ref Tracer::make_cotangents(const FunctionCall& call, CustomBackward& made) {
 }
 
 /// The gradients that the user's backward returned; why they are not what a graph can do, or empty.
-std::string Tracer::read_function_gradients(PyObject* returned, const FunctionCall& call, CustomBackward& made) {
+std::string FunctionTracing::read_function_gradients(PyObject* returned, const FunctionCall& call,
+                                                     CustomBackward& made) {
   Trace& t = *trace_;
   const Ref single = Ref::steal(PyTuple_Check(returned) ? Py_NewRef(returned) : PyTuple_Pack(1, returned));
   const Py_ssize_t count = PyTuple_GET_SIZE(single.get()), wanted = PyTuple_GET_SIZE(call.args);
@@ -182,7 +188,8 @@ std::string Tracer::read_function_gradients(PyObject* returned, const FunctionCa
 }
 
 /// What of the backward's own steps cannot be part of a rule; empty: nothing.
-std::string Tracer::function_nodes_problem(const FunctionCall& call, const CustomBackward& made, size_t slots) const {
+std::string FunctionTracing::function_nodes_problem(const FunctionCall& call, const CustomBackward& made,
+                                                    size_t slots) const {
   const Tape& tape = trace_->tape;
   std::string problem;
   const auto known = [&](int slot) {
@@ -199,7 +206,8 @@ std::string Tracer::function_nodes_problem(const FunctionCall& call, const Custo
       const bool older = static_cast<size_t>(slot) < slots || info.input;
       if (!older || known(slot) || !problem.empty()) return;
       // Its gradient would be one more than those of the arguments.
-      if (needs_grad(slot) != NeedsGrad::kNo) problem = "it reads a tensor that requires grad and is no argument";
+      if (histories().needs_grad(slot) != NeedsGrad::kNo)
+        problem = "it reads a tensor that requires grad and is no argument";
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
@@ -210,7 +218,7 @@ std::string Tracer::function_nodes_problem(const FunctionCall& call, const Custo
 
 /// That a step of code that was traced ahead writes to what the code has not made: tensors before `slots`, and those it was
 /// given. Empty: it does not.
-std::string Tracer::foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const {
+std::string FunctionTracing::foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const {
   if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return {};
   const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
   const bool own = target >= 0 && static_cast<size_t>(target) >= slots &&
@@ -220,17 +228,17 @@ std::string Tracer::foreign_write(const TapeNode& node, size_t slots, const std:
 }
 
 /// Calls Python code whose steps are not to happen now.
-Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
+AheadRun FunctionTracing::trace_ahead(const std::function<Ref()>& call) {
   Trace& t = *trace_;
   const size_t first = t.tape.nodes().size(), effects = t.effects.size();
   const bool mutated = t.mutated;
   AheadRun run;
   run.slots = t.tape.slots().size();
-  Ahead ahead;
+  TraceContext::Ahead ahead;
   ahead.born = t.births;
-  ahead_ = &ahead;
+  context_.ahead = &ahead;
   run.returned = call();
-  ahead_ = nullptr;
+  context_.ahead = nullptr;
   run.problem = ahead.problem;
   const Bypass bypass(bypass_);
   if (PyErr_Occurred() != nullptr) {
@@ -238,7 +246,7 @@ Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
     if (run.problem.empty()) run.problem = text.substr(0, 120);
   }
   if (run.problem.empty() && !run.returned) run.problem = "it failed";
-  if (t.effects.size() != effects) drop_undone_switches();
+  if (t.effects.size() != effects) writes().drop_undone_switches();
   if (run.problem.empty() && t.effects.size() != effects) run.problem = "it writes to what existed before";
   run.nodes = t.tape.cut_nodes(first);
   t.constants.cut(first);
@@ -247,8 +255,8 @@ Tracer::AheadRun Tracer::trace_ahead(const std::function<Ref()>& call) {
 }
 
 /// Runs the user's backward on cotangents that nobody has. Why that is no rule; empty: `made` is one.
-std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& made,
-                                   const std::function<Ref(PyObject*)>& backward) {
+std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBackward& made,
+                                            const std::function<Ref(PyObject*)>& backward) {
   AheadRun run = trace_ahead([&]() -> Ref {
     const Ref cotangents = make_cotangents(call, made);
     if (!cotangents) return {};
@@ -263,7 +271,7 @@ std::string Tracer::trace_backward(const FunctionCall& call, CustomBackward& mad
   return run.problem;
 }
 
-PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
+PyObject* FunctionTracing::hang_function(PyObject* callable, PyObject* const* args) {
   FunctionCall call;
   call.cls = args[0];
   call.context = args[1];
@@ -291,8 +299,8 @@ PyObject* Tracer::hang_function(PyObject* callable, PyObject* const* args) {
 }
 
 /// Puts the step that gives results a history onto the tape.
-void Tracer::record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
-                           std::shared_ptr<const CustomBackward> made) {
+void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
+                                    std::shared_ptr<const CustomBackward> made) {
   Trace& t = *trace_;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
@@ -307,9 +315,9 @@ void Tracer::record_custom(PyObject* func, const FunctionCall& call, PyObject* r
   node.outputs = call.outputs;
   node.sequence = true;
   node.custom = std::move(made);
-  note_modes(node);
+  transforms().note_modes(node);
   user_location(node.file, node.function, node.line);
-  for (const int output : node.outputs) t.silent_views.erase(output);  // they have the function's history now
+  for (const int output : node.outputs) histories().gets_history(output);  // they have the function's history now
   t.tape.add_node(std::move(node));
 }
 

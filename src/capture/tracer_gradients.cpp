@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/gradient_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/natures.h"
+#include "capture/origin_tracing.h"
 #include "capture/package.h"
 #include "capture/runner.h"
+#include "capture/torch_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "capture/used_history.h"
+#include "capture/write_tracing.h"
 #include "support/error.h"
 #include "support/str_cat.h"
 
@@ -67,7 +74,7 @@ bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides)
   return variable.symbolic_sizes.empty() || !gradient_layout(variable, strides).empty();
 }
 
-int Tracer::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
+int GradientTracing::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made) {
   Tape& tape = trace_->tape;
   const Ref stride = int_tuple(strides);
   made = api_.empty_meta(variable.sizes.get(), stride.get(), variable.dtype.get());
@@ -79,7 +86,7 @@ int Tracer::add_gradient(const TapeSlot& variable, const std::vector<int64_t>& s
   return slot;
 }
 
-bool Tracer::is_engine_call(PyObject* callable) const {
+bool GradientTracing::is_engine_call(PyObject* callable) const {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
   return std::strcmp(f->m_ml->ml_name, "run_backward") == 0 && f->m_self != nullptr &&
@@ -87,12 +94,12 @@ bool Tracer::is_engine_call(PyObject* callable) const {
 }
 
 /// `.grad` of a tensor from before the trace, as the trace has it; null after a graph break, or with an error.
-PyObject* Tracer::gradient_of(PyObject* tensor) {
+PyObject* GradientTracing::gradient_of(PyObject* tensor) {
   Trace& t = *trace_;
-  if (const auto found = t.gradients.find(tensor); found != t.gradients.end()) return found->second.get();
+  if (const auto found = own_.gradients.find(tensor); found != own_.gradients.end()) return found->second.get();
   const int known = t.tape.find(tensor);
   if (known >= 0 && !t.tape.slots()[static_cast<size_t>(known)].input) {
-    return (t.gradients[tensor] = Ref::borrow(Py_None)).get();
+    return (own_.gradients[tensor] = Ref::borrow(Py_None)).get();
   }
   std::string problem;
   Ref value;
@@ -102,7 +109,7 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
     if (slot_for(tensor) < 0) problem = "the gradient of a tensor that is not supported";
     if (value && value.get() != Py_None) {
       TensorMeta meta;
-      const bool shared = std::any_of(t.gradients.begin(), t.gradients.end(),
+      const bool shared = std::any_of(own_.gradients.begin(), own_.gradients.end(),
                                       [&](const auto& other) { return other.second.get() == value.get(); });
       if (shared || t.tape.find(value.get()) >= 0 || t.index_of(value.get()) >= 0) {
         problem = "a gradient that is read from elsewhere too";
@@ -122,24 +129,24 @@ PyObject* Tracer::gradient_of(PyObject* tensor) {
     graph_break(problem);
     return nullptr;
   }
-  return (t.gradients[tensor] = value).get();
+  return (own_.gradients[tensor] = value).get();
 }
 
-void Tracer::set_gradient(PyObject* tensor, PyObject* value) {
+void GradientTracing::set_gradient(PyObject* tensor, PyObject* value) {
   Trace& t = *trace_;
-  t.gradients[tensor] = Ref::borrow(value);
+  own_.gradients[tensor] = Ref::borrow(value);
   t.alive.push_back(Ref::borrow(value));
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(tensor), Ref::borrow(grad_name()), {Ref::borrow(value)}};
   effect.later = true;
-  note_effect(std::move(effect));
+  writes().note_effect(std::move(effect));
 }
 
-int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
+int GradientTracing::write_gradient(PyObject* tensor, PyObject* value) {
   Trace& t = *trace_;
   const int slot = t.tape.find(tensor);
   const bool old = slot < 0 ? !born(tensor) : t.tape.slots()[static_cast<size_t>(slot)].input;
-  if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || ahead_ != nullptr) {
-    return write_break("assignment to a tensor's .grad");
+  if (value == nullptr || !old || !api_.is_plain_tensor(tensor) || context_.ahead != nullptr) {
+    return writes().write_break("assignment to a tensor's .grad");
   }
   std::string problem;
   {
@@ -154,18 +161,19 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
         const TapeSlot &a = t.tape.slots()[static_cast<size_t>(given)], &b = t.tape.slots()[static_cast<size_t>(own)];
         same = PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) == 1 && a.dtype.get() == b.dtype.get() &&
                PyObject_RichCompareBool(a.device.get(), b.device.get(), Py_EQ) == 1 &&
-               needs_grad(given) == NeedsGrad::kNo;
+               histories().needs_grad(given) == NeedsGrad::kNo;
       }
       if (!same) problem = "a gradient of another kind than its tensor";
     }
     forget_error();
   }
-  if (!problem.empty()) return write_break("assignment to a tensor's .grad: " + problem);
-  const auto known = t.gradients.find(tensor);
-  if (known != t.gradients.end() && known->second.get() == value) return 0;
-  const bool first = std::none_of(t.cleared.begin(), t.cleared.end(), [&](const auto& c) { return c.first == tensor; });
-  if (value == Py_None && t.tape.nodes().empty() && known != t.gradients.end() && first) {
-    t.cleared.emplace_back(tensor, known->second);
+  if (!problem.empty()) return writes().write_break("assignment to a tensor's .grad: " + problem);
+  const auto known = own_.gradients.find(tensor);
+  if (known != own_.gradients.end() && known->second.get() == value) return 0;
+  const bool first =
+      std::none_of(own_.cleared.begin(), own_.cleared.end(), [&](const auto& c) { return c.first == tensor; });
+  if (value == Py_None && t.tape.nodes().empty() && known != own_.gradients.end() && first) {
+    own_.cleared.emplace_back(tensor, known->second);
   }
   set_gradient(tensor, value);
   return 0;
@@ -173,10 +181,10 @@ int Tracer::write_gradient(PyObject* tensor, PyObject* value) {
 
 /// Gradients that the program lets go of before it does anything else: later calls need not keep them until the graph has
 /// run, unless it reads them.
-std::vector<int> Tracer::slots_cleared_first() const {
+std::vector<int> GradientTracing::slots_cleared_first() const {
   const Trace& t = *trace_;
   std::vector<int> slots;
-  for (const auto& [tensor, gradient] : t.cleared) {
+  for (const auto& [tensor, gradient] : own_.cleared) {
     const int slot = t.tape.find(tensor);
     if (slot >= 0 && t.tape.slots()[static_cast<size_t>(slot)].input && t.tape.find(gradient.get()) < 0) {
       slots.push_back(slot);
@@ -185,7 +193,7 @@ std::vector<int> Tracer::slots_cleared_first() const {
   return slots;
 }
 
-void Tracer::perform_later_effects() {
+void GradientTracing::perform_later_effects() {
   for (const Effect& effect : trace_->effects) {
     if (!effect.later || effect.nodes > trace_->tape.nodes_done()) continue;
     trace_->transaction.keep_gradient(effect.target.get());
@@ -194,7 +202,7 @@ void Tracer::perform_later_effects() {
 }
 
 /// Why the trace cannot do it; empty: it can.
-std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
+std::string GradientTracing::read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call) {
   static const char* const names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
                                       "inputs",  "allow_unreachable", "accumulate_grad", nullptr};
   Trace& t = *trace_;
@@ -216,13 +224,14 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     PyObject* cotangent = PyTuple_GET_ITEM(cotangents, i);
     const int slot = api_.is_plain_tensor(root) ? t.tape.find(root) : -1;
     if (!t.tape.makes(slot)) return "of a tensor from before the graph";
-    if (needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
+    if (histories().needs_grad(slot) != NeedsGrad::kYes) return "of a tensor that may have no history";
     if (!api_.is_plain_tensor(cotangent) || slot_for(cotangent) < 0) return "its gradients are no plain tensors";
-    if (needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown) return "a given gradient may have a history";
+    if (histories().needs_grad(t.tape.find(cotangent)) == NeedsGrad::kUnknown)
+      return "a given gradient may have a history";
     call.roots.push_back(slot);
     call.cotangents.push_back(t.tape.find(cotangent));
   }
-  if (needs_outer_history()) return "a tensor from before the graph has a history";
+  if (histories().needs_outer_history()) return "a tensor from before the graph has a history";
   std::vector<PyObject*> variables;
   const bool given = inputs != nullptr && PyTuple_Check(inputs) && PyTuple_GET_SIZE(inputs) > 0;
   if ((given || !call.accumulate) && t.tape.has_reentrant_regions())
@@ -238,14 +247,14 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
     const bool input = t.tape.slots()[static_cast<size_t>(slot)].input, leaf = input || is_made_leaf(slot);
     if (input && !attribute_is_true(variable, "is_leaf")) return "by a tensor that has a history from before the graph";
     if (!leaf && call.accumulate) return "into a tensor that is no leaf";
-    if (!leaf && needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
+    if (!leaf && histories().needs_grad(slot) != NeedsGrad::kYes) return "by a tensor that may have no history";
     call.variables.push_back(slot);
     call.tensors.push_back(variable);
     call.hooks.push_back(input ? gradient_hooks(variable) : Ref());
     if (const Ref& hooks = call.hooks.back(); hooks) {  // each entry compares them
       for (PyObject* list : referents(hooks.get())) {
-        find(list);
-        for (PyObject* hook : referents(list)) find(hook);
+        origins().find(list);
+        for (PyObject* hook : referents(list)) origins().find(hook);
       }
     }
   }
@@ -254,12 +263,12 @@ std::string Tracer::read_engine_call(PyObject* args, PyObject* kwargs, EngineCal
 }
 
 /// What an earlier pass has used up of what the roots were made of: the first operation, or nothing.
-std::string Tracer::uses_freed(const std::vector<int>& roots) const {
+std::string GradientTracing::uses_freed(const std::vector<int>& roots) const {
   const Tape& tape = trace_->tape;
   const auto pass = [](const TapeNode& node) { return frees_history(node); };
   if (std::none_of(tape.nodes().begin(), tape.nodes().end(), pass)) return {};
   std::vector<bool> needs;
-  for (const NeedsGrad answer : needs_grads()) needs.push_back(answer != NeedsGrad::kNo);
+  for (const NeedsGrad answer : histories().needs_grads()) needs.push_back(answer != NeedsGrad::kNo);
   const int node = UsedHistory(tape, needs).first_used(roots);
   return node < 0 ? std::string() : tape.nodes()[static_cast<size_t>(node)].name;
 }
@@ -276,11 +285,11 @@ Ref slot_list(const std::vector<int>& slots) {
 
 }  // namespace
 
-PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
+PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   EngineCall call;
   std::string problem;
-  if (ahead_ != nullptr) return graph_break("a backward pass inside of another") ? not_handled() : nullptr;
+  if (context_.ahead != nullptr) return graph_break("a backward pass inside of another") ? not_handled() : nullptr;
   TapeNode node;
   node.backward = node.sequence = true;
   node.name = "backward";
@@ -308,7 +317,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        ended = !cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
+        ended = !ends().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();
@@ -341,7 +350,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
     }
     forget_error();
   }
-  if (ended) return cut_trace() && deliver() == 0 ? not_handled() : nullptr;
+  if (ended) return ends().cut_trace() && ends().deliver() == 0 ? not_handled() : nullptr;
   if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
@@ -377,7 +386,7 @@ PyObject* Tracer::run_backward(PyObject* args, PyObject* kwargs) {
   return Ref(none).release();
 }
 
-bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
+bool GradientTracing::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient) {
   if (present != nullptr) return add_in_place(present, gradient);
   if (!tracing()) return PyObject_SetAttr(tensor, grad_name(), gradient) == 0;
   set_gradient(tensor, gradient);
@@ -385,7 +394,8 @@ bool Tracer::accumulate(PyObject* tensor, PyObject* present, PyObject* gradient)
 }
 
 /// The strides of a variable's gradient.
-std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const {
+std::vector<int64_t> GradientTracing::gradient_place(PyObject* variable, const GradientLayout& layout,
+                                                     bool accumulate) const {
   TensorMeta meta;
   if (accumulate && api_.read_meta(variable, meta) && meta.strides.size() == layout.strides.size()) {
     return gradient_strides(meta.sizes, meta.strides);
@@ -393,14 +403,15 @@ std::vector<int64_t> Tracer::gradient_place(PyObject* variable, const GradientLa
   return layout.strides;
 }
 
-int Tracer::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made) {
+int GradientTracing::gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate,
+                                          Ref& made) {
   const TapeSlot info = trace_->tape.slots()[static_cast<size_t>(trace_->tape.find(variable))];
   return add_gradient(info, gradient_place(variable, layout, accumulate), made);
 }
 
 /// Puts the pass onto the tape: a tuple of placeholders, with None where no gradient comes.
-Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
-                             const std::vector<std::optional<GradientLayout>>& layouts) {
+Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
+                                      const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(layouts.size())));
@@ -421,7 +432,7 @@ Ref Tracer::record_gradients(TapeNode node, const EngineCall& call,
 }
 
 /// torch._C._group_tensors_by_device_and_dtype(lists, with_indices), which would find placeholders on the meta device.
-PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
+PyObject* TorchTracing::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
   PyObject* lists = nargs > 0 ? args[0] : nullptr;
   if (lists == nullptr || !PyList_Check(lists) || PyList_GET_SIZE(lists) == 0) return not_handled();
   const bool indices = nargs > 1 && PyObject_IsTrue(args[1]) == 1;
@@ -462,7 +473,7 @@ PyObject* Tracer::group_tensors(PyObject* const* args, Py_ssize_t nargs) {
   return groups.release();
 }
 
-bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
+bool GradientTracing::changes_nothing(PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : nullptr;
   if (wanted == nullptr && kwargs != nullptr) wanted = PyDict_GetItemString(kwargs, "requires_grad");
@@ -475,18 +486,18 @@ bool Tracer::changes_nothing(PyObject* args, PyObject* kwargs) {
     trace_->guard.check_grad = true;
     same = attr_or_null(tensor, "requires_grad").get() == wanted;
   } else if (slot >= 0) {
-    same = needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
+    same = histories().needs_grad(slot) == (wanted == Py_True ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
   return same;
 }
 
-bool Tracer::is_made_leaf(int slot) const {
+bool GradientTracing::is_made_leaf(int slot) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(),
                      [slot](const TapeNode& node) { return node.leaf && node.outputs[0] == slot; });
 }
 
-bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
+bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   PyObject* wanted = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : Py_True;
@@ -494,10 +505,12 @@ bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
   const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
-  if (slot < 0 || !t.open_levels.empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done)) return false;
+  if (slot < 0 || !transforms().open_levels().empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done))
+    return false;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
-  if ((real.get() != Py_True && complex.get() != Py_True) || needs_grad(slot) != NeedsGrad::kNo) return false;
+  if ((real.get() != Py_True && complex.get() != Py_True) || histories().needs_grad(slot) != NeedsGrad::kNo)
+    return false;
   if (info.input) t.guard.check_grad = true;
   TapeNode node;
   node.func = Ref::borrow(func);
@@ -512,17 +525,17 @@ bool Tracer::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
   return true;
 }
 
-PyObject* Tracer::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* GradientTracing::record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   const Ref plain = Ref::steal(PyDict_Copy(kwargs));
   if (!plain || PyDict_DelItemString(plain.get(), "requires_grad") != 0) return nullptr;
-  Ref made = Ref::steal(record(fn, func, args, plain.get()));
+  Ref made = Ref::steal(torch().record(fn, func, args, plain.get()));
   if (!made || !api_.is_tensor(made.get())) return made.release();
   static PyObject* const require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_").release();
   const Ref operands = Ref::steal(PyTuple_Pack(1, made.get()));
-  return torch_function(require, operands.get(), nullptr);
+  return torch().torch_function(require, operands.get(), nullptr);
 }
 
-PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
+PyObject* TorchTracing::each_tensor(const std::string& name, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t operands = PyTuple_GET_SIZE(args);
   PyObject* first = operands > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (first == nullptr || !(PyList_Check(first) || PyTuple_Check(first))) return not_handled();
@@ -571,7 +584,7 @@ PyObject* Tracer::each_tensor(const std::string& name, PyObject* args, PyObject*
 }
 
 /// sum.add_(gradient), as the engine does it.
-bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
+bool GradientTracing::add_in_place(PyObject* sum, PyObject* gradient) {
   const bool was_on = api_.grad_enabled();
   static PyObject* const add = attr(reinterpret_cast<PyObject*>(api_.base_type), "add_").release();
   const auto set = [this](bool on) {
@@ -580,7 +593,7 @@ bool Tracer::add_in_place(PyObject* sum, PyObject* gradient) {
   };
   if (was_on) set(false);
   const Ref operands = Ref::steal(PyTuple_Pack(2, sum, gradient));
-  const Ref done = Ref::steal(torch_function(add, operands.get(), nullptr));
+  const Ref done = Ref::steal(torch().torch_function(add, operands.get(), nullptr));
   if (was_on) set(true);
   return static_cast<bool>(done);
 }

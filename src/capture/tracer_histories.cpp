@@ -3,10 +3,13 @@
 #include <functional>
 #include <unordered_set>
 
+#include "capture/gradient_tracing.h"
 #include "capture/graph_from_tape.h"
+#include "capture/history_tracing.h"
 #include "capture/node_operators.h"
 #include "capture/package.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "capture/view_origins.h"
 #include "support/made_once.h"
 
@@ -36,11 +39,11 @@ Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
   return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
 }
 
-Tracer::NeedsGrad Tracer::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
+NeedsGrad HistoryTracing::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
 
 /// The results of the call on tensors without memory, which require grad as `needs` says (nothing: as none does); null without an
 /// error: the host does not say.
-Ref Tracer::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const {
+Ref HistoryTracing::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const {
   const Trace& t = *trace_;
   const auto to_meta = [&](PyObject* o) -> Ref {
     if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
@@ -65,7 +68,7 @@ Ref Tracer::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) 
 }
 
 /// What the host says of the results of a call whose operands need gradients or not; none where it cannot tell.
-std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
+std::vector<NeedsGrad> HistoryTracing::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
   Trace& t = *trace_;
   const TapeNode& node = t.tape.nodes()[n];
   std::vector<NeedsGrad> operands;
@@ -76,8 +79,9 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
   };
   for_each_slot(node.args.get(), look);
   for_each_slot(node.kwargs.get(), look);
-  const auto known = t.histories.find(n);
-  if (known != t.histories.end() && known->second.args.get() == node.args.get() && known->second.operands == operands) {
+  const auto known = own_.histories.find(n);
+  if (known != own_.histories.end() && known->second.args.get() == node.args.get() &&
+      known->second.operands == operands) {
     return known->second.results;
   }
   const Ref result = ask_host(node, needs);
@@ -93,11 +97,11 @@ std::vector<Tracer::NeedsGrad> Tracer::ask_histories(size_t n, const std::vector
   if (result) read(result.get());
   forget_error();
   if (answers.size() != node.outputs.size()) answers.clear();
-  t.histories[n] = {node.args, operands, answers};
+  own_.histories[n] = {node.args, operands, answers};
   return answers;
 }
 
-std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
+std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
   const Tape& tape = trace_->tape;
   const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
   std::vector<NeedsGrad> needs;
@@ -169,7 +173,7 @@ std::vector<Tracer::NeedsGrad> Tracer::needs_grads() const {
   return needs;
 }
 
-bool Tracer::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
+bool HistoryTracing::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
   static const std::unordered_set<std::string_view> names = {
       "requires_grad", "is_leaf", "retains_grad", "output_nr", "_is_view", "is_inference", "_version"};
   if (fn.kind != TorchKind::kGrad && !names.contains(fn.name)) return false;
@@ -179,10 +183,11 @@ bool Tracer::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
          (trace_->tape.makes(trace_->tape.find(tensor)) || trace_->index_of(tensor) >= 0);
 }
 
-PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
-  if (slot >= 0 && trace_->open_levels.empty() && is_made_leaf(slot)) Py_RETURN_TRUE;  // requires_grad, and is_leaf
+  if (slot >= 0 && transforms().open_levels().empty() && gradients().is_made_leaf(slot))
+    Py_RETURN_TRUE;  // requires_grad, and is_leaf
   trace_->guard.check_grad = true;
   if (!trace_->tape.makes(slot)) {
     Ref answer;
@@ -201,7 +206,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
     return answer.release();
   }
   NeedsGrad answer = NeedsGrad::kUnknown;
-  if (trace_->open_levels.empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
+  if (transforms().open_levels().empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
     const Bypass bypass(bypass_);
     answer = needs_grad(slot);
   }
@@ -215,7 +220,7 @@ PyObject* Tracer::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyO
 }
 
 /// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
-bool Tracer::needs_outer_history() {
+bool HistoryTracing::needs_outer_history() {
   Trace& t = *trace_;
   t.watches.passes();
   for (const TapeSlot& slot : t.tape.slots()) {
@@ -233,7 +238,7 @@ bool Tracer::needs_outer_history() {
 
 /// Of those that require grad: nothing of the view is recorded, and yet it says that it requires grad, as does what is computed
 /// from it with gradients on.
-void Tracer::note_silent_views(const TapeNode& node) {
+void HistoryTracing::note_silent_views(const TapeNode& node) {
   Trace& t = *trace_;
   if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node))
     return;
@@ -242,19 +247,18 @@ void Tracer::note_silent_views(const TapeNode& node) {
   const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
   const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
   const bool needs = made == nullptr ? slot.requires_grad
-                                     : t.silent_views.contains(operand) ||
+                                     : own_.silent_views.contains(operand) ||
                                            ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
   if (!needs) return;
   for (const int output : node.outputs) {
-    if (output != operand) t.silent_views.insert(output);
+    if (output != operand) own_.silent_views.insert(output);
   }
 }
 
-bool Tracer::takes_silent_view(PyObject* args, PyObject* kwargs) const {
-  const Trace& t = *trace_;
-  if (t.silent_views.empty() || !t.open_levels.empty()) return false;
+bool HistoryTracing::takes_silent_view(PyObject* args, PyObject* kwargs) const {
+  if (own_.silent_views.empty() || !transforms().open_levels().empty()) return false;
   bool found = false;
-  const auto look = [&](int slot) { found = found || t.silent_views.contains(slot); };
+  const auto look = [&](int slot) { found = found || own_.silent_views.contains(slot); };
   for_each_slot(args, look);
   for_each_slot(kwargs, look);
   const Bypass bypass(bypass_);

@@ -3,6 +3,9 @@
 // does nothing.
 #include <algorithm>
 
+#include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/package.h"
 #include "capture/tracer_internal.h"
 #include "support/error.h"
@@ -22,7 +25,7 @@ bool is_register_hook(const TorchApi& api, PyObject* callable) {
 }  // namespace
 
 /// tensor.register_hook(hook) of a result of the trace, where nobody keeps the handle: it could take the hook off again.
-PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* GradientTracing::register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   if (nargs != 2 || !is_register_hook(api_, callable) || !f.drops_result()) return not_handled();
   const Ref operands = Ref::steal(PyTuple_Pack(1, args[0]));
   FunctionCall call;
@@ -32,9 +35,9 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   auto made = std::make_shared<CustomBackward>();
   {
     const Bypass bypass(bypass_);
-    if (!takes_backwards() || !read_hook_call(args[0], call)) return not_handled();
+    if (!functions().takes_backwards() || !read_hook_call(args[0], call)) return not_handled();
   }
-  const std::string problem = trace_backward(call, *made, [&](PyObject* cotangents) -> Ref {
+  const std::string problem = functions().trace_backward(call, *made, [&](PyObject* cotangents) -> Ref {
     PyObject* gradient = PyTuple_GET_ITEM(cotangents, 0);
     Ref result = Ref::steal(PyObject_CallOneArg(args[1], gradient));
     return result.get() == Py_None ? Ref::borrow(gradient) : result;
@@ -42,13 +45,13 @@ PyObject* Tracer::register_hook(const Frame& f, PyObject* callable, PyObject* co
   if (!problem.empty()) return graph_break("a hook on a tensor: " + problem) ? not_handled() : nullptr;
   const Bypass bypass(bypass_);
   const Ref ours = package_function(PackageFunction::kRegisterHook);
-  record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
+  functions().record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
   Py_RETURN_NONE;  // dropped
 }
 
 /// Whether a break now would leave a tensor to the program on which the graph has put a hook. Hooks that come later would be
 /// called before it, not after it.
-bool Tracer::leaves_hooked(const std::vector<int>& slots) const {
+bool GradientTracing::leaves_hooked(const std::vector<int>& slots) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
     return node.custom && node.name == "register_hook" &&
@@ -57,11 +60,11 @@ bool Tracer::leaves_hooked(const std::vector<int>& slots) const {
 }
 
 /// Whether the tensor is a result with a history that nothing has used yet.
-bool Tracer::read_hook_call(PyObject* tensor, FunctionCall& call) {
+bool GradientTracing::read_hook_call(PyObject* tensor, FunctionCall& call) {
   const Tape& tape = trace_->tape;
   const int slot = api_.is_plain_tensor(tensor) ? tape.find(tensor) : -1;
   if (slot < 0 || tape.slots()[static_cast<size_t>(slot)].input || is_made_leaf(slot)) return false;
-  if (needs_grad(slot) != NeedsGrad::kYes) return false;
+  if (histories().needs_grad(slot) != NeedsGrad::kYes) return false;
   for (const TapeNode& node : tape.nodes()) {
     bool used = false;
     const auto look = [&](int operand) { used = used || operand == slot; };
@@ -78,14 +81,15 @@ bool Tracer::read_hook_call(PyObject* tensor, FunctionCall& call) {
 }
 
 /// Why hooks cannot be part of the graph; empty: they can. Those that get a gradient are traced ahead for that.
-std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts) {
+std::string GradientTracing::hooks_problem(const EngineCall& call,
+                                           const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
   if (call.create) return "a hook on a tensor, with create_graph=True";
   if (order_of_hooks(call).empty()) return "hooks on several operands of one operation, whose order is not known";
   for (size_t i = 0; i < layouts.size(); ++i) {
     if (!layouts[i] || !call.hooks[i] || PyTuple_GET_SIZE(first_of(call.hooks[i])) == 0) continue;
     int given = -1;
-    const AheadRun run = trace_ahead([&]() -> Ref {
+    const AheadRun run = functions().trace_ahead([&]() -> Ref {
       Ref gradient;
       {
         const Bypass bypass(bypass_);
@@ -105,7 +109,8 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
       return problem("a gradient of another type than its tensor");
     }
     for (const TapeNode& node : run.nodes) {
-      if (const std::string write = foreign_write(node, run.slots, {given}); !write.empty()) return problem(write);
+      if (const std::string write = functions().foreign_write(node, run.slots, {given}); !write.empty())
+        return problem(write);
     }
   }
   return {};
@@ -114,7 +119,7 @@ std::string Tracer::hooks_problem(const EngineCall& call, const std::vector<std:
 /// The variables that have hooks, as the engine comes to them: by the first operation that used them, from the last one on.
 /// It comes to the operands of one operation in their order, but to a bias before the weight that is transposed first. Empty
 /// where one operation has more than two.
-std::vector<size_t> Tracer::order_of_hooks(const EngineCall& call) const {
+std::vector<size_t> GradientTracing::order_of_hooks(const EngineCall& call) const {
   struct Place {
     size_t node, operand, variable;
   };
@@ -151,13 +156,13 @@ std::vector<size_t> Tracer::order_of_hooks(const EngineCall& call) const {
 }
 
 /// The gradient that hooks make of one. For a variable that it is added to, what a hook returned is a tensor of its own.
-Ref Tracer::call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable) {
+Ref GradientTracing::call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable) {
   if (PyTuple_GET_SIZE(hooks) == 0) return Ref::borrow(gradient);
   const Ref ours = package_function(PackageFunction::kHooked);
   return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), hooks, gradient, variable, nullptr));
 }
 
-bool Tracer::call_hooks_after(PyObject* hooks, PyObject* variable) {
+bool GradientTracing::call_hooks_after(PyObject* hooks, PyObject* variable) {
   if (PyTuple_GET_SIZE(hooks) == 0) return true;
   const Ref ours = package_function(PackageFunction::kAccumulated);
   return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), hooks, variable, nullptr)));

@@ -3,8 +3,13 @@
 // The handler of a signal is no part of the program: what it does happens once, and its exception is raised where the signal
 // came. So the trace ends there without an entry. What was recorded happens first: a handler may look at any variable. Where that
 // would take long, the trace is taken back, if it can be: to eager, the signal has come when the trace began.
+#include "capture/call_tracing.h"
 #include "capture/interrupts.h"
+#include "capture/lifetime_tracing.h"
+#include "capture/number_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
 #include "support/cancel.h"
 
 namespace tatara::capture {
@@ -24,23 +29,23 @@ std::chrono::duration<double> age(Clock::time_point start) { return Clock::now()
 int Tracer::on_interrupt(Frame&) {
   if (bypass_ > 0) return 0;  // our own work goes on
   if (!tracing()) return handlers_wait() ? 0 : deliver_interrupts();
-  if (only_signals_wait() && age(trace_->start) < owner_.patience) return 0;
-  if (!cut_trace()) return -1;
-  return deliver();
+  if (only_signals_wait() && age(trace_->start.time) < owner_.patience) return 0;
+  if (!ends().cut_trace()) return -1;
+  return ends().deliver();
 }
 
-bool Tracer::cut_trace() {
-  if (ahead_ != nullptr || looking_) {
+bool TraceEnds::cut_trace() {
+  if (context_.ahead != nullptr || context_.looking) {
     // Nothing of this may happen, not even a handler: whoever asked for it deals with the signal.
     cut_ = true;
-    std::string& problem = ahead_ != nullptr ? ahead_->problem : found_;
+    std::string& problem = context_.ahead != nullptr ? context_.ahead->problem : context_.found;
     if (problem.empty()) problem = kInterrupted;
     PyErr_SetString(PyExc_RuntimeError, kInterrupted);
     return false;
   }
-  state_ = State::kBroken;
-  stopped_ = true;
-  set_mode(false);
+  context_.state = State::kBroken;
+  context_.stopped = true;
+  modes().set_mode(false);
   bool ok = false;
   {
     const Bypass bypass(bypass_);
@@ -49,21 +54,21 @@ bool Tracer::cut_trace() {
     if (!ok) undo_later_writes();
   }
   waiting_.reset();
-  for (Frame* frame : frames_) {
-    if (frame != root_) frame->root = !modes_.empty();
+  for (Frame* frame : context_.frames) {
+    if (frame != context_.root) frame->root = modes().count() > 0;
   }
   return ok;
 }
 
-int Tracer::deliver() {
-  const std::chrono::duration<double> before = age(trace_ != nullptr ? trace_->start : begun_);
+int TraceEnds::deliver() {
+  const std::chrono::duration<double> before = age(trace_ != nullptr ? trace_->start.time : begun_);
   if (deliver_interrupts() != 0) return -1;
   // Nothing was raised. A timer would go off again in the next trace, and in the one after that.
   owner_.patience = std::max({2 * owner_.patience, 2 * before, std::chrono::duration<double>(0.05)});
   return 0;
 }
 
-bool Tracer::cancellable(const std::function<void()>& work) const {
+bool TraceEnds::cancellable(const std::function<void()>& work) const {
   const CancelScope::Wanted wanted = [until = Clock::now() + owner_.patience, signs = InterruptSigns()] {
     return signs.any() && Clock::now() >= until;
   };
@@ -76,26 +81,26 @@ bool Tracer::cancellable(const std::function<void()>& work) const {
   }
 }
 
-bool Tracer::can_take_back() const {
+bool TraceEnds::can_take_back() const {
   const Trace& t = *trace_;
   // The function whose result the cache would keep is not done, and would say it again.
-  return t.transaction.can_undo() && (*t.cached_calls == 0 || !t.said_once);
+  return t.transaction.can_undo() && !calls().has_said_once();
 }
 
-bool Tracer::take_back() {
+bool TraceEnds::take_back() {
   Trace& t = *trace_;
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   if (!can_take_back()) return false;
   const ErrorAside aside;
-  take_back_symbols();
+  numbers().take_back_symbols();
   if (!t.transaction.undo()) return false;
-  drop_finalizers();
+  lifetimes().drop_finalizers();
   return true;
 }
 
-bool Tracer::may_stop(Clock::time_point start) const {
+bool TraceEnds::may_stop(Clock::time_point start) const {
   const Trace& t = *trace_;
-  return interrupted() && age(start) >= kShort && age(t.start) >= owner_.patience && can_take_back();
+  return interrupted() && age(start) >= kShort && age(t.start.time) >= owner_.patience && can_take_back();
 }
 
 }  // namespace tatara::capture

@@ -5,8 +5,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/gradient_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/node_operators.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "capture/view_origins.h"
 
 namespace tatara::capture {
@@ -24,13 +27,14 @@ bool is_in_place(std::string_view name) {
 
 }  // namespace
 
-bool Tracer::refused_as_leaf(PyObject* tensor) const {
+bool HistoryTracing::refused_as_leaf(PyObject* tensor) const {
   const Trace& t = *trace_;
   if (!api_.is_tensor(tensor)) return false;
   std::vector<int> slots = {t.tape.find(tensor)};
   const std::vector<int> bases = view_origin(t.tape, slots[0]).bases;
   slots.insert(slots.end(), bases.begin(), bases.end());
-  if (std::any_of(slots.begin(), slots.end(), [&](int slot) { return t.tape.makes(slot) && is_made_leaf(slot); }))
+  if (std::any_of(slots.begin(), slots.end(),
+                  [&](int slot) { return t.tape.makes(slot) && gradients().is_made_leaf(slot); }))
     return true;
   if (t.tape.makes(slots.back())) return false;
   if (slots.back() >= 0) tensor = t.tape.slots()[static_cast<size_t>(slots.back())].object.get();
@@ -42,10 +46,10 @@ bool Tracer::refused_as_leaf(PyObject* tensor) const {
   return leaf(tensor) || (base && base.get() != Py_None && leaf(base.get()));
 }
 
-bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs) {
+bool HistoryTracing::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs) {
   PyObject* target = kwargs != nullptr ? PyDict_GetItemString(kwargs, "out") : nullptr;
   if (target == nullptr && is_in_place(fn.name) && PyTuple_GET_SIZE(args) > 0) target = PyTuple_GET_ITEM(args, 0);
-  if (target == nullptr || !trace_->open_levels.empty()) return false;
+  if (target == nullptr || !transforms().open_levels().empty()) return false;
   const Bypass bypass(bypass_);
   if (!api_.grad_enabled()) return false;
   if (!PyTuple_Check(target) && !PyList_Check(target)) return refused_as_leaf(target);
@@ -55,12 +59,12 @@ bool Tracer::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* k
   return false;
 }
 
-bool Tracer::made_as_view(int slot) const {
+bool HistoryTracing::made_as_view(int slot) const {
   const TapeNode* made = trace_->tape.maker(slot);
   return made != nullptr && (may_be_view(*made) || detaches(*made));
 }
 
-bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
+bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) const {
   static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference",
                                                              "output_nr"};
   PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
@@ -75,7 +79,7 @@ bool Tracer::depends_on_base(const TorchFunction& fn, PyObject* args) const {
 }
 
 /// How often a tensor that the trace makes was written to in eager by now; -1: not known.
-long Tracer::version_of(PyObject* tensor) const {
+long HistoryTracing::version_of(PyObject* tensor) const {
   const Tape& tape = trace_->tape;
   const auto root = [&tape](int slot) {
     const int base = view_origin(tape, slot).base;
@@ -83,7 +87,7 @@ long Tracer::version_of(PyObject* tensor) const {
   };
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
-  if (made == nullptr || trace_->state.inference || !trace_->open_levels.empty()) return -1;
+  if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
   const auto plain = [](const TapeNode& node) {
     return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
   };

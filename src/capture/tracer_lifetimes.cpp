@@ -5,25 +5,27 @@
 #include <utility>
 #include <vector>
 
+#include "capture/lifetime_tracing.h"
 #include "capture/lifetimes.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
 
-std::optional<size_t> Tracer::born_at(PyObject* object) const {
-  if (trace_ == nullptr) return {};
+std::optional<size_t> TraceContext::born_at(PyObject* object) const {
+  if (trace == nullptr) return {};
   if (PyGen_CheckExact(object)) {
-    const auto found = trace_->closable.find(object);
-    if (found == trace_->closable.end() || weak_object(found->second.reference.get()) != object) return {};
-    return found->second.when;
+    const auto generator = trace->closable.find(object);
+    if (generator == trace->closable.end() || weak_object(generator->second.reference.get()) != object) return {};
+    return generator->second.when;
   }
-  const auto found = trace_->born.find(object);
-  return found == trace_->born.end() ? std::nullopt : std::optional(found->second);
+  const auto made = trace->born.find(object);
+  return made == trace->born.end() ? std::nullopt : std::optional(made->second);
 }
 
-void Tracer::mark_born(PyObject* object) {
-  if (born(object)) return;
-  Trace& t = *trace_;
+void TraceContext::mark_born(PyObject* object) {
+  if (born_at(object)) return;
+  Trace& t = *trace;
   if (PyGen_CheckExact(object)) {
     Ref reference = Ref::steal(PyWeakref_NewRef(object, nullptr));
     if (reference) return void(t.closable[object] = {std::move(reference), t.births++});
@@ -35,7 +37,7 @@ void Tracer::mark_born(PyObject* object) {
 }
 
 /// Nothing of what the trace has made has happened: nor do the ends of its objects.
-void Tracer::drop_finalizers() {
+void LifetimeTracing::drop_finalizers() {
   Trace& t = *trace_;
   for (const auto& [object, when] : t.born) vm_drop_finalizer(object);
   for (const auto& [object, made] : t.closable) {
@@ -43,18 +45,18 @@ void Tracer::drop_finalizers() {
   }
 }
 
-bool Tracer::break_for_good(const std::string& reason) {
-  trace_->no_resume = true;
+bool LifetimeTracing::break_for_good(const std::string& reason) {
+  own_.no_resume = true;
   return graph_break(reason) && leave_trace();
 }
 
-bool Tracer::leave_trace() {
-  state_ = State::kConcrete;
-  end_trace();
+bool LifetimeTracing::leave_trace() {
+  context_.state = State::kConcrete;
+  ends().end_trace();
   return true;
 }
 
-bool Tracer::break_if_noticed(PyObject* old) {
+bool LifetimeTracing::break_if_noticed(PyObject* old) {
   if (!tracing() || old == nullptr || !end_is_noticed_below(old)) return true;
   return graph_break("the end of what it replaces or removes runs code of the program (" + type_name(old) + ")") &&
          leave_trace();
@@ -73,7 +75,7 @@ bool iterates_over(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) 
 
 }  // namespace
 
-std::string Tracer::starts_life(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
+std::string LifetimeTracing::starts_life(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const {
   PyTypeObject* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   if (type != nullptr && has_finalizer(type)) return std::string("an object with a __del__ (") + type->tp_name + ")";
   if (iterates_over(callable, args, nargs))
@@ -98,11 +100,11 @@ std::string Tracer::starts_life(PyObject* callable, PyObject* const* args, Py_ss
   return own ? "a weak reference to an object that the graph makes (" + type_name(args[0]) + ")" : std::string();
 }
 
-bool Tracer::made_here(PyObject* tensor) const {
+bool LifetimeTracing::made_here(PyObject* tensor) const {
   return api_.is_tensor(tensor) && trace_->tape.makes(trace_->tape.find(tensor));
 }
 
-bool Tracer::holds_noticed(const std::vector<PyObject*>& roots) const {
+bool LifetimeTracing::holds_noticed(const std::vector<PyObject*>& roots) const {
   for (PyObject* root : roots) {
     if (root == nullptr || !end_is_noticed(root)) continue;
     if (Py_REFCNT(root) <= std::count(roots.begin(), roots.end(), root)) return true;
@@ -110,7 +112,7 @@ bool Tracer::holds_noticed(const std::vector<PyObject*>& roots) const {
   return false;
 }
 
-std::string Tracer::waiting_generator() const {
+std::string LifetimeTracing::waiting_generator() const {
   for (const auto& [object, made] : trace_->closable) {
     if (weak_object(made.reference.get()) != object || !runs_code_when_closed(object)) continue;
     const Ref name = attr_or_null(object, "__qualname__");
@@ -119,8 +121,8 @@ std::string Tracer::waiting_generator() const {
   return {};
 }
 
-void Tracer::break_if_closing_fails(const Frame& f, FrameExit how, PyObject* result) {
-  if (trace_->closing.erase(&f) == 0 || how == FrameExit::kReturn) return;
+void LifetimeTracing::break_if_closing_fails(const Frame& f, FrameExit how, PyObject* result) {
+  if (own_.closing.erase(&f) == 0 || how == FrameExit::kReturn) return;
   PyObject* leaving = PyErr_Occurred();
   // Python 3.12's own evaluator is about to raise the error that lies on the frame's stack (hand_back_error in vm_eval.cpp).
   if (leaving == nullptr && f.stack_depth() > 0) leaving = f.stack()[f.stack_depth() - 1];
@@ -133,24 +135,24 @@ void Tracer::break_if_closing_fails(const Frame& f, FrameExit how, PyObject* res
   if (!break_for_good("a generator that fails when it is closed")) forget_error();
 }
 
-bool Tracer::let_generators_end(const Frame& f) {
+bool LifetimeTracing::let_generators_end(const Frame& f) {
   Trace& t = *trace_;
   std::vector<Ref> ending;
   const auto take = [&ending](Ref& held, PyObject* now) {
     if (held && held.get() != now && PyGen_CheckExact(held.get())) ending.push_back(std::move(held));
   };
-  for (size_t i = 0; i < t.snap_locals.size(); ++i) {
-    take(t.snap_locals[i], static_cast<int>(i) < f.local_count() ? f.local(static_cast<int>(i)) : nullptr);
+  for (size_t i = 0; i < t.snap.locals.size(); ++i) {
+    take(t.snap.locals[i], static_cast<int>(i) < f.local_count() ? f.local(static_cast<int>(i)) : nullptr);
   }
-  for (size_t i = 0; i < t.snap_stack.size(); ++i) {
-    take(t.snap_stack[i], static_cast<int>(i) < f.stack_depth() ? f.stack()[i] : nullptr);
+  for (size_t i = 0; i < t.snap.stack.size(); ++i) {
+    take(t.snap.stack[i], static_cast<int>(i) < f.stack_depth() ? f.stack()[i] : nullptr);
   }
   if (ending.empty()) return true;
   // The snapshot lacks them now: the frame cannot go on from it.
-  const bool before = std::exchange(t.no_resume, true);
+  const bool before = std::exchange(own_.no_resume, true);
   ending.clear();
   if (!tracing() || trace_.get() != &t) return false;
-  t.no_resume = before;
+  own_.no_resume = before;
   return true;
 }
 

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "capture/function_tracing.h"
+#include "capture/history_tracing.h"
 #include "capture/package.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
@@ -142,7 +145,7 @@ size_t random_nodes(const Tape& tape, TorchApi& api) {
 }  // namespace
 
 /// Our function in place of torch's.
-PyObject* Tracer::linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+PyObject* TransformTracing::linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   if (nargs == 0 || kwnames != nullptr) return not_handled();
   const Ref ours = package_function(PackageFunction::kLinearize);
   return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), nullptr);
@@ -150,8 +153,8 @@ PyObject* Tracer::linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* k
 
 /// Why the nodes, made of `slots` slots or more, are no recording that can be done again; empty: they are one, and what they
 /// read from outside is in `reads`.
-std::string Tracer::recording_problem(const std::vector<TapeNode>& nodes, size_t slots,
-                                      const std::vector<int>& arguments, std::vector<int>& reads) const {
+std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nodes, size_t slots,
+                                                const std::vector<int>& arguments, std::vector<int>& reads) const {
   const Tape& tape = trace_->tape;
   const auto older = [&](int slot) {
     return static_cast<size_t>(slot) < slots || tape.slots()[static_cast<size_t>(slot)].input;
@@ -178,11 +181,11 @@ std::string Tracer::recording_problem(const std::vector<TapeNode>& nodes, size_t
 }
 
 /// (function, tensors) -> (recording, tensors that it reads beside these): what the function does, which has not happened.
-PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
+PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) {
   Trace& t = *trace_;
   Recording made;
   std::string problem;
-  if (ahead_ != nullptr) problem = "inside of what is traced ahead";
+  if (context_.ahead != nullptr) problem = "inside of what is traced ahead";
   for (Py_ssize_t i = 0; problem.empty() && i < PyTuple_GET_SIZE(tensors); ++i) {
     made.arguments.push_back(transform_operand(PyTuple_GET_ITEM(tensors, i), problem));
     if (!problem.empty()) break;
@@ -198,27 +201,27 @@ PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
   }
   if (made.arguments.empty() && problem.empty()) problem = "a function without arguments";
   if (!problem.empty()) return transform_break("linearize: " + problem);
-  const std::vector<int> open = t.open_levels;
-  made.first_level = static_cast<int>(t.levels.size());
+  const std::vector<int> open = own_.open_levels;
+  made.first_level = static_cast<int>(own_.levels.size());
   made.depth = static_cast<long>(open.size());
   const std::vector<int64_t> versions = t.inference.versions();
   const size_t facts = t.symbols.ctx().guards().size();
   std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
-  AheadRun run = trace_ahead([&]() -> Ref {
+  AheadRun run = functions().trace_ahead([&]() -> Ref {
     Ref leaves = Ref::steal(PyObject_CallObject(function, tensors));
     const Bypass bypass(bypass_);
     after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
     return leaves;
   });
-  t.open_levels = open;
-  t.levels.erase(t.levels.begin() + made.first_level, t.levels.end());
+  own_.open_levels = open;
+  own_.levels.erase(own_.levels.begin() + made.first_level, own_.levels.end());
   const Bypass bypass(bypass_);
   if (run.problem.empty()) run.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
   const bool levels = std::any_of(run.nodes.begin(), run.nodes.end(),
                                   [](const TapeNode& node) { return node.step == FuncStep::kEnter; });
   for (const std::vector<int>* slots : {&std::as_const(made.arguments), &std::as_const(made.reads)}) {
     for (const int slot : *slots) {
-      if (run.problem.empty() && levels && api_.grad_enabled() && needs_grad(slot) != NeedsGrad::kNo) {
+      if (run.problem.empty() && levels && api_.grad_enabled() && histories().needs_grad(slot) != NeedsGrad::kNo) {
         run.problem = "a transform inside of the function, beside a tensor that requires grad";
       }
     }
@@ -277,7 +280,7 @@ PyObject* Tracer::record_calls(PyObject* function, PyObject* tensors) {
 }
 
 /// (recording, values, arguments) -> results: puts the recording onto the tape once more.
-PyObject* Tracer::replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments) {
+PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments) {
   Trace& t = *trace_;
   const Recording* recording = recording_of(recorded);
   if (recording == nullptr) return not_handled();
@@ -294,14 +297,16 @@ PyObject* Tracer::replay_calls(PyObject* recorded, PyObject* values, PyObject* a
   bring(r.reads, values);
   bring(r.arguments, arguments);
   const std::vector<TapeNode>& nodes = r.tape->nodes();
-  const auto in_gradients = [&t](int level) { return t.levels[static_cast<size_t>(level)].kind == Level::Kind::kGrad; };
+  const auto in_gradients = [this](int level) {
+    return own_.levels[static_cast<size_t>(level)].kind == Level::Kind::kGrad;
+  };
   if (std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return n.step == FuncStep::kEnter; }) &&
-      std::any_of(t.open_levels.begin(), t.open_levels.end(), in_gradients) && !api_.grad_enabled()) {
+      std::any_of(own_.open_levels.begin(), own_.open_levels.end(), in_gradients) && !api_.grad_enabled()) {
     problem = "a transform inside of another where gradients are switched off";
   }
   if (!problem.empty()) return transform_break("linearize: " + problem);
-  const int around = t.level(), first_level = static_cast<int>(t.levels.size());
-  const long shift = static_cast<long>(t.open_levels.size()) - r.depth;
+  const int around = innermost(), first_level = static_cast<int>(own_.levels.size());
+  const long shift = static_cast<long>(own_.open_levels.size()) - r.depth;
   const auto moved = [&](int level) { return level < r.first_level ? around : first_level + level - r.first_level; };
   const auto to_slot = [&now](PyObject* o) {
     const int slot = slot_of(o);
@@ -327,17 +332,17 @@ PyObject* Tracer::replay_calls(PyObject* recorded, PyObject* values, PyObject* a
     // Torch's graph knows nothing of switches outside of a level.
     note_modes(node, node.level < r.first_level ? api_.grad_enabled() : node.mode);
     const FuncStep step = node.step;
-    if (step == FuncStep::kWrap) t.wraps[node.outputs[0]] = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (step == FuncStep::kWrap) own_.wraps[node.outputs[0]] = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
     Level level;
     level.kind = node.name == "enter_vmap" ? Level::Kind::kVmap : Level::Kind::kGrad;
     level.outer_grad = level.kind == Level::Kind::kVmap || api_.grad_enabled();
-    level.number = static_cast<int>(t.open_levels.size()) + 1;
+    level.number = static_cast<int>(own_.open_levels.size()) + 1;
     t.tape.add_node(std::move(node));
     if (step == FuncStep::kEnter) {
-      t.levels.push_back(std::move(level));
-      t.open_levels.push_back(static_cast<int>(t.levels.size()) - 1);
+      own_.levels.push_back(std::move(level));
+      own_.open_levels.push_back(static_cast<int>(own_.levels.size()) - 1);
     }
-    if (step == FuncStep::kExit) t.open_levels.pop_back();
+    if (step == FuncStep::kExit) own_.open_levels.pop_back();
   }
   PyObject* results = PyTuple_New(static_cast<Py_ssize_t>(r.results.size()));
   for (size_t i = 0; i < r.results.size(); ++i) {

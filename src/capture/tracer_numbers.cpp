@@ -5,6 +5,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/number_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
 
 namespace tatara::capture {
@@ -35,13 +37,13 @@ bool is_counting(const std::string& name) {
 
 }  // namespace
 
-int Tracer::record_number_node(TapeNode node, PyObject* value) {
+int NumberTracing::record_number_node(TapeNode node, PyObject* value) {
   Trace& t = *trace_;
   const int slot = t.tape.add_derived(value);
   for_each_slot(node.args.get(), [&](int operand) {
-    if (!from_numbers(operand)) t.of_tensors.insert(slot);
+    if (!from_numbers(operand)) own_.of_tensors.insert(slot);
   });
-  if (node.name == kItem) t.of_tensors.insert(slot);
+  if (node.name == kItem) own_.of_tensors.insert(slot);
   node.number = true;
   node.outputs = {slot};
   user_location(node.file, node.function, node.line);
@@ -49,15 +51,15 @@ int Tracer::record_number_node(TapeNode node, PyObject* value) {
   return slot;
 }
 
-Ref Tracer::record_number(TapeNode node, PyObject* value) {
+Ref NumberTracing::record_number(TapeNode node, PyObject* value) {
   const int slot = record_number_node(std::move(node), value);
   TraceSymbols& symbols = trace_->symbols;
   return PyFloat_CheckExact(value) ? symbols.make_derived(value, slot) : symbols.make_derived_int(value, slot);
 }
 
-bool Tracer::from_numbers(int slot) const { return !trace_->of_tensors.contains(slot); }
+bool NumberTracing::from_numbers(int slot) const { return !own_.of_tensors.contains(slot); }
 
-bool Tracer::number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor) {
+bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor) {
   Trace& t = *trace_;
   if (is_symbolic_float(operand) || is_derived_int(operand)) {
     const bool real = is_symbolic_float(operand);
@@ -81,7 +83,7 @@ bool Tracer::number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& o
   return static_cast<bool>(value);
 }
 
-Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
+Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) return {};  // NumPy's
@@ -115,7 +117,7 @@ Ref Tracer::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* 
   return result;
 }
 
-Ref Tracer::small_number(Expr symbol, PyObject* value) {
+Ref NumberTracing::small_number(Expr symbol, PyObject* value) {
   const Bypass bypass(bypass_);
   TapeNode node;
   node.func = Ref::borrow(operator_function("pos"));
@@ -124,15 +126,15 @@ Ref Tracer::small_number(Expr symbol, PyObject* value) {
   return record_number(std::move(node), value);
 }
 
-void Tracer::need_number(int slot) {
-  if (state_ != State::kTracing) return;
+void NumberTracing::need_number(int slot) {
+  if (context_.state != State::kTracing) return;
   Trace& t = *trace_;
   if (!from_numbers(slot)) {
     if (!graph_break("the value of a float that the graph computes")) postpone_error();
     return;
   }
   // Not what it comes from: other numbers may give the same.
-  if (!t.needed.insert(slot).second) return;
+  if (!own_.needed.insert(slot).second) return;
   const Bypass bypass(bypass_);
   TapeNode node;
   node.func = Ref::borrow(operator_function("pos"));
@@ -143,7 +145,7 @@ void Tracer::need_number(int slot) {
   record_number_node(std::move(node), value);
 }
 
-Ref Tracer::number_call(PyObject* callable, PyObject* args) {
+Ref NumberTracing::number_call(PyObject* callable, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   if (count == 0 || count > 2) return {};
   PyObject* first = PyTuple_GET_ITEM(args, 0);
@@ -221,7 +223,7 @@ bool has_one_kind(PyObject* table) {
 
 }  // namespace
 
-Ref Tracer::ask_table(PyObject* table, const char* method, PyObject* key, bool decides) {
+Ref NumberTracing::ask_table(PyObject* table, const char* method, PyObject* key, bool decides) {
   Ref value, on_tape;
   bool of_tensor = false;
   if (!number_operand(key, value, on_tape, of_tensor) || of_tensor) return {};
@@ -241,7 +243,7 @@ Ref Tracer::ask_table(PyObject* table, const char* method, PyObject* key, bool d
   return result;
 }
 
-Ref Tracer::number_in(PyObject* container, PyObject* item) {
+Ref NumberTracing::number_in(PyObject* container, PyObject* item) {
   constexpr Py_ssize_t kFew = 8;  // which are compared one by one
   const bool sequence = PyList_Check(container) || PyTuple_Check(container);
   if (!is_symbolic_number(item) || (sequence && PySequence_Fast_GET_SIZE(container) <= kFew)) return {};
@@ -253,7 +255,7 @@ Ref Tracer::number_in(PyObject* container, PyObject* item) {
   return ask_table(table.get(), "__contains__", item, true);
 }
 
-Ref Tracer::number_item(PyObject* container, PyObject* key, PyObject* absent) {
+Ref NumberTracing::number_item(PyObject* container, PyObject* key, PyObject* absent) {
   if (!is_symbolic_number(key) || PyRange_Check(container) || PyAnySet_Check(container)) return {};
   const Ref table = table_of(container, api_);
   if (!table) {
@@ -277,7 +279,7 @@ Ref Tracer::number_item(PyObject* container, PyObject* key, PyObject* absent) {
   return ask_table(table.get(), "__getitem__", key, !has_one_kind(table.get()));
 }
 
-Ref Tracer::dict_get(PyObject* callable, PyObject* args) {
+Ref NumberTracing::dict_get(PyObject* callable, PyObject* args) {
   // Bound, or a method and the dict among its arguments.
   PyObject* dict = nullptr;
   const char* name = "";
@@ -292,11 +294,11 @@ Ref Tracer::dict_get(PyObject* callable, PyObject* args) {
   const Py_ssize_t given = PyTuple_GET_SIZE(args) - at;
   if (dict == nullptr || !PyDict_Check(dict) || std::strcmp(name, "get") != 0 || given < 1 || given > 2) return {};
   if (!is_symbolic_number(PyTuple_GET_ITEM(args, at))) return {};
-  watch_container(dict);
+  reads().watch_container(dict);
   return number_item(dict, PyTuple_GET_ITEM(args, at), given == 2 ? PyTuple_GET_ITEM(args, at + 1) : Py_None);
 }
 
-Ref Tracer::value_of(int slot) {
+Ref NumberTracing::value_of(int slot) {
   Trace& t = *trace_;
   const Tape& tape = t.tape;
   std::unordered_set<int> wanted{slot};
@@ -335,7 +337,7 @@ Ref Tracer::value_of(int slot) {
   return value ? Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr)) : Ref();
 }
 
-PyObject* Tracer::item_number(PyObject* func, PyObject* tensor) {
+PyObject* NumberTracing::item_number(PyObject* func, PyObject* tensor) {
   Trace& t = *trace_;
   const int slot = api_.is_plain_tensor(tensor) ? t.tape.find(tensor) : -1;
   if (slot < 0) return nullptr;

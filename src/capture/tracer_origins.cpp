@@ -6,7 +6,11 @@
 #include <string_view>
 
 #include "capture/natures.h"
+#include "capture/number_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -32,12 +36,12 @@ Ref key_of_module(PyObject* modules, PyObject* name, PyObject* module) {
 
 }  // namespace
 
-void Tracer::note_result(PyObject* object) {
+void OriginTracing::note_result(PyObject* object) {
   // Nobody else holds it: it was made by the call just now.
   if (object != nullptr && tracing() && Py_REFCNT(object) == 1) adopt(object);
 }
 
-Origin Tracer::origin(PyObject* o) {
+Origin OriginTracing::origin(PyObject* o) {
   Trace& t = *trace_;
   if (PyCode_Check(o) || is_symbolic_number(o) || is_fixed_class(o)) return Origin::kValue;
   if (born(o)) return Origin::kBorn;
@@ -50,18 +54,18 @@ Origin Tracer::origin(PyObject* o) {
 }
 
 /// Its contents are part of the guard on the roots. Others among the roots are guarded by identity.
-bool Tracer::contents_guarded(PyObject* object) const {
-  return trace_->index_of(object) >= 0 && !trace_->by_identity.contains(object);
+bool OriginTracing::contents_guarded(PyObject* object) const {
+  return trace_->index_of(object) >= 0 && !own_.by_identity.contains(object);
 }
 
 /// Older, and what the next call finds in its place is this very object.
-bool Tracer::is_same_in_each_call(PyObject* object) const {
-  return !born(object) && (trace_->by_identity.contains(object) ||
+bool OriginTracing::is_same_in_each_call(PyObject* object) const {
+  return !born(object) && (own_.by_identity.contains(object) ||
                            (trace_->watches.seen_objects().contains(object) && !contents_guarded(object)));
 }
 
 /// A guard watches the place at which this older object is.
-void Tracer::find(PyObject* object) {
+void OriginTracing::find(PyObject* object) {
   Trace& t = *trace_;
   if (object == nullptr || born(object) || t.watches.seen_objects().contains(object)) return;
   t.watches.found(object);
@@ -69,13 +73,13 @@ void Tracer::find(PyObject* object) {
 }
 
 /// What is in something that is the same in each call, and never holds anything else.
-void Tracer::find_parts(PyObject* holder) {
+void OriginTracing::find_parts(PyObject* holder) {
   if (!is_same_in_each_call(holder)) return;
   for (PyObject* part : referents(holder)) find(part);
 }
 
 /// Something older keeps what the trace has made: from now on it is older itself, and so is what it holds.
-void Tracer::outlives(PyObject* object) {
+void OriginTracing::outlives(PyObject* object) {
   std::vector<PyObject*> open{object};
   while (!open.empty()) {
     PyObject* o = open.back();
@@ -88,14 +92,14 @@ void Tracer::outlives(PyObject* object) {
 }
 
 /// Code in C has filled it: what it alone holds now was made for it.
-void Tracer::adopt_parts(PyObject* container) {
+void OriginTracing::adopt_parts(PyObject* container) {
   for (PyObject* part : referents(container)) {
     if (Py_REFCNT(part) == 1 && !born(part)) adopt(part);
   }
 }
 
 /// Code in C has made this and given it away: nobody else holds it. The same holds of what it alone holds.
-void Tracer::adopt(PyObject* made) {
+void OriginTracing::adopt(PyObject* made) {
   std::vector<PyObject*> open{made};
   while (!open.empty()) {
     PyObject* o = open.back();
@@ -112,18 +116,19 @@ void Tracer::adopt(PyObject* made) {
 int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObject* value) {
   if (!tracing()) return 0;
   Trace& t = *trace_;
-  if (how == Obtained::kException && !t.start_exception) t.watches.nothing_handled();  // what is would be its context
+  if (how == Obtained::kResult && Py_REFCNT(value) <= 1 && is_not_a_number(value)) context_.mark_born(value);
+  if (how == Obtained::kException && !t.start.exception) t.watches.nothing_handled();  // what is would be its context
   if (how == Obtained::kException && (t.watches.seen_objects().contains(value) || t.index_of(value) >= 0)) {
     // It gets a traceback by that.
     return graph_break("an exception that existed before the trace (" + type_name(value) + ") is raised") ? 0 : -1;
   }
   if (how == Obtained::kAttribute && key == nullptr) {  // `with`
     for (const char* name : {"__enter__", "__exit__", "__aenter__", "__aexit__"}) {
-      watch_lookup(owner, Ref::steal(PyUnicode_InternFromString(name)).get());
+      reads().watch_lookup(owner, Ref::steal(PyUnicode_InternFromString(name)).get());
     }
   }
-  if (origin(value) != Origin::kUnknown) return 0;
-  if (how == Obtained::kException || is_of_the_call(value) ||
+  if (origins().origin(value) != Origin::kUnknown) return 0;
+  if (how == Obtained::kException || origins().is_of_the_call(value) ||
       (how == Obtained::kAttribute && PyFrame_Check(owner) && born(owner) && PyDict_Check(value))) {
     mark_born(value);
     return 0;
@@ -131,23 +136,23 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
   // Nobody else holds it, or nobody but what was made in the trace.
   const bool inside = owner != nullptr && born(owner) && nature_of(owner, api_) != Nature::kState;
   if (Py_REFCNT(value) <= (inside ? 2 : 1) && !api_.is_tensor(value)) {
-    adopt(value);
+    origins().adopt(value);
     return 0;
   }
-  if ((PyWeakref_CheckRef(value) && find_weak(value)) || find_by_name(value)) return 0;
+  if ((PyWeakref_CheckRef(value) && origins().find_weak(value)) || origins().find_by_name(value)) return 0;
   if (how == Obtained::kModule || PyModule_Check(value)) {
     PyObject* modules = PyImport_GetModuleDict();
     const Ref place = key_of_module(modules, how == Obtained::kModule ? key : nullptr, value);
     if (place) t.watches.dict_key(modules, place.get());
-    find(value);
+    origins().find(value);
     return 0;
   }
-  if (how == Obtained::kAttribute && key != nullptr && is_same_in_each_call(owner)) {
+  if (how == Obtained::kAttribute && key != nullptr && origins().is_same_in_each_call(owner)) {
     // Code in C has looked it up: guards look it up again.
     t.watches.attribute(owner, key, value);
     return 0;
   }
-  if (how == Obtained::kItem && key == nullptr && born(owner) && !touch(owner)) return -1;
+  if (how == Obtained::kItem && key == nullptr && born(owner) && !writes().touch(owner)) return -1;
   const std::string from = owner != nullptr ? " of an object of type " + type_name(owner) : std::string();
   return graph_break("an object of type " + type_name(value) + from + ", of which it is not known where it comes from")
              ? 0
@@ -155,13 +160,13 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
 }
 
 /// A frame that the trace runs, or a traceback: these are of this call, where they were not found in something older.
-bool Tracer::is_of_the_call(PyObject* o) const {
+bool OriginTracing::is_of_the_call(PyObject* o) const {
   if (!PyFrame_Check(o)) return PyTraceBack_Check(o);
-  return std::any_of(frames_.begin(), frames_.end(), [o](const Frame* f) { return f->object() == o; });
+  return std::any_of(context_.frames.begin(), context_.frames.end(), [o](const Frame* f) { return f->object() == o; });
 }
 
 /// A function or class that its own module has under its name.
-bool Tracer::find_by_name(PyObject* object) {
+bool OriginTracing::find_by_name(PyObject* object) {
   if (!PyFunction_Check(object) && !PyType_Check(object)) return false;
   const Ref home = attr_or_null(object, "__module__"), name = attr_or_null(object, "__name__");
   PyObject* modules = PyImport_GetModuleDict();
@@ -176,7 +181,7 @@ bool Tracer::find_by_name(PyObject* object) {
 }
 
 /// A weak reference that an object had before: of an object that is there in each call, or it is only of this one.
-bool Tracer::find_weak(PyObject* reference) {
+bool OriginTracing::find_weak(PyObject* reference) {
   PyObject* object = weak_object(reference);
   if (object == Py_None || origin(object) == Origin::kUnknown) return false;
   if (is_same_in_each_call(object)) {
@@ -207,12 +212,12 @@ bool is_changeable(PyObject* o) {
 
 }  // namespace
 
-void Tracer::pin(PyObject* object) {
-  if (object != nullptr && contents_guarded(object)) trace_->pinned.insert(object);
+void OriginTracing::pin(PyObject* object) {
+  if (object != nullptr && contents_guarded(object)) own_.pinned.insert(object);
 }
 
 /// What a dict or set knows by identity.
-void Tracer::pin_keys(PyObject* table) {
+void OriginTracing::pin_keys(PyObject* table) {
   if (!PyDict_Check(table) && !PyAnySet_Check(table)) return;
   const Ref keys = Ref::steal(PyDict_Check(table) ? PyDict_Keys(table) : PySequence_List(table));
   if (!keys) return forget_error();
@@ -224,10 +229,10 @@ void Tracer::pin_keys(PyObject* table) {
 }
 
 PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool invert) {
-  if (PyObject* done = is_number(left, right, invert); done != not_handled()) return done;
+  if (PyObject* done = numbers().is_number(left, right, invert); done != not_handled()) return done;
   if (!tracing() || !may_be_one(left, right) || is_atom(left, api_)) return not_handled();
-  if ((contents_guarded(left) || contents_guarded(right)) && !born(left) && !born(right)) {
-    if (trace_->compared.emplace(left, right).second) {
+  if ((origins().contents_guarded(left) || origins().contents_guarded(right)) && !born(left) && !born(right)) {
+    if (origins().note_compared(left, right)) {
       // The pairs are looked at when the trace ends: until then no other object may take the place of one of them.
       trace_->alive.push_back(Ref::borrow(left));
       trace_->alive.push_back(Ref::borrow(right));
@@ -237,7 +242,7 @@ PyObject* Tracer::is_op(Frame&, PyObject* left, PyObject* right, bool invert) {
 }
 
 /// What the trace changes of older objects, but for the values of tensors.
-std::set<PyObject*> Tracer::changed_objects(const std::vector<PyObject*>& guarded) {
+std::set<PyObject*> OriginTracing::changed_objects(const std::vector<PyObject*>& guarded) {
   Trace& t = *trace_;
   std::set<PyObject*> changed;
   for (const Effect& effect : t.effects) {
@@ -259,7 +264,7 @@ std::set<PyObject*> Tracer::changed_objects(const std::vector<PyObject*>& guarde
 
 /// An object that comes with a call may be one that the trace found elsewhere: then it must be that in each call. And where one
 /// is changed or compared, two must not become one.
-void Tracer::note_identities(Identities& identities) {
+void OriginTracing::note_identities(Identities& identities) {
   Trace& t = *trace_;
   const auto made = [&](PyObject* o) { return born(o) || t.tape.makes(t.tape.find(o)); };
   const auto apart = [&](PyObject* a, PyObject* b) {
@@ -268,23 +273,23 @@ void Tracer::note_identities(Identities& identities) {
     if (!contents_guarded(a)) return;
     if (contents_guarded(b)) {
       identities.apart.push_back({t.index_of(a), t.index_of(b), {}});
-    } else if ((t.watches.seen_objects().contains(b) && !t.watches.is_gradient(b)) || t.by_identity.contains(b)) {
-      identities.apart.push_back({t.index_of(a), -1, Ref::borrow(b)});
+    } else if ((t.watches.seen_objects().contains(b) && !t.watches.is_gradient(b)) || own_.by_identity.contains(b)) {
+      identities.apart.push_back({t.index_of(a), -1, HeldObject(b)});
     }
   };
   std::vector<PyObject*> guarded;
   for (size_t i = 0; i < t.objects.size(); ++i) {
     PyObject* o = t.objects[i];
     if (!contents_guarded(o) || t.index_of(o) != static_cast<int>(i)) continue;
-    if (i >= t.guarded) {
+    if (i >= own_.guarded) {
       guarded.push_back(o);
-    } else if (t.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
-      identities.same.push_back({static_cast<int>(i), -1, Ref::borrow(o)});
+    } else if (own_.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
+      identities.same.push_back({static_cast<int>(i), -1, HeldObject(o)});
     } else if (is_changeable(o) || api_.is_tensor(o)) {
       guarded.push_back(o);
     }
   }
-  for (const auto& [left, right] : t.compared) apart(left, right);
+  for (const auto& [left, right] : own_.compared) apart(left, right);
   const std::set<PyObject*> changed = changed_objects(guarded);
   for (PyObject* target : changed) {
     if (contents_guarded(target)) {
@@ -301,39 +306,40 @@ void Tracer::note_identities(Identities& identities) {
 // ---- What code in C reads --------------------------------------------------------------------------------------------
 
 /// The class of an object decides which code runs for it: it must have that class still, and the class its methods.
-void Tracer::watch_class_of(PyObject* object) {
+void ReadTracing::watch_class_of(PyObject* object) {
   Trace& t = *trace_;
   PyTypeObject* type = Py_TYPE(object);
   if (!is_python_made(type) || born(reinterpret_cast<PyObject*>(type))) return;
   static PyObject* const any = PyUnicode_InternFromString("__call__");
   t.watches.type(reinterpret_cast<PyObject*>(type), any);
-  find(reinterpret_cast<PyObject*>(type));
-  if (is_same_in_each_call(object)) t.watches.instance(object, false);
+  origins().find(reinterpret_cast<PyObject*>(type));
+  if (origins().is_same_in_each_call(object)) t.watches.instance(object, false);
 }
 
 /// One walk through what code in C may read.
-struct Tracer::Settling {
-  Tracer::Reading reading = Tracer::Reading::kItems;
+struct ReadTracing::Settling {
+  Reading reading = Reading::kItems;
   PyObject* top = nullptr;
   std::unordered_set<PyObject*> seen;
   std::string unseen;         // the type of something whose changes nobody would see
   PyObject* moved = nullptr;  // an iterator that was made in the trace
 };
 
-bool Tracer::watch_contents(PyObject* object, Reading reading) {
+bool ReadTracing::watch_contents(PyObject* object, Reading reading) {
   Settling work{reading, object, {}, {}};
   settle(object, work);
-  if (work.moved != nullptr && !touch(work.moved)) return false;  // what reads it moves it on
+  if (work.moved != nullptr && !writes().touch(work.moved)) return false;  // what reads it moves it on
   return work.unseen.empty() || graph_break("code in C reads an object that may change unseen (" + work.unseen + ")");
 }
 
-void Tracer::settle(PyObject* o, Settling& work) {
+void ReadTracing::settle(PyObject* o, Settling& work) {
   if (o == nullptr || is_symbolic_number(o) || !work.seen.insert(o).second) return;
   const bool deep = work.reading != Reading::kItems;
   switch (nature_of(o, api_)) {
     case Nature::kValue: return;
     case Nature::kTensor:
-      if (work.reading == Reading::kEqual && o != work.top) pin(o);  // of parts it is first asked whether they are one
+      if (work.reading == Reading::kEqual && o != work.top)
+        origins().pin(o);  // of parts it is first asked whether they are one
       return;
     case Nature::kIterator:
       if (born(o)) work.moved = o;
@@ -343,11 +349,11 @@ void Tracer::settle(PyObject* o, Settling& work) {
       if (deep && is_cached_function(o) && !born(o)) work.unseen = type_name(o);
       return watch_class_of(o);
     case Nature::kObject:
-      if (work.reading == Reading::kEqual && is_known_by_identity(o)) pin(o);
+      if (work.reading == Reading::kEqual && is_known_by_identity(o)) origins().pin(o);
       return watch_class_of(o);
     case Nature::kState:
       // A context that was copied in the trace holds what the variables were.
-      if (is_context(o) || (!born(o) && !is_of_the_call(o))) work.unseen = type_name(o);
+      if (is_context(o) || (!born(o) && !origins().is_of_the_call(o))) work.unseen = type_name(o);
       return;
     case Nature::kContainer:
       watch_class_of(o);
@@ -355,7 +361,7 @@ void Tracer::settle(PyObject* o, Settling& work) {
       break;
     case Nature::kHolder:
       watch_class_of(o);
-      find_parts(o);
+      origins().find_parts(o);
       if (PyObject* mapping = viewed_mapping(o)) return settle(mapping, work);
       if (PyExceptionInstance_Check(o) && !born(o)) watch_exception(o);
       break;
@@ -365,7 +371,7 @@ void Tracer::settle(PyObject* o, Settling& work) {
 }
 
 /// What an exception says: its arguments, which may be others.
-void Tracer::watch_exception(PyObject* error) {
+void ReadTracing::watch_exception(PyObject* error) {
   static PyObject* const name = PyUnicode_InternFromString("args");
   const Ref args = Ref::steal(PyObject_GetAttr(error, name));
   if (!args) return forget_error();
@@ -375,7 +381,7 @@ void Tracer::watch_exception(PyObject* error) {
 // ---- Frames that code in C enters ------------------------------------------------------------------------------------
 
 /// What the function of a frame comes with: names, defaults, cells.
-void Tracer::find_surroundings(const Frame& f, bool root) {
+void OriginTracing::find_surroundings(const Frame& f, bool root) {
   find(f.globals());
   find(f.builtins());
   PyObject* function = f.function();
@@ -391,22 +397,23 @@ void Tracer::find_surroundings(const Frame& f, bool root) {
 }
 
 /// What comes with a function of the program's, and with a call of it.
-bool Tracer::watch_function(Frame& f) {
+bool ReadTracing::watch_function(Frame& f) {
   Trace& t = *trace_;
   PyObject* function = f.function();
   if (f.resumed || f.throwing) return true;
   if (function != nullptr && PyFunction_Check(function) && !born(function)) {
-    if (origin(function) == Origin::kUnknown && !found_by_class(f, function) && !find_by_name(function)) {
+    if (origins().origin(function) == Origin::kUnknown && !found_by_class(f, function) &&
+        !origins().find_by_name(function)) {
       return graph_break("code in C calls a function (" + text_of(f.code()->co_qualname) +
                          "), of which it is not known where it comes from");
     }
     t.watches.function(function);
   }
-  find_surroundings(f, false);
+  origins().find_surroundings(f, false);
   for (int i = 0; i < f.local_count() && tracing(); ++i) {
     PyObject* local = f.local(i);
-    if (local == nullptr || origin(local) != Origin::kUnknown || find_by_name(local)) continue;
-    if (is_of_the_call(local)) {
+    if (local == nullptr || origins().origin(local) != Origin::kUnknown || origins().find_by_name(local)) continue;
+    if (origins().is_of_the_call(local)) {
       mark_born(local);
       continue;
     }
@@ -419,7 +426,7 @@ bool Tracer::watch_function(Frame& f) {
 }
 
 /// A method that the class of the first argument (or that argument, a class) has, called by the interpreter itself.
-bool Tracer::found_by_class(Frame& f, PyObject* function) {
+bool ReadTracing::found_by_class(Frame& f, PyObject* function) {
   PyObject* self = f.local_count() > 0 ? f.local(0) : nullptr;
   const bool starred = f.code()->co_argcount == 0 && (f.code()->co_flags & CO_VARARGS) != 0;
   if (starred && self != nullptr) self = f.local(f.code()->co_kwonlyargcount);
@@ -443,7 +450,7 @@ bool Tracer::found_by_class(Frame& f, PyObject* function) {
       while (dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0) {
         if (!holds(value)) continue;
         if (!born(owner)) trace_->watches.type(owner, name);
-        find(function);
+        origins().find(function);
         return true;
       }
     }

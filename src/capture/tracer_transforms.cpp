@@ -4,8 +4,19 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/call_tracing.h"
+#include "capture/checkpoint_tracing.h"
+#include "capture/function_tracing.h"
+#include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
+#include "capture/number_tracing.h"
 #include "capture/package.h"
+#include "capture/torch_tracing.h"
+#include "capture/trace_ends.h"
 #include "capture/tracer_internal.h"
+#include "capture/tracer_modes.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -215,7 +226,7 @@ TransformCall transform_call_of(PyObject* callable) {
 }
 
 /// The slot of a tensor that a level is given, or -1 after `problem` was set.
-int Tracer::transform_operand(PyObject* tensor, std::string& problem) {
+int TransformTracing::transform_operand(PyObject* tensor, std::string& problem) {
   const Bypass bypass(bypass_);
   int slot = -1;
   if (tensor == nullptr || !api_.is_plain_tensor(tensor) || api_.is_numpy(tensor)) {
@@ -231,7 +242,7 @@ int Tracer::transform_operand(PyObject* tensor, std::string& problem) {
 }
 
 /// A placeholder of the type of another slot.
-int Tracer::placeholder_like(int slot, int level) {
+int TransformTracing::placeholder_like(int slot, int level) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
@@ -243,8 +254,8 @@ int Tracer::placeholder_like(int slot, int level) {
   return result;
 }
 
-void Tracer::record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
-                         std::vector<bool> histories) {
+void TransformTracing::record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
+                                   std::vector<bool> histories) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   TapeNode node;
@@ -260,28 +271,27 @@ void Tracer::record_step(FuncStep step, const char* name, Ref func, Ref args, st
   t.tape.add_node(std::move(node));
 }
 
-void Tracer::note_modes(TapeNode& node, bool mode) const {
-  const Trace& t = *trace_;
+void TransformTracing::note_modes(TapeNode& node, bool mode) const {
   node.mode = mode;
-  node.level = t.level();
-  node.grad = node.mode && std::all_of(t.open_levels.begin(), t.open_levels.end(),
-                                       [&t](int level) { return t.levels[static_cast<size_t>(level)].outer_grad; });
+  node.level = innermost();
+  node.grad = node.mode && std::all_of(own_.open_levels.begin(), own_.open_levels.end(), [this](int level) {
+                return own_.levels[static_cast<size_t>(level)].outer_grad;
+              });
 }
 
 /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
-PyObject* Tracer::transform_break(const std::string& reason) {
+PyObject* TransformTracing::transform_break(const std::string& reason) {
   return graph_break("torch.func: " + reason) ? not_handled() : nullptr;
 }
 
-PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* name) {
-  Trace& t = *trace_;
+PyObject* TransformTracing::enter_level(Ref callable, Level level, Ref args, const char* name) {
   std::string problem;
   {
     const Bypass bypass(bypass_);
     if (Ref::steal(PyObject_CallNoArgs(api_.is_inference.get())).get() == Py_True) problem = "in inference mode";
     level.outer_grad = level.kind != Level::Kind::kGrad || api_.grad_enabled();
-    const bool nested = std::any_of(t.open_levels.begin(), t.open_levels.end(), [&t](int open) {
-      return t.levels[static_cast<size_t>(open)].kind == Level::Kind::kGrad;
+    const bool nested = std::any_of(own_.open_levels.begin(), own_.open_levels.end(), [this](int open) {
+      return own_.levels[static_cast<size_t>(open)].kind == Level::Kind::kGrad;
     });
     if (!level.outer_grad && nested) problem = "a transform inside of another where gradients are switched off";
     forget_error();
@@ -295,59 +305,57 @@ PyObject* Tracer::enter_level(Ref callable, Level level, Ref args, const char* n
     }
     return broken;
   }
-  level.number = static_cast<int>(t.open_levels.size()) + 1;
+  level.number = static_cast<int>(own_.open_levels.size()) + 1;
   record_step(FuncStep::kEnter, name, std::move(callable), std::move(args), {});
-  t.levels.push_back(std::move(level));
-  t.open_levels.push_back(static_cast<int>(t.levels.size()) - 1);
-  return PyLong_FromLong(t.levels.back().number);
+  own_.levels.push_back(std::move(level));
+  own_.open_levels.push_back(static_cast<int>(own_.levels.size()) - 1);
+  return PyLong_FromLong(own_.levels.back().number);
 }
 
-PyObject* Tracer::exit_level(Ref callable, Ref args) {
-  Trace& t = *trace_;
-  if (t.open_levels.empty()) return transform_break("a level ends that the trace has not entered");
+PyObject* TransformTracing::exit_level(Ref callable, Ref args) {
+  if (own_.open_levels.empty()) return transform_break("a level ends that the trace has not entered");
   record_step(FuncStep::kExit, "exit_level", std::move(callable), std::move(args), {});
-  t.open_levels.pop_back();
-  return PyLong_FromLong(t.levels.size() > 1 ? static_cast<long>(t.open_levels.size()) + 1 : 0);
+  own_.open_levels.pop_back();
+  return PyLong_FromLong(own_.levels.size() > 1 ? static_cast<long>(own_.open_levels.size()) + 1 : 0);
 }
 
 /// The open level with torch's number, as a place in `levels`; 0: none.
-int Tracer::open_level(int number) const {
-  const Trace& t = *trace_;
-  for (const int level : t.open_levels) {
-    if (t.levels[static_cast<size_t>(level)].number == number) return level;
+int TransformTracing::open_level(int number) const {
+  for (const int level : own_.open_levels) {
+    if (own_.levels[static_cast<size_t>(level)].number == number) return level;
   }
   return 0;
 }
 
-PyObject* Tracer::wrap_tensor(PyObject* callable, PyObject* tensor, int number) {
+PyObject* TransformTracing::wrap_tensor(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
   std::string problem;
   const int level = open_level(number);
   const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != t.level()) problem = "a tensor is given to a level that is not the innermost one";
+  if (level == 0 || level != innermost()) problem = "a tensor is given to a level that is not the innermost one";
   if (!problem.empty()) return transform_break(problem);
   const int made = placeholder_like(slot, level);
   if (made < 0) return nullptr;
-  t.wraps[made] = slot;
+  own_.wraps[made] = slot;
   const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
   record_step(FuncStep::kWrap, "wrap", host_call(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
               {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
-PyObject* Tracer::unwrap_tensor(PyObject* callable, PyObject* tensor, int number) {
+PyObject* TransformTracing::unwrap_tensor(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
   std::string problem;
   const int level = open_level(number);
   const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != t.level()) problem = "a tensor leaves a level that is not the innermost one";
+  if (level == 0 || level != innermost()) problem = "a tensor leaves a level that is not the innermost one";
   if (!problem.empty()) return transform_break(problem);
   const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
   if (info.level != level) return Py_NewRef(tensor);
-  if (const auto wrapped = t.wraps.find(slot); wrapped != t.wraps.end()) {
+  if (const auto wrapped = own_.wraps.find(slot); wrapped != own_.wraps.end()) {
     return Py_NewRef(t.tape.slots()[static_cast<size_t>(wrapped->second)].object.get());
   }
-  const int parent = t.open_levels.size() > 1 ? t.open_levels[t.open_levels.size() - 2] : 0;
+  const int parent = own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0;
   const int made = placeholder_like(slot, parent);
   if (made < 0) return nullptr;
   const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
@@ -357,11 +365,12 @@ PyObject* Tracer::unwrap_tensor(PyObject* callable, PyObject* tensor, int number
 }
 
 /// requires_grad_() of a tensor that a transform has just wrapped.
-bool Tracer::make_variable(PyObject* args, PyObject* kwargs) {
+bool TransformTracing::make_variable(PyObject* args, PyObject* kwargs) {
   Trace& t = *trace_;
-  if (!t.variables_allowed || kwargs != nullptr || PyTuple_GET_SIZE(args) != 1) return false;
+  if (!own_.variables_allowed || kwargs != nullptr || PyTuple_GET_SIZE(args) != 1) return false;
   const int slot = t.tape.find(PyTuple_GET_ITEM(args, 0));
-  if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].level != t.level() || !t.wraps.contains(slot)) return false;
+  if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].level != innermost() || !own_.wraps.contains(slot))
+    return false;
   {
     const Bypass bypass(bypass_);
     const DType dtype = dtype_of(t.tape.slots()[static_cast<size_t>(slot)].dtype.get());
@@ -373,26 +382,26 @@ bool Tracer::make_variable(PyObject* args, PyObject* kwargs) {
   return true;
 }
 
-std::string Tracer::level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
+std::string TransformTracing::level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
   const Trace& t = *trace_;
-  if (t.levels.size() == 1) return {};
+  if (own_.levels.size() == 1) return {};
   PyObject* target = kwargs != nullptr ? PyDict_GetItemString(kwargs, "out") : nullptr;
   if (target == nullptr && PyTuple_GET_SIZE(args) > 0) target = PyTuple_GET_ITEM(args, 0);
   const int slot = target != nullptr && api_.is_tensor(target) ? t.tape.find(target) : -1;
-  if (t.open_levels.empty()) {
+  if (own_.open_levels.empty()) {
     const bool leftover = slot >= 0 && t.tape.slots()[static_cast<size_t>(slot)].level != 0;
     return leftover ? name + " on a tensor of a transform that has ended" : std::string();
   }
   if (slot < 0) return name + " on a tensor from outside of the transform";
   const int made = t.tape.slots()[static_cast<size_t>(slot)].level;
-  const auto place = [&t](int level) {
-    return std::find(t.open_levels.begin(), t.open_levels.end(), level) - t.open_levels.begin();
+  const auto place = [this](int level) {
+    return std::find(own_.open_levels.begin(), own_.open_levels.end(), level) - own_.open_levels.begin();
   };
-  const auto count = static_cast<std::ptrdiff_t>(t.open_levels.size());
+  const auto count = static_cast<std::ptrdiff_t>(own_.open_levels.size());
   const std::ptrdiff_t depth = made == 0 ? -1 : place(made);
   if (depth == count) return name + " on a tensor of a transform that has ended";
   for (std::ptrdiff_t i = 0; i < count; ++i) {
-    const Level& level = t.levels[static_cast<size_t>(t.open_levels[static_cast<size_t>(i)])];
+    const Level& level = own_.levels[static_cast<size_t>(own_.open_levels[static_cast<size_t>(i)])];
     if (level.kind != Level::Kind::kVmap && depth < i) return name + " on a tensor from outside of the transform";
   }
   // Nothing that differs from example to example goes into what is the same for all.
@@ -404,8 +413,8 @@ std::string Tracer::level_write_problem(const std::string& name, PyObject* args,
   };
   static_cast<void>(map_structure(args, note));
   if (kwargs != nullptr) static_cast<void>(map_structure(kwargs, note));
-  for (const int level : t.open_levels) {
-    if (t.levels[static_cast<size_t>(level)].kind != Level::Kind::kVmap || is_batched(slot, level)) continue;
+  for (const int level : own_.open_levels) {
+    if (own_.levels[static_cast<size_t>(level)].kind != Level::Kind::kVmap || is_batched(slot, level)) continue;
     if (std::any_of(operands.begin(), operands.end(), [&](int operand) { return is_batched(operand, level); })) {
       return name + " of an example on a tensor that is the same for all";
     }
@@ -418,29 +427,29 @@ std::string Tracer::level_write_problem(const std::string& name, PyObject* args,
   return {};
 }
 
-PyObject* Tracer::enter_dual(PyObject* callable) {
-  Trace& t = *trace_;
-  if (t.duals > 0 || (!t.open_levels.empty() && t.levels[static_cast<size_t>(t.level())].kind != Level::Kind::kJvp)) {
+PyObject* TransformTracing::enter_dual(PyObject* callable) {
+  if (own_.duals > 0 ||
+      (!own_.open_levels.empty() && own_.levels[static_cast<size_t>(innermost())].kind != Level::Kind::kJvp)) {
     return transform_break("a level of forward-mode derivatives inside of another");
   }
   record_step(FuncStep::kEnter, "enter_dual", host_call(callable), api_.empty_tuple, {});
-  ++t.duals;
+  ++own_.duals;
   return PyLong_FromLong(0);
 }
 
-PyObject* Tracer::exit_dual(PyObject* callable) {
-  Trace& t = *trace_;
-  if (t.duals == 0) return transform_break("a level ends that the trace has not entered");
+PyObject* TransformTracing::exit_dual(PyObject* callable) {
+  if (own_.duals == 0) return transform_break("a level ends that the trace has not entered");
   record_step(FuncStep::kExit, "exit_dual", host_call(callable), api_.empty_tuple, {});
   trace_->tape.set_last_keyword("level", 0);
-  --t.duals;
+  --own_.duals;
   Py_RETURN_NONE;
 }
 
-PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int number) {
+PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int number) {
   Trace& t = *trace_;
   std::string problem;
-  const bool inside = t.level() == 0 ? t.duals > 0 : t.levels[static_cast<size_t>(t.level())].kind == Level::Kind::kJvp;
+  const bool inside =
+      innermost() == 0 ? own_.duals > 0 : own_.levels[static_cast<size_t>(innermost())].kind == Level::Kind::kJvp;
   if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
   const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
   const int direction = problem.empty() ? transform_operand(tangent, problem) : -1;
@@ -452,14 +461,14 @@ PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tang
     }
     for (const TapeNode& node : t.tape.nodes()) {
       // Part of a dual tensor, or what was computed from one.
-      if (node.step == FuncStep::kMakeDual && node.level == t.level() && t.level() == 0 &&
+      if (node.step == FuncStep::kMakeDual && node.level == innermost() && innermost() == 0 &&
           (is_made_from(slot, node.outputs[0]) || is_made_from(direction, node.outputs[0]))) {
         problem = "a dual tensor made of another one";
       }
     }
   }
   if (!problem.empty()) return transform_break(problem);
-  const int made = placeholder_like(slot, t.level());
+  const int made = placeholder_like(slot, innermost());
   if (made < 0) return nullptr;
   const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
   record_step(FuncStep::kMakeDual, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
@@ -468,7 +477,7 @@ PyObject* Tracer::make_dual(PyObject* callable, PyObject* tensor, PyObject* tang
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
-int Tracer::tangent_of(int dual) {
+int TransformTracing::tangent_of(int dual) {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   for (size_t n = nodes.size(); n-- > 0;) {
     const TapeNode& node = nodes[n];
@@ -486,7 +495,7 @@ int Tracer::tangent_of(int dual) {
   return -1;
 }
 
-bool Tracer::same_form(int one, int other) {
+bool TransformTracing::same_form(int one, int other) {
   const Bypass bypass(bypass_);
   const TapeSlot &a = trace_->tape.slots()[static_cast<size_t>(one)],
                  &b = trace_->tape.slots()[static_cast<size_t>(other)];
@@ -509,10 +518,11 @@ bool Tracer::same_form(int one, int other) {
 }
 
 /// (primal, tangent or None).
-PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
+PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
   Trace& t = *trace_;
   std::string problem;
-  const bool inside = t.level() == 0 ? t.duals > 0 : t.levels[static_cast<size_t>(t.level())].kind == Level::Kind::kJvp;
+  const bool inside =
+      innermost() == 0 ? own_.duals > 0 : own_.levels[static_cast<size_t>(innermost())].kind == Level::Kind::kJvp;
   if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
   const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
   std::vector<std::optional<GradientLayout>> layouts;
@@ -522,7 +532,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
     const Bypass bypass(bypass_);
     node.step = FuncStep::kUnpackDual;
     node.name = "unpack_dual";
-    node.level = t.level();
+    node.level = innermost();
     node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
@@ -537,7 +547,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
     }
   }
   if (!problem.empty()) return transform_break(problem);
-  const int primal = placeholder_like(slot, t.level());
+  const int primal = placeholder_like(slot, innermost());
   std::vector<int> outputs{primal};
   Ref tangent = Ref::borrow(Py_None);
   if (const int moving = tangent_of(slot); moving >= 0) {
@@ -548,9 +558,9 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
   if (layouts[0]) {
     const Bypass bypass(bypass_);
     const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-    outputs.push_back(add_gradient(info, layouts[0]->strides, tangent));
+    outputs.push_back(gradients().add_gradient(info, layouts[0]->strides, tangent));
     if (!tangent) return nullptr;
-    t.tape.set_level(outputs[1], t.level());
+    t.tape.set_level(outputs[1], innermost());
   }
   const bool history = layouts[0] && layouts[0]->history;
   record_step(FuncStep::kUnpackDual, "unpack_dual",
@@ -560,7 +570,7 @@ PyObject* Tracer::unpack_dual(PyObject* callable, PyObject* tensor, int number) 
   return PyTuple_Pack(2, t.tape.slots()[static_cast<size_t>(primal)].object.get(), tangent.get());
 }
 
-bool Tracer::is_made_from(int slot, int source) const {
+bool TransformTracing::is_made_from(int slot, int source) const {
   const Tape& tape = trace_->tape;
   std::vector<bool> made(tape.slots().size(), false);
   made[static_cast<size_t>(source)] = true;
@@ -576,7 +586,7 @@ bool Tracer::is_made_from(int slot, int source) const {
   return made[static_cast<size_t>(slot)];
 }
 
-bool Tracer::is_batched(int slot, int level) const {
+bool TransformTracing::is_batched(int slot, int level) const {
   const Tape& tape = trace_->tape;
   std::vector<bool> batched(tape.slots().size(), false);
   for (const TapeNode& node : tape.nodes()) {
@@ -596,7 +606,7 @@ bool Tracer::is_batched(int slot, int level) const {
   return batched[static_cast<size_t>(slot)];
 }
 
-int Tracer::whole_batch(int slot, int dim) const {
+int TransformTracing::whole_batch(int slot, int dim) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   for (size_t n = nodes.size(); n-- > 0;) {
     const TapeNode& node = nodes[n];
@@ -617,12 +627,12 @@ int Tracer::whole_batch(int slot, int dim) const {
   return -1;
 }
 
-PyObject* Tracer::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
+PyObject* TransformTracing::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
   Trace& t = *trace_;
   std::string problem;
   const int level = open_level(number);
   const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != t.level()) problem = "a batch for a level that is not the innermost one";
+  if (level == 0 || level != innermost()) problem = "a batch for a level that is not the innermost one";
   if (!problem.empty()) return transform_break(problem);
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get()));
@@ -655,12 +665,12 @@ PyObject* Tracer::batch_in(PyObject* callable, PyObject* tensor, int dim, int nu
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
-PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim) {
+PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim) {
   Trace& t = *trace_;
   std::string problem;
   const int level = open_level(number);
   const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != t.level()) problem = "a batch from a level that is not the innermost one";
+  if (level == 0 || level != innermost()) problem = "a batch from a level that is not the innermost one";
   if (size == nullptr || !(PyLong_Check(size) || is_symbolic_int(size))) problem = "a batch of unknown size";
   if (!problem.empty()) return transform_break(problem);
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
@@ -696,7 +706,7 @@ PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, Py
     if (!placeholder) return nullptr;
     made = t.tape.add_placeholder(placeholder.get(), info.device);
     t.tape.set_layout(made, std::move(sizes), std::move(strides));
-    t.tape.set_level(made, t.open_levels.size() > 1 ? t.open_levels[t.open_levels.size() - 2] : 0);
+    t.tape.set_level(made, own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0);
   }
   const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(place)),
             count = Ref::steal(PyLong_FromLong(number)),
@@ -706,19 +716,20 @@ PyObject* Tracer::batch_out(PyObject* callable, PyObject* tensor, int number, Py
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
-std::string Tracer::level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
-  if (trace_->levels.size() == 1) return {};
+std::string TransformTracing::level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
+  if (own_.levels.size() == 1) return {};
   const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
   const bool dunder = name == "__setitem__" || (name.rfind("__i", 0) == 0 && name != "__invert__");
   const bool out = kwargs != nullptr && PyDict_GetItemString(kwargs, "out") != nullptr;
   if (in_place || dunder || out) return level_write_problem(name, args, kwargs);
-  if (!trace_->open_levels.empty() && (name == "batch_norm" || name == "instance_norm")) {
+  if (!own_.open_levels.empty() && (name == "batch_norm" || name == "instance_norm")) {
     return name + " inside of a transform: it may write to its statistics";
   }
   return {};
 }
 
-PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep, bool create) {
+PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep,
+                                            bool create) {
   Trace& t = *trace_;
   std::string problem;
   std::vector<int> roots, cotangents, variables;
@@ -740,7 +751,7 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
     Ref made;
     if (own) {
       const Ref operands = Ref::steal(PyTuple_Pack(1, items_of(outputs)[i]));
-      made = Ref::steal(torch_function(ones_like, operands.get(), nullptr));
+      made = Ref::steal(torch().torch_function(ones_like, operands.get(), nullptr));
       if (!made) return nullptr;
     }
     const int slot = transform_operand(own ? made.get() : others[i], problem);
@@ -789,9 +800,9 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
     if (!layouts[i]) continue;
     const Bypass bypass(bypass_);
     Ref placeholder;
-    const int slot = add_gradient(type_of(variables[i]), layouts[i]->strides, placeholder);
+    const int slot = gradients().add_gradient(type_of(variables[i]), layouts[i]->strides, placeholder);
     if (!placeholder) return nullptr;
-    t.tape.set_level(slot, t.level());
+    t.tape.set_level(slot, innermost());
     reached.push_back(variables[i]);
     histories.push_back(create && layouts[i]->history);
     made.push_back(slot);
@@ -805,61 +816,62 @@ PyObject* Tracer::level_gradients(PyObject* outputs, PyObject* inputs, PyObject*
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (layouts[i]) continue;
     const Ref operands = Ref::steal(PyTuple_Pack(1, wanted[i]));
-    PyObject* zeros = torch_function(zeros_like, operands.get(), nullptr);
+    PyObject* zeros = torch().torch_function(zeros_like, operands.get(), nullptr);
     if (zeros == nullptr) return nullptr;
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), zeros);
   }
   return results.release();
 }
 
-void Tracer::finish_look(PyObject* result) {
+void TraceEnds::finish_look(PyObject* result) {
   Trace& t = *trace_;
   const ErrorAside aside;
-  state_ = State::kConcrete;
-  set_mode(false);
+  context_.state = State::kConcrete;
+  modes().set_mode(false);
   const Bypass bypass(bypass_);
-  drop_undone_switches();
-  if (!t.effects.empty() && found_.empty()) found_ = "it writes to objects from before the call";
-  if (!t.open_context_vars.empty() && found_.empty()) found_ = "it sets a context variable";
-  if (found_.empty() && t.snap_grad != t.state.grad) found_ = "it switches gradients";
+  writes().drop_undone_switches();
+  if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
+  if (calls().sets_context() && context_.found.empty()) context_.found = "it sets a context variable";
+  if (context_.found.empty() && t.snap.grad != t.state.grad) context_.found = "it switches gradients";
   for (const TapeSlot& slot : t.tape.slots()) {
-    if (found_.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
-      found_ = "it reads a tensor that requires grad and is no argument";
+    if (context_.found.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
+      context_.found = "it reads a tensor that requires grad and is no argument";
     }
   }
   for (const TapeNode& node : t.tape.nodes()) {
-    if (found_.empty() && node.backward) found_ = "it calls the engine of gradients";
-    switches_grad_ = switches_grad_ || node.grad != t.snap_grad;
+    if (context_.found.empty() && node.backward) context_.found = "it calls the engine of gradients";
+    context_.switches_grad = context_.switches_grad || node.grad != t.snap.grad;
   }
   try {
-    if (found_.empty()) {
-      take_back_symbols();
+    if (context_.found.empty()) {
+      numbers().take_back_symbols();
       const std::shared_ptr<Tape> tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
       std::vector<int> outputs;
       tensors_in(result, [&](PyObject* tensor) { outputs.push_back(t.tape.find(tensor)); });
       std::erase(outputs, -1);
       tape->set_outputs(std::move(outputs));
       const TapeGraph made = build_graph(*tape, api_);
-      if (!made.graph.input_writes().empty()) found_ = "it writes to a tensor from before the call";
+      if (!made.graph.input_writes().empty()) context_.found = "it writes to a tensor from before the call";
       for (const GraphOutput& output : made.graph.outputs()) {
-        if (output.alias.kind != OutputAlias::Kind::kFresh) found_ = "a result shares memory with another tensor";
+        if (output.alias.kind != OutputAlias::Kind::kFresh)
+          context_.found = "a result shares memory with another tensor";
       }
       for (const Node& node : made.graph.nodes()) {
-        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) found_ = "it draws random numbers";
+        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) context_.found = "it draws random numbers";
       }
     }
   } catch (const std::exception& error) {
-    found_ = error.what();
+    context_.found = error.what();
   }
   t.transaction.undo();
   // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.
-  drop_finalizers();
+  lifetimes().drop_finalizers();
   forget_error();
   end_trace();
 }
 
 /// Before a switch of the host's is thrown; `reader` tells how it stands.
-void Tracer::keep_switch(PyObject* callable, const char* reader) {
+void TransformTracing::keep_switch(PyObject* callable, const char* reader) {
   const ErrorAside aside;
   const Ref functorch = attr_or_null(api_.core.get(), "_functorch");
   Ref now;
@@ -873,8 +885,8 @@ void Tracer::keep_switch(PyObject* callable, const char* reader) {
   });
 }
 
-PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
-                                 PyObject* kwnames) {
+PyObject* TransformTracing::transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw,
+                                           Py_ssize_t nargs, PyObject* kwnames) {
   Trace& t = *trace_;
   using Kind = Level::Kind;
   const CallArgs args(raw, nargs, kwnames);
@@ -910,8 +922,8 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
                        args.number(3, "out_dim"));
     case TransformCall::kIsBatched: {
       const int slot = nargs > 0 ? t.tape.find(raw[0]) : -1;
-      if (slot < 0 || t.level() == 0) return not_handled();
-      return PyBool_FromLong(is_batched(slot, t.level()) ? 1 : 0);
+      if (slot < 0 || innermost() == 0) return not_handled();
+      return PyBool_FromLong(is_batched(slot, innermost()) ? 1 : 0);
     }
     case TransformCall::kMakeDual:
       return make_dual(callable, args.get(0, "tensor"), args.get(1, "tangent"), std::max(args.number(2, "level"), 0));
@@ -932,34 +944,34 @@ PyObject* Tracer::transform_call(TransformCall kind, PyObject* callable, PyObjec
     }
     case TransformCall::kLoadRules: Py_RETURN_NONE;  // with the first level that a run enters
     case TransformCall::kExit: {
-      const bool forward = t.level() != 0 && t.levels[static_cast<size_t>(t.level())].kind == Kind::kJvp;
+      const bool forward = innermost() != 0 && own_.levels[static_cast<size_t>(innermost())].kind == Kind::kJvp;
       return exit_level(forward ? package_function(PackageFunction::kExitJvp) : host_call(callable), api_.empty_tuple);
     }
     case TransformCall::kWrap: return wrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kUnwrap: return unwrap_tensor(callable, args.get(0, "tensor"), args.number(1, "level"));
     case TransformCall::kAllowVariables:
-      if (t.open_levels.empty()) return not_handled();
-      t.variables_allowed = args.get(0, "allowed") == Py_True;
+      if (own_.open_levels.empty()) return not_handled();
+      own_.variables_allowed = args.get(0, "allowed") == Py_True;
       keep_switch(callable, "get_inplace_requires_grad_allowed");
       return PyObject_Vectorcall(callable, raw, static_cast<size_t>(nargs), kwnames);  // in case of a graph break
     case TransformCall::kGradients:
       return level_gradients(args.get(0, "outputs"), args.get(1, "inputs"), args.get(2, "grad_outputs"),
                              args.flag(3, "retain_graph", false), args.flag(4, "create_graph", true));
-    case TransformCall::kCheckpoint: return enter_checkpoint(callable, raw, nargs, kwnames);
-    case TransformCall::kReentrant: return enter_reentrant(raw, nargs, kwnames);
-    case TransformCall::kRegion: return make_region(raw, nargs, kwnames);
-    case TransformCall::kRegionMark: return nargs == 2 ? mark_region(raw[0], raw[1]) : not_handled();
+    case TransformCall::kCheckpoint: return checkpoints().enter_checkpoint(callable, raw, nargs, kwnames);
+    case TransformCall::kReentrant: return checkpoints().enter_reentrant(raw, nargs, kwnames);
+    case TransformCall::kRegion: return checkpoints().make_region(raw, nargs, kwnames);
+    case TransformCall::kRegionMark: return nargs == 2 ? checkpoints().mark_region(raw[0], raw[1]) : not_handled();
     case TransformCall::kUnwrapDead:
       // What a trace records is no tensor of a level that has ended.
       return nargs == 1 && api_.is_plain_tensor(raw[0]) ? Py_NewRef(raw[0]) : not_handled();
     case TransformCall::kLinearize: return linearize(raw, nargs, kwnames);
     case TransformCall::kRecord: return nargs == 2 ? record_calls(raw[0], raw[1]) : not_handled();
     case TransformCall::kReplay: return nargs == 3 ? replay_calls(raw[0], raw[1], raw[2]) : not_handled();
-    case TransformCall::kHang: return nargs == 4 ? hang_function(callable, raw) : not_handled();
+    case TransformCall::kHang: return nargs == 4 ? functions().hang_function(callable, raw) : not_handled();
     case TransformCall::kStop:
       return graph_break("autograd.Function: " + text_of(nargs == 1 ? raw[0] : nullptr)) ? not_handled() : nullptr;
     case TransformCall::kAsks:
-      return t.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");
+      return own_.levels.size() == 1 ? not_handled() : transform_break("a question about the levels of tensors");
   }
   return not_handled();
 }

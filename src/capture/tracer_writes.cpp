@@ -7,7 +7,16 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/call_tracing.h"
+#include "capture/gradient_tracing.h"
+#include "capture/lifetime_tracing.h"
+#include "capture/number_tracing.h"
+#include "capture/numpy_tracing.h"
+#include "capture/origin_tracing.h"
+#include "capture/read_tracing.h"
 #include "capture/tracer_internal.h"
+#include "capture/transform_tracing.h"
+#include "capture/write_tracing.h"
 
 namespace tatara::capture {
 namespace {
@@ -65,23 +74,23 @@ bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyOD
 
 }  // namespace
 
-int Tracer::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
+int WriteTracing::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
 
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
-bool Tracer::break_if_cached(PyObject* target) {
-  if (ahead_ != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
-  if (*trace_->cached_calls == 0) return true;
+bool WriteTracing::break_if_cached(PyObject* target) {
+  if (context_.ahead != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
+  if (!calls().in_cached()) return true;
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
 }
 
-void Tracer::note_effect(Effect effect) {
+void WriteTracing::note_effect(Effect effect) {
   effect.nodes = trace_->tape.nodes().size();
   trace_->effects.push_back(std::move(effect));
 }
 
-void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
-                       std::initializer_list<PyObject*> operands) {
+void WriteTracing::note_call(PyTypeObject* type, PyObject* target, const char* method,
+                             std::initializer_list<PyObject*> operands) {
   Effect effect{Effect::Kind::kCall, Ref::borrow(target), Ref::borrow(method_of(type, method)), {}};
   for (PyObject* operand : operands) effect.operands.push_back(Ref::borrow(operand));
   note_effect(std::move(effect));
@@ -90,11 +99,16 @@ void Tracer::note_call(PyTypeObject* type, PyObject* target, const char* method,
 // ---- Attributes and variables ----------------------------------------------------------------------------------------
 
 int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value) {
+  return writes().set_attribute(owner, name, value);
+}
+
+int WriteTracing::set_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (is_symbolic_number(owner)) settle_in(owner);  // an error
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* setter = _PyType_Lookup(type, name);
-  if (setter != nullptr && Py_TYPE(setter) == &PyGetSetDescr_Type && !api_.is_tensor(owner)) settle_reachable(value);
+  if (setter != nullptr && Py_TYPE(setter) == &PyGetSetDescr_Type && !api_.is_tensor(owner))
+    numbers().settle_reachable(value);
   if (!tracing()) return kNotHandled;
   if (type->tp_setattro != PyObject_GenericSetAttr) {
     if (born(owner)) {
@@ -111,31 +125,32 @@ int Tracer::write_attr(Frame&, PyObject* owner, PyObject* name, PyObject* value)
   return write_attribute(owner, name, value);
 }
 
-int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
+int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   Trace& t = *trace_;
   const bool tensor = api_.is_tensor(owner);
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* descriptor = _PyType_Lookup(type, name);
   if (tensor && descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
-    return write_gradient(owner, value);
+    return gradients().write_gradient(owner, value);
   }
-  if (tensor && t.open_levels.empty() && descriptor != nullptr &&
+  if (tensor && transforms().open_levels().empty() && descriptor != nullptr &&
       PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value != nullptr) {
     const Ref given = Ref::steal(PyTuple_Pack(2, owner, value));
     const Ref require = attr(reinterpret_cast<PyObject*>(api_.base_type), "requires_grad_");
-    if (changes_nothing(given.get(), nullptr) || make_leaf(require.get(), given.get(), nullptr)) return 0;
+    if (gradients().changes_nothing(given.get(), nullptr) || gradients().make_leaf(require.get(), given.get(), nullptr))
+      return 0;
   }
   if (tensor && (descriptor != nullptr || api_.is_numpy(owner))) {
     return write_break("assignment to a tensor's attribute " + text_of(name));
   }
   if (!tensor && born(owner)) {
-    watch_older_classes(type, name);
+    reads().watch_older_classes(type, name);
     if (!touch(owner)) return -1;
     return kNotHandled;
   }
-  if (!break_if_noticed(own_attribute(owner, name))) return -1;
+  if (!lifetimes().break_if_noticed(own_attribute(owner, name))) return -1;
   if (!tracing()) return kNotHandled;
-  watch_class(type, name, false);
+  reads().watch_class(type, name, false);
   PyObject* place = owner;  // whose keys the trace remembers
   Ref dict;
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
@@ -154,7 +169,8 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
   }
   if (!break_if_cached(owner)) return -1;
   if (!tracing()) return kNotHandled;
-  if (!reachable(owner)) return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
+  if (!origins().reachable(owner))
+    return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
   if (place == owner) {
     t.watches.before_slot(owner, name);
   } else {
@@ -171,8 +187,9 @@ int Tracer::write_attribute(PyObject* owner, PyObject* name, PyObject* value) {
 int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* value) {
   if (!tracing() || scope != NameScope::kGlobal) return kNotHandled;
   PyObject* globals = f.globals();
-  if (!PyDict_CheckExact(globals) || born(globals)) return write_break("assignment to the global " + text_of(name));
-  if (!break_if_cached(globals) || !break_if_noticed(PyDict_GetItem(globals, name))) return -1;
+  if (!PyDict_CheckExact(globals) || born(globals))
+    return writes().write_break("assignment to the global " + text_of(name));
+  if (!writes().break_if_cached(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
   Watches& watches = trace_->watches;
   if (value == nullptr) {
@@ -183,9 +200,9 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   if ((value != nullptr ? PyDict_SetItem(globals, name, value) : PyDict_DelItem(globals, name)) != 0) return -1;
   watches.written(globals, name);
   if (value != nullptr) {
-    note_call(&PyDict_Type, globals, "__setitem__", {name, value});
+    writes().note_call(&PyDict_Type, globals, "__setitem__", {name, value});
   } else {
-    note_call(&PyDict_Type, globals, "__delitem__", {name});
+    writes().note_call(&PyDict_Type, globals, "__delitem__", {name});
   }
   return 0;
 }
@@ -193,16 +210,17 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
 int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (born(cell)) {
-    if (&f != root_ && !touch(cell)) return -1;
+    if (&f != context_.root && !writes().touch(cell)) return -1;
     return kNotHandled;
   }
-  if (!break_if_cached(cell) || !break_if_noticed(PyCell_GET(cell))) return -1;
+  if (!writes().break_if_cached(cell) || !lifetimes().break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
-  if (!reachable(cell)) return write_break("assignment to a closure variable whose origin is not known");
+  if (!origins().reachable(cell))
+    return writes().write_break("assignment to a closure variable whose origin is not known");
   trace_->watches.before_write(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
-  note_effect(std::move(effect));
+  writes().note_effect(std::move(effect));
   return PyCell_Set(cell, value);
 }
 
@@ -210,18 +228,18 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
 
 int Tracer::write_subscr(Frame&, PyObject* container, PyObject* key, PyObject* value) {
   if (tracing()) {
-    if (const int done = numpy_set_item(container, key, value); done != kNotHandled) return done;
+    if (const int done = numpy().numpy_set_item(container, key, value); done != kNotHandled) return done;
   }
   if (!tracing() || api_.is_tensor(container)) return kNotHandled;
-  if (!holds_numbers(container)) {
-    settle_reachable(key);
-    settle_reachable(value);
+  if (!numbers().holds_numbers(container)) {
+    numbers().settle_reachable(key);
+    numbers().settle_reachable(value);
     if (!tracing()) return kNotHandled;
   }
-  return write_item(container, key, value);
+  return writes().write_item(container, key, value);
 }
 
-int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
+int WriteTracing::write_item(PyObject* container, PyObject* key, PyObject* value) {
   if (born(container)) {
     if (!touch(container)) return -1;
     return kNotHandled;
@@ -244,12 +262,12 @@ int Tracer::write_item(PyObject* container, PyObject* key, PyObject* value) {
   return done != nullptr ? 0 : -1;
 }
 
-PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
-                         std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
+PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
+                               std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
   if (!break_if_cached(target)) return nullptr;
   if (!tracing()) return not_handled();
   const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
-  const bool known = container && reachable(target);
+  const bool known = container && origins().reachable(target);
   if (!known || name == "__init__" || name == "__setstate__") {
     const char* what = container && !known ? " on an object whose origin is not known ("
                                            : " on an object that existed before the trace (";
@@ -257,20 +275,20 @@ PyObject* Tracer::mutate(PyTypeObject* type, PyObject* target, const std::string
   }
   static const std::unordered_set<std::string_view> adds = {"append", "appendleft", "insert",
                                                             "extend", "add",        "setdefault"};
-  if (!adds.contains(name) && !break_if_noticed(target)) return nullptr;
+  if (!adds.contains(name) && !lifetimes().break_if_noticed(target)) return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
-    watch_container(operand);
-    if (name == "discard" || name == "remove") pin(operand);
+    reads().watch_container(operand);
+    if (name == "discard" || name == "remove") origins().pin(operand);
   }
   if (PyList_Check(target)) return mutate_list(target, name, operands, perform);
   if (PyDict_Check(target)) return mutate_dict(type, target, name, operands, keywords, perform);
   return mutate_other(target, name, operands, perform);
 }
 
-PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
+PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
   Watches& watches = trace_->watches;
-  watch_container(target, false);
+  reads().watch_container(target, false);
   watches.before_write(target);
   PyObject* result = perform();
   if (result == nullptr || !tracing()) return result;
@@ -286,12 +304,12 @@ PyObject* Tracer::rewrite(PyObject* target, const Perform& perform) {
   }
   watches.written_all(target);
   note_effect(std::move(effect));
-  note_result(result);
+  origins().note_result(result);
   return result;
 }
 
-PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                              const Perform& perform) {
+PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                                    const Perform& perform) {
   Watches& watches = trace_->watches;
   if (name == "append" && operands.size() == 1) {
     watches.before_write(target);
@@ -313,7 +331,7 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    if (!contents_guarded(target)) watches.list_size(target);
+    if (!origins().contents_guarded(target)) watches.list_size(target);
     watches.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
@@ -324,8 +342,8 @@ PyObject* Tracer::mutate_list(PyObject* target, const std::string& name, std::sp
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
-                              std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
+PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
+                                    std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
   Watches& watches = trace_->watches;
   const auto unclear = [&](const char* why) {
     return graph_break(name + " on a dict that existed before the trace" + why) ? not_handled() : nullptr;
@@ -341,11 +359,11 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
       PyObject* value = PyDict_CheckExact(target) && PyUnicode_CheckExact(key.get())
                             ? PyDict_GetItemWithError(target, key.get())
                             : nullptr;
-      PyObject* number = value != nullptr ? watched_number({target, key.get()}, value) : nullptr;
+      PyObject* number = value != nullptr ? numbers().watched_number({target, key.get()}, value) : nullptr;
       if (number != nullptr) return number;
     }
-    pin(operands[0]);
-    if (!set && !contents_guarded(target)) watches.dict_key(target, key.get());
+    origins().pin(operands[0]);
+    if (!set && !origins().contents_guarded(target)) watches.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     watches.before_write(target);
@@ -381,8 +399,8 @@ PyObject* Tracer::mutate_dict(PyTypeObject* type, PyObject* target, const std::s
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
-                               const Perform& perform) {
+PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
+                                     const Perform& perform) {
   PyTypeObject* base = PySet_Check(target) ? &PySet_Type : Py_TYPE(target);
   const bool set = PySet_Check(target);
   if (set) {
@@ -409,13 +427,13 @@ PyObject* Tracer::mutate_other(PyObject* target, const std::string& name, std::s
   return rewrite(target, perform);
 }
 
-PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
+PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   const int had = PyDict_Contains(dict, key);
   if (had < 0) return nullptr;
   Watches& watches = trace_->watches;
   const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
   if (old && !guarded) {
-    if (!hashes_plainly(key, api_) || !reachable(dict)) {
+    if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {
       return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;
     }
     watches.dict_key(dict, key);
@@ -437,7 +455,7 @@ PyObject* Tracer::default_item(PyObject* dict, PyObject* key) {
   return value;
 }
 
-PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
+PyObject* WriteTracing::inplace_operator(int op, PyObject* left, PyObject* right) {
   static const char* const kNames[] = {"__iadd__", "__iand__",     "__ifloordiv__", "__ilshift__", "__imatmul__",
                                        "__imul__", "__imod__",     "__ior__",       "__ipow__",    "__irshift__",
                                        "__isub__", "__itruediv__", "__ixor__"};
@@ -466,8 +484,8 @@ PyObject* Tracer::inplace_operator(int op, PyObject* left, PyObject* right) {
 
 // ---- Calls -----------------------------------------------------------------------------------------------------------
 
-PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& plan, std::span<PyObject* const> args,
-                               bool keywords, const Perform& perform) {
+PyObject* WriteTracing::call_mutator(Frame& f, PyObject* callable, const CallPlan& plan,
+                                     std::span<PyObject* const> args, bool keywords, const Perform& perform) {
   if (plan.target == nullptr) return not_handled();
   const bool bound =
       (PyCFunction_Check(callable) && !plan.function) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
@@ -478,12 +496,12 @@ PyObject* Tracer::call_mutator(Frame& f, PyObject* callable, const CallPlan& pla
   };
   if (plan.type == nullptr) {  // setattr and delattr
     if (operands.empty() || !PyUnicode_Check(operands[0])) return not_handled();
-    return as_call(write_attr(f, plan.target, operands[0], operands.size() > 1 ? operands[1] : nullptr));
+    return as_call(set_attribute(plan.target, operands[0], operands.size() > 1 ? operands[1] : nullptr));
   }
   if (born(plan.target) && !api_.is_tensor(plan.target)) {
     if (!touch(plan.target)) return nullptr;
     PyObject* done = perform();
-    if (done != nullptr && tracing()) adopt_parts(plan.target);
+    if (done != nullptr && tracing()) origins().adopt_parts(plan.target);
     return done;
   }
   // super().__init__() and the like on the object that is being made.

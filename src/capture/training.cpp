@@ -9,13 +9,10 @@
 #include "capture/interrupts.h"
 #include "capture/package.h"
 #include "capture/transaction.h"
+#include "compiler/training.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/made_once.h"
-#include "transforms/autodiff.h"
-#include "transforms/pass.h"
-#include "transforms/passes.h"
-#include "transforms/recompute.h"
 #include "transforms/stages.h"
 
 namespace tatara::capture {
@@ -24,12 +21,10 @@ namespace {
 /// A plan as a function of tensors.
 class PlanCall {
  public:
-  PlanCall(const Graph& graph, const CompileOptions& options, std::vector<CompileResult>& results)
-      : outputs_(graph.outputs().size()) {
-    if (outputs_ == 0 && graph.input_writes().empty()) return;
-    for (const ValueId v : graph.inputs()) strides_.push_back(constant_strides(graph.type(v)));
-    results.push_back(compile_graph(graph, options));
-    runner_ = std::make_unique<CompiledRunner>(results.back().executable, graph.inputs().size(), outputs_);
+  PlanCall(const TrainingPlan& plan, int64_t keep_outputs_mb) : outputs_(plan.outputs) {
+    if (plan.executable == nullptr) return;
+    for (const TensorType& type : plan.inputs) strides_.push_back(constant_strides(type));
+    runner_ = std::make_unique<CompiledRunner>(plan.executable, plan.inputs.size(), outputs_, keep_outputs_mb);
     runner_->spare_memory();
   }
 
@@ -94,21 +89,10 @@ class PlanCall {
 
 using Mask = std::vector<bool>;
 
-/// Whether gradients pass through a checkpoint with use_reentrant=True.
-bool passes_reentrant(const JointGraph& joint) {
-  for (size_t n = joint.forward_nodes; n < joint.graph.num_nodes(); ++n) {
-    const Node& node = joint.graph.node(static_cast<NodeId>(n));
-    if (node.region != nullptr && node.region->reentrant) return true;
-  }
-  return false;
-}
-
-/// The backward plan for one choice of cotangents that are there.
+/// A backward plan that can be called.
 struct Backward {
-  JointGraph joint;
-  BackwardGraph cut;
-  std::unique_ptr<PlanCall> plan;
-  bool reentrant = false;
+  const BackwardStage& made;
+  PlanCall call;
 };
 
 struct Stage;
@@ -116,240 +100,27 @@ struct Stage;
 /// The backward computation as a stage of its own, to be differentiated again.
 struct Second {
   std::shared_ptr<Stage> stage;
-  struct Source {
-    char kind;  // 'i': an input of the first stage, 's': a saved value, 'g': a cotangent
-    int index;
-  };
-  std::vector<Source> sources;
-  std::vector<int> gradients;  // input of the first stage that each result belongs to
-  /// Results that a value that requires grad decides, but not smoothly (through comparisons): eager's require grad, with a
-  /// gradient of zeros.
-  std::vector<int> constant;
+  std::vector<SecondStage::Source> sources;
+  std::vector<int> gradients, constant;  // as of SecondStage
 };
 
-/// Inputs of the graph that nothing uses are left out; `kept` are the others.
-Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
-  const std::vector<int> uses = graph.use_counts();
-  Graph result(graph.ctx_ptr());
-  std::vector<ValueId> map(graph.num_values(), kNoValue);
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const ValueId v = graph.inputs()[i];
-    if (uses[static_cast<size_t>(v)] == 0) continue;
-    kept.push_back(static_cast<int>(i));
-    map[static_cast<size_t>(v)] = result.add_input(graph.type(v), graph.value(v).name);
-  }
-  return copy_into(graph, std::move(result), std::move(map));
-}
-
-/// A size or stride of an input that the backward may need, and that no saved value has: an empty tensor of that size is kept.
-struct SizeCarrier {
-  Expr symbol;
-  int input, dim;
-  bool stride;
-};
-
-bool binds(const TensorType& type, Expr symbol) {
-  const auto has = [symbol](const std::vector<Expr>& list) {
-    return std::find(list.begin(), list.end(), symbol) != list.end();
-  };
-  return has(type.sizes) || has(type.strides);
-}
-
-struct Stage : std::enable_shared_from_this<Stage> {
-  Graph graph;
-  Mask needs;  // per input
-  CompileOptions options;
-  std::vector<ValueId> saved;
-  std::vector<TensorType> saved_types;
-  std::vector<ForwardGraph::Saved> saved_places;
-  std::vector<bool> outputs_need;
-  std::vector<int> differentiable;                 // fresh outputs with gradients
-  std::vector<std::vector<int>> cotangent_orders;  // one for each of these, or none where all are contiguous
-  std::vector<int> second_inputs;                  // inputs that second derivatives read, and that are not saved
-  Mask values_matter;                              // per input: whether gradients depend on more than its sizes
-  std::vector<int> unreached;                      // inputs that require grad, and whose history is no result's
-  std::vector<SizeCarrier> carriers;               // what they carry follows the saved values
-  std::unique_ptr<PlanCall> forward;
+/// A stage with the runners of its plans.
+struct Stage {
+  std::unique_ptr<TrainingStage> made;
+  PlanCall forward;
   std::map<Mask, Backward> backwards;
   std::map<std::pair<Mask, Mask>, Second> seconds;
-  size_t known_guards = 0;
 
-  explicit Stage(Graph g) : graph(std::move(g)) {}
-
-  static std::shared_ptr<Stage> make(const Graph& g, Mask input_needs, const CompileOptions& compile_options,
-                                     std::vector<CompileResult>& results) {
-    auto stage = std::make_shared<Stage>(with_generator_states(differentiable_form(g, input_needs)));
-    stage->needs = std::move(input_needs);
-    stage->options = compile_options;
-    const std::vector<bool> value_needs = values_needing_grad(stage->graph, stage->needs);
-    for (size_t i = 0; i < stage->graph.outputs().size(); ++i) {
-      const GraphOutput& output = stage->graph.outputs()[i];
-      const bool needed = output.value != kNoValue && value_needs[static_cast<size_t>(output.value)];
-      stage->outputs_need.push_back(needed);
-      if (!needed || output.alias.kind != OutputAlias::Kind::kFresh) continue;
-      stage->differentiable.push_back(static_cast<int>(i));
-      stage->cotangent_orders.push_back(cotangent_order(g.ctx(), stage->graph.type(output.value)));
-    }
-    if (std::all_of(stage->cotangent_orders.begin(), stage->cotangent_orders.end(),
-                    [](const std::vector<int>& order) { return order.empty(); })) {
-      stage->cotangent_orders.clear();
-    }
-    stage->check_aliases();
-    const JointGraph joint = joint_graph(stage->graph, stage->needs);
-    Backward whole{in_parts(computed_again(joint)), {Graph(g.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
-    stage->saved = choose_saved(whole.joint);
-    for (const ValueId v : stage->saved) stage->saved_types.push_back(whole.joint.graph.type(v));
-    stage->find_unreached(joint);
-    stage->find_carriers();
-    whole.cut = stage->cut_backward(whole.joint);
-    ForwardGraph first = forward_graph(whole.joint, stage->saved);
-    stage->saved_places = std::move(first.saved);
-    stage->forward = std::make_unique<PlanCall>(first.graph, compile_options, results);
-    whole.plan = std::make_unique<PlanCall>(whole.cut.graph, compile_options, results);
-    whole.plan->consume_operands();
-    stage->find_second_inputs(joint);
-    stage->backwards.emplace(Mask(stage->differentiable.size(), true), std::move(whole));
-    stage->known_guards = g.ctx().guards().size();
-    return stage;
-  }
-
-  /// `detach` may stand between such an input and all results.
-  void find_unreached(const JointGraph& joint) {
-    for (size_t i = 0; i < needs.size(); ++i) {
-      const auto input = static_cast<int>(i);
-      if (!needs[i] || std::find(joint.gradients.begin(), joint.gradients.end(), input) != joint.gradients.end())
-        continue;
-      Mask alone(needs.size(), false);
-      alone[i] = true;
-      const std::vector<bool> follows = values_needing_grad(graph, alone);
-      const bool any = std::any_of(differentiable.begin(), differentiable.end(), [&](int output) {
-        return follows[static_cast<size_t>(graph.outputs()[static_cast<size_t>(output)].value)];
-      });
-      if (!any) unreached.push_back(input);
-    }
-  }
-
-  /// A view that needs a gradient is made anew from its base by the host, so the base must need one.
-  void check_aliases() const {
-    for (size_t i = 0; i < graph.outputs().size(); ++i) {
-      const OutputAlias& alias = graph.outputs()[i].alias;
-      if (!outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
-      const auto base = static_cast<size_t>(alias.index);
-      const bool fine = alias.kind == OutputAlias::Kind::kInput ? needs[base] : outputs_need[base];
-      if (!fine) throw Unsupported("a view that needs a gradient of a tensor that needs none");
-    }
-  }
-
-  /// An output before it that the view is a view of, in eager the next on the way of its gradient; -1: none but its base.
-  int nearest_result(size_t output) const {
-    const auto overlaps = [this](ValueId v) {  // there as_strided() spreads a gradient otherwise
-      const std::vector<Expr>& strides = graph.type(v).strides;
-      return std::any_of(strides.begin(), strides.end(), [](Expr e) { return e.is_const() && e.const_value() == 0; });
-    };
-    ValueId v = graph.outputs()[output].value;
-    for (const Node* made = graph.producer(v); made != nullptr && made->op->kind == OpKind::kView;
-         made = graph.producer(v)) {
-      v = std::get<TensorArg>(made->args.front()).value;
-      for (size_t i = 0; i < output; ++i) {
-        if (graph.outputs()[i].value == v && outputs_need[i] && !overlaps(v)) return static_cast<int>(i);
-      }
-    }
-    return -1;
-  }
-
-  /// Second derivatives must exist, for a graph never to do less than eager.
-  void find_second_inputs(const JointGraph& joint) {
-    const std::vector<ValueId> random = random_values(joint);
-    const Graph again = eliminate_dead_code(backward_of_inputs(joint, random));
-    Mask all = needs;
-    all.resize(needs.size() + random.size(), false);
-    all.resize(again.inputs().size(), true);
-    static_cast<void>(joint_graph(differentiable_form(again, all), all));
-    const std::vector<int> uses = again.use_counts();
-    for (size_t i = 0; i < needs.size(); ++i) {
-      values_matter.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
-      const bool is_saved = std::any_of(saved_places.begin(), saved_places.end(), [&](const ForwardGraph::Saved& s) {
-        return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
-      });
-      if (!is_saved && values_matter[i]) second_inputs.push_back(static_cast<int>(i));
-    }
-  }
-
-  void find_carriers() {
-    const auto look = [&](const std::vector<Expr>& list, size_t input, bool stride) {
-      for (size_t d = 0; d < list.size(); ++d) {
-        const Expr e = list[d];
-        const bool known =
-            !e.is_symbol() ||
-            std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) { return c.symbol == e; }) ||
-            std::any_of(saved_types.begin(), saved_types.end(), [e](const TensorType& type) { return binds(type, e); });
-        if (!known) carriers.push_back({e, static_cast<int>(input), static_cast<int>(d), stride});
-      }
-    };
-    for (size_t i = 0; i < graph.inputs().size(); ++i) {
-      const TensorType& type = graph.type(graph.inputs()[i]);
-      look(type.sizes, i, false);
-      look(type.strides, i, true);
-    }
-  }
-
-  TensorType carried_type(const SizeCarrier& carrier) const {
-    TensorType type = graph.type(graph.inputs()[static_cast<size_t>(carrier.input)]);
-    const Expr one = graph.ctx().constant(1);
-    type.sizes = {carrier.symbol, graph.ctx().constant(0)};
-    type.strides = {one, one};
-    return type;
-  }
-
-  /// Adds inputs for the sizes that none of a graph's inputs has. The numbers of their carriers.
-  std::vector<int> carry_sizes(Graph& g) const {
-    const auto uses = [&g](Expr symbol) {
-      const auto in = [symbol](const std::vector<Expr>& list) {
-        return std::any_of(list.begin(), list.end(), [symbol](Expr e) { return e.contains(symbol); });
-      };
-      for (size_t v = 0; v < g.num_values(); ++v) {
-        const TensorType& type = g.type(static_cast<ValueId>(v));
-        if (in(type.sizes) || in(type.strides)) return true;
-      }
-      return false;
-    };
-    std::vector<int> added;
-    for (size_t k = 0; k < carriers.size(); ++k) {
-      const Expr symbol = carriers[k].symbol;
-      const auto bound = [&](ValueId v) { return binds(g.type(v), symbol); };
-      if (!uses(symbol) || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
-      g.add_input(carried_type(carriers[k]));
-      added.push_back(static_cast<int>(k));
-    }
-    return added;
-  }
-
-  BackwardGraph cut_backward(const JointGraph& joint) const {
-    BackwardGraph cut = backward_graph(joint, saved);
-    for (const int k : carry_sizes(cut.graph)) cut.inputs.push_back(static_cast<int>(saved.size()) + k);
-    return cut;
-  }
-
-  static std::vector<int> constant_results(const Graph& g, const Mask& inputs) {
-    const std::vector<bool> value_needs = values_needing_grad(g, inputs);
-    std::vector<ValueId> leaves;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]) leaves.push_back(g.inputs()[i]);
-    }
-    const std::vector<bool> touched = values_with_history(g, leaves);
-    std::vector<int> result;
-    for (size_t i = 0; i < g.outputs().size(); ++i) {
-      const auto v = static_cast<size_t>(g.outputs()[i].value);
-      if (touched[v] && !value_needs[v]) result.push_back(static_cast<int>(i));
-    }
-    return result;
+  explicit Stage(std::unique_ptr<TrainingStage> stage)
+      : made(std::move(stage)), forward(made->forward, made->options.keep_outputs_mb) {
+    backward(Mask(made->differentiable.size(), true));
   }
 
   /// What is compiled after the entry was made may rest on facts about sizes that no guard of the entry checks: whether they
   /// hold for the sizes of this call, which the saved values and the carriers have.
   void check_facts(PyObject* values) {
-    ExprContext& ctx = graph.ctx();
-    if (ctx.guards().size() == known_guards) return;
+    ExprContext& ctx = made->graph.ctx();
+    if (ctx.guards().size() == made->known_guards) return;
     ExprMap sizes;
     const auto bind = [&](Py_ssize_t value, const TensorType& type) {
       TensorMeta meta;
@@ -359,11 +130,12 @@ struct Stage : std::enable_shared_from_this<Stage> {
         if (type.strides[d].is_symbol()) sizes.insert_or_assign(type.strides[d], ctx.constant(meta.strides[d]));
       }
     };
-    const auto count = static_cast<Py_ssize_t>(saved_types.size());
-    for (Py_ssize_t i = 0; i < count; ++i) bind(i, saved_types[static_cast<size_t>(i)]);
-    for (size_t k = 0; k < carriers.size(); ++k) bind(count + static_cast<Py_ssize_t>(k), carried_type(carriers[k]));
+    const auto count = static_cast<Py_ssize_t>(made->saved_types.size());
+    for (Py_ssize_t i = 0; i < count; ++i) bind(i, made->saved_types[static_cast<size_t>(i)]);
+    for (size_t k = 0; k < made->carriers.size(); ++k)
+      bind(count + static_cast<Py_ssize_t>(k), made->carried_type(made->carriers[k]));
     const std::vector<Expr> facts = ctx.guards();
-    for (size_t i = known_guards; i < facts.size(); ++i) {
+    for (size_t i = made->known_guards; i < facts.size(); ++i) {
       const Expr fact = ctx.substitute(facts[i], sizes);
       if (!fact.is_const() || fact.const_value() == 0) {
         throw Unsupported("a gradient decides by sizes that vary; compile with dynamic=False");
@@ -371,61 +143,21 @@ struct Stage : std::enable_shared_from_this<Stage> {
     }
   }
 
-  Mask output_mask(const Mask& given) const {
-    Mask mask(graph.outputs().size(), false);
-    for (size_t i = 0; i < given.size(); ++i) mask[static_cast<size_t>(differentiable[i])] = given[i];
-    return mask;
-  }
-
   Backward& backward(const Mask& given) {
     if (const auto found = backwards.find(given); found != backwards.end()) return found->second;
-    const JointGraph joint = joint_graph(graph, needs, output_mask(given));
-    Backward made{in_parts(computed_again(joint)), {Graph(graph.ctx_ptr()), {}, {}}, nullptr, passes_reentrant(joint)};
-    made.cut = cut_backward(made.joint);
-    std::vector<CompileResult> results;
-    made.plan = std::make_unique<PlanCall>(made.cut.graph, options, results);
-    made.plan->consume_operands();
-    return backwards.emplace(given, std::move(made)).first->second;
+    const BackwardStage& compiled = made->backward(given);
+    PlanCall call(compiled.plan, made->options.keep_outputs_mb);
+    call.consume_operands();
+    return backwards.emplace(given, Backward{compiled, std::move(call)}).first->second;
   }
 
   Second& second(const Mask& given, const Mask& cotangents_need) {
     const auto key = std::make_pair(given, cotangents_need);
     if (const auto found = seconds.find(key); found != seconds.end()) return found->second;
-    const JointGraph joint = joint_graph(graph, needs, output_mask(given));
-    const std::vector<ValueId> random = random_values(joint);
-    const std::vector<ValueId> numbers = random_values(in_parts(joint));  // the same values, as `saved` counts them
-    const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random));
-    std::vector<int> kept;
-    Graph again = without_unused_inputs(whole, kept);
-    Second made;
-    Mask again_needs;
-    for (const int k : kept) {
-      const auto at = static_cast<size_t>(k);
-      if (at < needs.size()) {
-        made.sources.push_back({'i', k});
-        again_needs.push_back(needs[at]);
-      } else if (at < needs.size() + random.size()) {
-        const auto place = std::find(saved.begin(), saved.end(), numbers.at(at - needs.size()));
-        if (place == saved.end()) throw InternalError("a random number was not saved");
-        made.sources.push_back({'s', static_cast<int>(place - saved.begin())});
-        again_needs.push_back(false);
-      } else {
-        const int output = joint.cotangents[at - needs.size() - random.size()];
-        const auto place = std::find(differentiable.begin(), differentiable.end(), output);
-        const auto number = static_cast<size_t>(place - differentiable.begin());
-        made.sources.push_back({'g', static_cast<int>(number)});
-        again_needs.push_back(cotangents_need[number]);
-      }
-    }
-    for (const int k : carry_sizes(again)) {
-      made.sources.push_back({'s', static_cast<int>(saved.size()) + k});
-      again_needs.push_back(false);
-    }
-    made.gradients = joint.gradients;
-    made.constant = constant_results(again, again_needs);
-    std::vector<CompileResult> results;
-    made.stage = make(again, std::move(again_needs), options, results);
-    return seconds.emplace(key, std::move(made)).first->second;
+    SecondStage again = made->second(given, cotangents_need);
+    Second next{std::make_shared<Stage>(std::move(again.stage)), std::move(again.sources), std::move(again.gradients),
+                std::move(again.constant)};
+    return seconds.emplace(key, std::move(next)).first->second;
   }
 };
 
@@ -519,7 +251,7 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
     TorchApi& api = *TorchApi::get();
-    for (const SizeCarrier& carrier : stage.carriers) {
+    for (const SizeCarrier& carrier : stage.made->carriers) {
       PyObject* const given = PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input));
       if (!PyLong_CheckExact(given) ||
           PyObject_RichCompareBool(given, Ref::steal(PyLong_FromLong(0)).get(), Py_LT) == 0) {
@@ -530,27 +262,27 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
     }
     const NoGrad off(api);
     std::vector<Ref> outputs;
-    switch (stage.forward->call(items_of(inputs), outputs, api)) {
+    switch (stage.forward.call(items_of(inputs), outputs, api)) {
       case CompiledRunner::Tried::kDone: break;
       case CompiledRunner::Tried::kRefused:
       case CompiledRunner::Tried::kBroken:
         forget_error();  // the tape is to run instead
-        last_refusal() = stage.forward->problem();
+        last_refusal() = stage.forward.problem();
         Py_RETURN_NONE;
       case CompiledRunner::Tried::kFailed: return nullptr;
     }
     std::vector<Ref> saved;
-    for (const ForwardGraph::Saved& place : stage.saved_places) {
+    for (const ForwardGraph::Saved& place : stage.made->saved_places) {
       const auto at = static_cast<Py_ssize_t>(place.index);
       saved.push_back(place.from == ForwardGraph::Saved::From::kInput
                           ? Ref::borrow(PySequence_Fast_GET_ITEM(inputs, at))
                           : outputs[static_cast<size_t>(place.index)]);
     }
-    for (const SizeCarrier& carrier : stage.carriers) {
+    for (const SizeCarrier& carrier : stage.made->carriers) {
       saved.push_back(carry(carrier, PySequence_Fast_GET_ITEM(inputs, static_cast<Py_ssize_t>(carrier.input)), api));
       if (!saved.back()) return nullptr;
     }
-    outputs.resize(stage.graph.outputs().size());
+    outputs.resize(stage.made->graph.outputs().size());
     const Ref results = tuple_of(outputs), kept = tuple_of(saved);
     return PyTuple_Pack(2, results.get(), kept.get());
   });
@@ -570,31 +302,31 @@ PyObject* stage_backward(PyObject* self, PyObject* args) {
     }
     Backward& backward = stage.backward(given);
     stage.check_facts(saved);
-    if (backward.reentrant && !call_package<PackageFunction::kCheckReentrant>()) return nullptr;
+    if (backward.made.reentrant && !call_package<PackageFunction::kCheckReentrant>()) return nullptr;
     const auto cotangent = [&](int i) {
-      const int output = backward.joint.cotangents[static_cast<size_t>(i)];
-      const auto place = std::find(stage.differentiable.begin(), stage.differentiable.end(), output);
-      return PyTuple_GET_ITEM(cotangents, place - stage.differentiable.begin());
+      const int output = backward.made.joint.cotangents[static_cast<size_t>(i)];
+      const auto place = std::find(stage.made->differentiable.begin(), stage.made->differentiable.end(), output);
+      return PyTuple_GET_ITEM(cotangents, place - stage.made->differentiable.begin());
     };
     std::vector<Ref> inputs;
-    for (const int source : backward.cut.inputs) {
+    for (const int source : backward.made.cut.inputs) {
       inputs.push_back(Ref::borrow(source >= 0 ? PyList_GET_ITEM(saved, source) : cotangent(-1 - source)));
     }
     if (PyList_SetSlice(saved, 0, PyList_GET_SIZE(saved), nullptr) != 0) return nullptr;
     const NoGrad off(api);
     std::vector<Ref> outputs;
-    switch (backward.plan->call(std::move(inputs), outputs, api)) {
+    switch (backward.call.call(std::move(inputs), outputs, api)) {
       case CompiledRunner::Tried::kDone: break;
       case CompiledRunner::Tried::kRefused:
-        set_host_error("tatara: a compiled gradient refused its operands: " + backward.plan->problem());
+        set_host_error("tatara: a compiled gradient refused its operands: " + backward.call.problem());
         return nullptr;
       case CompiledRunner::Tried::kBroken:
       case CompiledRunner::Tried::kFailed: return nullptr;
     }
-    std::vector<Ref> gradients(stage.needs.size());
-    for (size_t i = 0; i < backward.joint.gradients.size(); ++i) {
-      const int output = backward.cut.outputs[i];
-      gradients[static_cast<size_t>(backward.joint.gradients[i])] =
+    std::vector<Ref> gradients(stage.made->needs.size());
+    for (size_t i = 0; i < backward.made.joint.gradients.size(); ++i) {
+      const int output = backward.made.cut.outputs[i];
+      gradients[static_cast<size_t>(backward.made.joint.gradients[i])] =
           output >= 0 ? outputs[static_cast<size_t>(output)] : Ref::borrow(cotangent(-1 - output));
     }
     return tuple_of(gradients).release();
@@ -609,11 +341,12 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
   }
   return guarded([&]() -> PyObject* {
     Stage& stage = stage_of(self);
-    if (stage.backward(mask_of(given)).reentrant && !call_package<PackageFunction::kRefuseReentrant>()) return nullptr;
+    if (stage.backward(mask_of(given)).made.reentrant && !call_package<PackageFunction::kRefuseReentrant>())
+      return nullptr;
     Second& second = stage.second(mask_of(given), mask_of(need));
     stage.check_facts(saved);
     std::vector<Ref> sources;
-    for (const Second::Source& source : second.sources) {
+    for (const SecondStage::Source& source : second.sources) {
       const char kind[] = {source.kind, 0};
       sources.push_back(Ref::steal(Py_BuildValue("(si)", kind, source.index)));
     }
@@ -622,12 +355,14 @@ PyObject* stage_second(PyObject* self, PyObject* args) {
   });
 }
 
-PyObject* stage_differentiable(PyObject* self, void*) { return int_tuple_of(stage_of(self).differentiable).release(); }
+PyObject* stage_differentiable(PyObject* self, void*) {
+  return int_tuple_of(stage_of(self).made->differentiable).release();
+}
 
 /// For each of these the order of the dimensions of its gradient, outermost first, or None: contiguous. Empty: all are.
 PyObject* stage_layouts(PyObject* self, void*) {
   std::vector<Ref> orders;
-  for (const std::vector<int>& order : stage_of(self).cotangent_orders) {
+  for (const std::vector<int>& order : stage_of(self).made->cotangent_orders) {
     orders.push_back(order.empty() ? Ref::borrow(Py_None) : int_tuple_of(order));
   }
   return tuple_of(orders).release();
@@ -635,22 +370,24 @@ PyObject* stage_layouts(PyObject* self, void*) {
 
 /// Whether something of it is computed again for gradients, in eager under hooks on saved tensors.
 PyObject* stage_recomputes(PyObject* self, void*) {
-  const std::vector<Node>& nodes = stage_of(self).graph.nodes();
+  const std::vector<Node>& nodes = stage_of(self).made->graph.nodes();
   const auto recomputed = [](const Node& node) { return node.region != nullptr && !node.region->reentrant; };
   return PyBool_FromLong(std::any_of(nodes.begin(), nodes.end(), recomputed) ? 1 : 0);
 }
 
-PyObject* stage_unreached(PyObject* self, void*) { return int_tuple_of(stage_of(self).unreached).release(); }
+PyObject* stage_unreached(PyObject* self, void*) { return int_tuple_of(stage_of(self).made->unreached).release(); }
 
-PyObject* stage_second_inputs(PyObject* self, void*) { return int_tuple_of(stage_of(self).second_inputs).release(); }
+PyObject* stage_second_inputs(PyObject* self, void*) {
+  return int_tuple_of(stage_of(self).made->second_inputs).release();
+}
 
 /// {input: position among the saved values}
 PyObject* stage_saved_inputs(PyObject* self, void*) {
   const Stage& stage = stage_of(self);
   PyObject* dict = PyDict_New();
-  for (size_t i = 0; i < stage.saved_places.size(); ++i) {
-    if (stage.saved_places[i].from != ForwardGraph::Saved::From::kInput) continue;
-    const Ref key = Ref::steal(PyLong_FromLong(stage.saved_places[i].index));
+  for (size_t i = 0; i < stage.made->saved_places.size(); ++i) {
+    if (stage.made->saved_places[i].from != ForwardGraph::Saved::From::kInput) continue;
+    const Ref key = Ref::steal(PyLong_FromLong(stage.made->saved_places[i].index));
     const Ref value = Ref::steal(PyLong_FromSize_t(i));
     PyDict_SetItem(dict, key.get(), value.get());
   }
@@ -662,12 +399,12 @@ PyObject* stage_saved_inputs(PyObject* self, void*) {
 PyObject* stage_views(PyObject* self, void*) {
   const Stage& stage = stage_of(self);
   std::vector<Ref> views;
-  for (size_t i = 0; i < stage.graph.outputs().size(); ++i) {
-    const OutputAlias& alias = stage.graph.outputs()[i].alias;
-    const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.outputs_need[i];
+  for (size_t i = 0; i < stage.made->graph.outputs().size(); ++i) {
+    const OutputAlias& alias = stage.made->graph.outputs()[i].alias;
+    const bool of_input = alias.kind == OutputAlias::Kind::kInput, needs = stage.made->outputs_need[i];
     if (alias.kind == OutputAlias::Kind::kFresh) continue;
-    if (!needs && (of_input || !stage.outputs_need[static_cast<size_t>(alias.index)])) continue;
-    const int through = needs ? stage.nearest_result(i) : -1;
+    if (!needs && (of_input || !stage.made->outputs_need[static_cast<size_t>(alias.index)])) continue;
+    const int through = needs ? stage.made->nearest_result(i) : -1;
     const int base = through >= 0 ? through : alias.index;
     views.push_back(
         Ref::steal(Py_BuildValue("(nOiO)", static_cast<Py_ssize_t>(i), of_input && through < 0 ? Py_True : Py_False,
@@ -836,9 +573,9 @@ CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Ta
   const Ref stages = Ref::steal(PyList_New(0));
   std::vector<Mask> values_matter;
   for (const GraphStage& part : parts) {
-    std::shared_ptr<Stage> made_stage = Stage::make(part.graph, part.needs, options, result.results);
+    auto made_stage = std::make_unique<TrainingStage>(part.graph, part.needs, options, result.results);
     values_matter.push_back(made_stage->values_matter);
-    const Ref stage = wrap_stage(std::move(made_stage));
+    const Ref stage = wrap_stage(std::make_shared<Stage>(std::move(made_stage)));
     const Ref item =
         Ref::steal(PyTuple_Pack(3, stage.get(), int_tuple_of(part.inputs).get(), int_tuple_of(part.outputs).get()));
     if (PyList_Append(stages.get(), item.get()) != 0) forget_error();

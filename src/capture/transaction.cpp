@@ -189,6 +189,13 @@ void Transaction::keep_generator(PyObject* generator) {
 }
 
 bool Transaction::keep_bytes(PyObject* owner, Ref metadata, void* data, size_t bytes) {
+  // What lay there at first is what comes back, however often it is written to.
+  const bool known = std::any_of(changes_.begin() + static_cast<std::ptrdiff_t>(marked_), changes_.end(),
+                                 [data, bytes](const Change& change) { return change.covers(data, bytes); });
+  if (known) {
+    if (!metadata) return true;
+    bytes = 0;
+  }
   kept_bytes_ += bytes;
   if (kept_bytes_ > most_bytes_) {
     lose("it writes to big tensors from outside of it");
@@ -325,11 +332,11 @@ void Transaction::undo_in_part() {
   undo();
 }
 
-bool Transaction::undo_since(size_t count) {
+bool Transaction::undo_since(size_t mark) {
   if (!can_undo()) return false;
   const ErrorAside aside;
   bool all = true;
-  while (changes_.size() > count) {
+  while (changes_.size() > mark) {
     Change change = std::move(changes_.back());
     changes_.pop_back();
     kept_bytes_ -= change.kind == Change::Kind::kMemory ? change.bytes.size() : 0;
@@ -340,6 +347,7 @@ bool Transaction::undo_since(size_t count) {
     }
     give_bytes(std::move(change.bytes));
   }
+  marked_ = std::min(marked_, changes_.size());
   return all;
 }
 

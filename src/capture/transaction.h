@@ -63,11 +63,12 @@ class Transaction {
   bool undo();
   /// The same, as far as it goes.
   void undo_in_part();
-  /// The same for what happened since there were `count` changes.
-  size_t count() const { return changes_.size(); }
-  bool undo_since(size_t count);
+  /// The same for what happened since mark() was called, which gave `mark`.
+  size_t mark() { return marked_ = count(); }
+  bool undo_since(size_t mark);
 
  private:
+  size_t count() const { return changes_.size(); }
   struct Change {
     enum class Kind : uint8_t { kGenerator, kMemory, kGradient, kOther };
     Kind kind = Kind::kOther;
@@ -76,6 +77,11 @@ class Transaction {
     void* data = nullptr;
     std::vector<std::byte> bytes;
     std::function<bool()> take_back;
+    bool covers(const void* begin, size_t size) const {
+      const auto* const first = static_cast<const std::byte*>(data);
+      const auto* const from = static_cast<const std::byte*>(begin);
+      return kind == Kind::kMemory && first <= from && from + size <= first + bytes.size();
+    }
   };
   struct Range {
     const char *begin, *end;
@@ -86,6 +92,7 @@ class Transaction {
   static bool take_back(const Change& change);
 
   size_t most_bytes_, kept_bytes_ = 0;
+  size_t marked_ = 0;  // changes from here on may be taken back by themselves
   std::vector<Change> changes_;
   std::vector<Range> older_;  // memory of tapes' inputs
   Transaction* around_ = nullptr;

@@ -235,11 +235,30 @@ void Watches::instance(PyObject* object, bool attributes) {
   if (watch.place != nullptr) watch.dict = Ref::borrow(*watch.place);
 }
 
+bool Watches::FunctionWatch::holds() const {
+  PyObject* const f = function.get();
+  PyObject* const now = PyFunction_GET_DEFAULTS(f);
+  if (PyFunction_GET_CODE(f) != code.get() || PyFunction_GET_KW_DEFAULTS(f) != keyword_defaults.get()) return false;
+  if (items.empty()) return now == defaults.get();
+  if (now == nullptr || PyTuple_GET_SIZE(now) != static_cast<Py_ssize_t>(items.size())) return false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].is(PyTuple_GET_ITEM(now, static_cast<Py_ssize_t>(i)))) return false;
+  }
+  return true;
+}
+
 void Watches::function(PyObject* function) {
   if (!seen_.insert(function).second) return;
-  functions_.push_back({Ref::borrow(function), Ref::borrow(PyFunction_GET_CODE(function)),
-                        Ref::borrow(PyFunction_GET_DEFAULTS(function)),
-                        Ref::borrow(PyFunction_GET_KW_DEFAULTS(function))});
+  FunctionWatch& watch = functions_.emplace_back();
+  watch.function = Ref::borrow(function);
+  watch.code = Ref::borrow(PyFunction_GET_CODE(function));
+  watch.keyword_defaults = Ref::borrow(PyFunction_GET_KW_DEFAULTS(function));
+  PyObject* const defaults = PyFunction_GET_DEFAULTS(function);
+  const Py_ssize_t count = defaults != nullptr ? PyTuple_GET_SIZE(defaults) : 0;
+  bool ends = false;
+  for (Py_ssize_t i = 0; i < count; ++i) ends = ends || weak_where_noticed(PyTuple_GET_ITEM(defaults, i));
+  if (!ends) watch.defaults = Ref::borrow(defaults);
+  for (Py_ssize_t i = 0; ends && i < count; ++i) watch.items.emplace_back(PyTuple_GET_ITEM(defaults, i));
   PyObject* keywords = PyFunction_GET_KW_DEFAULTS(function);
   if (keywords != nullptr && PyDict_Check(keywords)) dict_all(keywords);
 }
@@ -293,6 +312,7 @@ PyObject* Watches::holds_noticed() {
   };
   const auto keeps = [&](PyObject* container) {
     if (container == nullptr || attributes.contains(container)) return false;
+    if (stops_a_callback(container)) return true;
     if (PyDict_Check(container)) {
       if (PyDict_GetItemString(container, "__builtins__") != nullptr) return false;  // of a module
       PyObject *key = nullptr, *value = nullptr;
@@ -319,6 +339,7 @@ PyObject* Watches::holds_noticed() {
   for_each_read([&](const Read& read, bool) {
     if (!read.weak) look(read.value.get());
   });
+  for (const WeakWatch& watch : weaks_) look(watch.reference.get());
   for (const ListWatch& watch : lists_) look(watch.list.get());
   for (const SetWatch& watch : sets_) look(watch.set.get());
   for (const DequeWatch& watch : deques_) look(watch.deque.get());
@@ -406,12 +427,16 @@ bool Watches::Read::is_same(PyObject* now) const {
 }
 
 void Watches::hold_weakly() {
-  const auto make_weak = [this](Ref& held) {
-    Ref reference = Ref::steal(held ? weak_where_noticed(held.get()) : nullptr);
-    if (!reference) return false;
-    const auto same = [&reference](const Ref& other) { return other.get() == reference.get(); };
-    if (std::none_of(ending_.begin(), ending_.end(), same)) ending_.push_back(reference);
-    held = std::move(reference);
+  std::unordered_map<PyObject*, Ref> references;
+  const auto make_weak = [&](Ref& held) {
+    if (!held) return false;
+    Ref& reference = references[held.get()];
+    if (!reference) {
+      reference = weak_where_noticed(held.get());
+      if (!reference) return false;
+      ending_.push_back(reference);
+    }
+    held = reference;
     return true;
   };
   for_each_read([&](Read& read, bool) { read.weak = read.weak || make_weak(read.value); });
@@ -651,11 +676,7 @@ bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string*
     }
   }
   for (const FunctionWatch& watch : functions_) {
-    PyObject* f = watch.function.get();
-    if (PyFunction_GET_CODE(f) != watch.code.get() || PyFunction_GET_DEFAULTS(f) != watch.defaults.get() ||
-        PyFunction_GET_KW_DEFAULTS(f) != watch.keyword_defaults.get()) {
-      return check.fail("code or defaults of function", f, nullptr, nullptr);
-    }
+    if (!watch.holds()) return check.fail("code or defaults of function", watch.function.get(), nullptr, nullptr);
   }
   if (!check.gradients()) return false;
   for (const CachedWatch& watch : cached_) {
@@ -797,51 +818,6 @@ int Watches::traverse(const Visitor& visit) const {
                      numbers_, tensor_attrs_, gradients_, leaves_, sources_);
   for (auto it = written_.begin(); it != written_.end() && result == 0; ++it) result = visit(it->second);
   return result;
-}
-
-std::vector<std::string> Watches::describe() const {
-  std::vector<std::string> lines;
-  for (const DictWatch& watch : dicts_) {
-    for (const Read& read : watch.reads) {
-      if (read.source >= 0) {
-        lines.push_back("name " + short_repr(read.key.get()) + " is a tensor of the same layout");
-        continue;
-      }
-      lines.push_back("name " + short_repr(read.key.get()) + " is " +
-                      (read.value ? type_name(read.found()) : "absent"));
-    }
-    if (watch.all) lines.push_back(str_cat("a dict of ", watch.items.size(), " items is unchanged"));
-  }
-  for (const ClassWatch& watch : types_) lines.push_back("class " + short_repr(watch.type()) + " is unchanged");
-  for (const ListWatch& watch : lists_) {
-    lines.push_back(str_cat(watch.items.size(), " items of a list of ", watch.size, " are unchanged"));
-  }
-  for (const NumberWatch& watch : numbers_) {
-    if (watch.tuple) {
-      lines.push_back("a tuple of " + std::to_string(watch.varying.size()) + " items is unchanged but for its numbers");
-      continue;
-    }
-    lines.push_back("name " + short_repr(watch.key.get()) + " is a symbolic " +
-                    reinterpret_cast<PyTypeObject*>(watch.type.get())->tp_name);
-  }
-  if (!cells_.empty()) lines.push_back(str_cat(cells_.size(), " closure variables are unchanged"));
-  for (const AttrWatch& watch : attrs_) {
-    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " is unchanged");
-  }
-  for (const TensorAttrWatch& watch : tensor_attrs_) {
-    lines.push_back("attribute " + short_repr(watch.read.key.get()) + " of a tensor is unchanged");
-  }
-  if (!instances_.empty()) lines.push_back(str_cat(instances_.size(), " objects are of the same class"));
-  for (const FunctionWatch& watch : functions_) {
-    lines.push_back("code and defaults of " + short_repr(watch.function.get()) + " are unchanged");
-  }
-  for (const CallWatch& watch : calls_) lines.push_back(short_repr(watch.callable.get()) + " gives the same");
-  if (nothing_handled_) lines.emplace_back("no caller handles an exception");
-  if (!cached_.empty()) lines.push_back(str_cat(cached_.size(), " results are in the caches of their functions"));
-  for (const WeakWatch& watch : weaks_) {
-    lines.push_back(str_cat("a weak reference is ", watch.alive ? "alive" : "dead"));
-  }
-  return lines;
 }
 
 }  // namespace tatara::capture

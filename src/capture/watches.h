@@ -14,6 +14,7 @@
 
 #include "capture/class_watch.h"
 #include "capture/dict_changes.h"
+#include "capture/held_object.h"
 #include "capture/py.h"
 #include "capture/torch_api.h"
 #include "symbolic/expr.h"
@@ -112,7 +113,7 @@ class Watches {
   void found(PyObject* object) { known_.insert(object); }
   /// Found as the gradient of a tensor, which is another object in the next call. It may have ended.
   bool is_gradient(PyObject* object) const { return gradient_values_.contains(object); }
-  std::vector<std::string> describe() const;
+  std::vector<std::string> describe() const;  // guards_print.cpp
   int traverse(const Visitor& visit) const;
 
  private:
@@ -176,8 +177,12 @@ class Watches {
     int traverse(const Visitor& visit) const { return visit(object, type, dict); }
   };
   struct FunctionWatch {
-    Ref function, code, defaults, keyword_defaults;
-    int traverse(const Visitor& visit) const { return visit(function, code, defaults, keyword_defaults); }
+    Ref function, code;
+    Ref defaults;                   // null where one of them may end: the tuple would keep it
+    std::vector<HeldObject> items;  // then
+    Ref keyword_defaults;
+    bool holds() const;
+    int traverse(const Visitor& visit) const { return visit(function, code, defaults, items, keyword_defaults); }
   };
   struct CallWatch {
     Ref callable;

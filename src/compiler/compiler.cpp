@@ -23,7 +23,7 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/options.h"
-#include "transforms/passes.h"
+#include "transforms/pipeline.h"
 
 namespace tatara {
 namespace {
@@ -77,9 +77,8 @@ HistoryEvent compile_event(const PlanKernel& kernel, size_t index, KernelOrigin 
 }
 
 /// The target that the options ask for.
-CpuTarget chosen_target() {
+CpuTarget chosen_target(int64_t bits) {
   CpuTarget target = host_cpu_target();
-  const int64_t bits = option_int(Option::kVectorWidth);
   if (bits == 0) return target;
   if (bits < 512 && target.isa == VectorIsa::kAvx512) target.isa = VectorIsa::kAvx2;
   if (bits < 256 && target.isa == VectorIsa::kAvx2) target.isa = VectorIsa::kScalar;
@@ -152,7 +151,7 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
 /// Code for every kernel of the schedule: equal kernels share one compilation, the rest compile side by side.
 std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const KernelTarget& target,
                                         CompileResult& result, std::vector<HistoryEvent>& events) {
-  if (option_bool(Option::kVerify)) {
+  if (options.passes.verify) {
     for (const loops::Kernel& kernel : schedule.kernels) loops::verify_kernel(kernel);
   }
   std::vector<KernelRequest> requests(schedule.kernels.size());
@@ -174,10 +173,8 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
   std::vector<KernelOrigin> origins(schedule.kernels.size(), KernelOrigin::kMemory);
   const bool recording = history_on();
   if (recording) events.resize(code.size());
-  const OptionOverrides* overrides = OptionScope::current();
   const CancelScope::Wanted* const cancel = CancelScope::current();
   compile_in_parallel(distinct.size(), [&](size_t n) {
-    const OptionScope scope(overrides);
     const CancelScope cancelled(cancel);
     check_cancelled();
     const size_t i = distinct[n];
@@ -187,7 +184,7 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
     code[i] = obtain_kernel(requests[i], schedule.kernels[i], target, options.use_cache, origins[i], text);
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) events[i] = compile_event(kernel, i, origins[i], seconds);
-    if ((options.explain || !option_text(Option::kDump).empty()) && kernel.llvm_text.empty()) {
+    if ((options.explain || !options.dump.empty()) && kernel.llvm_text.empty()) {
       kernel.llvm_text = emit_kernel(schedule.kernels[i], target, requests[i].symbol);
     }
   });
@@ -207,7 +204,8 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
 
 /// A plan from the disk cache with all of its code. Null when either is not there.
 std::shared_ptr<Executable> find_executable(const std::string& key, const Graph& graph, const KernelTarget& target,
-                                            CompileResult& result, std::vector<HistoryEvent>& events) {
+                                            int64_t cuda_graphs, CompileResult& result,
+                                            std::vector<HistoryEvent>& events) {
   std::optional<StoredPlan> stored = find_plan(key, graph, target);
   if (!stored) return nullptr;
   const bool recording = history_on();
@@ -228,10 +226,10 @@ std::shared_ptr<Executable> find_executable(const std::string& key, const Graph&
   try {
     HostOps* const host = torch_host_ops();
     verify_host_calls(stored->plan, host);
-    executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host);
+    executable = std::make_shared<Executable>(std::move(stored->plan), std::move(code), host, cuda_graphs);
   } catch (const Error& error) {
     TATARA_LOG(kCache, error.what());
-    disk_cache().remove(key);
+    disk_cache(true).remove(key);
     return nullptr;
   }
   result.lowered_text = std::move(stored->lowered_text);
@@ -246,35 +244,29 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
                                             const ScheduleOptions& schedule_options, const KernelTarget& target,
                                             const std::string& key, StageClock& clock, CompileResult& result,
                                             std::vector<HistoryEvent>& events) {
-  // The pipeline. Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal
-  // subexpressions are easiest to see after it.
+  DumpFiles dumped;
   const Graph lowered = clock.run("rewrite", [&] {
-    Graph g = canonicalize(graph);
-    g = channels_last(g);
-    g = decompose(g);
-    g = canonicalize(g);
-    g = align_products(g);
-    g = dense_masks(g);
-    g = eliminate_common_subexpressions(g);
-    g = softmax_in_one_walk(g);
-    return eliminate_dead_code(g);
+    if (options.dump.empty()) return run_passes(graph, options.passes);
+    dumped.emplace_back("", graph_file(graph));
+    return run_passes(graph, options.passes,
+                      [&](std::string_view pass, const Graph& now) { dumped.emplace_back(pass, graph_file(now)); });
   });
   if (options.keep_text) result.lowered_text = print_graph(lowered, true);
-  if (option_bool(Option::kVerify)) verify_graph(lowered);
+  if (options.passes.verify) verify_graph(lowered);
   if (options.explain) result.lowered = std::make_shared<const Graph>(lowered);
 
   Schedule schedule = clock.run("schedule", [&] { return schedule_graph(lowered, schedule_options); });
-  const std::string dump_directory = option_text(Option::kDump);
-  const std::string schedule_text = dump_directory.empty() ? std::string() : print_schedule(schedule);
+  const std::string schedule_text = options.dump.empty() ? std::string() : print_schedule(schedule);
   result.notes = std::move(schedule.notes);
 
   std::vector<KernelCode> code =
       clock.run("code", [&] { return compile_kernels(schedule, options, target, result, events); });
-  if (!dump_directory.empty()) {
-    dump_compilation(dump_directory, {print_graph(graph, true), print_graph(lowered, true), schedule_text},
+  if (!options.dump.empty()) {
+    dump_compilation(options.dump,
+                     {print_graph(graph, true), print_graph(lowered, true), schedule_text, std::move(dumped)},
                      schedule.plan.kernels);
   }
-  if (option_bool(Option::kVerify) && options.keep_text && has_constant_sizes(graph, schedule.plan)) {
+  if (options.passes.verify && options.keep_text && has_constant_sizes(graph, schedule.plan)) {
     verify_stored_plan(schedule.plan, graph, target);
     verify_host_calls(schedule.plan, torch_host_ops());
   }
@@ -282,33 +274,59 @@ std::shared_ptr<Executable> make_executable(const Graph& graph, const CompileOpt
     keep_plan(key, schedule.plan, result.lowered_text, result.notes);
   }
   return clock.run("load", [&] {
-    return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops());
+    return std::make_shared<Executable>(std::move(schedule.plan), std::move(code), torch_host_ops(),
+                                        options.cuda_graphs);
   });
 }
 
+/// What became of the graph, also where it came from the cache.
+void log_stages(const CompileResult& result) {
+  TATARA_LOG(kGraph, "after the passes: ", result.lowered_text);
+  if (!log_enabled(LogChannel::kLoops)) return;
+  for (const PlanKernel& kernel : result.executable->plan().kernels) log_line(LogChannel::kLoops, kernel.loop_text);
+}
+
 }  // namespace
+
+CompileOptions CompileOptions::resolve(const OptionOverrides& own) {
+  CompileOptions options;
+  options.passes = PassOptions::resolve(own);
+  options.code.opt_level = static_cast<int>(option_int(Option::kOptLevel, own));
+  options.code.cpu = option_text(Option::kCpu, own);
+  options.code.cpu_features = option_text(Option::kCpuFeatures, own);
+  options.vector_width = option_int(Option::kVectorWidth, own);
+  options.use_cache = option_bool(Option::kCache, own);
+  options.dump = option_text(Option::kDump);
+  options.cuda_graphs = option_int(Option::kCudaGraphs, own);
+  options.fallback = option_bool(Option::kFallback, own);
+  options.keep_outputs_mb = option_int(Option::kKeepOutputsMb, own);
+  return options;
+}
 
 CompileResult compile_graph(const Graph& graph, const CompileOptions& options) {
   CompileResult result;
   StageClock clock(result.times);
   const auto start = HistoryClock::now();
-  KernelTarget target{chosen_target()};
+  TATARA_LOG(kGraph, "before the passes: ", print_graph(graph, true));
+  KernelTarget target{chosen_target(options.vector_width), std::nullopt, options.code};
   ScheduleOptions schedule_options = options.schedule;
+  schedule_options.passes = options.passes;
   choose_gpu(graph, target, schedule_options);
   if (schedule_options.num_threads <= 0) schedule_options.num_threads = num_threads();
   // Texts of all stages are wanted: they are made anew.
-  const bool all_texts = options.explain || !option_text(Option::kDump).empty() || option_bool(Option::kVerify);
+  const bool all_texts = options.explain || !options.dump.empty() || options.passes.verify;
   std::string key;
   std::vector<HistoryEvent> events;
   if (options.use_cache && options.keep_text && !all_texts) {
     clock.run("find", [&] {
       key = plan_key(graph, schedule_options, target);
-      if (!key.empty()) result.executable = find_executable(key, graph, target, result, events);
+      if (!key.empty()) result.executable = find_executable(key, graph, target, options.cuda_graphs, result, events);
     });
   }
   if (result.executable == nullptr) {
     result.executable = make_executable(graph, options, schedule_options, target, key, clock, result, events);
   }
+  log_stages(result);
   if (!events.empty() || history_on()) {
     HistoryEvent whole;
     whole.kind = HistoryEvent::Kind::kGraph;

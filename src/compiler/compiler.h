@@ -5,17 +5,32 @@
 #include <string>
 #include <vector>
 
+#include "compiler/kernel_store.h"
 #include "ir/graph.h"
 #include "runtime/plan/executable.h"
 #include "schedule/schedule.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
+/// All that decides how a graph is compiled and run, resolved once: what is compiled later for the same function (other
+/// backward plans) gets a copy.
 struct CompileOptions {
-  ScheduleOptions schedule{.num_threads = 0};  // threads: 0 for as many as kernels run on
+  PassOptions passes = {};
+  ScheduleOptions schedule{.num_threads = 0};  // threads: 0 for as many as kernels run on; `passes` are those above
+  CodeOptions code = {};
+  int64_t vector_width = 0;  // bits; 0: the widest
   bool use_cache = true;
   bool keep_text = true;  // loop and LLVM text for explain()
   bool explain = false;   // LLVM text also of kernels that came from a cache; the lowered graph
+  std::string dump = {};  // a directory for the texts of all stages; empty: none
+  int64_t cuda_graphs = 8;
+  // Of runners.
+  bool fallback = true;
+  int64_t keep_outputs_mb = 1024;
+
+  /// The options of the process, `own` before them.
+  static CompileOptions resolve(const OptionOverrides& own = {});
 };
 
 struct StageTime {

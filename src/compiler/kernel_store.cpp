@@ -17,7 +17,6 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/made_once.h"
-#include "support/options.h"
 
 namespace tatara {
 namespace {
@@ -79,6 +78,9 @@ TargetOptions target_options(const KernelTarget& target) {
   options.triple = target.cpu.triple;
   options.cpu = target.cpu.cpu;
   options.features = target.cpu.features;
+  options.own_cpu = target.code.cpu;
+  options.own_features = target.code.cpu_features;
+  options.opt_level = target.code.opt_level;
   return options;
 }
 
@@ -92,10 +94,7 @@ std::string gpu_symbol(std::string_view name) {
 
 CompiledObject compile_text(const std::string& text, const KernelTarget& target) {
   const auto object = std::make_shared<CompiledObject>();
-  OptionOverrides overrides;
-  if (OptionScope::current() != nullptr) overrides = *OptionScope::current();
-  run_or_abandon([object, text, target, overrides = std::move(overrides)] {
-    const OptionScope scope(&overrides);
+  run_or_abandon([object, text, target] {
     *object = llvm_provider().compile(text, target_options(target));
     if (target.gpu) object->bytes = cuda::assemble(object->bytes, *target.gpu);
   });
@@ -149,14 +148,14 @@ KernelCode find_kernel(const std::string& key, const std::string& symbol, bool o
       return found->second;
     }
   }
-  const std::optional<std::string> object = use_disk ? disk_cache().get(key) : std::nullopt;
+  const std::optional<std::string> object = use_disk ? disk_cache(true).get(key) : std::nullopt;
   if (!object) return {};
   KernelCode code;
   try {
     code = load(*object, symbol, on_gpu);
   } catch (const CompilationError& error) {
     TATARA_LOG(kCache, error.what());
-    disk_cache().remove(key);
+    disk_cache(true).remove(key);
     return {};
   }
   origin = KernelOrigin::kDisk;
@@ -173,7 +172,7 @@ KernelCode obtain_kernel(const KernelRequest& request, const loops::Kernel& kern
   const CompiledObject object = compile_text(text, target);
   code = load(object.bytes, request.symbol, on_gpu);
   origin = KernelOrigin::kCompiled;
-  if (use_disk) disk_cache().put(request.key, object.bytes);
+  if (use_disk) disk_cache(true).put(request.key, object.bytes);
   return store().add(request.key, std::move(code));
 }
 

@@ -12,10 +12,17 @@
 
 namespace tatara {
 
+/// How LLVM is to compile for the CPU: options opt_level, cpu and cpu_features.
+struct CodeOptions {
+  int opt_level = 1;
+  std::string cpu = {}, cpu_features = {};
+};
+
 /// What kernels are compiled for: the CPU, or a GPU beside it.
 struct KernelTarget {
   CpuTarget cpu;
   std::optional<GpuTarget> gpu = {};
+  CodeOptions code = {};
 };
 /// The text of a kernel for its target.
 std::string emit_kernel(const loops::Kernel& kernel, const KernelTarget& target, std::string_view symbol);

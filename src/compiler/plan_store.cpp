@@ -22,7 +22,6 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/made_once.h"
-#include "support/options.h"
 #include "support/utf8.h"
 
 namespace tatara {
@@ -171,12 +170,12 @@ std::string plan_key(const Graph& graph, const ScheduleOptions& options, const K
     key.add(static_cast<uint64_t>(options.gpu->vector_bytes)).add(static_cast<uint64_t>(options.gpu->max_threads));
   }
   key.add(static_cast<uint64_t>(options.fuse)).add(static_cast<uint64_t>(options.plan_memory));
-  key.add(option_text(Option::kDisable)).add(static_cast<uint64_t>(option_int(Option::kOptLevel)));
+  key.add(options.passes.disabled);
   return key.finish().str();
 }
 
 std::optional<StoredPlan> find_plan(const std::string& key, const Graph& graph, const KernelTarget& target) {
-  const std::optional<std::string> bytes = disk_cache().get(key);
+  const std::optional<std::string> bytes = disk_cache(true).get(key);
   if (!bytes) return std::nullopt;
   try {
     StoredPlan stored = decode_stored_plan(*bytes);
@@ -185,7 +184,7 @@ std::optional<StoredPlan> find_plan(const std::string& key, const Graph& graph, 
   } catch (const std::exception& error) {
     TATARA_LOG(kCache, error.what());
   }
-  disk_cache().remove(key);
+  disk_cache(true).remove(key);
   return std::nullopt;
 }
 
@@ -204,7 +203,7 @@ std::string encode_stored_plan(const Plan& plan, const std::string& lowered_text
 
 void keep_plan(const std::string& key, const Plan& plan, const std::string& lowered_text,
                const std::vector<ScheduleNote>& notes) {
-  disk_cache().put(key, encode_stored_plan(plan, lowered_text, notes));
+  disk_cache(true).put(key, encode_stored_plan(plan, lowered_text, notes));
 }
 
 }  // namespace tatara

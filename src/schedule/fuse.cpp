@@ -474,7 +474,7 @@ class Former {
   State& s_;
   std::map<int, int> again_;  // per number of Node::again: the units when the first of these nodes came
   int last_draw_ = -1;        // the last unit that draws random numbers
-  bool is_disabled_ = is_disabled("fusion");
+  bool is_disabled_ = s_.options.passes.skips("fusion");
 };
 
 }  // namespace

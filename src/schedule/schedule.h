@@ -9,6 +9,7 @@
 #include "ir/graph.h"
 #include "loops/kernel.h"
 #include "schedule/plan.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
@@ -25,6 +26,7 @@ struct ScheduleOptions {
   int num_threads = 1;
   bool fuse = true;
   bool plan_memory = true;
+  PassOptions passes = {};
 };
 
 /// One choice and why: "not fused: sizes differ".

@@ -65,7 +65,8 @@ std::vector<ScalarId> total(const LoweredNode& node, LoopBuilder& b, std::span<c
 }  // namespace
 
 void write_out_short(State& s, LoweredNode& node) {
-  if (!s.options.gpu || node.kind != LoweredNode::Kind::kReduction || is_disabled("short_reductions")) return;
+  if (!s.options.gpu || node.kind != LoweredNode::Kind::kReduction || s.options.passes.skips("short_reductions"))
+    return;
   if (node.operand(0).device.kind != DeviceKind::kCuda) return;
   const int64_t count = reduced_elements(node);
   if (count <= 0 || count > kShort) return;

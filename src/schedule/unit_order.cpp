@@ -200,7 +200,7 @@ void order_units(State& s) {
   for (size_t u = 0; u < s.units.size(); ++u) {
     for (const ValueId v : s.units[u].reads) s.readers[static_cast<size_t>(v)].push_back(static_cast<int>(u));
   }
-  if (!is_disabled("delays")) delay_units(s);
+  if (!s.options.passes.skips("delays")) delay_units(s);
 }
 
 }  // namespace tatara::sched

@@ -8,28 +8,42 @@
 namespace tatara {
 namespace {
 
-// Bit i: channel i is on. The upper half keeps the generation of the options it was read from (0: never read).
-std::atomic<uint64_t> g_enabled{0};
-
-uint64_t read_channels(uint64_t generation) {
-  uint64_t bits = 0;
+uint32_t read_channels() {
+  uint32_t bits = 0;
   const std::string list = option_text(Option::kLog);
   std::string_view rest = list;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
     const std::string_view word = trim(rest.substr(0, comma));
     for (int i = 0; i < kNumLogChannels; ++i) {
-      if (word == "all" || word == log_channel_name(static_cast<LogChannel>(i))) bits |= uint64_t{1} << i;
+      if (word == "all" || word == log_channel_name(static_cast<LogChannel>(i))) bits |= uint32_t{1} << i;
     }
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
-  bits |= (generation + 1) << 32;
-  g_enabled.store(bits, std::memory_order_release);
   return bits;
 }
 
+constexpr uint32_t kNotRead = ~uint32_t{0};
+
 }  // namespace
+
+constinit std::atomic<uint32_t> log_detail::may_be_on{kNotRead};
+
+bool log_detail::is_on(LogChannel channel) {
+  uint32_t bits = may_be_on.load();
+  while (bits == kNotRead) {
+    const uint64_t generation = options_generation();
+    bits = read_channels();
+    uint32_t expected = kNotRead;
+    may_be_on.compare_exchange_strong(expected, bits);
+    if (options_generation() != generation) log_option_changed();
+    bits = may_be_on.load();
+  }
+  return ((bits >> static_cast<int>(channel)) & 1) != 0;
+}
+
+void log_option_changed() { log_detail::may_be_on = kNotRead; }
 
 std::string_view log_channel_name(LogChannel channel) {
   switch (channel) {
@@ -46,17 +60,18 @@ std::string_view log_channel_name(LogChannel channel) {
   TATARA_UNREACHABLE("log channel ", channel);
 }
 
-bool log_enabled(LogChannel channel) {
-  const uint64_t generation = options_generation();
-  uint64_t bits = g_enabled.load(std::memory_order_acquire);
-  if (bits >> 32 != ((generation + 1) & 0xffffffffu)) bits = read_channels(generation);
-  return ((bits >> static_cast<int>(channel)) & 1) != 0;
-}
-
 void log_line(LogChannel channel, std::string_view text) {
-  const std::string line = str_cat("[tatara ", log_channel_name(channel), "] ", text, "\n");
+  const std::string head = str_cat("[tatara ", log_channel_name(channel), "] ");
+  std::string lines;
+  if (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  for (bool more = true; more;) {
+    const size_t end = text.find('\n');
+    more = end != std::string_view::npos;
+    lines += str_cat(head, text.substr(0, end), "\n");
+    if (more) text.remove_prefix(end + 1);
+  }
   // A log that cannot be written must not stop the program.
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, lines.data(), lines.size());
 }
 
 }  // namespace tatara

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "support/error.h"
 #include "support/fork.h"
+#include "support/log.h"
 #include "support/made_once.h"
 
 namespace tatara {
@@ -39,6 +41,41 @@ bool all_words(std::string_view list, Fn&& see) {
     list.remove_prefix(comma + 1);
   }
   return true;
+}
+
+/// Insertions, deletions and replacements that make `b` of `a`.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t corner = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+      corner = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row[b.size()];
+}
+
+/// "; did you mean 'cse'?" for the first of the words in `text` that is none of those allowed; empty: nothing is like it.
+std::string suggestion(const OptionRange& range, std::string_view text) {
+  std::string wrong;
+  if (range.kind == OptionRange::Kind::kWord) wrong = text;
+  if (range.kind == OptionRange::Kind::kWords) {
+    static_cast<void>(all_words(text, [&](std::string_view word) {
+      if (!is_one_of(range.words, word)) wrong = word;
+      return wrong.empty();
+    }));
+  }
+  std::string_view nearest;
+  size_t least = wrong.size() / 2 + 1;
+  for (const std::string_view word : range.words) {
+    const size_t distance = edit_distance(wrong, word);
+    if (distance >= least) continue;
+    nearest = word;
+    least = distance;
+  }
+  return wrong.empty() || nearest.empty() ? std::string() : str_cat("; did you mean '", nearest, "'?");
 }
 
 template <typename T>
@@ -103,8 +140,6 @@ OptionValue from_environment(const OptionInfo& info) {
   return text != nullptr ? parse(info, text) : info.fallback;
 }
 
-thread_local const OptionOverrides* t_overrides = nullptr;
-
 const OptionInfo& info_of(Option option) { return option_table()[static_cast<size_t>(option)]; }
 
 }  // namespace
@@ -120,11 +155,13 @@ const std::vector<OptionInfo>& option_table() {
          Range::list({"capture", "guards", "graph", "fusion", "loops", "llvm", "runtime", "cache", "passes", "all"}),
          "Comma-separated channels that log to stderr."},
         {Option::kDump, "dump", "TATARA_DUMP", std::string(), directory,
-         "A directory that receives the text of every stage of every compilation: graph, lowered graph, schedule, and "
-         "loops and LLVM of each kernel."},
+         "A directory that receives the text of every stage of every compilation: graph, the graph before and after "
+         "each "
+         "pass (for tatara-opt), schedule, loops and LLVM of each kernel; and of every entry its tape, graph and "
+         "guards."},
         {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
-         Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "dce",
-                      "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",
+         Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "cut_in_parts",
+                      "dce", "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",
                       "expand_transforms", "fusion", "generator_states", "lists", "short_reductions",
                       "softmax_in_one_walk"}),
          "Comma-separated names of passes to skip; * skips all. A graph that does not compile without them runs in "
@@ -138,7 +175,7 @@ const std::vector<OptionInfo>& option_table() {
         {Option::kCacheSizeMb, "cache_size_mb", "TATARA_CACHE_SIZE_MB", int64_t{1024}, Range::integer(0, kMany),
          "Size of the disk cache in MB beyond which the entries unused for longest are removed."},
         {Option::kNumThreads, "num_threads", "TATARA_NUM_THREADS", int64_t{0}, Range::integer(0, 4096),
-         "Threads of a kernel; 0: as many as the host (torch.get_num_threads()) uses."},
+         "Threads of a kernel; 0: as many as torch uses (torch.get_num_threads())."},
         {Option::kCompileThreads, "compile_threads", "TATARA_COMPILE_THREADS", int64_t{0}, Range::integer(0, 4096),
          "Threads that compile kernels; 0: one per core."},
         {Option::kVerify, "verify", "TATARA_VERIFY", false, any,
@@ -169,8 +206,8 @@ const std::vector<OptionInfo>& option_table() {
          "launch its steps one by one. 0: all do.",
          true},
         {Option::kMatmul, "matmul", "TATARA_MATMUL", std::string("auto"), Range::word({"auto", "native", "host"}),
-         "Who multiplies big float32 and float64 matrices on the CPU: host, its library; native, our own kernels; "
-         "auto, these where the library is MKL and the CPU not Intel's."},
+         "Who multiplies big float32 and float64 matrices on the CPU: host, torch's library; native, our own kernels; "
+         "auto, ours where the library is MKL and the CPU is not Intel's."},
     };
   });
 }
@@ -211,7 +248,8 @@ void check_option(const OptionInfo& info, const OptionValue& value) {
   if (good && allowed.empty()) return;
   const std::string shown = std::visit([](const auto& each) { return str_cat(each); }, value);
   throw InvalidArgument(str_cat("option ", info.name, " takes ", allowed.empty() ? option_takes(info) : allowed,
-                                ", not '", shown, "' (tatara.config.", info.name, ", environment ", info.env, ")"));
+                                ", not '", shown, "' (tatara.config.", info.name, ", environment ", info.env, ")",
+                                suggestion(info.range, shown)));
 }
 
 void set_option_checker(Option option, OptionChecker checker) {
@@ -222,15 +260,9 @@ void check_environment() {
   for (const OptionInfo& info : option_table()) (void)option(info.option);
 }
 
-OptionScope::OptionScope(const OptionOverrides* overrides) : before_(t_overrides) { t_overrides = overrides; }
-OptionScope::~OptionScope() { t_overrides = before_; }
-const OptionOverrides* OptionScope::current() { return t_overrides; }
-
-OptionValue option(Option option) {
-  if (t_overrides != nullptr) {
-    for (const auto& [which, value] : *t_overrides) {
-      if (which == option) return value;
-    }
+OptionValue option(Option option, const OptionOverrides& own) {
+  for (const auto& [which, value] : own) {
+    if (which == option) return value;
   }
   const OptionInfo& info = info_of(option);
   State& s = state();
@@ -246,9 +278,9 @@ OptionValue option(Option option) {
   return *value;
 }
 
-bool option_bool(Option which) { return std::get<bool>(option(which)); }
-int64_t option_int(Option which) { return std::get<int64_t>(option(which)); }
-std::string option_text(Option which) { return std::get<std::string>(option(which)); }
+bool option_bool(Option which, const OptionOverrides& own) { return std::get<bool>(option(which, own)); }
+int64_t option_int(Option which, const OptionOverrides& own) { return std::get<int64_t>(option(which, own)); }
+std::string option_text(Option which, const OptionOverrides& own) { return std::get<std::string>(option(which, own)); }
 
 void set_option(Option option, OptionValue value) {
   const OptionInfo& info = info_of(option);
@@ -257,6 +289,7 @@ void set_option(Option option, OptionValue value) {
   const std::lock_guard lock(s.mutex);
   s.values[static_cast<size_t>(option)] = std::move(value);
   ++s.generation;
+  if (option == Option::kLog) log_option_changed();
 }
 
 void set_option_text(Option option, std::string_view text) { set_option(option, parse(info_of(option), text)); }
@@ -267,15 +300,15 @@ void reset_option(Option option) {
   const std::lock_guard lock(s.mutex);
   s.values[static_cast<size_t>(option)] = std::move(value);
   ++s.generation;
+  if (option == Option::kLog) log_option_changed();
 }
 
 uint64_t options_generation() { return state().generation.load(std::memory_order_acquire); }
 
-bool is_disabled(std::string_view pass) {
+bool lists_pass(std::string_view disable, std::string_view pass) {
   TATARA_CHECK(is_one_of(info_of(Option::kDisable).range.words, pass), "pass ", pass,
                " is not in the table of options");
-  const std::string list = option_text(Option::kDisable);
-  return !all_words(list, [&](std::string_view word) { return word != pass && word != "*"; });
+  return !all_words(disable, [&](std::string_view word) { return word != pass && word != "*"; });
 }
 
 std::string options_markdown() {

@@ -83,11 +83,13 @@ void set_option_checker(Option option, OptionChecker checker);
 /// Reads every variable of the environment now: InvalidArgument for the first that is wrong.
 void check_environment();
 
-/// The present value: set_option, else the environment at first use, else the default. Thread-safe.
-OptionValue option(Option option);
-bool option_bool(Option option);
-int64_t option_int(Option option);
-std::string option_text(Option option);
+/// Values of one compiled function, which come before those of the process.
+using OptionOverrides = std::vector<std::pair<Option, OptionValue>>;
+/// The present value: that of `own`, else set_option, else the environment at first use, else the default. Thread-safe.
+OptionValue option(Option option, const OptionOverrides& own = {});
+bool option_bool(Option option, const OptionOverrides& own = {});
+int64_t option_int(Option option, const OptionOverrides& own = {});
+std::string option_text(Option option, const OptionOverrides& own = {});
 
 /// InvalidArgument as check_option().
 void set_option(Option option, OptionValue value);
@@ -95,26 +97,12 @@ void set_option(Option option, OptionValue value);
 void set_option_text(Option option, std::string_view text);
 /// Back to environment or default; InvalidArgument when the environment is wrong, and then nothing changes.
 void reset_option(Option option);
-/// Values that hold in this thread for the life of the scope, before those of the process. A thread that works for
-/// another one opens a scope with the other's current().
-using OptionOverrides = std::vector<std::pair<Option, OptionValue>>;
-class OptionScope {
- public:
-  explicit OptionScope(const OptionOverrides* overrides);
-  ~OptionScope();
-  OptionScope(const OptionScope&) = delete;
-  OptionScope& operator=(const OptionScope&) = delete;
-  /// Null when there are none.
-  static const OptionOverrides* current();
-
- private:
-  const OptionOverrides* before_;
-};
 /// Counts changes of options, so that a reader can keep a parsed form.
 uint64_t options_generation();
 
-/// True when TATARA_DISABLE lists the pass (a comma-separated list of names; "*" lists all). Names are those of the table.
-bool is_disabled(std::string_view pass);
+/// Whether a value of the option `disable` lists the pass (names with commas between them; "*" lists all). Names are those
+/// of the table: InternalError for others.
+bool lists_pass(std::string_view disable, std::string_view pass);
 
 /// The table as Markdown, for docs/options.md.
 std::string options_markdown();

@@ -158,7 +158,8 @@ bool decides(const Graph& graph, const std::vector<ValueId>& values, const std::
 }
 
 /// Replaces the node by the gradients' own nodes.
-Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<GradientFound>>& found) {
+Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<GradientFound>>& found,
+                 const PassOptions& options) {
   GraphCopy copy(graph);
   for (size_t n = 0; n < at; ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
   Graph& to = copy.to();
@@ -215,7 +216,7 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Gradie
   const size_t end = to.num_nodes();
   for (size_t n = first_new; keeps && n < end; ++n) to.node(static_cast<NodeId>(n)).region = nullptr;
   for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
-  return keeps ? copy.finish() : computed_again(copy.finish(), first_new, end);
+  return keeps ? copy.finish() : computed_again(copy.finish(), first_new, end, options);
 }
 
 /// Gradients come in any layout: the caller hands them over in the order of `cotangent_order`.
@@ -292,9 +293,10 @@ Graph written_out(Graph graph, const NeedsFn& needs, bool forward, size_t& at) {
   throw InternalError("differentiable forms do not end");
 }
 
-Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
-  const Graph whole = with_generator_states(written_out(graph, needed_by, false, node));
-  return expand_one(whole, node, found);
+Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found,
+                          const PassOptions& options) {
+  const Graph whole = with_generator_states(written_out(graph, needed_by, false, node), options);
+  return expand_one(whole, node, found, options);
 }
 
 std::vector<bool> values_needing_grad(const Graph& graph, const std::vector<bool>& inputs) {
@@ -322,8 +324,8 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
   return has;
 }
 
-Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs) {
-  return run_pass("differentiable_form", graph, [&](const Graph& g) {
+Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs, const PassOptions& options) {
+  return run_pass("differentiable_form", graph, options, [&](const Graph& g) {
     Graph result = numbered(g);
     for (int round = 0; round < kMaxRounds; ++round) {
       Graph next(g.ctx_ptr());

@@ -8,6 +8,7 @@
 
 #include "ir/graph.h"
 #include "ops/core/builder.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
@@ -19,7 +20,7 @@ std::vector<bool> values_with_history(const Graph& graph, const std::vector<Valu
 
 /// The graph with operators that have no rule of their own, but are made of some that do, written out where gradients
 /// flow. Values are numbered densely: inputs first, then results in order.
-Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs);
+Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs, const PassOptions& options = {});
 
 /// Whether the value can have a history, if what it is made of has one.
 bool differentiable_result(const Graph& graph, ValueId v);
@@ -52,7 +53,8 @@ bool is_gradients(const Node& node);
 /// Replaces the node, whose graph is numbered densely, by what computes the gradients. Per variable: the type in which the
 /// gradient is computed; nothing where the variable takes no part in a root (the result is zeros then, as it is where it
 /// decides a root but not smoothly).
-Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found);
+Graph expand_gradients_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found,
+                          const PassOptions& options = {});
 /// Writes operators without rules of their own out, as far as values that `needs` (made for a graph and the place of the node
 /// that is asked for) names flow through them. `at`: the place of that node, before and after. `forward`: also where
 /// gradients are off.
@@ -80,7 +82,7 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
 
 /// The same joint graph with operators written out of which a cut may save less than their results (`cut_in_parts.cpp`). Only
 /// for cutting: derivatives of parts are not as exact as rules. Values have numbers of their own.
-JointGraph in_parts(const JointGraph& joint);
+JointGraph in_parts(const JointGraph& joint, const PassOptions& options = {});
 
 /// Which values of the forward graph the backward graph shall be given, by a minimum cut: a saved value costs its bytes
 /// twice (written and read again), a recomputed node its work. Inputs are saved for free; products, host operators and

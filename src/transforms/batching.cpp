@@ -349,8 +349,8 @@ ValueId add_batch_out(GraphBuilder& builder, ValueId operand, int64_t dim, int64
   return builder.host_call(batch_out_op(), std::move(args), {std::move(type)}).front();
 }
 
-Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated) {
-  return run_pass("expand_batches", graph, [&](const Graph& g) {
+Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated, const PassOptions& options) {
+  return run_pass("expand_batches", graph, options, [&](const Graph& g) {
     TATARA_CHECK(node < g.num_nodes() && is_batch_out(g.node(static_cast<NodeId>(node))),
                  "expand_batches_at wants a batch_out node");
     return Expansion(g, node).run(node, refuse_repeated);

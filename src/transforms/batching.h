@@ -6,6 +6,7 @@
 
 #include "ir/graph.h"
 #include "ops/core/builder.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
@@ -27,6 +28,6 @@ bool is_batch_out(const Node& node);
 /// must have been expanded before, and gradients among the nodes too. Unsupported with the reason where a rule is missing.
 /// With `refuse_repeated` Unsupported too where a result of the graph is the same for every example: eager's repeats one in
 /// memory. Of derivatives that cannot be told: what is constant here eager may have made once for each example.
-Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated = true);
+Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated = true, const PassOptions& options = {});
 
 }  // namespace tatara

@@ -53,8 +53,8 @@ ValueId sum_of_one_place(const Graph& g, const Node& node) {
 
 }  // namespace
 
-Graph canonicalize(const Graph& graph) {
-  return run_pass("canonicalize", graph, [](const Graph& g) {
+Graph canonicalize(const Graph& graph, const PassOptions& options) {
+  return run_pass("canonicalize", graph, options, [](const Graph& g) {
     const std::vector<bool> escapes = escaping_values(g);
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {

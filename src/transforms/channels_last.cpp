@@ -177,8 +177,8 @@ class Relayout {
 
 }  // namespace
 
-Graph channels_last(const Graph& graph) {
-  return run_pass("channels_last", graph, [](const Graph& g) {
+Graph channels_last(const Graph& graph, const PassOptions& options) {
+  return run_pass("channels_last", graph, options, [](const Graph& g) {
     bool any = false;
     for (const Node& node : g.nodes()) any = any || gains(g, node);
     if (!any) return g;

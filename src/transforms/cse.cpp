@@ -69,8 +69,8 @@ std::string key_of(const Node& node, const std::vector<Arg>& args) {
 
 }  // namespace
 
-Graph eliminate_common_subexpressions(const Graph& graph) {
-  return run_pass("cse", graph, [](const Graph& g) {
+Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& options) {
+  return run_pass("cse", graph, options, [](const Graph& g) {
     // Two fresh outputs stay two tensors, even when they are equal.
     const std::vector<bool> escapes = escaping_values(g);
     std::unordered_map<std::string, NodeId> seen;

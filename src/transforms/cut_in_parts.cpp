@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "ops/core/builder.h"
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "transforms/autodiff.h"
+#include "transforms/pass.h"
 
 namespace tatara {
 namespace {
@@ -95,6 +97,14 @@ class InParts {
 
 }  // namespace
 
-JointGraph in_parts(const JointGraph& joint) { return InParts(joint).run(); }
+JointGraph in_parts(const JointGraph& joint, const PassOptions& options) {
+  if (options.skips("cut_in_parts")) return joint;
+  JointGraph result{Graph(joint.graph.ctx_ptr()), 0, 0, 0, 0, {}, {}};
+  result.graph = run_pass("cut_in_parts", joint.graph, options, [&](const Graph&) {
+    result = InParts(joint).run();
+    return std::move(result.graph);
+  });
+  return result;
+}
 
 }  // namespace tatara

@@ -23,8 +23,8 @@ std::vector<bool> needed_nodes(const Graph& graph, const std::function<bool(cons
   return needed;
 }
 
-Graph eliminate_dead_code(const Graph& graph) {
-  return run_pass("dce", graph, [](const Graph& g) {
+Graph eliminate_dead_code(const Graph& graph, const PassOptions& options) {
+  return run_pass("dce", graph, options, [](const Graph& g) {
     // Random operators move the generator even when nobody looks at the numbers.
     const std::vector<bool> needed = needed_nodes(g, [](const Node& node) { return node.op->nondeterministic; });
     GraphCopy copy(g);

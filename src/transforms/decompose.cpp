@@ -102,8 +102,8 @@ Graph own_outputs(const Graph& graph) {
 
 }  // namespace
 
-Graph decompose(const Graph& graph) {
-  return run_pass("decompose", graph, [](const Graph& g) {
+Graph decompose(const Graph& graph, const PassOptions& options) {
+  return run_pass("decompose", graph, options, [](const Graph& g) {
     Graph result = g;
     for (int round = 0; round < kMaxRounds; ++round) {
       Graph next(g.ctx_ptr());

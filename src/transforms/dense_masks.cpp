@@ -22,8 +22,8 @@ ValueId scattered_mask(const Graph& g, const Node& node) {
 
 }  // namespace
 
-Graph dense_masks(const Graph& graph) {
-  return run_pass("dense_masks", graph, [](const Graph& g) {
+Graph dense_masks(const Graph& graph, const PassOptions& options) {
+  return run_pass("dense_masks", graph, options, [](const Graph& g) {
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
       if (scattered_mask(g, node) == kNoValue) {

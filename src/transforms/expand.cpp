@@ -53,9 +53,10 @@ void unshare_outputs(Graph& graph) {
 
 }  // namespace
 
-Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFound>>* found) {
+Graph expand_transforms(const Graph& graph, const PassOptions& options,
+                        std::vector<std::optional<GradientFound>>* found) {
   if (first_closing(graph) == graph.num_nodes()) return graph;
-  return run_pass("expand_transforms", graph, [&](const Graph& g) {
+  return run_pass("expand_transforms", graph, options, [&](const Graph& g) {
     Graph result = numbered(g);
     bool tangents = false, derivatives = false;
     for (size_t at = first_closing(result); at < result.num_nodes(); at = first_closing(result)) {
@@ -63,12 +64,12 @@ Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFo
       std::vector<std::optional<GradientFound>> here;
       derivatives = derivatives || !is_batch_out(node);
       if (is_gradients(node)) {
-        result = expand_gradients_at(result, at, here);
+        result = expand_gradients_at(result, at, here, options);
       } else if (is_tangents(node)) {
-        result = expand_tangents_at(result, at, here);
+        result = expand_tangents_at(result, at, here, options);
         tangents = true;
       } else {
-        result = expand_batches_at(result, at, !derivatives);
+        result = expand_batches_at(result, at, !derivatives, options);
       }
       result = numbered(result);
       if (found != nullptr) *found = std::move(here);

@@ -11,6 +11,7 @@ namespace tatara {
 
 /// Replaces the nodes that close a transform (`gradients`, `tangents`, `batch_out`) by what they stand for, in order: what is
 /// inside of another comes before it, so they nest. `found`: of the last one, what it gives per variable or root.
-Graph expand_transforms(const Graph& graph, std::vector<std::optional<GradientFound>>* found = nullptr);
+Graph expand_transforms(const Graph& graph, const PassOptions& options = {},
+                        std::vector<std::optional<GradientFound>>* found = nullptr);
 
 }  // namespace tatara

@@ -86,7 +86,8 @@ void check_operands(const Graph& graph, size_t count, const std::vector<bool>& c
 /// Pushes tangents through the nodes of a graph; what it needs is added at the end.
 class Forward {
  public:
-  explicit Forward(Graph& graph) : graph_(graph), builder_(graph), tangents_(graph.num_values(), kNoValue) {}
+  Forward(Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), builder_(graph), tangents_(graph.num_values(), kNoValue) {}
 
   ValueId tangent(ValueId v) const { return tangents_[static_cast<size_t>(v)]; }
   void set(ValueId v, ValueId tangent) { tangents_[static_cast<size_t>(v)] = tangent; }
@@ -225,11 +226,11 @@ class Forward {
   std::vector<ValueId> reverse_by(const Graph& rule, const std::vector<bool>& by, const std::vector<ValueId>& inputs,
                                   const std::vector<ValueId>& weights, size_t results,
                                   const std::vector<int>& result_of) {
-    const JointGraph joint = joint_graph(differentiable_form(rule, by), by);
+    const JointGraph joint = joint_graph(differentiable_form(rule, by, options_), by);
     Graph wanted = joint.graph;
     wanted.outputs().erase(wanted.outputs().begin(),
                            wanted.outputs().begin() + static_cast<std::ptrdiff_t>(joint.forward_outputs));
-    wanted = eliminate_dead_code(wanted);
+    wanted = eliminate_dead_code(wanted, options_);
     const std::vector<int> uses = wanted.use_counts();
     std::vector<ValueId> map(wanted.num_values(), kNoValue);
     for (size_t i = 0; i < wanted.inputs().size(); ++i) {
@@ -259,6 +260,7 @@ class Forward {
   }
 
   Graph& graph_;
+  const PassOptions& options_;
   GraphBuilder builder_;
   std::vector<ValueId> tangents_;
 };
@@ -274,7 +276,8 @@ std::vector<ValueId> add_tangents(GraphBuilder& builder, const TangentsCall& cal
 
 bool is_tangents(const Node& node) { return node.op == &tangents_op(); }
 
-Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found) {
+Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found,
+                         const PassOptions& options) {
   check_operands(graph, node, changed_by(graph, node));
   const Graph whole = written_out(graph, changed_by, true, node);
   const std::vector<bool> changes = changed_by(whole, node);
@@ -288,7 +291,7 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
     if (changes[v] && there != kNoValue) now[static_cast<size_t>(there)] = true;
   }
   const size_t first_new = to.num_nodes();
-  Forward forward(to);
+  Forward forward(to, options);
   const std::vector<ValueId>&roots = list_of(asked, 0), &variables = list_of(asked, 1), &tangents = list_of(asked, 2);
   for (size_t i = 0; i < variables.size(); ++i) forward.set(copy[variables[i]], copy[tangents[i]]);
   for (size_t n = 0; n < first_new; ++n) forward.through(static_cast<NodeId>(n), now);

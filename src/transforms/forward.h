@@ -24,6 +24,7 @@ bool is_tangents(const Node& node);
 /// that is linear in the cotangent, and reversing it once more, by the cotangent, gives the map of tangents. So every
 /// operator with a reverse rule has a forward one. Views are applied to tangents as they are. `found`: per root, nothing where
 /// no variable takes part in it.
-Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found);
+Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optional<GradientFound>>& found,
+                         const PassOptions& options = {});
 
 }  // namespace tatara

@@ -5,7 +5,6 @@
 #include "ops/core/op_def.h"
 #include "support/error.h"
 #include "support/log.h"
-#include "support/options.h"
 
 namespace tatara {
 
@@ -31,8 +30,9 @@ void check_order(const Graph& graph, std::string_view pass) {
 
 }  // namespace
 
-Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass) {
-  if (is_disabled(name)) {
+Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& options,
+               const std::function<Graph(const Graph&)>& pass) {
+  if (options.skips(name)) {
     TATARA_LOG(kPasses, name, ": disabled");
     return graph;
   }

@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
-/// Runs `pass` unless TATARA_DISABLE names it (then a copy of the graph comes back), logs its time and effect under
+/// Runs `pass` unless the options skip it (then a copy of the graph comes back), logs its time and effect under
 /// TATARA_LOG=passes, and checks the result.
-Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass);
+Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& options,
+               const std::function<Graph(const Graph&)>& pass);
 
 /// A copy under construction: values of the old graph mapped to values of the new one.
 class GraphCopy {

@@ -5,27 +5,28 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "support/pass_options.h"
 
 namespace tatara {
 
 /// Replaces every node that has OpDef::decompose (and no `lower`, or whose decomposition accepts it) until all are
 /// primitives or host operators.
-Graph decompose(const Graph& graph);
+Graph decompose(const Graph& graph, const PassOptions& options = {});
 /// Constant folding, algebraic identities that are exact in floating point, removal of no-op casts and views.
-Graph canonicalize(const Graph& graph);
+Graph canonicalize(const Graph& graph, const PassOptions& options = {});
 /// Gives float32 convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
-Graph channels_last(const Graph& graph);
+Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
-Graph align_products(const Graph& graph);
+Graph align_products(const Graph& graph, const PassOptions& options = {});
 /// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.
-Graph dense_masks(const Graph& graph);
+Graph dense_masks(const Graph& graph, const PassOptions& options = {});
 /// On GPUs, the maximum of long rows and the sum of exponentials beside it become one reduction. Where these find each other, after
 /// common subexpressions are one.
-Graph softmax_in_one_walk(const Graph& graph);
+Graph softmax_in_one_walk(const Graph& graph, const PassOptions& options = {});
 /// Common subexpressions (not over random or nondeterministic operators).
-Graph eliminate_common_subexpressions(const Graph& graph);
+Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& options = {});
 /// Values that nothing uses.
-Graph eliminate_dead_code(const Graph& graph);
+Graph eliminate_dead_code(const Graph& graph, const PassOptions& options = {});
 
 /// Of each node, whether an output, a write or another such node reads its results; of those that nothing reads `kept` is asked,
 /// from the last node to the first.

@@ -167,10 +167,10 @@ ValueId draw_again(Graph& to, const Graph& from, const Node& node, ValueId state
   return to.node(to.add_node(&op, std::move(args), {from.type(node.outputs[0])}, node.location)).outputs[0];
 }
 
-Graph with_generator_states(const Graph& graph) {
+Graph with_generator_states(const Graph& graph, const PassOptions& options) {
   const auto draws = [](const Node& node) { return node.region != nullptr && node.op->name == "bernoulli_mask"; };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), draws)) return graph;
-  return run_pass("generator_states", graph, [&](const Graph& g) {
+  return run_pass("generator_states", graph, options, [&](const Graph& g) {
     GraphCopy copy(g);
     GraphBuilder builder(copy.to());
     for (const Node& node : g.nodes()) {
@@ -191,13 +191,14 @@ bool has_regions(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& n) { return n.region != nullptr; });
 }
 
-Graph computed_again(const Graph& graph, size_t first, size_t last) {
+Graph computed_again(const Graph& graph, size_t first, size_t last, const PassOptions& options) {
   if (!has_regions(graph)) return graph;
-  return run_pass("computed_again", graph, [&](const Graph& g) { return Recomputation(g, first, last).run(); });
+  return run_pass("computed_again", graph, options,
+                  [&](const Graph& g) { return Recomputation(g, first, last).run(); });
 }
 
-JointGraph computed_again(JointGraph joint) {
-  joint.graph = computed_again(joint.graph, joint.forward_nodes, joint.graph.num_nodes());
+JointGraph computed_again(JointGraph joint, const PassOptions& options) {
+  joint.graph = computed_again(joint.graph, joint.forward_nodes, joint.graph.num_nodes(), options);
   return joint;
 }
 

@@ -169,8 +169,8 @@ class Finder {
 
 }  // namespace
 
-Graph softmax_in_one_walk(const Graph& graph) {
-  return run_pass("softmax_in_one_walk", graph, [](const Graph& g) {
+Graph softmax_in_one_walk(const Graph& graph, const PassOptions& options) {
+  return run_pass("softmax_in_one_walk", graph, options, [](const Graph& g) {
     GraphCopy copy(g);
     Finder finder(g);
     std::vector<bool> done(g.num_nodes(), false);

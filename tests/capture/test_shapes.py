@@ -49,7 +49,7 @@ def test_second_size_is_a_symbol() -> None:
 
 def test_one_dimension() -> None:
     compiled = check(lambda x: x.softmax(-1), sized((3, 8), (5, 8), (7, 8)), 2)
-    assert "tensor sizes [s0, 8]" in compiled._report()["entries"][1]["guards"]
+    assert any("float32[s0, 8]" in line for line in compiled._report()["entries"][1]["guards"])
 
 
 def test_one_is_special() -> None:

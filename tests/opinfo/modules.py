@@ -1,4 +1,4 @@
-"""`make modules`: every entry of the host's `module_db`, compiled, beside eager, forward and backward.
+"""`make modules`: every entry of torch's `module_db`, compiled, beside eager, forward and backward.
 
 Each sample of an entry makes a module and calls it four times with the same input, in training and in evaluation mode with
 gradients, and in evaluation mode without. Compared after each call: the exception or the results (values, dtype, shape,
@@ -31,8 +31,9 @@ MODES = {"train": (True, True), "eval": (False, True), "no_grad": (False, False)
 HEAD = """
 # Modules
 
-The host's own suite of modules (`module_db`): every sample in training and evaluation mode with gradients, and in evaluation
-mode without, four calls each. Compared with eager: results, gradients of parameters and inputs, buffers, exceptions.
+torch's own suite of modules (`module_db`). Every sample runs in training and evaluation mode with gradients, and in
+evaluation mode without. Each makes four calls. Compared with eager: results, gradients of parameters and inputs, buffers,
+exceptions.
 """
 
 

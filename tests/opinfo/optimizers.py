@@ -1,4 +1,4 @@
-"""`make optimizers`: every entry of the host's `optim_db`, compiled, beside eager, ten steps with schedulers.
+"""`make optimizers`: every entry of torch's `optim_db`, compiled, beside eager, ten steps with schedulers.
 
 Each configuration of an entry is tried with each implementation (single tensors, foreach, fused) and, in turn, the entry's
 schedulers beside one that changes the rate in every step. What is compiled is the step alone, with gradients from outside,
@@ -30,8 +30,8 @@ WAYS = ("step", "train")
 HEAD = """
 # Optimizers
 
-The host's own suite of optimizers (`optim_db`): every configuration, ten steps with schedulers, the step alone compiled and a
-whole training step. Compared with eager: parameters, state, rates, the step's result, exceptions.
+torch's own suite of optimizers (`optim_db`). Every configuration makes ten steps with schedulers: once with the step alone
+compiled, and once with a whole training step. Compared with eager: parameters, state, rates, the step's result, exceptions.
 """
 
 

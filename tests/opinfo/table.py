@@ -106,16 +106,16 @@ def write_page(
         title,
         "",
         f"Made by `{command}` on {now}, torch {torch.__version__}, {processor()}, {torch.get_num_threads()} threads.",
-        f"The host's own suite (`op_db`, {entries} entries). {what}",
+        f"torch's own suite (`op_db`, {entries} entries). {what}",
         f"Together {sum(row['samples'] for row in rows)} samples, {sum(row['seconds'] for row in rows):.0f} s in one process.",
         *(
             ["Rows of earlier runs of the same day, on earlier commits, were kept (`--resume`)."]
             * ("--resume" in arguments)
         ),
         "",
-        "- **native**: all samples ran as compiled kernels without a call of a host kernel;",
-        "- **host**: some sample calls host kernels from its compiled plan;",
-        "- **tape**: some sample was captured, and ran by the host call by call;",
+        "- **native**: all samples ran as compiled kernels, without a call of an ATen kernel;",
+        "- **host**: some sample calls ATen kernels from its compiled plan;",
+        "- **tape**: some sample was captured, and ran by torch call by call;",
         "- **broke**: some sample has a graph break or was not captured;",
         "- **raised**: every sample raises eager's own exception;",
         "- **wrong**, **crashed**: defects.",
@@ -126,7 +126,7 @@ def write_page(
     for dtype, c in counts.items():
         total = sum(c[s] for s in STATES)
         lines.append(f"| {dtype} | {total} | {c['samples']} | " + " | ".join(str(c[s]) for s in STATES) + " |")
-    lines += ["", "| entry | " + " | ".join(dtypes) + " | host kernels and reasons |", "|---" * (len(dtypes) + 2) + "|"]
+    lines += ["", "| entry | " + " | ".join(dtypes) + " | ATen kernels and reasons |", "|---" * (len(dtypes) + 2) + "|"]
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row["name"], {})[row["dtype"]] = row

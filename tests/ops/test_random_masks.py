@@ -77,3 +77,12 @@ def test_few_numbers(dims: tuple[int, ...]) -> None:
     theirs, eager_state = _drawn(function, x, 1)
     assert torch.equal(ours, theirs)
     assert torch.equal(state, eager_state)
+
+
+def test_plans_are_what_the_operators_take() -> None:
+    """With `verify`, as when a plan comes from the disk cache, arguments are compared with what the operator takes."""
+    x = torch.ones(64, 64, requires_grad=True)
+    compiled = tatara.compile(lambda x: F.dropout(x * 2, 0.5).sum(), options={"verify": True, "fallback": False})
+    compiled(x).backward()
+    (entry,) = compiled._report()["entries"]
+    assert entry["fallback"] == ""

@@ -26,6 +26,7 @@ struct Program {
   std::shared_ptr<ExprContext> ctx = std::make_shared<ExprContext>();
   Graph graph{ctx};
   GraphBuilder b{graph};
+  PassOptions passes = {};
 
   ValueId input(const std::vector<int64_t>& sizes, DType dtype = DType::kFloat32) {
     std::vector<Expr> exprs;
@@ -47,6 +48,7 @@ struct Program {
     const Graph g = canonicalize(eliminate_dead_code(softmax_in_one_walk(parts)));
     ScheduleOptions options;
     options.num_threads = threads;
+    options.passes = passes;
     if (device.kind == DeviceKind::kCuda) {
       options.gpu = GpuShape{};
       options.num_threads = options.gpu->multiprocessors;

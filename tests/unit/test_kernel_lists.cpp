@@ -6,7 +6,6 @@
 #include "programs.h"
 #include "runtime/cuda/cuda.h"
 #include "schedule/plan_io.h"
-#include "support/options.h"
 #include "testing.h"
 
 namespace tatara {
@@ -222,8 +221,9 @@ std::vector<Place> places(const Schedule& s) {
 }
 
 /// A graph of small kernels and products, in which few things have nothing to do with each other.
-Schedule random_program(unsigned seed) {
+Schedule random_program(unsigned seed, const PassOptions& passes = {}) {
   Program p{kGpu};
+  p.passes = passes;
   unsigned state = seed;
   const auto draw = [&](size_t n) {
     state = state * 1664525u + 1013904223u;
@@ -247,12 +247,7 @@ Schedule random_program(unsigned seed) {
 TEST(KernelLists, RandomProgramsKeepTheirOrder) {
   size_t lists = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
-    const OptionOverrides overrides{{Option::kDisable, std::string("lists")}};
-    std::vector<Place> apart;
-    {
-      const OptionScope scope(&overrides);
-      apart = places(random_program(seed));
-    }
+    const std::vector<Place> apart = places(random_program(seed, {.disabled = "lists"}));
     const Schedule s = random_program(seed);
     for (const int n : items(s)) lists += n > 1 ? 1 : 0;
     const std::vector<Place> together = places(s);
@@ -286,8 +281,7 @@ TEST(KernelLists, NotOnTheCpuAndNotWhereDisabled) {
   Program cpu;
   EXPECT_EQ(items(scaled(cpu, {{1024}, {1024}})), (Items{0, 0}));
   Program p{kGpu};
-  const OptionOverrides overrides{{Option::kDisable, std::string("lists")}};
-  const OptionScope scope(&overrides);
+  p.passes.disabled = "lists";
   EXPECT_EQ(items(scaled(p, {{1024}, {1024}})), (Items{0, 0}));
 }
 

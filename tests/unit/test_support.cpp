@@ -12,6 +12,7 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/options.h"
+#include "support/pass_options.h"
 #include "support/text_writer.h"
 #include "testing.h"
 
@@ -111,35 +112,40 @@ TEST(Options, SetParseAndReset) {
   EXPECT_EQ(find_option("no_such_option"), nullptr);
 }
 
-TEST(Options, ScopesHoldInTheirThread) {
-  const OptionOverrides outer{{Option::kOptLevel, int64_t{3}}, {Option::kVerify, true}};
-  const OptionOverrides inner{{Option::kOptLevel, int64_t{0}}};
-  EXPECT_EQ(OptionScope::current(), nullptr);
-  {
-    const OptionScope scope(&outer);
-    EXPECT_EQ(option_int(Option::kOptLevel), 3);
-    {
-      const OptionScope nested(&inner);
-      EXPECT_EQ(option_int(Option::kOptLevel), 0);
-      EXPECT_FALSE(option_bool(Option::kVerify));
-    }
-    EXPECT_TRUE(option_bool(Option::kVerify));
-    int64_t elsewhere = -1;
-    std::thread([&] { elsewhere = option_int(Option::kOptLevel); }).join();
-    EXPECT_EQ(elsewhere, 1);
-  }
+TEST(Options, OwnOnesComeFirst) {
+  const OptionOverrides own{{Option::kOptLevel, int64_t{3}}, {Option::kVerify, true}};
+  EXPECT_EQ(option_int(Option::kOptLevel, own), 3);
+  EXPECT_TRUE(option_bool(Option::kVerify, own));
+  EXPECT_EQ(option_int(Option::kVectorWidth, own), 0);
   EXPECT_EQ(option_int(Option::kOptLevel), 1);
 }
 
 TEST(Options, DisabledPasses) {
-  set_option(Option::kDisable, std::string("fusion, cse"));
-  EXPECT_TRUE(is_disabled("fusion"));
-  EXPECT_TRUE(is_disabled("cse"));
-  EXPECT_FALSE(is_disabled("dce"));
-  EXPECT_THROW((void)is_disabled("cs"), InternalError);
-  set_option(Option::kDisable, std::string("*"));
-  EXPECT_TRUE(is_disabled("dce"));
-  reset_option(Option::kDisable);
+  EXPECT_TRUE(lists_pass("fusion, cse", "fusion"));
+  EXPECT_TRUE(lists_pass("fusion, cse", "cse"));
+  EXPECT_FALSE(lists_pass("fusion, cse", "dce"));
+  EXPECT_FALSE(lists_pass("", "dce"));
+  EXPECT_TRUE(lists_pass("*", "dce"));
+  EXPECT_THROW((void)lists_pass("", "cs"), InternalError);
+  const OptionOverrides own{{Option::kDisable, std::string("lists")}};
+  EXPECT_TRUE(PassOptions::resolve(own).skips("lists"));
+  EXPECT_FALSE(PassOptions::resolve().skips("lists"));
+}
+
+TEST(Options, UnknownWordsGetTheNearestName) {
+  const auto message = [](Option option, const char* text) {
+    try {
+      set_option_text(option, text);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_NE(message(Option::kDisable, "dce, csee").find("did you mean 'cse'?"), std::string::npos);
+  EXPECT_NE(message(Option::kDisable, "cannonicalise").find("did you mean 'canonicalize'?"), std::string::npos);
+  EXPECT_NE(message(Option::kLog, "loop").find("did you mean 'loops'?"), std::string::npos);
+  EXPECT_NE(message(Option::kMatmul, "hosts").find("did you mean 'host'?"), std::string::npos);
+  EXPECT_EQ(message(Option::kDisable, "zzzzzzzz").find("did you mean"), std::string::npos);
 }
 
 TEST(Log, ChannelsFollowTheOption) {

@@ -1,7 +1,10 @@
 // Passes over graphs: what they remove, what they must keep.
+#include <algorithm>
+
 #include "programs.h"
 #include "support/options.h"
 #include "testing.h"
+#include "transforms/pipeline.h"
 
 namespace tatara {
 namespace {
@@ -72,9 +75,7 @@ TEST(Transforms, DisabledPassDoesNothing) {
   const ValueId x = p.input({4});
   p.b.unary("exp", x);
   p.graph.add_output(x);
-  set_option(Option::kDisable, std::string("dce"));
-  const size_t nodes = eliminate_dead_code(p.graph).num_nodes();
-  reset_option(Option::kDisable);
+  const size_t nodes = eliminate_dead_code(p.graph, {.disabled = "dce"}).num_nodes();
   EXPECT_EQ(nodes, 1u);
   EXPECT_EQ(eliminate_dead_code(p.graph).num_nodes(), 0u);
 }
@@ -85,6 +86,23 @@ TEST(Transforms, OutputOfADecompositionIsNoInput) {
   p.graph.add_output(p.b.op("softmax", {TensorArg{x}, Scalar(int64_t{0})}));
   const Graph g = decompose(p.graph);
   EXPECT_TRUE(g.producer(g.outputs()[0].value) != nullptr);
+}
+
+// The option `disable` knows the passes that there are, and no others.
+TEST(Transforms, EveryPassIsInTheTableOfOptions) {
+  std::vector<std::string_view> names;
+  for (const PassInfo& pass : all_passes()) names.push_back(pass.name);
+  std::sort(names.begin(), names.end());
+  std::vector<std::string_view> words = find_option("disable")->range.words;
+  std::erase(words, "*");
+  std::sort(words.begin(), words.end());
+  EXPECT_TRUE(names == words);
+  for (const GraphPass& pass : lowering_passes()) {
+    const auto named = [&](const PassInfo& info) {
+      return info.name == pass.name && info.phase == PassInfo::Phase::kLowering;
+    };
+    EXPECT_TRUE(std::any_of(all_passes().begin(), all_passes().end(), named)) << pass.name;
+  }
 }
 
 }  // namespace

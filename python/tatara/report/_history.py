@@ -13,7 +13,7 @@ from tatara import _core
 @dataclasses.dataclass(frozen=True)
 class Event:
     """One thing that happened. `kind` is "graph" (a graph was compiled), "compile" (code of one kernel was made or
-    found), "launch" (a kernel ran) or "host_call" (an operator of the host ran).
+    found), "launch" (a kernel ran) or "host_call" (one of torch's own kernels ran).
     """
 
     kind: str
@@ -21,11 +21,11 @@ class Event:
     graph: int
     """number of the compiled graph"""
     run: int
-    """launches and host calls of one run of a graph share it; -1 for compilations"""
+    """launches and calls of torch's kernels of one run of a graph share it; -1 for compilations"""
     step: int
     """position in the graph's plan"""
     kernel: int
-    """number of the kernel in its graph; -1 for host calls"""
+    """number of the kernel in its graph; -1 for calls of torch's kernels"""
     operators: tuple[str, ...]
     loops: str
     """compile: the kernel's loops as text"""
@@ -38,7 +38,7 @@ class Event:
     grain: int
     """launch: iterations that a thread takes at a time"""
     items: int
-    """launch on a GPU: how many launches of this kernel, each on tensors of its own, it stands for; 0: it is no list"""
+    """launch on a GPU: how many launches of this kernel, each on tensors of its own, are grouped in it; 0: none are"""
     bytes: int
     """memory read and written"""
     start: float
@@ -106,7 +106,7 @@ class History:
 
     @property
     def host_calls(self) -> list[Event]:
-        """One event per operator that the host ran inside a compiled graph."""
+        """One event per operator of a compiled graph that torch's own kernel ran."""
         return self._kind("host_call")
 
     @property

@@ -93,7 +93,7 @@ class Kernel:
 
 @dataclasses.dataclass
 class HostCall:
-    """An operator of a graph that the host runs."""
+    """An operator of a graph that torch's own kernel runs."""
 
     operator: str
     graph: int

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "ops/core/op_def.h"
@@ -62,6 +63,10 @@ class GraphParser {
     if (line == "}") return true;
     if (line.starts_with("graph(")) {
       inputs(line);
+    } else if (line.starts_with("symbol ")) {
+      symbol(line.substr(7));
+    } else if (line.starts_with("fact ")) {
+      ctx_->assume(ctx_->parse(line.substr(5)));
     } else if (line.starts_with("write input ")) {
       write(line.substr(12));
     } else if (line.starts_with("return (")) {
@@ -86,6 +91,16 @@ class GraphParser {
       const auto [value, type] = declaration(part);
       define(value, graph_.add_input(type, std::move(name)));
     }
+  }
+
+  /// "s0 [2, 100] = 6"
+  void symbol(std::string_view rest) {
+    const size_t open = rest.find(" ["), close = rest.find(']');
+    const auto ends = split_top(rest.substr(open + 2, close - open - 2));
+    if (open == std::string_view::npos || close == std::string_view::npos || ends.size() != 2) fail("expected a range");
+    const size_t equals = rest.find(" = ", close);
+    const auto hint = equals == std::string_view::npos ? std::nullopt : std::optional(integer(rest.substr(equals + 3)));
+    static_cast<void>(ctx_->symbol(rest.substr(0, open), {integer(ends[0]), integer(ends[1])}, hint));
   }
 
   void write(std::string_view rest) {
@@ -114,6 +129,12 @@ class GraphParser {
 
   void node(std::string_view line) {
     const size_t comment = line.find("   # ");
+    constexpr std::string_view kAgain = "computed again (";
+    const size_t mark = comment == std::string_view::npos ? comment : line.find(kAgain, comment);
+    const int again =
+        mark == std::string_view::npos
+            ? 0
+            : static_cast<int>(integer(line.substr(mark + kAgain.size(), line.size() - mark - kAgain.size() - 1)));
     line = trim(line.substr(0, comment));
     const size_t equals = line.find(" = ");
     if (equals == std::string_view::npos) fail("expected a node");
@@ -137,6 +158,7 @@ class GraphParser {
       args.push_back(argument(spec, part));
     }
     const NodeId id = graph_.add_node(op, std::move(args), std::move(types));
+    graph_.node(id).again = again;
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (size_t i = 0; i < names.size(); ++i) define(names[i], outputs[i]);
   }

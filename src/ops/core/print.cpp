@@ -1,6 +1,7 @@
 // Graphs as text. Here and not in ir/, since the names of operators live in their definitions.
 #include "ir/graph.h"
 #include "ops/core/op_def.h"
+#include "ops/core/parse.h"
 
 namespace tatara {
 namespace {
@@ -62,9 +63,10 @@ std::string print_graph(const Graph& graph, bool with_locations) {
       out += arg_text(node.args[i]);
     }
     out += ")";
-    if (with_locations && node.location.file != nullptr) {
-      out += "   # " + node.location.str();
-      if (node.again > 0) out += ", computed again (" + std::to_string(node.again) + ")";
+    const bool located = with_locations && node.location.file != nullptr;
+    if (located) out += "   # " + node.location.str();
+    if (node.again > 0) {
+      out += (located ? ", " : "   # ") + std::string("computed again (") + std::to_string(node.again) + ")";
     }
     out += "\n";
   }
@@ -84,6 +86,19 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     if (offset.valid() && !offset.is_const(0)) out += " at " + offset.str();
   }
   return out + ")\n}\n";
+}
+
+std::string print_symbols(ExprContext& ctx) {
+  std::string out;
+  for (const Expr symbol : ctx.symbols()) {
+    const IntRange range = ctx.range(symbol);
+    out += "symbol " + std::string(ctx.symbol_name(symbol)) + " [" + std::to_string(range.lo) + ", " +
+           std::to_string(range.hi) + "]";
+    if (const std::optional<int64_t> hint = ctx.hint(symbol)) out += " = " + std::to_string(*hint);
+    out += "\n";
+  }
+  for (const Expr fact : ctx.facts()) out += "fact " + fact.str() + "\n";
+  return out;
 }
 
 }  // namespace tatara

@@ -389,7 +389,9 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-DiskCache& disk_cache() {
+DiskCache& disk_cache() { return disk_cache(option_bool(Option::kCache)); }
+
+DiskCache& disk_cache(bool keeps) {
   struct Known {
     ForkSafeMutex mutex;
     std::map<std::pair<std::string, int64_t>, std::unique_ptr<DiskCache>> caches;
@@ -397,7 +399,7 @@ DiskCache& disk_cache() {
   Known& known = made_once<Known>();
   std::string directory = option_text(Option::kCacheDir);
   if (directory.empty()) directory = default_cache_dir();
-  if (!option_bool(Option::kCache)) directory.clear();
+  if (!keeps) directory.clear();
   if (!directory.empty()) directory = absolute(directory);
   const int64_t megabytes = std::clamp<int64_t>(option_int(Option::kCacheSizeMb), 0, kMostMegabytes);
   const std::lock_guard lock(known.mutex);

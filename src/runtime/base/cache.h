@@ -97,6 +97,8 @@ class DiskCache {
 
 /// The cache of the present options (cache_dir, cache_size_mb). Lives as long as the process.
 DiskCache& disk_cache();
+/// The same, or one that keeps nothing, whatever the option `cache` of the process says.
+DiskCache& disk_cache(bool keeps);
 /// Where it is when option cache_dir is empty: $XDG_CACHE_HOME/tatara, else ~/.cache/tatara; "" without a home.
 std::string default_cache_dir();
 /// What users have to be told, since the last call: one text for each cache at most.

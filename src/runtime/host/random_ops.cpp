@@ -144,7 +144,7 @@ class BernoulliOut final : public HostOp {
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
-    return unlike(args, results, {Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor});
+    return unlike(args, results, {Kind::kIntList, Kind::kDouble, Kind::kDType, Kind::kTensor});
   }
 
  private:
@@ -165,7 +165,7 @@ class BernoulliKept final : public HostOp {
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
-    return unlike(args, results, {Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor, Kind::kTensor});
+    return unlike(args, results, {Kind::kIntList, Kind::kDouble, Kind::kDType, Kind::kTensor, Kind::kTensor});
   }
 
  private:
@@ -180,7 +180,7 @@ class BernoulliAgain final : public HostOp {
     return {};
   }
   std::string objection(std::span<const HostKind> args, size_t results) const override {
-    return unlike(args, results, {Kind::kTensor, Kind::kTensor, Kind::kDouble, Kind::kDType, Kind::kTensor});
+    return unlike(args, results, {Kind::kTensor, Kind::kIntList, Kind::kDouble, Kind::kDType, Kind::kTensor});
   }
 
  private:

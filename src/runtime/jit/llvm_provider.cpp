@@ -137,10 +137,7 @@ struct Machine {
   std::string triple;
 };
 
-int effective_level(const TargetOptions& options) {
-  const int64_t level = options.opt_level >= 0 ? options.opt_level : option_int(Option::kOptLevel);
-  return static_cast<int>(std::clamp<int64_t>(level, 0, 3));
-}
+int effective_level(const TargetOptions& options) { return std::clamp(options.opt_level, 0, 3); }
 
 class LlvmliteProvider final : public LlvmProvider {
  public:
@@ -173,9 +170,9 @@ class LlvmliteProvider final : public LlvmProvider {
       api_.DisposeMemoryBuffer(buffer);
       result.emit_seconds = seconds_since(start);
     });
-    TATARA_LOG(kLlvm, "compiled ", llvm_ir.size(), " bytes of IR to ", result.bytes.size(), " bytes: parse ",
-               result.parse_seconds * 1e3, " ms, optimise ", result.optimize_seconds * 1e3, " ms, emit ",
-               result.emit_seconds * 1e3, " ms");
+    TATARA_LOG(kLlvm, "compiled at level ", effective_level(options), ": ", llvm_ir.size(), " bytes of IR to ",
+               result.bytes.size(), " bytes: parse ", result.parse_seconds * 1e3, " ms, optimise ",
+               result.optimize_seconds * 1e3, " ms, emit ", result.emit_seconds * 1e3, " ms");
     return result;
   }
 
@@ -287,8 +284,8 @@ class LlvmliteProvider final : public LlvmProvider {
     std::string cpu = options.cpu;
     std::string features = options.features;
     if (is_host && cpu.empty()) {
-      cpu = option_text(Option::kCpu);
-      if (features.empty()) features = option_text(Option::kCpuFeatures);
+      cpu = options.own_cpu;
+      if (features.empty()) features = options.own_features;
       const auto join = [](const std::string& first, const std::string& then) {
         return first.empty() || then.empty() ? first + then : str_cat(first, ",", then);
       };
@@ -391,7 +388,7 @@ std::string library_fingerprint(const std::string& path) {
 std::string TargetOptions::key() const {
   const int level = effective_level(*this);
   return str_cat(triple, "|", cpu, "|", features, "|", level, "|", output, "|",
-                 cpu.empty() ? option_text(Option::kCpu) + "|" + option_text(Option::kCpuFeatures) : std::string());
+                 cpu.empty() ? own_cpu + "|" + own_features : std::string());
 }
 
 std::unique_ptr<LlvmProvider> open_llvmlite(const std::string& path) {

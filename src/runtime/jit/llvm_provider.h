@@ -14,9 +14,12 @@ namespace tatara {
 
 struct TargetOptions {
   std::string triple;    // "": this machine's
-  std::string cpu;       // "": this machine's (option cpu), when the triple is this machine's
+  std::string cpu;       // "": this machine's, when the triple is this machine's
   std::string features;  // "": this machine's, when cpu is empty too
-  int opt_level = -1;  // of the IR passes: 0 none, 1 a short list for kernels, 2 and 3 LLVM's own; -1: option opt_level
+  // Of this machine, where `cpu` is empty: what is to be compiled for, without instructions that the machine lacks (options
+  // cpu and cpu_features).
+  std::string own_cpu, own_features;
+  int opt_level = 1;  // of the IR passes: 0 none, 1 a short list for kernels, 2 and 3 LLVM's own
   enum class Output : uint8_t {
     kObject,    // a relocatable ELF object, for load_object (runtime/jit/jit_loader.h)
     kAssembly,  // text: PTX for NVPTX triples

@@ -512,10 +512,12 @@ void Executable::Impl::run_recorded(RunContext& context) const {
   record_history(std::move(events));
 }
 
-Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host) : impl_(std::make_unique<Impl>()) {
+Executable::Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs)
+    : impl_(std::make_unique<Impl>()) {
   impl_->plan = std::move(plan);
   impl_->code = std::move(code);
   impl_->host = host;
+  impl_->cuda_graphs = cuda_graphs;
   static std::atomic<int64_t> next_id{0};
   impl_->number = next_id++;
   impl_->prepare();

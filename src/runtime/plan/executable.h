@@ -123,7 +123,8 @@ void release_scratch();
 /// Immutable; runs from several threads at once (each run takes a context with an arena from a small pool).
 class Executable {
  public:
-  Executable(Plan plan, std::vector<KernelCode> code, HostOps* host);
+  /// `cuda_graphs`: for how many sets of sizes its steps become a CUDA graph.
+  Executable(Plan plan, std::vector<KernelCode> code, HostOps* host, int64_t cuda_graphs = 8);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;

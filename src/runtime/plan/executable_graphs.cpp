@@ -7,7 +7,6 @@
 #include "runtime/plan/executable_internal.h"
 #include "support/log.h"
 #include "support/made_once.h"
-#include "support/options.h"
 #include "support/str_cat.h"
 
 namespace tatara {
@@ -61,7 +60,7 @@ GraphRuns::~GraphRuns() {
 // ---- What can be a graph ---------------------------------------------------------------------------------------------
 
 std::string Executable::Impl::graph_objection() const {
-  if (option_int(Option::kCudaGraphs) <= 0) return "the option cuda_graphs is 0";
+  if (cuda_graphs <= 0) return "the option cuda_graphs is 0";
   if (plan.steps.size() < kFewSteps) return str_cat("fewer than ", kFewSteps, " steps");
   for (const PlanStep& step : plan.steps) {
     const auto* call = std::get_if<HostCall>(&step);
@@ -82,7 +81,7 @@ void Executable::Impl::find_graphs() {
   graphs = std::make_unique<GraphRuns>();
   GraphRuns& g = *graphs;
   g.device = gpu;
-  g.limit = option_int(Option::kCudaGraphs);
+  g.limit = cuda_graphs;
   g.reason = graph_objection();
   if (!g.reason.empty()) return;
   std::vector<bool> of_host(plan.buffers.size());

@@ -198,6 +198,7 @@ struct Executable::Impl {
   Plan plan;
   std::vector<KernelCode> code;
   HostOps* host = nullptr;
+  int64_t cuda_graphs = 0;  // for how many sets of sizes
   int64_t number = 0;
 
   std::vector<OutputBuffer> output_buffers;

@@ -1,0 +1,282 @@
+#include "compiler/training.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/core/op_def.h"
+#include "support/error.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+#include "transforms/recompute.h"
+
+namespace tatara {
+namespace {
+
+/// Whether gradients pass through a checkpoint with use_reentrant=True.
+bool passes_reentrant(const JointGraph& joint) {
+  for (size_t n = joint.forward_nodes; n < joint.graph.num_nodes(); ++n) {
+    const Node& node = joint.graph.node(static_cast<NodeId>(n));
+    if (node.region != nullptr && node.region->reentrant) return true;
+  }
+  return false;
+}
+
+/// Inputs of the graph that nothing uses are left out; `kept` are the others.
+Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
+  const std::vector<int> uses = graph.use_counts();
+  Graph result(graph.ctx_ptr());
+  std::vector<ValueId> map(graph.num_values(), kNoValue);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ValueId v = graph.inputs()[i];
+    if (uses[static_cast<size_t>(v)] == 0) continue;
+    kept.push_back(static_cast<int>(i));
+    map[static_cast<size_t>(v)] = result.add_input(graph.type(v), graph.value(v).name);
+  }
+  return copy_into(graph, std::move(result), std::move(map));
+}
+
+bool binds(const TensorType& type, Expr symbol) {
+  const auto has = [symbol](const std::vector<Expr>& list) {
+    return std::find(list.begin(), list.end(), symbol) != list.end();
+  };
+  return has(type.sizes) || has(type.strides);
+}
+
+/// Results that a value that requires grad decides, but not smoothly.
+std::vector<int> constant_results(const Graph& g, const std::vector<bool>& inputs) {
+  const std::vector<bool> value_needs = values_needing_grad(g, inputs);
+  std::vector<ValueId> leaves;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]) leaves.push_back(g.inputs()[i]);
+  }
+  const std::vector<bool> touched = values_with_history(g, leaves);
+  std::vector<int> result;
+  for (size_t i = 0; i < g.outputs().size(); ++i) {
+    const auto v = static_cast<size_t>(g.outputs()[i].value);
+    if (touched[v] && !value_needs[v]) result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+}  // namespace
+
+TrainingPlan compile_plan(const Graph& graph, const CompileOptions& options, std::vector<CompileResult>& results) {
+  TrainingPlan plan;
+  plan.outputs = graph.outputs().size();
+  if (plan.outputs == 0 && graph.input_writes().empty()) return plan;
+  for (const ValueId v : graph.inputs()) plan.inputs.push_back(graph.type(v));
+  results.push_back(compile_graph(graph, options));
+  plan.executable = results.back().executable;
+  return plan;
+}
+
+TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> input_needs,
+                             const CompileOptions& compile_options, std::vector<CompileResult>& results)
+    : graph(with_generator_states(differentiable_form(forward_graph_of, input_needs, compile_options.passes),
+                                  compile_options.passes)),
+      needs(std::move(input_needs)),
+      options(compile_options) {
+  ExprContext& ctx = graph.ctx();
+  const std::vector<bool> value_needs = values_needing_grad(graph, needs);
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const GraphOutput& output = graph.outputs()[i];
+    const bool needed = output.value != kNoValue && value_needs[static_cast<size_t>(output.value)];
+    outputs_need.push_back(needed);
+    if (!needed || output.alias.kind != OutputAlias::Kind::kFresh) continue;
+    differentiable.push_back(static_cast<int>(i));
+    cotangent_orders.push_back(cotangent_order(ctx, graph.type(output.value)));
+  }
+  if (std::all_of(cotangent_orders.begin(), cotangent_orders.end(),
+                  [](const std::vector<int>& order) { return order.empty(); })) {
+    cotangent_orders.clear();
+  }
+  check_aliases();
+  const JointGraph joint = joint_graph(graph, needs);
+  BackwardStage whole = cut_ready(joint);
+  saved = choose_saved(whole.joint);
+  for (const ValueId v : saved) saved_types.push_back(whole.joint.graph.type(v));
+  find_unreached(joint);
+  find_carriers();
+  whole.cut = cut_backward(whole.joint);
+  ForwardGraph first = forward_graph(whole.joint, saved);
+  saved_places = std::move(first.saved);
+  forward = compile_plan(first.graph, options, results);
+  whole.plan = compile_plan(whole.cut.graph, options, results);
+  find_second_inputs(joint);
+  backwards_.emplace(std::vector<bool>(differentiable.size(), true), std::move(whole));
+  known_guards = ctx.guards().size();
+}
+
+BackwardStage TrainingStage::cut_ready(const JointGraph& joint) const {
+  return {in_parts(computed_again(joint, options.passes), options.passes),
+          {Graph(graph.ctx_ptr()), {}, {}},
+          {},
+          passes_reentrant(joint)};
+}
+
+const BackwardStage& TrainingStage::backward(const std::vector<bool>& given) {
+  if (const auto found = backwards_.find(given); found != backwards_.end()) return found->second;
+  BackwardStage made = cut_ready(joint_graph(graph, needs, output_mask(given)));
+  made.cut = cut_backward(made.joint);
+  std::vector<CompileResult> results;
+  made.plan = compile_plan(made.cut.graph, options, results);
+  return backwards_.emplace(given, std::move(made)).first->second;
+}
+
+SecondStage TrainingStage::second(const std::vector<bool>& given, const std::vector<bool>& cotangents_need) const {
+  const JointGraph joint = joint_graph(graph, needs, output_mask(given));
+  const std::vector<ValueId> random = random_values(joint);
+  const std::vector<ValueId> numbers =
+      random_values(in_parts(joint, options.passes));  // the same values, as `saved` counts them
+  const Graph whole = eliminate_dead_code(backward_of_inputs(joint, random), options.passes);
+  std::vector<int> kept;
+  Graph again = without_unused_inputs(whole, kept);
+  SecondStage made;
+  std::vector<bool> again_needs;
+  for (const int k : kept) {
+    const auto at = static_cast<size_t>(k);
+    if (at < needs.size()) {
+      made.sources.push_back({'i', k});
+      again_needs.push_back(needs[at]);
+    } else if (at < needs.size() + random.size()) {
+      const auto place = std::find(saved.begin(), saved.end(), numbers.at(at - needs.size()));
+      if (place == saved.end()) throw InternalError("a random number was not saved");
+      made.sources.push_back({'s', static_cast<int>(place - saved.begin())});
+      again_needs.push_back(false);
+    } else {
+      const int output = joint.cotangents[at - needs.size() - random.size()];
+      const auto place = std::find(differentiable.begin(), differentiable.end(), output);
+      const auto number = static_cast<size_t>(place - differentiable.begin());
+      made.sources.push_back({'g', static_cast<int>(number)});
+      again_needs.push_back(cotangents_need[number]);
+    }
+  }
+  for (const int k : carry_sizes(again)) {
+    made.sources.push_back({'s', static_cast<int>(saved.size()) + k});
+    again_needs.push_back(false);
+  }
+  made.gradients = joint.gradients;
+  made.constant = constant_results(again, again_needs);
+  std::vector<CompileResult> results;
+  made.stage = std::make_unique<TrainingStage>(again, std::move(again_needs), options, results);
+  return made;
+}
+
+void TrainingStage::find_unreached(const JointGraph& joint) {
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const auto input = static_cast<int>(i);
+    if (!needs[i] || std::find(joint.gradients.begin(), joint.gradients.end(), input) != joint.gradients.end())
+      continue;
+    std::vector<bool> alone(needs.size(), false);
+    alone[i] = true;
+    const std::vector<bool> follows = values_needing_grad(graph, alone);
+    const bool any = std::any_of(differentiable.begin(), differentiable.end(), [&](int output) {
+      return follows[static_cast<size_t>(graph.outputs()[static_cast<size_t>(output)].value)];
+    });
+    if (!any) unreached.push_back(input);
+  }
+}
+
+void TrainingStage::check_aliases() const {
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const OutputAlias& alias = graph.outputs()[i].alias;
+    if (!outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
+    const auto base = static_cast<size_t>(alias.index);
+    const bool fine = alias.kind == OutputAlias::Kind::kInput ? needs[base] : outputs_need[base];
+    if (!fine) throw Unsupported("a view that needs a gradient of a tensor that needs none");
+  }
+}
+
+int TrainingStage::nearest_result(size_t output) const {
+  const auto overlaps = [this](ValueId v) {  // there as_strided() spreads a gradient otherwise
+    const std::vector<Expr>& strides = graph.type(v).strides;
+    return std::any_of(strides.begin(), strides.end(), [](Expr e) { return e.is_const() && e.const_value() == 0; });
+  };
+  ValueId v = graph.outputs()[output].value;
+  for (const Node* made = graph.producer(v); made != nullptr && made->op->kind == OpKind::kView;
+       made = graph.producer(v)) {
+    v = std::get<TensorArg>(made->args.front()).value;
+    for (size_t i = 0; i < output; ++i) {
+      if (graph.outputs()[i].value == v && outputs_need[i] && !overlaps(v)) return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void TrainingStage::find_second_inputs(const JointGraph& joint) {
+  const std::vector<ValueId> random = random_values(joint);
+  const Graph again = eliminate_dead_code(backward_of_inputs(joint, random), options.passes);
+  std::vector<bool> all = needs;
+  all.resize(needs.size() + random.size(), false);
+  all.resize(again.inputs().size(), true);
+  static_cast<void>(joint_graph(differentiable_form(again, all, options.passes), all));
+  const std::vector<int> uses = again.use_counts();
+  for (size_t i = 0; i < needs.size(); ++i) {
+    values_matter.push_back(uses[static_cast<size_t>(again.inputs()[i])] > 0);
+    const bool is_saved = std::any_of(saved_places.begin(), saved_places.end(), [&](const ForwardGraph::Saved& s) {
+      return s.from == ForwardGraph::Saved::From::kInput && s.index == static_cast<int>(i);
+    });
+    if (!is_saved && values_matter[i]) second_inputs.push_back(static_cast<int>(i));
+  }
+}
+
+void TrainingStage::find_carriers() {
+  const auto look = [&](const std::vector<Expr>& list, size_t input, bool stride) {
+    for (size_t d = 0; d < list.size(); ++d) {
+      const Expr e = list[d];
+      const bool known = !e.is_symbol() || std::any_of(carriers.begin(), carriers.end(), [&](const auto& c) {
+        return c.symbol == e;
+      }) || std::any_of(saved_types.begin(), saved_types.end(), [e](const TensorType& type) { return binds(type, e); });
+      if (!known) carriers.push_back({e, static_cast<int>(input), static_cast<int>(d), stride});
+    }
+  };
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const TensorType& type = graph.type(graph.inputs()[i]);
+    look(type.sizes, i, false);
+    look(type.strides, i, true);
+  }
+}
+
+TensorType TrainingStage::carried_type(const SizeCarrier& carrier) const {
+  TensorType type = graph.type(graph.inputs()[static_cast<size_t>(carrier.input)]);
+  const Expr one = graph.ctx().constant(1);
+  type.sizes = {carrier.symbol, graph.ctx().constant(0)};
+  type.strides = {one, one};
+  return type;
+}
+
+std::vector<int> TrainingStage::carry_sizes(Graph& g) const {
+  const auto uses = [&g](Expr symbol) {
+    const auto in = [symbol](const std::vector<Expr>& list) {
+      return std::any_of(list.begin(), list.end(), [symbol](Expr e) { return e.contains(symbol); });
+    };
+    for (size_t v = 0; v < g.num_values(); ++v) {
+      const TensorType& type = g.type(static_cast<ValueId>(v));
+      if (in(type.sizes) || in(type.strides)) return true;
+    }
+    return false;
+  };
+  std::vector<int> added;
+  for (size_t k = 0; k < carriers.size(); ++k) {
+    const Expr symbol = carriers[k].symbol;
+    const auto bound = [&](ValueId v) { return binds(g.type(v), symbol); };
+    if (!uses(symbol) || std::any_of(g.inputs().begin(), g.inputs().end(), bound)) continue;
+    g.add_input(carried_type(carriers[k]));
+    added.push_back(static_cast<int>(k));
+  }
+  return added;
+}
+
+BackwardGraph TrainingStage::cut_backward(const JointGraph& joint) const {
+  BackwardGraph cut = backward_graph(joint, saved);
+  for (const int k : carry_sizes(cut.graph)) cut.inputs.push_back(static_cast<int>(saved.size()) + k);
+  return cut;
+}
+
+std::vector<bool> TrainingStage::output_mask(const std::vector<bool>& given) const {
+  std::vector<bool> mask(graph.outputs().size(), false);
+  for (size_t i = 0; i < given.size(); ++i) mask[static_cast<size_t>(differentiable[i])] = given[i];
+  return mask;
+}
+
+}  // namespace tatara

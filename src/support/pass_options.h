@@ -1,0 +1,22 @@
+// What every pass is told.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "support/options.h"
+
+namespace tatara {
+
+struct PassOptions {
+  std::string disabled;  ///< the option `disable`
+  bool verify = false;
+
+  /// Whether the pass is to be skipped. InternalError for names that are not in the table of options.
+  bool skips(std::string_view pass) const { return lists_pass(disabled, pass); }
+  static PassOptions resolve(const OptionOverrides& own = {}) {
+    return {option_text(Option::kDisable, own), option_bool(Option::kVerify, own)};
+  }
+};
+
+}  // namespace tatara

@@ -1,0 +1,92 @@
+#include "transforms/pipeline.h"
+
+#include <algorithm>
+
+#include "ops/core/parse.h"
+#include "support/made_once.h"
+#include "transforms/autodiff.h"
+#include "transforms/expand.h"
+#include "transforms/passes.h"
+#include "transforms/recompute.h"
+
+namespace tatara {
+
+const std::vector<PassInfo>& all_passes() {
+  using Phase = PassInfo::Phase;
+  return made_once([] {
+    return std::vector<PassInfo>{
+        {"expand_transforms", Phase::kCapture, "gradients, tangents and batches inside of the graph written out"},
+        {"expand_batches", Phase::kCapture, "one batch of it"},
+        {"differentiable_form", Phase::kTraining, "operators without derivatives written out where gradients flow"},
+        {"generator_states", Phase::kTraining, "masks that checkpoints draw again keep the state that they came from"},
+        {"computed_again", Phase::kTraining, "values of checkpoints computed again for gradients"},
+        {"cut_in_parts", Phase::kTraining, "operators of which a cut may save less than their results"},
+        {"canonicalize", Phase::kLowering, "constants folded, casts and views without effect removed"},
+        {"channels_last", Phase::kLowering, "convolutions on channels-last operands where that pays"},
+        {"decompose", Phase::kLowering, "operators written out as primitives and calls of the host"},
+        {"align_products", Phase::kLowering, "products with rows of an odd length, on GPUs"},
+        {"dense_masks", Phase::kLowering, "masks of attention with contiguous rows, on GPUs"},
+        {"cse", Phase::kLowering, "common subexpressions"},
+        {"softmax_in_one_walk", Phase::kLowering, "maximum and sum of exponentials in one reduction, on GPUs"},
+        {"dce", Phase::kLowering, "values that nothing uses removed"},
+        {"short_reductions", Phase::kSchedule, "reductions of a few elements as expressions, on GPUs"},
+        {"fusion", Phase::kSchedule, "several operators in one kernel"},
+        {"delays", Phase::kSchedule, "steps moved to where their results are needed, for memory"},
+        {"lists", Phase::kSchedule, "equal launches as one, on GPUs"},
+    };
+  });
+}
+
+const std::vector<GraphPass>& lowering_passes() {
+  // Order matters: decompositions leave casts and identities behind that canonicalize removes, and equal subexpressions are
+  // easiest to see after it.
+  return made_once([] {
+    return std::vector<GraphPass>{
+        {"canonicalize", canonicalize},
+        {"channels_last", channels_last},
+        {"decompose", decompose},
+        {"canonicalize", canonicalize},
+        {"align_products", align_products},
+        {"dense_masks", dense_masks},
+        {"cse", eliminate_common_subexpressions},
+        {"softmax_in_one_walk", softmax_in_one_walk},
+        {"dce", eliminate_dead_code},
+    };
+  });
+}
+
+const std::vector<GraphPass>& graph_passes() {
+  return made_once([] {
+    std::vector<GraphPass> all;
+    for (const GraphPass& pass : lowering_passes()) {
+      const auto same = [&pass](const GraphPass& other) { return other.name == pass.name; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(pass);
+    }
+    all.push_back({"expand_transforms", [](const Graph& g, const PassOptions& o) { return expand_transforms(g, o); }});
+    all.push_back(
+        {"generator_states", [](const Graph& g, const PassOptions& o) { return with_generator_states(g, o); }});
+    return all;
+  });
+}
+
+const GraphPass* find_graph_pass(std::string_view name) {
+  for (const GraphPass& pass : graph_passes()) {
+    if (pass.name == name) return &pass;
+  }
+  return nullptr;
+}
+
+std::string graph_file(const Graph& graph) { return print_symbols(graph.ctx()) + print_graph(numbered(graph)); }
+
+Graph run_passes(const Graph& graph, const PassOptions& options,
+                 const std::function<void(std::string_view pass, const Graph&)>& after) {
+  Graph now = graph;
+  for (const GraphPass& pass : lowering_passes()) {
+    now = pass.run(now, options);
+    if (options.verify) verify_graph(now);
+    if (after) after(pass.name, now);
+  }
+  return now;
+}
+
+}  // namespace tatara
