@@ -9,14 +9,14 @@
 #include <optional>
 #include <unordered_set>
 
-#include "capture/call_scratch.h"
-#include "capture/capture_log.h"
-#include "capture/graph_object.h"
-#include "capture/guards_print.h"
-#include "capture/interrupts.h"
-#include "capture/package.h"
-#include "capture/stats.h"
-#include "capture/tracer.h"
+#include "capture/entries/capture_log.h"
+#include "capture/entries/guards_print.h"
+#include "capture/entries/stats.h"
+#include "capture/host/package.h"
+#include "capture/python/call_scratch.h"
+#include "capture/run/graph_object.h"
+#include "capture/trace/tracer.h"
+#include "capture/vm/interrupts.h"
 #include "runtime/base/cache.h"
 #include "runtime/host/gemm.h"
 #include "runtime/plan/executable.h"
