@@ -5,7 +5,6 @@
 
 #include <numeric>
 
-#include "capture/compiled_function.h"
 #include "capture/entries/capture_log.h"
 #include "capture/entries/stats.h"
 #include "capture/host/other_compilers.h"

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "capture/compiled_function.h"
 #include "capture/entries/capture_log.h"
 #include "capture/entries/lifetimes.h"
 #include "capture/entries/stats.h"

@@ -43,10 +43,6 @@ std::vector<int64_t> gradient_strides(const std::vector<int64_t>& sizes, const s
   return strides;
 }
 
-}  // namespace
-
-namespace {
-
 /// Strides of a gradient by a tensor whose sizes vary, which are `now` in this call; empty: not known for others.
 std::vector<Expr> gradient_layout(const TapeSlot& variable, const std::vector<int64_t>& now) {
   ExprContext& ctx = variable.symbolic_sizes.front().context();
