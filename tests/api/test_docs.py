@@ -129,7 +129,7 @@ def test_what_is_not_there_is_found(repository: pathlib.Path, text: str, found: 
 def test_what_is_there_is_not(repository: pathlib.Path) -> None:
     plant(
         repository,
-        "`make demo`, `make bench-calls`, `tape.h`, `capture/tape/tape.h`, `src/capture/`, `TATARA_LOG=x`, `Tape::run`, "
+        "`make demo`, `make bench-calls`, `tape.h`, `capture/tape.h`, `src/capture/`, `TATARA_LOG=x`, `Tape::run`, "
         "`tatara.explain`, `report.html`, `tatara env`, `bench/x.py --rounds 3`, [options](options.md).\n\n    make demo ARGS=x\n",
     )
     assert list(docs_check.missing(repository)) == []
