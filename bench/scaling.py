@@ -151,7 +151,7 @@ def measure(mix: str, count: int) -> dict[str, Any]:
     import torch
 
     import tatara
-    from tatara._report import report_of
+    from tatara.report._report import report_of
 
     sys.setrecursionlimit(100_000)
     torch.set_num_threads(1)

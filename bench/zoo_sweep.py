@@ -86,7 +86,7 @@ def _times(runs: dict[str, Any], rounds: int) -> dict[str, float]:
 
 
 def _found(compiled: Any) -> dict[str, Any]:
-    from tatara._report import report_of
+    from tatara.report._report import report_of
 
     report = report_of(compiled)
     return {

@@ -19,7 +19,7 @@ LIMITS = {"docs/architecture.md": 120, "docs/performance.md": 120, "docs/interna
 # Notes that are kept as they were written: the files that they name may have moved since.
 DATED = "docs/decisions/"
 # Files that a program writes, and that are not in the repository.
-WRITTEN = {"graph.txt", "lowered.txt", "schedule.txt", "report.html"}
+WRITTEN = {"graph.txt", "lowered.txt", "schedule.txt", "tape.txt", "guards.txt", "report.html", "NAME.py", "NAME.txt"}
 # A place on the machine of whoever wrote the page.
 MACHINE_PATH = re.compile(r"(?<![\w.~])/(?:work|tmp|home|root|mnt|Users|usr|var)(?:/[\w.+-]+)*/?")
 SUFFIXES = "cpp|cu|def|h|html|inc|jinja|json|md|pat|py|pyi|sh|toml|txt|yaml|yml"

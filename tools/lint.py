@@ -44,14 +44,14 @@ LEFT_OVER = re.compile(r"\b(TODO|FIXME|XXX)\b")
 # Locks that a forked child would find taken: a mutex outside of ForkSection, and that of a static variable made at run time.
 PLAIN_LOCK = re.compile(r"\bstd::(recursive_|shared_)?mutex \w+;(?! +//)")
 STATIC_LOCK = re.compile(r"^\s+static (?!constexpr|constinit)[^()]*= (\[.*\] \{|new )")
-# An error that is dropped without a look at its class may be a KeyboardInterrupt: capture/py_errors.h has the ways to do it.
+# An error that is dropped without a look at its class may be a KeyboardInterrupt: py_errors.h has the ways to do it.
 DROPPED_ERROR = re.compile(
     r"\b_?PyErr_(Clear|Fetch|GetRaisedException)\b|\b_?PyErr_(Restore|SetRaisedException)\((.*, *)?(nullptr|NULL)\b"
 )
 DROPS_ERRORS = {
-    "src/capture/interrupts.cpp": "the helper",
-    "src/capture/py.h": "ErrorAside",
-    "src/capture/vm_helpers.cpp": "the VM",
+    "src/capture/vm/interrupts.cpp": "the helper",
+    "src/capture/python/py.h": "ErrorAside",
+    "src/capture/vm/vm_helpers.cpp": "the VM",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(?:src/)?([a-z_]+)/', re.MULTILINE)
 
@@ -149,7 +149,7 @@ def layout_problems() -> Iterator[str]:
             if name.parts[0] == "src" and name.parts[1] != "capture" and STATIC_LOCK.search(line):
                 yield f"{name}:{number}: a static variable that a fork may leave half-made: support/made_once.h"
             if name.parts[0] == "src" and str(name) not in DROPS_ERRORS and (drops := DROPPED_ERROR.search(line)):
-                yield f"{name}:{number}: {drops.group()}: may lose a KeyboardInterrupt: forget_error (capture/py_errors.h)"
+                yield f"{name}:{number}: {drops.group()}: may lose a KeyboardInterrupt: forget_error (capture/python/py_errors.h)"
             if name.parts[0] in ("src", "include", "python") and FORBIDDEN.search(line):
                 yield f"{name}:{number}: uses the rival's compiler: {line.strip()}"
 

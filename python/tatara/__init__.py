@@ -7,10 +7,11 @@ from tatara._api import compile, disable, is_compiling, mark_dynamic, reset, sta
 from tatara._backends import list_backends, register_backend
 from tatara._config import config
 from tatara._errors import CompilationError, Error, InternalError, InvalidArgument, Unsupported
-from tatara._history import Event, History, kernel_history
-from tatara._report import Break, CapturedGraph, HostCall, Kernel, Report, explain
-
-__version__ = "0.1.0"
+from tatara._explain import explain
+from tatara._version import __version__ as __version__
+from tatara.report._history import Event, History, kernel_history
+from tatara.report._model import Break, CapturedGraph, HostCall, Kernel
+from tatara.report._report import Report
 
 _core.set_unsupported_type(Unsupported)
 

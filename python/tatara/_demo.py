@@ -17,8 +17,8 @@ from tatara._api import compile as tatara_compile
 from tatara._api import stats
 from tatara._config import config
 from tatara._errors import InvalidArgument
-from tatara._history import kernel_history
-from tatara._report import Report, report_of
+from tatara.report._history import kernel_history
+from tatara.report._report import Report, report_of
 
 BATCH, LENGTH, LAYERS = 4, 128, 4
 
@@ -167,7 +167,7 @@ def run(html: str, rounds: int) -> int:
         models = _models()
     except ImportError as error:
         raise InvalidArgument(f"the demo needs {error.name}: pip install 'tatara[demo]'") from error
-    from tatara._html import save_reports
+    from tatara.report._html import save_reports
 
     rows = []
     console = Console()

@@ -17,7 +17,7 @@ from typing import Any
 
 from tatara import _core
 from tatara._errors import Error, InvalidArgument
-from tatara._svg import bytes_text
+from tatara.report._svg import bytes_text
 
 _DTYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",

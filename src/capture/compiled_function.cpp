@@ -9,12 +9,14 @@
 #include <optional>
 #include <unordered_set>
 
-#include "capture/call_scratch.h"
-#include "capture/capture_log.h"
-#include "capture/graph_object.h"
-#include "capture/guards_print.h"
-#include "capture/interrupts.h"
-#include "capture/tracer.h"
+#include "capture/entries/capture_log.h"
+#include "capture/entries/guards_print.h"
+#include "capture/entries/stats.h"
+#include "capture/host/package.h"
+#include "capture/python/call_scratch.h"
+#include "capture/run/graph_object.h"
+#include "capture/trace/tracer.h"
+#include "capture/vm/interrupts.h"
 #include "runtime/base/cache.h"
 #include "runtime/host/gemm.h"
 #include "runtime/plan/executable.h"
@@ -37,8 +39,6 @@ std::unordered_set<CompiledFunction*>& all_functions() {
   static std::unordered_set<CompiledFunction*> all;
   return all;
 }
-
-thread_local int t_disabled = 0;
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
 
@@ -97,8 +97,6 @@ void collect_roots(const CompiledFunction* c, PyObject* const* args, size_t tota
 
 /// A call with tensors of a transform that was entered outside of compiled code; not_handled(): it is to run in eager.
 PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, PyObject* kwnames) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._around"));
-  if (!module) return nullptr;
   const auto named = static_cast<size_t>(kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0);
   const Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(total - named)));
   const Ref keywords = Ref::steal(PyDict_New());
@@ -109,8 +107,8 @@ PyObject* call_around(CompiledFunction* c, PyObject* const* args, size_t total, 
     PyObject* name = PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i));
     if (PyDict_SetItem(keywords.get(), name, args[total - named + i]) != 0) return nullptr;
   }
-  return PyObject_CallMethod(module.get(), "call", "OOO", reinterpret_cast<PyObject*>(c), positional.get(),
-                             keywords.get());
+  return call_package<PackageFunction::kAroundCall>(reinterpret_cast<PyObject*>(c), positional.get(), keywords.get())
+      .release();
 }
 
 /// Says, when the outermost trace is over, what the disk cache has to say. A filter that makes errors of warnings does not make the
@@ -279,13 +277,11 @@ bool read_options(PyObject* dict, OptionOverrides& overrides) {
 
 /// Pickles and copies are of the original: tatara/_api.py knows how.
 PyObject* compiled_reduce(PyObject* object, PyObject*) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
-  return module ? PyObject_CallMethod(module.get(), "_reduce", "O", object) : nullptr;
+  return call_package<PackageFunction::kApiReduce>(object).release();
 }
 
 PyObject* compiled_copy(PyObject* object, PyObject*) {
-  const Ref module = Ref::steal(PyImport_ImportModule("tatara._api"));
-  return module ? PyObject_CallMethod(module.get(), "_copy", "O", object) : nullptr;
+  return call_package<PackageFunction::kApiCopy>(object).release();
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -579,9 +575,6 @@ PyObject* stats_dict() {
                        n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
                        "native_products", n(native_products().load()));
 }
-
-void disable(int change) { t_disabled += change; }
-bool disabled_here() { return t_disabled > 0; }
 
 bool is_tracing() {
   const Tracer* current = Tracer::current();

@@ -11,9 +11,6 @@ PyObject* compiled_function_type();
 
 /// Counters for tatara.stats(): a new dict.
 PyObject* stats_dict();
-/// tatara.disable: +1 and -1 nest; in between, compiled functions that this thread calls run in eager.
-void disable(int change);
-bool disabled_here();
 bool is_tracing();
 /// Forgets the entries of every compiled function.
 void reset_all();

@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("jinja2")
 import tatara  # noqa: E402
-from tatara._html import render  # noqa: E402
-from tatara._layout import layered  # noqa: E402
+from tatara.report._html import render  # noqa: E402
+from tatara.report._layout import layered  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 from results import same  # noqa: E402
-from tatara._report import report_of  # noqa: E402
+from tatara.report._report import report_of  # noqa: E402
 
 BACKEND = "eager"
 

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
-from tatara._report import report_of  # noqa: E402
+from tatara.report._report import report_of  # noqa: E402
 
 X = torch.linspace(-2, 2, 8).reshape(2, 4)
 

@@ -15,7 +15,7 @@ from odd import odd_samples
 from torch.utils._pytree import tree_flatten, tree_map
 
 import tatara
-from tatara._report import _parts, report_of
+from tatara.report._report import parts_of, report_of
 
 STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
 # Rows for an entry's samples of bad input, and for samples that were changed (odd.py), stand beside those of the dtypes.
@@ -243,7 +243,7 @@ def state_of(compiled: Any, before: dict[str, int], row: dict[str, Any]) -> str:
     for call in report.host_calls:
         row["hosts"][call.operator] += 1
         state = "host"
-    entries = [entry for made in _parts(compiled) for entry in made._report()["entries"]]
+    entries = [entry for made in parts_of(compiled) for entry in made._report()["entries"]]
     for part in entries:
         if part["fallback"] or part["problem"]:
             why = (part["fallback"] or part["problem"]).splitlines()[0]

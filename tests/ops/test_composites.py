@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tatara  # noqa: E402
-from tatara._report import report_of  # noqa: E402
+from tatara.report._report import report_of  # noqa: E402
 
 F = torch.nn.functional
 

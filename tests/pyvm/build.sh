@@ -10,7 +10,7 @@ launcher=$(command -v ccache || true)
 flags="-std=c++20 -fPIC -DNDEBUG -fvisibility=hidden -Wall -Wextra -Wconversion -Wshadow -Werror ${VM_OPT:--O2}"
 mkdir -p "$out"
 objects=()
-for source in "$root"/src/capture/frame.cpp "$root"/src/capture/interrupts.cpp "$root"/src/capture/vm_*.cpp "$root"/tests/pyvm/*.cpp; do
+for source in "$root"/src/capture/vm/*.cpp "$root"/tests/pyvm/*.cpp; do
   object=$out/$(basename "$source" .cpp).o
   $launcher g++ $flags -I"$root/src" -isystem "$include" -isystem "$include/internal" -c "$source" -o "$object"
   objects+=("$object")

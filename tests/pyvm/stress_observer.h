@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "capture/vm.h"
+#include "capture/vm/vm.h"
 
 namespace tatara::capture {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "capture/vm.h"
+#include "capture/vm/vm.h"
 #include "stress_observer.h"
 
 namespace {

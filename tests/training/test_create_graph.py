@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
-from tatara._report import report_of  # noqa: E402
+from tatara.report._report import report_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 nn = torch.nn

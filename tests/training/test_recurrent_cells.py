@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812 - the ecosystem's name
 
 import tatara  # noqa: E402
-from tatara._report import report_of  # noqa: E402
+from tatara.report._report import report_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

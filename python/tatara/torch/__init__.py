@@ -1,0 +1,1 @@
+"""What the core calls by name where a program uses torch (src/capture/host/package.def). Private."""

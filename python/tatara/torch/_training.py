@@ -1,0 +1,389 @@
+"""Compiled graphs in the host's autograd.
+
+A stage (made by the core) has a forward and a backward plan. Its outputs hang in the graph of gradients as results of one
+node. Under ``create_graph=True`` the backward plan is replaced by a stage of its own, derived when it is first wanted, which
+can be differentiated in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tatara import _core
+from tatara.torch import _around, _checkpoint, _meta
+from tatara.torch._batches import each_example
+from tatara.torch._carried import carried
+
+_MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    "[{kind} {sizes}] is at version {now}; expected version {then} instead. Hint: enable anomaly detection to find the "
+    "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+)
+
+_USED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
+    "calling backward."
+)
+
+
+_NOT_INPUTS = (None, None, None, None)  # gradients of what CompiledNode is given before the inputs
+
+
+class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
+    """One node for all outputs of a stage that need a gradient; they were computed before. The engine calls the core, which does
+    what is usual itself, without Python code.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, stage: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
+        ctx.stage = stage
+        ctx.given = given  # what the run was given, for a pass in eager
+        ctx.kept = [(inputs[i], inputs[i]._version) for i in stage.second_inputs]
+        ctx.save_for_backward(*saved)
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
+            saved = list(ctx.saved_tensors)
+        stage = ctx.stage
+        if all(g is None for g in cotangents):
+            return (None,) * len(ctx.needs_input_grad)
+        if stage.recomputes:
+            _checkpoint.check_hooks()
+        if any(g is not None and _around.transformed(g) for g in cotangents):
+            return (*_NOT_INPUTS, *_inside_transforms(ctx, stage, saved, cotangents))
+        layouts = stage.layouts or (None,) * len(cotangents)
+        again = torch.is_grad_enabled()  # under create_graph=True
+        if torch._C._len_torch_dispatch_stack() != 0:
+            seen = _seen_by_modes(ctx, stage, cotangents, again)
+            if seen is not None:
+                return (*_NOT_INPUTS, *seen)
+        if not again:
+            ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+
+        def gradients(given: Any, kept: bool) -> Any:
+            values = list(saved) if kept else saved  # a plan lets go of what it is given
+            given = tuple(None if g is None else _laid_out(g, o) for g, o in zip(given, layouts, strict=True))
+            return _again(ctx, stage, values, given) if again else stage.backward(values, given)
+
+        return (*_NOT_INPUTS, *each_example(gradients, cotangents))
+
+
+_core.install_node(CompiledNode._backward_cls)
+
+
+def _laid_out(gradient: Any, order: tuple[int, ...] | None) -> Any:
+    """The gradient in the layout that a stage is compiled for: contiguous, or dense with the dimensions in this order."""
+    if order is None:
+        return gradient.contiguous()
+    ordered = gradient.permute(order)
+    if ordered.is_contiguous():
+        return gradient
+    return ordered.contiguous().permute([order.index(d) for d in range(len(order))])
+
+
+class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
+    """A value that depends on others, with a derivative of zero wherever it has one."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any, *operands: Any) -> Any:
+        ctx.save_for_backward(*operands)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> Any:
+        return (None, *(torch.zeros_like(t) for t in ctx.saved_tensors))
+
+
+class SameNode(torch.autograd.Function):  # type: ignore[misc]
+    """A tensor as an operand of its own; its gradient goes through unseen."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Any) -> Any:
+        return cotangent
+
+
+def same(value: Any) -> Any:
+    with torch.enable_grad():
+        return SameNode.apply(value)
+
+
+def _seen_by_modes(ctx: Any, stage: Any, cotangents: Any, again: bool) -> list[Any] | None:
+    """The gradients by eager's own operators, which the torch-dispatch modes that are on see. None where the calls can't be made
+    once more.
+    """
+    if ctx.given is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return None
+    wanted = tuple(i for i, g in zip(stage.differentiable, cotangents, strict=True) if g is not None)
+    run, number = ctx.given
+    recorded = run(number, wanted, again)
+    if recorded is None:
+        return None
+    inputs, outputs = recorded
+    places = [i for i in _wanted_inputs(ctx) if inputs[i] is not None]
+    engine = torch.autograd.Variable._execution_engine
+    found = engine.run_backward(
+        outputs,
+        tuple(g for g in cotangents if g is not None),
+        again,
+        again,
+        tuple(inputs[i] for i in places),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
+    return _in_places(ctx, places, found)
+
+
+def _wanted_inputs(ctx: Any) -> list[int]:
+    """The inputs whose gradients the present pass has a use for."""
+
+    def wanted(node: Any) -> bool:
+        try:
+            return bool(torch._C._will_engine_execute_node(node))
+        except RuntimeError:  # not told of a leaf among the inputs of torch.autograd.grad
+            return True
+
+    needed = [i - len(_NOT_INPUTS) for i, needs in enumerate(ctx.needs_input_grad) if needs]
+    nodes = [node for node, _ in ctx.next_functions if node is not None]
+    return [i for i, node in zip(needed, nodes, strict=True) if wanted(node)]
+
+
+def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
+    """The gradients as results of a stage that was not there before."""
+    need = tuple(g is not None and g.requires_grad for g in cotangents)
+    function, operands, targets = _second(ctx, stage, saved, cotangents, need)
+    return _in_places(ctx, targets, function(*operands))
+
+
+def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
+    """The gradients for cotangents of a transform of torch.func, or dual ones: those of plain tensors, level by level."""
+    need = tuple(g is not None for g in cotangents)
+    function, operands, targets = _second(ctx, stage, saved, cotangents, need)
+
+    def reached(places: tuple[int, ...], _operands: Any) -> tuple[tuple[int, ...], ...]:
+        """Which operands each gradient is computed from, in eager: also where its derivative by them is zero."""
+        index = {id(operands[i]): i for i in places}
+        mine = tuple(id(g) in index for g in cotangents)
+        of, own, inputs = _second(ctx, stage, saved, cotangents, mine)
+        known = tuple(k for k, t in enumerate(own) if id(t) in index)
+        found = dict(zip(inputs, carried(of, known, tuple(own)), strict=True))
+        return tuple(tuple(sorted(index[id(own[k])] for k in found.get(target, ()))) for target in targets)
+
+    return _in_places(ctx, targets, _around.apply(_around.HostFlat(function, reached), *operands))
+
+
+def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:
+    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - len(_NOT_INPUTS))
+    for target, result in zip(targets, results, strict=True):
+        gradients[target] = result
+    return gradients
+
+
+def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool, ...]) -> tuple[Any, list[Any], Any]:
+    """The backward graph as a function that can be differentiated, its operands, and the inputs whose gradients it gives."""
+    given = tuple(g is not None for g in cotangents)
+    second, sources, targets, constant = stage.second(given, need, saved)
+    layouts = stage.layouts or (None,) * len(cotangents)
+    places = stage.saved_inputs
+    kept = dict(zip(stage.second_inputs, ctx.kept, strict=True))
+    operands = []
+    for kind, index in sources:
+        if kind == "g":
+            operands.append(cotangents[index])
+        elif kind == "s":
+            operands.append(saved[index])
+        elif index in places:
+            operands.append(saved[places[index]])
+        else:
+            operands.append(_unchanged(*kept[index]))
+
+    def function(*values: Any) -> list[Any]:
+        laid_out = [
+            _laid_out(value, layouts[index]) if kind == "g" else value
+            for value, (kind, index) in zip(values, sources, strict=True)
+        ]
+        results = call(second, laid_out)
+        if results is None:
+            raise RuntimeError("tatara: a compiled second gradient refused its operands")
+        depends = [t for t in values if t.requires_grad]
+        for i in constant:
+            results[i] = ConstantNode.apply(results[i], *depends)
+        return results
+
+    return function, operands, targets
+
+
+def _unchanged(tensor: Any, version: int) -> Any:
+    if tensor._version != version:
+        text = _MODIFIED.format(kind=tensor.type(), sizes=list(tensor.shape), now=tensor._version, then=version)
+        raise RuntimeError(text)
+    return tensor
+
+
+class UsedNode(torch.autograd.Function):  # type: ignore[misc]
+    """A value whose graph of gradients was used up by a backward pass in the same compiled graph."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Any, *_leaves: Any) -> Any:
+        return values[0]
+
+    @staticmethod
+    def backward(ctx: Any, _cotangent: Any) -> Any:
+        raise RuntimeError(_USED)
+
+
+_anchor = torch.empty(0, requires_grad=True)
+
+
+def used_up(value: torch.Tensor, leaves: list[torch.Tensor]) -> Any:
+    """The value as eager leaves it after backward(): it requires grad, and can't be differentiated again, by any leaf."""
+    with torch.enable_grad():
+        return UsedNode.apply((value,), _anchor, *leaves)
+
+
+def stand_in(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, needs: bool) -> Any:
+    """A tensor of that kind without contents, with a history if `needs`."""
+    with torch.inference_mode(False), torch.enable_grad():
+        made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+        return made.requires_grad_().clone() if needs and (made.is_floating_point() or made.is_complex()) else made
+
+
+def saves(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the nodes of gradients of `function(*args, **kwargs)` (on stand-ins) keep tensors, which a pass lets go of."""
+    with torch.inference_mode(False), torch.enable_grad():
+        results = _meta.call(function, args, kwargs)
+    pending = [r.grad_fn for r in (results if isinstance(results, (tuple, list)) else (results,))]
+    while pending:
+        node = pending.pop()
+        if node is None:
+            continue
+        kept = [name.removeprefix("_raw") for name in dir(node) if name.startswith("_raw_saved_")]
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        if any(getattr(node, name) not in (None, ()) for name in kept):
+            return True
+        pending += [following for following, _ in node.next_functions]
+    return False
+
+
+def backward_pass(
+    roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool, create: bool
+) -> tuple[Any, ...]:
+    """The gradients of a pass of the engine. Those that go to ``.grad`` are laid out as the engine does it."""
+    with _checkpoint.whole_pass(accumulate):
+        found = torch.autograd.grad(
+            roots, variables, cotangents, retain_graph=keep, create_graph=create, allow_unused=True
+        )
+    gradients: list[Any] = []
+    with torch.no_grad():
+        for variable, gradient in zip(variables, found, strict=True):
+            if gradient is None:
+                raise RuntimeError("tatara: no gradient reaches a tensor that one reached before")
+            if accumulate:
+                result = torch.empty_strided(variable.shape, _grad_strides(variable), dtype=gradient.dtype)
+                gradient = result.to(gradient.device).copy_(gradient)
+            gradients.append(gradient)
+    return tuple(gradients)
+
+
+def backward_pass_without_hooks(roots: Any, cotangents: Any, variables: Any, *how: bool) -> tuple[Any, ...]:
+    """The same while the hooks on the variables, which the trace has called itself, are off."""
+    hooks = [v._backward_hooks for v in variables if v.is_leaf and v._backward_hooks]
+    kept = [dict(each) for each in hooks]
+    try:
+        for each in hooks:
+            each.clear()
+        return backward_pass(roots, cotangents, variables, *how)
+    finally:
+        for each, items in zip(hooks, kept, strict=True):
+            each.update(items)
+
+
+def register_hook(hook: Any, _context: None, operands: tuple[Any, ...], _results: Any) -> Any:
+    """The tensor with a hook on it."""
+    operands[0].register_hook(hook)
+    return operands[0]
+
+
+def hooked(hooks: tuple[Any, ...], gradient: Any, variable: Any) -> Any:
+    """What hooks on a leaf make of its gradient; a tensor of its own where it goes to the variable's ``.grad``."""
+    with torch.no_grad():
+        found = gradient
+        for hook in hooks:
+            result = hook(found)
+            if result is not None:
+                found = result
+        if variable is not None and found is not gradient:
+            found = torch.empty_like(gradient).copy_(found)
+    return found
+
+
+def accumulated(hooks: tuple[Any, ...], variable: Any) -> None:
+    """Calls the hooks on a leaf whose ``.grad`` is complete."""
+    with torch.no_grad():
+        for hook in hooks:
+            if hook(variable) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+def _grad_strides(variable: torch.Tensor) -> tuple[int, ...]:
+    return tuple(torch.empty_like(variable, memory_format=torch.preserve_format, device="meta").stride())
+
+
+def call(stage: Any, inputs: list[Any], given: Any = None) -> list[Any] | None:
+    """The outputs of a stage, as eager would give them. None when the operands are not as compiled for. `given`: what the core
+    remembers of this run.
+    """
+    done = stage.run(inputs)
+    if done is None:
+        return None
+    outputs = list(done[0])
+    fresh, views = stage.differentiable, stage.views
+    if not fresh and not views:
+        return outputs
+    with torch.enable_grad():
+        if fresh:
+            operands = list(inputs)
+            for i in stage.unreached:
+                operands[i] = operands[i].detach()
+            results = CompiledNode.apply(stage, given, tuple(outputs[i] for i in fresh), done[1], *operands)
+            for i, result in zip(fresh, results, strict=True):
+                outputs[i] = result
+        for i, of_input, base, needs in views:
+            view = outputs[i]
+            source = inputs[base] if of_input else outputs[base]
+            source = source if needs else source.detach()
+            outputs[i] = source.as_strided(view.shape, view.stride(), view.storage_offset())
+    return outputs
+
+
+def run(stages: list[Any], inputs: tuple[Any, ...], given: Any) -> list[Any] | None:
+    """A chain of stages: each reads inputs and results of those before it."""
+    values = list(inputs)
+    for number, (stage, sources, targets) in enumerate(stages):
+        outputs = call(stage, [values[i] for i in sources], given and (given, number))
+        if outputs is None:
+            return None
+        values.extend([None] * (max(targets, default=-1) + 1 - len(values)))
+        for target, output in zip(targets, outputs, strict=False):
+            values[target] = output
+    return values[len(inputs) :]
+
+
+def bernoulli_trial(skipped: int, p: float) -> tuple[Any, Any, Any]:
+    """A state of a CPU generator, trials drawn from it (bytes), and the state after them."""
+    generator = torch.Generator().manual_seed(2147483647)
+    torch.empty(skipped, dtype=torch.int32).random_(generator=generator)
+    before = generator.get_state()
+    drawn = torch.empty(1500).bernoulli_(p, generator=generator)
+    return before, drawn.to(torch.uint8), generator.get_state()

@@ -1,0 +1,60 @@
+// A class whose attributes a trace read.
+#pragma once
+
+#include <compare>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+/// Where a number is read: a dict and a key, a list and an index from its start, or a cell.
+struct NumberPlace {
+  PyObject* holder = nullptr;
+  PyObject* key = nullptr;
+  Py_ssize_t index = -1;
+  Py_ssize_t item = -1;  // of a tuple that is there
+  auto operator<=>(const NumberPlace&) const = default;
+};
+
+/// What a class and its bases (those written in Python) held when a trace first read from it. Unchanged by its version tag,
+/// one compare. With another tag the contents decide: they must be the same objects, except for plain data (numbers,
+/// strings) under names that the trace did not read.
+class ClassWatch {
+ public:
+  explicit ClassWatch(PyTypeObject* type);
+  PyObject* type() const { return type_.get(); }
+  /// The trace read this attribute; null or `__dict__`: it may have read any.
+  void read(PyObject* name);
+  /// False with the reason when what was read is no longer so. Takes the new tag when it is.
+  bool check(std::string* why);
+  /// Adds names with numbers that differ now, with the dict that holds them.
+  void other_numbers(std::set<NumberPlace>& places) const;
+  int traverse(const Visitor& visit) const { return visit(type_, mro_, bases_, names_); }
+
+ private:
+  struct Base {
+    Ref type, before;  // before: a copy of its dict
+    Ref weakly;        // a set: names of which `before` has weak references to the values, which may end; null: none
+    PyObject* value_before(PyObject* name, PyObject* held) const;
+    int traverse(const Visitor& visit) const { return visit(type, before, weakly); }
+  };
+  bool same(const Base& base, std::string* why) const;
+  bool matters(PyObject* name, PyObject* before, PyObject* now) const;
+  Ref type_, mro_;
+  std::vector<Base> bases_;
+  Ref names_;  // a set
+  bool all_ = false;
+  unsigned tag_ = 0;
+};
+
+/// The dict of a class; borrowed, null for classes in C.
+PyObject* class_dict(PyTypeObject* type);
+/// The dict in which the look-up of an attribute of a class ends; borrowed, null when no Python class has it.
+PyObject* defining_dict(PyTypeObject* type, PyObject* name);
+
+}  // namespace tatara::capture

@@ -1,0 +1,203 @@
+#include "capture/entries/entry_cache.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <optional>
+
+#include "capture/entries/capture_log.h"
+#include "capture/entries/held_object.h"
+#include "capture/tape/transaction.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+
+namespace {
+
+bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::string* why) {
+  for (const Fact& fact : entry.facts) {
+    if (fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
+    if (why != nullptr) {
+      *why = fact.text + " no longer holds for";
+      for (size_t i = 0; i < symbols.size(); ++i) *why += str_cat(i == 0 ? " " : ", ", "s", i, " = ", symbols[i]);
+    }
+    return false;
+  }
+  for (const auto& check : entry.size_checks) {
+    if (check->holds(symbols)) continue;
+    if (why != nullptr) *why = "not any longer: " + check->str();
+    return false;
+  }
+  return true;
+}
+
+/// What a weak reference to a watched object calls: lets go of the entry in its capsule.
+PyObject* watched_ended(PyObject* capsule, PyObject*) {
+  const auto* held = static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(capsule, nullptr));
+  const std::shared_ptr<Entry> entry = held != nullptr ? held->lock() : nullptr;
+  // Others than the cache look at it, or run it: then the cache drops it later.
+  if (entry != nullptr) entry->let_go(entry.use_count() > 2);
+  Py_RETURN_NONE;
+}
+
+/// Weak references that tell the entry when an object ends that it watches.
+void anchor(const std::shared_ptr<Entry>& entry) {
+  static PyMethodDef method = {kOwnCallback, watched_ended, METH_O, nullptr};
+  if (entry->watches.ending().empty()) return;
+  const Ref capsule = Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
+    delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
+  }));
+  const Ref callback = Ref::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
+  for (const Ref& reference : entry->watches.ending()) {
+    PyObject* const object = weak_object(reference.get());
+    if (!callback || object == Py_None) continue;
+    if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get())))
+      entry->anchors.push_back(std::move(anchored));
+  }
+  forget_error();
+}
+
+}  // namespace
+
+void Entry::let_go(bool in_use) {
+  ended_ = true;
+  if (in_use) return;
+  const Watches gone = std::move(watches);
+  const Recipe made = std::move(recipe);
+  watches = Watches();
+  recipe = Recipe();
+}
+
+void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                              DynamicDims& dims) const {
+  if (dims.mode == DynamicMode::kNever) return;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
+    if (entry->code != code || entry->offset != offset) continue;
+    entry->guard.compare(roots, count, api, dims);
+    entry->watches.compare(dims.watched);
+  }
+}
+
+bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+                  std::vector<int64_t>& symbols, std::string* reason) {
+  if (ended_) {
+    if (reason != nullptr) *reason = "an object that was watched has ended";
+    return false;
+  }
+  return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
+         watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
+         (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason) &&
+         identities.hold(objects, reason);
+}
+
+std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                                        std::vector<PyObject*>& objects, std::string* failed) {
+  std::vector<int64_t> symbols;
+  const auto drops = drop_ended();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    // Held: a check may run Python code, and with it another thread that changes the list.
+    std::shared_ptr<Entry> entry = entries_[i];
+    if (entry->code != code || entry->offset != offset) continue;
+    // The reason is wanted from the most recently used one only.
+    std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
+    if (!entry->holds(roots, count, api, objects, symbols, why)) continue;
+    if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {
+      if (why != nullptr) *why = "the type, sizes or strides of a parameter changed";
+      continue;
+    }
+    if (entry->runner != nullptr && !entry->runner->given_unchanged(objects)) {
+      if (why != nullptr) *why = "the hooks on a tensor changed";
+      continue;
+    }
+    if (++entry->hits == 1) log_first_hit(*entry);
+    if (i < entries_.size() && entries_[i] == entry) {
+      if (i != 0)
+        std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
+                    entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return entry;
+    }
+    const auto at = std::find(entries_.begin(), entries_.end(), entry);
+    if (at == entries_.end()) return nullptr;  // reset meanwhile
+    std::rotate(entries_.begin(), at, at + 1);
+    return entry;
+  }
+  return nullptr;
+}
+
+Entry* EntryCache::add(std::unique_ptr<Entry> entry) {
+  entries_.insert(entries_.begin(), std::shared_ptr<Entry>(std::move(entry)));
+  anchor(entries_.front());
+  return entries_.front().get();
+}
+
+std::vector<std::shared_ptr<Entry>> EntryCache::drop_ended() {
+  const auto ended = [](const std::shared_ptr<Entry>& entry) { return entry->ended(); };
+  if (std::none_of(entries_.begin(), entries_.end(), ended)) return {};
+  const auto first = std::stable_partition(entries_.begin(), entries_.end(), std::not_fn(ended));
+  std::vector<std::shared_ptr<Entry>> dropped(std::make_move_iterator(first), std::make_move_iterator(entries_.end()));
+  entries_.erase(first, entries_.end());
+  for (const std::shared_ptr<Entry>& entry : dropped) ++ended_[{entry->code, entry->offset}];
+  return dropped;
+}
+
+size_t EntryCache::count(PyObject* code, int offset) const {
+  const auto ended = ended_.find({code, offset});
+  size_t n = ended == ended_.end() ? 0 : ended->second;
+  for (const auto& entry : entries_) n += entry->code == code && entry->offset == offset ? 1 : 0;
+  return n;
+}
+
+bool Entry::clear_gradients(const std::vector<Ref>& env) const {
+  static PyObject* const name = PyUnicode_InternFromString("grad");
+  for (const int slot : cleared_first) {
+    const Ref& tensor = env[static_cast<size_t>(slot)];
+    // Not kept to be put back: the run would hold two sets of gradients, and the program lets go of this one first, too.
+    if (tensor && PyObject_GenericSetAttr(tensor.get(), name, Py_None) != 0) return false;
+  }
+  return true;
+}
+
+Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
+  using Outcome = GraphRunner::Outcome;
+  Transaction transaction(Transaction::kMostInCall);
+  const Transaction::Scope scope(transaction);
+  std::optional<AutocastOff> off;
+  if (state.autocast.any) off.emplace(api);
+  const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
+  if (outcome == Outcome::kDone) return Ran::kDone;
+  if (outcome == Outcome::kTape && transaction.undo()) {
+    forget_error();
+    if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;
+  }
+  // Not when somebody ends the program.
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || !transaction.undo()) return Ran::kFailed;
+  forget_error();
+  return Ran::kAgain;
+}
+
+int Entry::traverse(const Visitor& visit) const {
+  if (const int result = visit(guard, identities, watches, recipe, details); result != 0) return result;
+  // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.
+  if (tape != nullptr && tape.use_count() == 1) {
+    if (const int result = visit(*tape); result != 0) return result;
+  }
+  return runner != nullptr ? runner->traverse(visit) : 0;
+}
+
+int EntryCache::traverse(const Visitor& visit) const {
+  for (const auto& entry : entries_) {
+    if (entry.use_count() != 1) continue;  // it is running
+    if (const int result = visit(*entry); result != 0) return result;
+  }
+  return 0;
+}
+
+std::shared_ptr<Entry> EntryCache::share(const Entry* entry) const {
+  for (const auto& each : entries_) {
+    if (each.get() == entry) return each;
+  }
+  return nullptr;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,137 @@
+// What a compiled function has learned: entries keyed by code object and instruction offset.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/entries/constant_tensors.h"
+#include "capture/entries/effects.h"
+#include "capture/entries/guards.h"
+#include "capture/entries/recipes.h"
+#include "capture/host/errors.h"
+#include "capture/tape/tape.h"
+
+namespace tatara::capture {
+
+/// Runs one captured graph: the tape itself, a compiled plan, or a user's backend.
+class GraphRunner {
+ public:
+  virtual ~GraphRunner() = default;
+  enum class Outcome : uint8_t {
+    kDone,
+    kTape,    ///< the graph does not do for these inputs (problem() says why): the tape may; a Python error may be set
+    kFailed,  ///< with a Python error set
+  };
+  /// `env` has the inputs filled in; fills the tape's outputs. What it changes, the present transaction knows.
+  virtual Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
+  /// A guard on the tensors that were reached from outside the arguments: same type, sizes and strides as they had.
+  virtual bool pinned_unchanged(TorchApi&) { return true; }
+  /// A guard on the objects that come with a call.
+  virtual bool given_unchanged(const std::vector<PyObject*>&) { return true; }
+  /// Why the last run went back to the tape; empty when none did.
+  virtual std::string problem() const { return {}; }
+  /// Plans on a GPU: how their steps are launched, and why.
+  virtual std::string launches() const { return {}; }
+  /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).
+  virtual std::vector<int> written_slots() const { return {}; }
+  virtual bool compiled() const { return false; }
+  /// Hands the references that the runner owns to the cycle collector.
+  virtual int traverse(const Visitor&) const { return 0; }
+};
+
+/// A condition on the values of an entry's symbols.
+struct Fact {
+  ExprProgram program;
+  std::string text;
+};
+
+/// One way through the program from a point: a graph, then a return value or the state of the frame at the next point.
+struct Entry {
+  enum class End : uint8_t { kReturn, kBreak, kEager };
+  End end = End::kReturn;
+  PyObject* code = nullptr;  // of the root frame
+  Ref held_code;             // the same: another function's could come to lie in its place
+  int offset = 0;
+  GlobalState state;
+  ValueGuard guard;
+  Identities identities;
+  Watches watches;
+  std::vector<Ref> anchors;  // weak references to what the watches hold weakly, which call let_go()
+  std::vector<Fact> facts;
+  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
+  std::shared_ptr<Tape> tape;
+  std::unique_ptr<GraphRunner> runner;
+  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what is handled, and what the effects need
+  EffectReplay effects;
+  std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
+  int break_offset = 0;
+  int local_count = 0;
+  bool handles = false;   // another exception, or None, is being handled at the end than at the begin
+  bool set_grad = false;  // grad mode differs at the end
+  bool grad_at_end = false;
+  bool callees = false;        // kEager: functions called from here may have entries of their own
+  bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives
+  BreakInfo why;               // kBreak, kEager
+  uint64_t hits = 0;
+  // For reports.
+  std::string graph_text, lowered_text, fallback_reason;
+  Ref details;  // dict made by the compiler back end, or null
+  double capture_seconds = 0, compile_seconds = 0;
+  /// All guards but those on the layouts of parameters.
+  bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+             std::vector<int64_t>& symbols, std::string* reason);
+  enum class Ran : uint8_t {
+    kDone,
+    kAgain,   ///< an operator failed; nothing has happened, and the program itself is to run, to its own error
+    kFailed,  ///< with a Python error set
+  };
+  /// Runs the graph, or the tape in its place: casts are part of both, so autocast is off meanwhile.
+  Ran run(std::vector<Ref>& env, TorchApi& api) const;
+  bool clear_gradients(const std::vector<Ref>& env) const;
+  /// An object that it watches has ended: it will hold no more, and keeps nothing that belonged to the object.
+  void let_go(bool in_use);
+  bool ended() const { return ended_; }
+  int traverse(const Visitor& visit) const;
+
+ private:
+  bool ended_ = false;
+};
+
+/// All entries of one compiled function. Guarded by the GIL.
+class EntryCache {
+ public:
+  /// The entry at (code, offset) whose guards hold; fills `objects`. Moves it to the front. `failed` tells why the most
+  /// recent one did not match.
+  std::shared_ptr<Entry> find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                              std::vector<PyObject*>& objects, std::string* failed);
+  Entry* add(std::unique_ptr<Entry> entry);
+  /// The one used or made last; null without any.
+  std::shared_ptr<Entry> latest() const { return entries_.empty() ? nullptr : entries_.front(); }
+  /// How many were made there, and have not been cleared: those too whose objects have ended.
+  size_t count(PyObject* code, int offset) const;
+  /// What the entries at (code, offset) and the present roots say about sizes that vary.
+  void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
+                    DynamicDims& dims) const;
+  const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
+  void clear() {
+    // Dropping an entry may run Python code that comes back here.
+    const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
+    entries_.clear();
+    ended_.clear();
+  }
+  int traverse(const Visitor& visit) const;
+  /// Keeps an entry alive while it runs.
+  std::shared_ptr<Entry> share(const Entry* entry) const;
+
+ private:
+  /// Takes out those whose objects have ended. To be destroyed by the caller: that may run Python code that comes back here.
+  std::vector<std::shared_ptr<Entry>> drop_ended();
+
+  std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
+  std::map<std::pair<PyObject*, int>, size_t> ended_;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,340 @@
+#include "capture/entries/guards_print.h"
+
+#include "capture/host/numpy_api.h"
+#include "capture/tape/tape_print.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+std::string class_text(PyObject* type) {
+  const std::string text = value_text(type);
+  return text.starts_with("class ") ? text.substr(6) : text;
+}
+
+/// An object that a guard holds by its identity, or a value. What a container holds is no part of it.
+std::string object_text(PyObject* object) {
+  if (object != nullptr && (PyList_Check(object) || PyDict_Check(object) || PyAnySet_Check(object))) {
+    return str_cat("this ", type_name(object));
+  }
+  constexpr size_t kLongest = 120;
+  std::string text = value_text(object);
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;  // not within a character
+  return text.substr(0, end) + "...";
+}
+
+bool is_contiguous(const TensorMeta& meta) {
+  int64_t expected = 1;
+  for (size_t d = meta.sizes.size(); d-- > 0;) {
+    if (meta.sizes[d] != 1 && meta.strides[d] != expected) return false;
+    expected *= meta.sizes[d];
+  }
+  return true;
+}
+
+/// "float32[s0, 4]": `sizes` and `strides` where some are symbols.
+std::string layout_text(const TensorMeta& meta, const std::vector<Expr>& sizes, const std::vector<Expr>& strides) {
+  std::string text = dtype_text(meta.code, meta.bits);
+  text += sizes.empty() ? sizes_text(meta.sizes) : sizes_text(sizes);
+  if (!is_contiguous(meta)) text += " strides " + (strides.empty() ? sizes_text(meta.strides) : sizes_text(strides));
+  constexpr int32_t kCuda = 2;
+  if (meta.device_type == kCuda) text += str_cat("@cuda:", meta.device_id);
+  return text;
+}
+
+/// Names of what a frame or a call holds, by the code object.
+std::vector<std::string> names_of(PyObject* code, const char* attribute) {
+  std::vector<std::string> names;
+  const Ref tuple = attr_or_null(code, attribute);
+  for (Py_ssize_t i = 0; tuple && PyTuple_Check(tuple.get()) && i < PyTuple_GET_SIZE(tuple.get()); ++i) {
+    names.push_back(text_of(PyTuple_GET_ITEM(tuple.get(), i)));
+  }
+  return names;
+}
+
+/// Roots of a call: arguments, then names of keywords, defaults, and defaults of keyword arguments.
+std::vector<std::string> names_in_call(PyObject* code, size_t count, const std::vector<std::string>& keywords) {
+  const std::vector<std::string> variables = names_of(code, "co_varnames");
+  const auto positional = static_cast<size_t>(reinterpret_cast<PyCodeObject*>(code)->co_argcount);
+  std::vector<std::string> names;
+  const size_t given = count < 3 ? 0 : count - 3;
+  for (size_t i = 0; i < given; ++i) {
+    if (i + keywords.size() >= given) {
+      names.push_back(keywords[i + keywords.size() - given]);
+    } else if (i < positional && i < variables.size()) {
+      names.push_back(variables[i]);
+    } else {
+      names.push_back(str_cat("*args[", i - positional, "]"));
+    }
+  }
+  for (const char* name : {"names of keywords", "defaults", "keyword defaults"}) names.emplace_back(name);
+  return names;
+}
+
+/// Roots of a frame: locals, then its stack; at its beginning, cells of its function.
+std::vector<std::string> names_in_frame(PyObject* code, size_t count, int offset) {
+  std::vector<std::string> names = names_of(code, "co_varnames");
+  for (const char* more : {"co_cellvars", "co_freevars"}) {
+    for (std::string& name : names_of(code, more)) {
+      // A cell variable may be an argument, which has a place already.
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    }
+  }
+  const std::vector<std::string> cells = names_of(code, "co_freevars");
+  const size_t locals = names.size();
+  for (size_t i = locals; i < count; ++i) {
+    const size_t place = i - locals;
+    const bool cell = offset == 0 && place < cells.size();
+    names.push_back(cell ? "cell of " + cells[place] : str_cat("stack[", place, "]"));
+  }
+  return names;
+}
+
+std::vector<std::string> state_lines(const GlobalState& state) {
+  std::string text = str_cat("gradients are ", state.grad ? "on" : "off");
+  const auto add = [&text](bool present, const std::string& what) {
+    if (present) text += ", " + what;
+  };
+  add(state.inference, "inference mode");
+  for (size_t i = 0; state.autocast.any && i < state.autocast.devices.size(); ++i) {
+    const AutocastState::Device& device = state.autocast.devices[i];
+    add(device.on, str_cat("autocast of ", AutocastState::kDevices[i], " to ", value_text(device.dtype.get())));
+  }
+  add(state.deterministic, "deterministic algorithms");
+  add(state.transformed, "inside a transform of torch.func");
+  add(state.dual, "inside a level of forward-mode derivatives");
+  add(state.recorded, "torch.jit.trace at work");
+  add(state.saves_tensors, state.saved_hooks ? "hooks on saved tensors" : "no hooks on saved tensors");
+  add(state.modes != 0, str_cat(state.modes, " torch-function modes"));
+  add(state.dispatch_modes != 0, str_cat(state.dispatch_modes, " torch-dispatch modes"));
+  add(state.no_autograd, "the dispatcher's autograd left out");
+  add(!state.overrides, "__torch_function__ off");
+  if (state.default_dtype) add(true, "default dtype " + value_text(state.default_dtype.get()));
+  add(static_cast<bool>(state.errstate), "np.errstate as it was");
+  return {text};
+}
+
+/// Whose dict it is, as far as the dict itself tells.
+std::string dict_name(PyObject* dict) {
+  PyObject* name = PyDict_GetItemString(dict, "__name__");
+  const bool module = PyDict_GetItemString(dict, "__spec__") != nullptr;
+  if (name == nullptr || !module || !PyUnicode_Check(name)) return "a dict";
+  return text_of(name) == "builtins" ? "builtins" : "globals of " + text_of(name);
+}
+
+}  // namespace
+
+struct ValueGuard::Printer {
+  const ValueGuard& guard;
+  std::vector<std::string> lines;
+  size_t at = 0;
+  int objects = 0;  // that check() has put among the objects
+
+  const Item& next() { return guard.items_[at++]; }
+  void line(const std::string& name, const std::string& text) { lines.push_back(name + text); }
+
+  void children(const std::string& name, const Item& item, bool attributes) {
+    for (const Ref& key : item.keys) {
+      print(attributes ? str_cat(name, ".", text_of(key.get())) : str_cat(name, "[", value_text(key.get()), "]"));
+    }
+  }
+
+  void tensor(const std::string& name, const Item& item) {
+    const auto index = static_cast<size_t>(item.same);
+    const TensorMeta& meta = guard.metas_[index];
+    const SymbolicLayout& layout = guard.dims_[index].layout;
+    std::string text = str_cat(": ", class_text(item.type.get()), " ", layout_text(meta, layout.sizes, layout.strides));
+    if (guard.check_grad) text += guard.needs_grad_[index] ? ", requires grad" : "";
+    if (guard.check_leaf && guard.needs_grad_[index]) text += guard.leaves_[index] ? ", a leaf" : ", no leaf";
+    line(name, str_cat(text, "   # input ", objects));
+  }
+
+  /// The item and those inside of it.
+  void print(const std::string& name) {
+    const Item& item = next();
+    const auto kind_of = [&item] { return class_text(item.type.get()); };
+    const auto counted = [&](size_t count) { line(name, str_cat(": ", kind_of(), " of ", count)); };
+    switch (item.kind) {
+      case Kind::kNull: return line(name, " is unbound");
+      case Kind::kConst: {
+        PyObject* value = item.value.get();
+        const bool same = value == Py_None || PyBool_Check(value);
+        return line(name, str_cat(same ? " is " : " == ", object_text(value)));
+      }
+      case Kind::kInt: line(name, str_cat(": int s", item.same, "   # input ", objects)); break;
+      case Kind::kFloat: line(name, str_cat(": float of any value   # input ", objects)); break;
+      case Kind::kIdentity: line(name, " is " + object_text(item.object.get())); break;
+      case Kind::kNotANumber: line(name, " is a NaN"); break;
+      case Kind::kPassive: line(name, str_cat(": ", kind_of(), ", whatever it holds")); break;
+      case Kind::kTensor: tensor(name, item); break;
+      case Kind::kSame: return line(name, str_cat(" is input ", item.same));
+      case Kind::kTuple:
+      case Kind::kList: {
+        counted(static_cast<size_t>(item.count));
+        ++objects;
+        for (int i = 0; i < item.count; ++i) print(str_cat(name, "[", i, "]"));
+        if (item.has_dict) children(name, next(), true);
+        return;
+      }
+      case Kind::kDict:
+        counted(item.keys.size());
+        ++objects;
+        if (item.value) line(name, ".default_factory is " + value_text(item.value.get()));
+        children(name, item, false);
+        if (item.has_dict) children(name, next(), true);
+        return;
+      case Kind::kInstance:
+        line(name, str_cat(": ", kind_of(), " with ", item.keys.size(), " attributes"));
+        ++objects;
+        return children(name, item, true);
+      case Kind::kCell: ++objects; return print(name + " (a cell)");
+      case Kind::kMethod:
+        line(name, ": method");
+        ++objects;
+        print(name + ".__self__");
+        return print(name + ".__func__");
+    }
+    ++objects;
+  }
+};
+
+std::vector<std::string> ValueGuard::describe(PyObject* code, int offset) const {
+  std::vector<size_t> starts;  // of the roots
+  Printer walk{*this, {}};
+  while (walk.at < items_.size()) {
+    starts.push_back(walk.at);
+    walk.print({});
+  }
+  const size_t beside = of_call ? std::min<size_t>(3, starts.size()) : 0;
+  std::vector<std::string> keywords;
+  if (beside > 0 && items_[starts[starts.size() - 3]].kind == Kind::kTuple) {
+    for (size_t i = starts[starts.size() - 3] + 1; i < starts[starts.size() - 2]; ++i) {
+      keywords.push_back(text_of(items_[i].value.get()));
+    }
+  }
+  const std::vector<std::string> names =
+      of_call ? names_in_call(code, starts.size(), keywords) : names_in_frame(code, starts.size(), offset);
+  Printer printer{*this, {}};
+  for (size_t root = 0; root < starts.size() && root < names.size(); ++root) {
+    const bool missing = root + beside >= starts.size() && items_[printer.at].kind == Kind::kNull;
+    if (missing) {
+      ++printer.at;
+    } else {
+      printer.print(names[root]);
+    }
+  }
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    if (ranges_[i].hi < INT64_MAX) {
+      printer.lines.push_back(str_cat(ranges_[i].lo, " <= s", i, " <= ", ranges_[i].hi));
+    } else if (ranges_[i].lo > INT64_MIN) {
+      printer.lines.push_back(str_cat(ranges_[i].lo, " <= s", i));
+    }
+  }
+  return std::move(printer.lines);
+}
+
+std::vector<std::string> Watches::describe() const {
+  std::vector<std::string> lines;
+  const auto add = [&lines](auto&&... parts) { lines.push_back(str_cat(parts...)); };
+  const auto found = [this](const Read& read) {
+    if (!read.value) return std::string("absent");
+    if (read.source >= 0) {
+      const Source& source = sources_[static_cast<size_t>(read.source)];
+      return str_cat("a tensor ", layout_text(source.meta, {}, {}));
+    }
+    return object_text(read.found());
+  };
+  for (const DictWatch& watch : dicts_) {
+    const std::string name = dict_name(watch.dict.get());
+    for (const Read& read : watch.reads) add(name, ": ", value_text(read.key.get()), " is ", found(read));
+    if (watch.all) add(name, ": its ", watch.items.size(), " items are unchanged");
+    if (!watch.order.empty()) add(name, ": its items have the same order");
+  }
+  for (const ClassWatch& watch : types_) {
+    add(value_text(reinterpret_cast<PyObject*>(watch.type())), " is unchanged, as far as it was read");
+  }
+  for (const ListWatch& watch : lists_) {
+    add("a list has ", watch.size, " items");
+    for (const auto& [index, read] : watch.items) add("a list: [", index, "] is ", found(read));
+  }
+  for (const SetWatch& watch : sets_) add("a set of ", PyList_GET_SIZE(watch.before.get()), " items is unchanged");
+  for (const DequeWatch& watch : deques_) add("a deque of ", PyList_GET_SIZE(watch.before.get()), " is unchanged");
+  for (const NumberWatch& watch : numbers_) {
+    const std::string place = watch.key ? value_text(watch.key.get()) : str_cat("[", watch.index, "]");
+    if (watch.tuple) {
+      add(place, " is a tuple of ", watch.varying.size(), ", unchanged but for its numbers");
+    } else {
+      add(place, " is a ", class_text(watch.type.get()), " of any value");
+    }
+  }
+  for (const CellWatch& watch : cells_) add("a closure variable is ", found(watch.read));
+  for (const AttrWatch& watch : attrs_) {
+    add("attribute ", value_text(watch.read.key.get()), " of ", object_text(watch.object()), " is ", found(watch.read));
+  }
+  for (const TensorAttrWatch& watch : tensor_attrs_) {
+    add("attribute ", value_text(watch.read.key.get()), " of input ", watch.object, " is ", found(watch.read));
+  }
+  for (const GradientWatch& watch : gradients_) {
+    add("gradient of ", watch.object >= 0 ? str_cat("input ", watch.object) : object_text(watch.tensor.get()), " is ",
+        watch.none ? std::string("None") : layout_text(watch.meta, {}, {}));
+  }
+  for (const Ref& leaf : leaves_) add(object_text(leaf.get()), " has no history");
+  if (passes_) add("tensors are different objects, as they were");
+  for (const InstanceWatch& watch : instances_) {
+    add("an object is of class ", class_text(watch.type.get()),
+        watch.place != nullptr ? ", with the same __dict__" : "");
+  }
+  for (const FunctionWatch& watch : functions_) {
+    add("code and defaults of ", object_text(watch.function.get()), " are unchanged");
+  }
+  for (const CallWatch& watch : calls_) {
+    std::string args;
+    for (const Ref& arg : watch.args) args += str_cat(args.empty() ? "" : ", ", object_text(arg.get()));
+    add(object_text(watch.callable.get()), "(", args, ") gives ", object_text(watch.result.get()));
+  }
+  if (nothing_handled_) add("no exception is being handled");
+  for (const CachedWatch& watch : cached_) {
+    add("a cached result is ", object_text(watch.result.get()), ", still in its cache");
+  }
+  for (const WeakWatch& watch : weaks_) add("a weak reference is ", watch.alive ? "alive" : "dead");
+  return lines;
+}
+
+namespace {
+
+std::vector<std::string> identity_lines(const Identities& identities) {
+  std::vector<std::string> lines;
+  const auto add = [&lines](const std::vector<Identities::Pair>& pairs, const char* relation) {
+    for (const Identities::Pair& pair : pairs) {
+      lines.push_back(str_cat("input ", pair.object, relation,
+                              pair.other >= 0 ? str_cat("input ", pair.other) : object_text(pair.value.get())));
+    }
+  };
+  add(identities.same, " is ");
+  add(identities.apart, " is not ");
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> guard_lines(const Entry& entry) {
+  const ErrorAside aside;
+  std::vector<std::string> lines = state_lines(entry.state);
+  const auto add = [&lines](std::vector<std::string> more) {
+    lines.insert(lines.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  if (entry.code != nullptr) add(entry.guard.describe(entry.code, entry.offset));
+  for (const Fact& fact : entry.facts) lines.push_back(fact.text);
+  for (const auto& check : entry.size_checks) lines.push_back(check->str());
+  for (size_t n = 0; entry.tape && n < entry.tape->nodes().size(); ++n) {
+    const TapeNode& node = entry.tape->nodes()[n];
+    if (node.check) lines.push_back(str_cat(node_text(*entry.tape, node)));
+  }
+  add(entry.watches.describe());
+  add(identity_lines(entry.identities));
+  return lines;
+}
+
+}  // namespace tatara::capture

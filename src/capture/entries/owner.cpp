@@ -1,0 +1,51 @@
+#include "capture/entries/owner.h"
+
+#include "capture/entries/capture_log.h"
+#include "capture/entries/stats.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+thread_local int t_disabled = 0;
+
+}  // namespace
+
+int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& failed) {
+  auto* key = reinterpret_cast<PyObject*>(code);
+  const size_t count = cache.count(key, offset);
+  if (count == 0) return 1;
+  const int64_t limit = option_int(Option::kRecompileLimit, options);
+  if (static_cast<int64_t>(count) < limit) return 1;
+  BreakInfo why = place_of(code, offset);
+  why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
+  if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);
+  if (fullgraph) {
+    raise_unsupported(why);
+    return -1;
+  }
+  if (!full.emplace(key, offset).second) return 0;
+  ++stats().breaks;
+  breaks.push_back(why);
+  log_break(why);
+  const std::string text = "tatara: " + why.reason;
+  return PyErr_WarnExplicit(PyExc_RuntimeWarning, text.c_str(), why.file.c_str(), why.line, nullptr, nullptr) < 0 ? -1
+                                                                                                                  : 0;
+}
+
+void TraceOwner::note_unfit(PyCodeObject* code, int offset, const std::string& reason) {
+  const bool known = !unfit.emplace(reinterpret_cast<PyObject*>(code), offset, reason).second;
+  if (known && !fullgraph) return;
+  BreakInfo why = place_of(code, offset);
+  why.reason = reason;
+  if (fullgraph) raise_unsupported(why);
+  if (known) return;
+  ++stats().breaks;
+  log_break(why);
+  breaks.push_back(std::move(why));
+}
+
+void disable(int change) { t_disabled += change; }
+bool disabled_here() { return t_disabled > 0; }
+
+}  // namespace tatara::capture

@@ -1,0 +1,42 @@
+// What belongs to one compiled function beside its code.
+#pragma once
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "capture/entries/entry_cache.h"
+#include "support/options.h"
+
+namespace tatara::capture {
+
+/// A compiled function as the tracer and the runners need it.
+struct TraceOwner {
+  EntryCache cache;
+  Ref backend;  // callable of the user, or null
+  bool eager_backend = false;
+  bool fullgraph = false;
+  DynamicMode dynamic = DynamicMode::kAuto;
+  OptionOverrides options;  // of this function's compilations
+  std::vector<std::string> recompiles;
+  std::vector<BreakInfo> breaks;
+  std::chrono::duration<double> patience{0};  // how long signals wait for the end of a trace, or of a compilation
+  std::set<std::pair<PyObject*, int>> full;   // code and offset where the limit of entries was met
+
+  std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
+
+  void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
+  /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
+  /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
+  /// set when there is one.
+  int may_trace(PyCodeObject* code, int offset, const std::string& failed);
+};
+
+/// tatara.disable: +1 and -1 nest; in between, compiled functions that this thread calls run in eager.
+void disable(int change);
+bool disabled_here();
+
+}  // namespace tatara::capture

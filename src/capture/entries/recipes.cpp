@@ -1,0 +1,456 @@
+#include "capture/entries/recipes.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/entries/guards.h"
+
+namespace tatara::capture {
+namespace {
+
+// Parts of a function after its globals, defaults and closure; None: no dictionary.
+constexpr std::array kFunctionNames = {"__name__", "__qualname__", "__doc__", "__module__"};
+constexpr std::array kFunctionDicts = {"__dict__", "__annotations__"};
+
+constexpr int kInProgress = -2;
+
+bool is_rebuildable_iterator(PyObject* o) {
+  static const std::unordered_set<std::string_view> others = {"longrange_iterator", "map", "filter"};
+  return is_builtin_iterator(o) && !others.contains(Py_TYPE(o)->tp_name);
+}
+
+Ref new_instance(PyObject* type) {
+  // tp_new of the nearest base in C makes the bare object; __init__ is not run.
+  auto* t = reinterpret_cast<PyTypeObject*>(type);
+  PyTypeObject* base = t;
+  while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && base->tp_base != nullptr) base = base->tp_base;
+  const Ref args = Ref::steal(PyTuple_New(0));
+  return Ref::steal(base->tp_new(t, args.get(), nullptr));
+}
+
+}  // namespace
+
+std::vector<int> Recipe::slots() const {
+  std::vector<int> result;
+  for (const Step& step : steps_) {
+    if (step.kind == Kind::kTensor || step.kind == Kind::kNumber) result.push_back(step.index);
+  }
+  return result;
+}
+
+void Recipe::hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const {
+  for (const Step& step : steps_) {
+    if (step.kind == Kind::kObject) held.push_back(Ref::borrow(objects[static_cast<size_t>(step.index)]));
+  }
+  for (const SymbolSource& source : sources_) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
+}
+
+bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
+  TensorMeta meta;
+  for (const SymbolSource& source : sources_) {
+    PyObject* object = objects[static_cast<size_t>(source.object)];
+    if (source.dim < 0) {
+      values.push_back(number_part(object, source.dim));
+      continue;
+    }
+    if (!TorchApi::get()->read_meta(object, meta)) {
+      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
+      return false;
+    }
+    values.push_back((source.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(source.dim)));
+  }
+  return true;
+}
+
+bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const {
+  std::vector<int64_t> symbols;
+  if (!symbol_values(objects, symbols)) return false;
+  std::vector<Ref> made(steps_.size());
+  const auto part = [&](const Step& step, size_t i) { return made[static_cast<size_t>(step.parts[i])].get(); };
+  const auto key = [&](const Step& step, size_t i) {
+    return step.keys[i] ? step.keys[i].get() : made[static_cast<size_t>(step.made_keys[i])].get();
+  };
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    const Step& step = steps_[n];
+    const size_t count = step.parts.size();
+    Ref& result = made[n];
+    switch (step.kind) {
+      case Kind::kNull: continue;
+      case Kind::kConst: result = step.value; break;
+      case Kind::kNotANumber:
+        result = Ref::steal(PyFloat_Check(step.value.get())
+                                ? PyFloat_FromDouble(PyFloat_AS_DOUBLE(step.value.get()))
+                                : PyComplex_FromCComplex(PyComplex_AsCComplex(step.value.get())));
+        break;
+      case Kind::kObject: result = Ref::borrow(objects[static_cast<size_t>(step.index)]); break;
+      case Kind::kTensor: result = env[static_cast<size_t>(step.index)]; break;
+      case Kind::kTuple: {
+        const size_t items = count - step.keys.size();  // then what its own dict holds
+        result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items)));
+        for (size_t i = 0; i < items; ++i) {
+          PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
+        }
+        if (step.value.get() != reinterpret_cast<PyObject*>(&PyTuple_Type)) {
+          // Classes written in Python: what their __new__ would do has been done. Others (struct sequences) have a
+          // constructor that takes a sequence.
+          auto* type = reinterpret_cast<PyTypeObject*>(step.value.get());
+          const Ref args = Ref::steal(PyTuple_Pack(1, result.get()));
+          const bool heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
+                            PyObject_HasAttrString(step.value.get(), "n_sequence_fields") == 0;
+          result = Ref::steal(heap ? PyTuple_Type.tp_new(type, args.get(), nullptr)
+                                   : PyObject_Call(step.value.get(), args.get(), nullptr));
+          if (!result) return false;
+          if (items < count) {
+            const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
+            if (!dict) return false;
+            for (size_t i = items; i < count; ++i) {
+              if (PyDict_SetItem(dict.get(), key(step, i - items), part(step, i)) != 0) return false;
+            }
+          }
+        }
+        break;
+      }
+      case Kind::kList:
+        result = Ref::steal(PyList_New(static_cast<Py_ssize_t>(count)));
+        for (size_t i = 0; i < count; ++i) {
+          PyList_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
+        }
+        break;
+      case Kind::kDict:
+        result = Ref::steal(PyDict_New());
+        for (size_t i = 0; i < count; ++i) {
+          if (PyDict_SetItem(result.get(), key(step, i), part(step, i)) != 0) return false;
+        }
+        break;
+      case Kind::kSet:
+        result = Ref::steal(step.value.get() == reinterpret_cast<PyObject*>(&PySet_Type) ? PySet_New(nullptr)
+                                                                                         : PyFrozenSet_New(nullptr));
+        for (size_t i = 0; i < count; ++i) {
+          if (PySet_Add(result.get(), part(step, i)) != 0) return false;
+        }
+        break;
+      case Kind::kInstance: {
+        result = new_instance(step.value.get());
+        if (!result) return false;
+        const bool ordered = PyObject_TypeCheck(result.get(), &PyODict_Type) != 0;
+        for (size_t i = 0; i < static_cast<size_t>(step.base_count); ++i) {
+          const int rc = ordered ? PyODict_SetItem(result.get(), key(step, i), part(step, i))
+                                 : PyDict_SetItem(result.get(), key(step, i), part(step, i));
+          if (rc != 0) return false;
+        }
+        if (static_cast<size_t>(step.base_count) < count) {
+          const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
+          if (!dict) return false;
+          for (size_t i = static_cast<size_t>(step.base_count); i < count; ++i) {
+            if (PyDict_SetItem(dict.get(), key(step, i), part(step, i)) != 0) return false;
+          }
+        }
+        break;
+      }
+      case Kind::kCell: result = Ref::steal(PyCell_New(part(step, 0))); break;
+      case Kind::kReduce: {
+        result = Ref::steal(PyObject_Call(step.value.get(), part(step, 0), nullptr));
+        if (!result) return false;
+        if (count > 1) {
+          const Ref done = Ref::steal(PyObject_CallMethod(result.get(), "__setstate__", "O", part(step, 1)));
+          if (!done) return false;
+        }
+        break;
+      }
+      case Kind::kFunction: {
+        result = Ref::steal(PyFunction_New(step.value.get(), part(step, 0)));
+        if (!result) return false;
+        if (part(step, 1) != Py_None && PyFunction_SetDefaults(result.get(), part(step, 1)) != 0) return false;
+        if (part(step, 2) != Py_None && PyFunction_SetKwDefaults(result.get(), part(step, 2)) != 0) return false;
+        if (part(step, 3) != Py_None && PyFunction_SetClosure(result.get(), part(step, 3)) != 0) return false;
+        for (size_t i = 0; i < kFunctionNames.size(); ++i) {
+          if (PyObject_SetAttrString(result.get(), kFunctionNames[i], part(step, 4 + i)) != 0) return false;
+        }
+        for (size_t i = 0; i < kFunctionDicts.size(); ++i) {
+          PyObject* dict = part(step, 4 + kFunctionNames.size() + i);
+          if (dict != Py_None && PyObject_SetAttrString(result.get(), kFunctionDicts[i], dict) != 0) return false;
+        }
+        break;
+      }
+      case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
+      case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
+      case Kind::kInstanceDict: result = Ref::steal(PyObject_GenericGetDict(part(step, 0), nullptr)); break;
+      case Kind::kNumber: {
+        const Ref& value = env[static_cast<size_t>(step.index)];
+        result = PyFloat_CheckExact(value.get()) || PyLong_CheckExact(value.get())
+                     ? value
+                     : Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr));
+        break;
+      }
+      case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;
+    }
+    if (!result) return false;
+  }
+  out.clear();
+  for (const int index : wanted_) out.push_back(made[static_cast<size_t>(index)]);
+  return true;
+}
+
+int RecipeBuilder::fail(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+  return -1;
+}
+
+int RecipeBuilder::emit(Recipe::Step step) {
+  recipe_.steps_.push_back(std::move(step));
+  return static_cast<int>(recipe_.steps_.size()) - 1;
+}
+
+bool RecipeBuilder::want(PyObject* object) {
+  const int index = add(object);
+  if (index < 0) return false;
+  recipe_.wanted_.push_back(index);
+  return true;
+}
+
+/// A NaN equals itself alone, which keys of dicts and searches tell: it is the call's own, or made anew as eager makes it.
+int RecipeBuilder::add_not_a_number(PyObject* object) {
+  if (const int index = world_.object_index(object); index >= 0) {
+    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+  }
+  if (world_.origin(object) != Origin::kBorn) {
+    return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+  }
+  const auto [found, added] = memo_.try_emplace(object, -1);
+  if (added) {
+    alive_.push_back(Ref::borrow(object));
+    found->second = emit({Recipe::Kind::kNotANumber, -1, Ref::borrow(object), {}, {}, 0, {}});
+  }
+  return found->second;
+}
+
+int RecipeBuilder::add(PyObject* object) {
+  if (object == nullptr) return emit({});
+  if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
+  if (const int slot = world_.symbols.derived_slot(object); slot >= 0) {
+    return emit({Recipe::Kind::kNumber, slot, {}, {}, {}, 0, {}});
+  }
+  if (const int index = world_.symbols.float_object(object); index >= 0) {
+    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+  }
+  const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
+  if (is_not_a_number(object) && !traced) return add_not_a_number(object);
+  if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+  if (const auto found = memo_.find(object); found != memo_.end()) {
+    return found->second == kInProgress ? fail("an object that contains itself") : found->second;
+  }
+  memo_[object] = kInProgress;
+  alive_.push_back(Ref::borrow(object));
+  const int index = add_new(object);
+  memo_[object] = index;
+  return index;
+}
+
+/// What something holds that was made in the trace.
+int RecipeBuilder::add_held(PyObject* object) {
+  if (Py_REFCNT(object) == 1 && !is_atom(object, api_)) world_.adopt(object);
+  return add(object);
+}
+
+int RecipeBuilder::add_symbolic(Expr e) {
+  const TraceSymbols& symbols = world_.symbols;
+  Recipe::Step step;
+  step.kind = Recipe::Kind::kSymbolic;
+  step.program = symbols.program(e);
+  recipe_.sources_ = symbols.sources();
+  return emit(std::move(step));
+}
+
+bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(dict, &at, &key, &value) != 0) {
+    const int part = add_held(value);
+    const int made = is_atom(key, api_) ? 0 : add_held(key);
+    if (part < 0 || made < 0) return false;
+    step.keys.push_back(is_atom(key, api_) ? Ref::borrow(key) : Ref());
+    step.made_keys.push_back(made);
+    step.parts.push_back(part);
+  }
+  return true;
+}
+
+namespace {
+
+Ref builtin(const char* name) { return Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), name)); }
+
+}  // namespace
+
+int RecipeBuilder::add_all(Recipe::Step step, std::initializer_list<PyObject*> parts) {
+  for (PyObject* each : parts) {
+    const int part = add(each);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
+}
+
+int RecipeBuilder::add_new(PyObject* o) {
+  using Kind = Recipe::Kind;
+  if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
+  if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
+  if (PyDict_CheckExact(o)) {
+    if (PyObject* owner = world_.instance_of(o)) return add_all({Kind::kInstanceDict, -1, {}, {}, {}, 0, {}}, {owner});
+  }
+  switch (world_.origin(o)) {
+    case Origin::kBorn: return add_born(o);
+    case Origin::kFound:
+    case Origin::kValue: return emit({Kind::kConst, -1, Ref::borrow(o), {}, {}, 0, {}});
+    case Origin::kTaped:
+    case Origin::kGuarded:
+    case Origin::kUnknown: break;
+  }
+  return fail("an object of type " + type_name(o) + " whose origin is not known");
+}
+
+namespace {
+
+/// As `from __future__ import annotations` makes them.
+bool has_text_annotations(const PyFunctionObject* f) {
+  PyObject* all = f->func_annotations;
+  if (all == nullptr || !PyTuple_CheckExact(all)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all); ++i) {
+    if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(all, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int RecipeBuilder::add_born(PyObject* o) {
+  using Kind = Recipe::Kind;
+  const Ref its_type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+  if (PyFunction_Check(o)) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(o);
+    const auto none = [](PyObject* p) { return p != nullptr ? p : Py_None; };
+    // What functools.wraps() and the like have changed. Without the program's doing there are no such dictionaries.
+    const auto filled = [&](PyObject* dict) {
+      if (dict == nullptr || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) == 0) return Py_None;
+      if (world_.origin(dict) == Origin::kUnknown && Py_REFCNT(dict) == 1) world_.adopt(dict);
+      return dict;
+    };
+    // Those that nobody has asked for are a tuple yet.
+    PyObject* annotations = filled(has_text_annotations(f) ? PyFunction_GetAnnotations(o) : f->func_annotations);
+    if (annotations != Py_None && world_.origin(annotations) == Origin::kUnknown) annotations = Py_None;
+    return add_all(
+        {Kind::kFunction, -1, Ref::borrow(f->func_code), {}, {}, 0, {}},
+        {f->func_globals, none(f->func_defaults), none(f->func_kwdefaults), none(f->func_closure), f->func_name,
+         f->func_qualname, none(f->func_doc), none(f->func_module), filled(f->func_dict), annotations});
+  }
+  // Its methods have cells of this call.
+  PyObject* type = PyType_Check(o) ? o : its_type.get();
+  if (world_.origin(type) == Origin::kBorn) return fail("a class made in the call");
+  if (PyObject* self = bound_to(o); self != nullptr) {
+    const Ref name = attr_or_null(o, "__name__");
+    if (!name) return fail("a method without a name");
+    const Ref args = Ref::steal(PyTuple_Pack(2, self, name.get()));
+    alive_.push_back(args);
+    const int part = add_arguments(args.get());
+    return part < 0 ? -1 : emit({Kind::kReduce, -1, builtin("getattr"), {part}, {}, 0, {}});
+  }
+  if (PyTuple_Check(o)) {
+    Recipe::Step step{Kind::kTuple, -1, its_type, {}, {}, 0, {}};
+    const Ref dict = PyTuple_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
+    return add_parts(std::move(step), o, dict && PyDict_Check(dict.get()) ? dict.get() : nullptr);
+  }
+  if (PyList_CheckExact(o)) return add_parts({Kind::kList, -1, {}, {}, {}, 0, {}}, o);
+  if (PyAnySet_CheckExact(o)) {
+    const Ref items = Ref::steal(PySequence_List(o));
+    constexpr Py_ssize_t kSetAndList = 2;
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      PyObject* item = PyList_GET_ITEM(items.get(), i);
+      if (Py_REFCNT(item) == kSetAndList) world_.adopt(item);
+    }
+    return items ? add_parts({Kind::kSet, -1, its_type, {}, {}, 0, {}}, items.get()) : fail("a set");
+  }
+  if (PySlice_Check(o)) {
+    const auto* s = reinterpret_cast<PySliceObject*>(o);
+    return add_all({Kind::kSlice, -1, {}, {}, {}, 0, {}}, {s->start, s->stop, s->step});
+  }
+  if (PyMethod_Check(o)) {
+    return add_all({Kind::kMethod, -1, {}, {}, {}, 0, {}}, {PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)});
+  }
+  if (PyCell_Check(o)) return add_all({Kind::kCell, -1, {}, {}, {}, 0, {}}, {PyCell_GET(o)});
+  if (PyDict_Check(o) || is_plain_instance(o)) return add_born_mapping(o);
+  if (is_rebuildable_iterator(o)) return add_born_iterator(o);
+  return fail("an object of type " + type_name(o));
+}
+
+/// The items of a tuple or list, then what `dict` holds.
+int RecipeBuilder::add_parts(Recipe::Step step, PyObject* sequence, PyObject* dict) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    const int part = add_held(PySequence_Fast_GET_ITEM(sequence, i));
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return dict == nullptr || parts_of_dict(dict, step) ? emit(std::move(step)) : -1;
+}
+
+int RecipeBuilder::add_born_mapping(PyObject* o) {
+  using Kind = Recipe::Kind;
+  const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+  if (PyDict_CheckExact(o)) {
+    Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0, {}};
+    return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
+  }
+  if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
+    const Ref factory = attr_or_null(o, "default_factory");
+    Recipe::Step items{Kind::kDict, -1, {}, {}, {}, 0, {}};
+    const int first = add(factory ? factory.get() : Py_None);
+    if (first < 0 || !parts_of_dict(o, items)) return -1;
+    const int second = emit(std::move(items));
+    const int args =
+        emit({Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {first, second}, {}, 0, {}});
+    return emit({Kind::kReduce, -1, type, {args}, {}, 0, {}});
+  }
+  if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
+  Recipe::Step step{Kind::kInstance, -1, type, {}, {}, 0, {}};
+  if (PyDict_Check(o)) {
+    if (!parts_of_dict(o, step)) return -1;
+    step.base_count = static_cast<int>(step.parts.size());
+  }
+  const Ref dict = attr_or_null(o, "__dict__");
+  if (dict && !parts_of_dict(dict.get(), step)) return -1;
+  return emit(std::move(step));
+}
+
+/// The arguments that a __reduce__ has made: the tuple is new, and so is a list that nobody else holds.
+int RecipeBuilder::add_arguments(PyObject* args) {
+  Recipe::Step step{Recipe::Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {}, {}, 0, {}};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(args, i);
+    const bool made = PyList_CheckExact(item) && Py_REFCNT(item) == 1;
+    const int part = made ? add_parts({Recipe::Kind::kList, -1, {}, {}, {}, 0, {}}, item) : add(item);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
+}
+
+int RecipeBuilder::add_born_iterator(PyObject* o) {
+  const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
+  if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
+    forget_error();
+    return fail("an iterator that cannot be copied");
+  }
+  alive_.push_back(reduced);
+  Recipe::Step step{Recipe::Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
+  for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(reduced.get(), i);
+    if (i == 2 && item == Py_None) break;  // no state to set (3.12's range iterators)
+    const int part = i == 1 && PyTuple_CheckExact(item) ? add_arguments(item) : add(item);
+    if (part < 0) return -1;
+    step.parts.push_back(part);
+  }
+  return emit(std::move(step));
+}
+
+}  // namespace tatara::capture

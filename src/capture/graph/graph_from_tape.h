@@ -1,0 +1,75 @@
+// From a tape of host calls to an ir::Graph: operators found by identity, arguments bound, views and writes functionalised.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "capture/tape/tape.h"
+#include "ir/graph.h"
+#include "support/pass_options.h"
+
+namespace tatara::capture {
+
+struct TapeGraph {
+  Graph graph;
+  std::vector<int> inputs;     // tape slot of each graph input; -1 - k: constants[k]
+  std::vector<Ref> constants;  // tensors made from Python data (torch.tensor), once
+  std::vector<int> outputs;    // tape slot of the first graph outputs (hidden ones follow)
+  /// Of a tape with passes of gradients: slots of outputs that have a history in eager, which a pass has used up.
+  std::vector<int> used_up;
+  std::vector<int> leaves;  // slots of outputs that the tape has made leaves
+  bool training = false;    // such a tape has results that can be differentiated later
+  /// Nodes of the tape on Python floats alone, whose results are among the graph's inputs, and those that make inputs leaves:
+  /// to be called before the graph.
+  std::vector<size_t> host_nodes;
+  std::map<ValueId, int> slots;  // of values: the first slot of each
+};
+
+/// Whether the engine computes gradients on the tape itself, or tensors are made leaves on it.
+bool has_leaves_or_passes(const Tape& tape);
+struct GradientLayout {
+  std::vector<int64_t> sizes, strides;  // of the present call
+  bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager
+};
+/// Of a pass that may be added to the end of the tape: nothing for a variable that no gradient reaches. Throws Unsupported.
+std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass);
+
+/// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
+bool is_training_tape(const Tape& tape);
+
+/// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
+TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes = {});
+
+/// What an operator's own inference says of one result.
+struct InferredTensor {
+  int slot = -1;  // the result is this known tensor itself
+  int32_t ref = -1;
+  DType dtype = DType::kFloat32;
+  std::vector<Expr> sizes, strides;  // of the trace's context
+};
+
+/// Result types from the registry while a trace is open: no call of the host, so no import of its Python decompositions.
+class LiveInference {
+ public:
+  LiveInference(TorchApi& api, const TraceSymbols& symbols);
+  ~LiveInference();
+  /// Results of the node (its outputs not set yet). Throws Unsupported when the registry cannot tell, InvalidArgument when the
+  /// call is wrong.
+  std::vector<InferredTensor> infer(const Tape& tape, const TapeNode& node);
+  /// The tensor in `slot` is the result `ref`.
+  void bind(int slot, int32_t ref);
+  /// How often the memory behind each slot was written to, as far as it is known here; -1 for other slots.
+  std::vector<int64_t> versions() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Element type of a torch dtype object; Unsupported for others.
+DType dtype_of(PyObject* dtype);
+Device device_of(PyObject* device);
+
+}  // namespace tatara::capture

@@ -1,0 +1,198 @@
+#include "capture/graph/numpy/numpy_graph.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <unordered_map>
+
+#include "capture/graph/numpy/numpy_rules.h"
+#include "runtime/host/torch_abi.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+
+using ArrayRef = NumpyGraph::ArrayRef;
+
+NumpyGraph::NumpyGraph(const Tape& tape, const NumpyApi& np)
+    : tape_(tape),
+      np_(np),
+      result_{Graph(std::make_shared<ExprContext>()), {}, {}, {}, {}, {}, false, {}, {}},
+      builder_(result_.graph, DType::kFloat64),
+      fz_(builder_),
+      refs_(tape.slots().size(), -1),
+      made_(tape.slots().size(), false) {}
+
+std::vector<Expr> NumpyGraph::exprs(PyObject* tuple) {
+  std::vector<Expr> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    values.push_back(builder_.ctx().constant(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i))));
+  }
+  return values;
+}
+
+ArrayRef NumpyGraph::ref_of_slot(int index) {
+  ArrayRef& ref = refs_[static_cast<size_t>(index)];
+  if (ref >= 0) return ref;
+  const TapeSlot& info = slot(index);
+  TensorType type;
+  type.dtype = dtype_of_slot(index);
+  type.sizes = exprs(info.sizes.get());
+  type.strides = exprs(info.strides.get());
+  for (const Expr stride : type.strides) {
+    if (stride.const_value() < 0) throw Unsupported("an array with a negative stride");
+  }
+  ref = fz_.input(result_.graph.add_input(std::move(type)), static_cast<int>(result_.inputs.size()));
+  result_.inputs.push_back(index);
+  return ref;
+}
+
+ArrayRef NumpyGraph::tensor(PyObject* argument) {
+  const int index = argument == nullptr ? -1 : slot_of(argument);
+  if (index < 0) throw Unsupported("an argument that is no array");
+  return ref_of_slot(index);
+}
+
+NumpyGraph::Operand NumpyGraph::operand(PyObject* argument) {
+  if (slot_of(argument) >= 0) return {tensor(argument), nullptr};
+  const bool number = PyBool_Check(argument) || PyLong_CheckExact(argument) || PyFloat_CheckExact(argument) ||
+                      PyComplex_CheckExact(argument) || np_.is_scalar(argument);
+  if (!number) throw Unsupported("an operand of type " + type_name(argument));
+  return {-1, argument};
+}
+
+std::vector<int64_t> NumpyGraph::shape(ValueId v) const {
+  std::vector<int64_t> sizes;
+  for (const Expr e : result_.graph.type(v).sizes) sizes.push_back(e.const_value());
+  return sizes;
+}
+
+/// The number as the loop of this type takes it.
+Scalar NumpyGraph::number_as(PyObject* number, DType dtype) const {
+  const Ref type = attr(np_.numpy.get(), dtype == DType::kBool ? "bool_" : torch_abi::dtype_attribute(dtype));
+  const Ref cast = Ref::steal(PyObject_CallOneArg(type.get(), number));
+  const Ref item = Ref::steal(cast ? PyObject_CallMethod(cast.get(), "item", nullptr) : nullptr);
+  if (!item) {
+    forget_error();
+    throw Unsupported("a number that the type cannot hold");
+  }
+  if (PyBool_Check(item.get())) return item.get() == Py_True;
+  if (PyFloat_Check(item.get())) return PyFloat_AS_DOUBLE(item.get());
+  if (PyComplex_Check(item.get())) {
+    const Py_complex c = PyComplex_AsCComplex(item.get());
+    return std::complex<double>(c.real, c.imag);
+  }
+  const long long value = PyLong_AsLongLong(item.get());
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    forget_error();
+    throw Unsupported("an integer beyond 64 bits");
+  }
+  return static_cast<int64_t>(value);
+}
+
+ValueId NumpyGraph::as_dtype(const Operand& o, DType dtype) {
+  if (o.ref >= 0) return builder_.cast(fz_.read(o.ref), dtype);
+  return builder_.op("full", {SymInts{}, number_as(o.number, dtype), dtype, NoneArg{}, Device{}});
+}
+
+ArrayRef NumpyGraph::view(const char* op, std::vector<Arg> args) {
+  return fz_.apply(OpRegistry::global().get(op), std::move(args))[0];
+}
+
+void NumpyGraph::write(ArrayRef target, ValueId value) {
+  const TensorType type = fz_.type(target);
+  ValueId cast = builder_.cast(value, type.dtype);
+  // Leading dimensions of size 1 that the target has not.
+  while (builder_.type(cast).dim() > type.dim() && builder_.type(cast).sizes[0].is_const(1)) {
+    cast = builder_.squeeze(cast, 0);
+  }
+  fz_.write(target, builder_.expand(cast, type.sizes));
+}
+
+void NumpyGraph::set_result(const TapeNode& node, size_t k, ArrayRef ref) {
+  if (k >= node.outputs.size()) throw Unsupported(node.name + " has another number of results than NumPy's");
+  const int index = node.outputs[k];
+  const TapeSlot& info = slot(index);
+  const TensorType& type = fz_.type(ref);
+  const std::vector<Expr> sizes = exprs(info.sizes.get());
+  if (type.dtype != dtype_of_slot(index) || type.sizes != sizes) {
+    throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than NumPy's");
+  }
+  ArrayRef& known = refs_[static_cast<size_t>(index)];
+  if (known >= 0 && known != ref) throw Unsupported(node.name + " returned an operand");
+  // NumPy's scalars are values of their own also where they were read from a view.
+  known = info.scalar ? fz_.fresh(fz_.read(ref)) : ref;
+  made_[static_cast<size_t>(index)] = true;
+}
+
+void NumpyGraph::add(const TapeNode& node) {
+  builder_.set_location(
+      {std::make_shared<const std::string>(node.file), std::make_shared<const std::string>(node.function), node.line});
+  const NumpyRule rule = find_numpy_rule(node, np_);
+  if (rule == nullptr) throw Unsupported("no operator for numpy's " + node.name);
+  rule(*this, node);
+  forget_error();
+  ++nodes_;
+}
+
+/// The value laid out as NumPy's result is: same elements, strides in the same order.
+ValueId NumpyGraph::with_layout(ValueId value, int index) {
+  const TensorType& type = builder_.type(value);
+  std::vector<int64_t> strides;
+  for (const Expr e : exprs(slot(index).strides.get())) strides.push_back(e.const_value());
+  bool same = true;
+  for (size_t i = 0; i < strides.size(); ++i) {
+    if (type.sizes[i].is_const(0)) return value;
+    same = same && (type.sizes[i].is_const(1) || type.strides[i].is_const(strides[i]));
+  }
+  if (same) return value;
+  std::vector<int64_t> order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
+  });
+  int64_t dense = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto d = static_cast<size_t>(order[i]);
+    if (!type.sizes[d].is_const(1) && strides[d] != dense)
+      throw Unsupported("strides of an output as NumPy makes them");
+    dense *= type.sizes[d].const_value();
+  }
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const ValueId laid =
+      builder_.op("clone", {TensorArg{builder_.permute(value, order)}, std::string("contiguous_format")});
+  return builder_.permute(laid, inverse);
+}
+
+TapeGraph NumpyGraph::finish(const std::vector<int>& wanted) {
+  std::vector<ArrayRef> outputs;
+  for (const int index : wanted) {
+    result_.outputs.push_back(index);
+    ArrayRef ref = refs_[static_cast<size_t>(index)];
+    const TapeSlot& info = slot(index);
+    if (info.fresh || info.scalar) {
+      bool shared = false;
+      for (size_t other = 0; other < refs_.size(); ++other) {
+        const auto o = static_cast<int>(other);
+        shared =
+            shared || (o != index && refs_[other] >= 0 && refs_[other] != ref && fz_.same_storage(refs_[other], ref));
+      }
+      if (!shared) {
+        const ValueId value = fz_.read(ref), laid = with_layout(value, index);
+        if (laid != value) ref = fz_.fresh(laid);
+      }
+    }
+    const TensorType& type = fz_.type(ref);
+    const std::vector<Expr> strides = exprs(info.strides.get());
+    for (size_t i = 0; i < strides.size(); ++i) {
+      if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0) || info.scalar) continue;
+      if (type.strides[i] != strides[i] && !info.fresh) throw Unsupported("strides of a view as NumPy makes them");
+    }
+    outputs.push_back(ref);
+  }
+  fz_.finish(outputs);
+  return std::move(result_);
+}
+
+}  // namespace tatara::capture

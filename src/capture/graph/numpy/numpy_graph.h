@@ -1,0 +1,62 @@
+// From nodes of a tape that are NumPy calls to an ir::Graph. Element types are the ones that NumPy chose (its promotion is
+// asked, not copied): operands are cast to the loop's types first, so operators see equal types.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/graph/graph_from_tape.h"
+#include "capture/host/numpy_api.h"
+#include "ops/core/builder.h"
+
+namespace tatara::capture {
+
+class NumpyGraph {
+ public:
+  using ArrayRef = Functionalizer::TensorRef;
+
+  NumpyGraph(const Tape& tape, const NumpyApi& np);
+  /// Adds the call. Throws Unsupported, with nothing that matters changed, when NumPy has to run it.
+  void add(const TapeNode& node);
+  bool empty() const { return nodes_ == 0; }
+  /// Whether the slot was made by a call in this graph.
+  bool made(int slot) const { return made_[static_cast<size_t>(slot)]; }
+  /// The graph, whose outputs are the slots given. Throws Unsupported.
+  TapeGraph finish(const std::vector<int>& wanted);
+
+ private:
+  friend struct NumpyRules;
+  /// A tensor, or a number of the program.
+  struct Operand {
+    ArrayRef ref = -1;
+    PyObject* number = nullptr;
+  };
+
+  const TapeSlot& slot(int index) const { return tape_.slots()[static_cast<size_t>(index)]; }
+  ArrayRef ref_of_slot(int index);
+  /// The tensor of an argument; Unsupported for what is no array.
+  ArrayRef tensor(PyObject* argument);
+  Operand operand(PyObject* argument);
+  ValueId read(PyObject* argument) { return fz_.read(tensor(argument)); }
+  DType dtype_of_slot(int index) const { return dtype_of(slot(index).dtype.get()); }
+  std::vector<Expr> exprs(PyObject* tuple);
+  std::vector<int64_t> shape(ValueId v) const;
+  ValueId as_dtype(const Operand& o, DType dtype);
+  Scalar number_as(PyObject* number, DType dtype) const;
+  ValueId with_layout(ValueId value, int slot);
+  ArrayRef view(const char* op, std::vector<Arg> args);
+  void write(ArrayRef target, ValueId value);
+  void set_result(const TapeNode& node, size_t k, ArrayRef ref);
+  void set_value(const TapeNode& node, size_t k, ValueId value) { set_result(node, k, fz_.fresh(value)); }
+
+  const Tape& tape_;
+  const NumpyApi& np_;
+  TapeGraph result_;
+  GraphBuilder builder_;
+  Functionalizer fz_;
+  std::vector<ArrayRef> refs_;
+  std::vector<bool> made_;
+  size_t nodes_ = 0;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,224 @@
+// Rules of reductions and scans. The type of the result, which NumPy knows, is the type of the accumulator.
+#include <algorithm>
+#include <numeric>
+
+#include "capture/graph/numpy/numpy_rules_internal.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Arguments of a reduction, and its operand.
+struct Reduction {
+  ValueId x = kNoValue;
+  std::vector<int64_t> dims;
+  bool keepdims = false;
+  int64_t count = 1;  // elements that go into one result
+};
+
+Reduction reduction(const NumpyRules& g, const NumpyArgs& args, const char* operand,
+                    int64_t fallback_axis = INT64_MIN) {
+  Reduction r;
+  r.x = g.read(args[operand]);
+  r.keepdims = args.flag("keepdims", false);
+  const int64_t rank = g.b().type(r.x).dim();
+  PyObject* axis = args["axis"];
+  const auto add = [&](PyObject* o) {
+    if (!PyLong_CheckExact(o)) throw Unsupported("an axis that is no int");
+    int64_t d = PyLong_AsLongLong(o);
+    if (d < 0) d += rank;
+    if (d < 0 || d >= rank) throw Unsupported("an axis out of range");
+    r.dims.push_back(d);
+  };
+  if (axis == nullptr && fallback_axis != INT64_MIN) {
+    r.dims.push_back(fallback_axis);
+  } else if (axis == nullptr || axis == Py_None) {
+    r.dims.resize(static_cast<size_t>(rank));
+    std::iota(r.dims.begin(), r.dims.end(), 0);
+  } else if (PyTuple_Check(axis)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(axis); ++i) add(PyTuple_GET_ITEM(axis, i));
+  } else {
+    add(axis);
+  }
+  if (rank == 0 || r.dims.empty()) throw Unsupported("a reduction over nothing");
+  for (const int64_t d : r.dims) r.count *= g.shape(r.x)[static_cast<size_t>(d)];
+  return r;
+}
+
+/// The type in which sums run: integers as int64, whose bits are those of every narrower sum.
+DType accumulator(DType result) { return is_integral(result) || result == DType::kBool ? DType::kInt64 : result; }
+
+ValueId sum_of(const NumpyRules& g, ValueId x, const Reduction& r, DType result) {
+  const DType acc = accumulator(result);
+  const ValueId sum = g.b().op("sum", {TensorArg{g.b().cast(x, acc)}, ints(g.b(), r.dims), Scalar(r.keepdims), acc});
+  return g.b().cast(sum, result);
+}
+
+void sum_rule(const NumpyRules& g, const TapeNode& node, const NumpyArgs& args, const char* operand,
+              int64_t fallback_axis = INT64_MIN) {
+  const Reduction r = reduction(g, args, operand, fallback_axis);
+  const DType result = g.result_dtype(node);
+  if (result == DType::kBool) throw Unsupported("a sum of bools as bool");
+  g.set_value(node, 0, sum_of(g, r.x, r, result));
+}
+
+void rule_sum(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out", "keepdims", "initial", "where"});
+  args.refuse({"out", "initial", "where"});
+  sum_rule(g, node, args, "a");
+}
+
+void rule_add_reduce(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"array", "axis", "dtype", "out", "keepdims", "initial", "where"});
+  args.refuse({"out", "initial", "where"});
+  sum_rule(g, node, args, "array", 0);
+}
+
+void rule_prod(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out", "keepdims", "initial", "where"});
+  args.refuse({"out", "initial", "where"});
+  const Reduction r = reduction(g, args, "a");
+  const DType result = g.result_dtype(node), acc = accumulator(result);
+  if (r.dims.size() != 1 && r.dims.size() != static_cast<size_t>(g.b().type(r.x).dim()))
+    throw Unsupported("prod over axes");
+  ValueId x = g.b().cast(r.x, acc);
+  const bool all = r.dims.size() > 1;
+  if (all && r.keepdims) throw Unsupported("prod over all axes, kept");
+  if (all) x = g.b().reshape(x, {g.b().type(x).numel(g.b().ctx())});
+  const int64_t dim = all ? 0 : r.dims[0];
+  g.set_value(node, 0, g.b().cast(g.b().op("prod", {TensorArg{x}, Scalar(dim), Scalar(r.keepdims), acc}), result));
+}
+
+void rule_mean(NumpyGraph& graph, const TapeNode& node) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out", "keepdims", "where"});
+  args.refuse({"dtype", "out", "where"});
+  const Reduction r = reduction(g, args, "a");
+  const DType result = g.result_dtype(node);
+  const DType wide = result == DType::kFloat16 ? DType::kFloat32 : result;
+  const ValueId sum = sum_of(g, r.x, r, wide);
+  g.set_value(node, 0, g.b().cast(g.b().binary("div", sum, Scalar(static_cast<double>(r.count))), result));
+}
+
+ValueId variance(const NumpyRules& g, const Reduction& r, DType wide, double ddof) {
+  const ValueId x = g.b().cast(r.x, wide);
+  Reduction kept = r;
+  kept.keepdims = true;
+  const ValueId mean = g.b().binary("div", sum_of(g, x, kept, wide), Scalar(static_cast<double>(r.count)));
+  const ValueId off = g.b().binary("sub", x, g.b().expand(mean, g.b().type(x).sizes));
+  const double divisor = std::max(static_cast<double>(r.count) - ddof, 0.0);
+  return g.b().binary("div", sum_of(g, g.b().binary("mul", off, off), r, wide), Scalar(divisor));
+}
+
+void moment_rule(NumpyGraph& graph, const TapeNode& node, bool root) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out", "ddof", "keepdims", "where", "mean", "correction"});
+  args.refuse({"dtype", "out", "where", "mean", "correction"});
+  const Reduction r = reduction(g, args, "a");
+  const DType result = g.result_dtype(node);
+  if (is_complex(g.b().type(r.x).dtype)) throw Unsupported("the variance of complex numbers");
+  const DType wide = result == DType::kFloat16 ? DType::kFloat32 : result;
+  ValueId v = variance(g, r, wide, static_cast<double>(args.integer("ddof", 0)));
+  if (root) v = g.b().unary("sqrt", v);
+  g.set_value(node, 0, g.b().cast(v, result));
+}
+
+void rule_var(NumpyGraph& graph, const TapeNode& node) { moment_rule(graph, node, false); }
+void rule_std(NumpyGraph& graph, const TapeNode& node) { moment_rule(graph, node, true); }
+
+void extreme_rule(NumpyGraph& graph, const TapeNode& node, const char* op, const char* operand, int64_t fallback) {
+  const NumpyRules g{graph};
+  const bool ufunc = fallback != INT64_MIN;
+  const NumpyArgs args =
+      ufunc ? NumpyArgs(node, g.np(), {operand, "axis", "dtype", "out", "keepdims", "initial", "where"})
+            : NumpyArgs(node, g.np(), {operand, "axis", "out", "keepdims", "initial", "where"});
+  if (ufunc) args.refuse({"dtype"});
+  args.refuse({"out", "initial", "where"});
+  const Reduction r = reduction(g, args, operand, fallback);
+  if (is_complex(g.b().type(r.x).dtype)) throw Unsupported("extremes of complex numbers");
+  g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
+}
+
+void rule_max(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amax", "a", INT64_MIN); }
+void rule_min(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amin", "a", INT64_MIN); }
+void rule_max_reduce(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amax", "array", 0); }
+void rule_min_reduce(NumpyGraph& graph, const TapeNode& node) { extreme_rule(graph, node, "amin", "array", 0); }
+
+void truth_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "out", "keepdims", "where"});
+  args.refuse({"out", "where"});
+  const Reduction r = reduction(g, args, "a");
+  g.set_value(node, 0, g.b().reduce(op, r.x, r.dims, r.keepdims));
+}
+
+void rule_any(NumpyGraph& graph, const TapeNode& node) { truth_rule(graph, node, "any"); }
+void rule_all(NumpyGraph& graph, const TapeNode& node) { truth_rule(graph, node, "all"); }
+
+void place_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "out", "keepdims"});
+  args.refuse({"out"});
+  const ValueId x = g.read(args["a"]);
+  const int64_t rank = g.b().type(x).dim();
+  if (is_complex(g.b().type(x).dtype) || rank == 0) throw Unsupported("the place of an extreme");
+  PyObject* axis = args["axis"];
+  const bool keep = args.flag("keepdims", false);
+  if (axis == nullptr || axis == Py_None) {
+    if (keep) throw Unsupported("keepdims of a place among all");
+    return g.set_value(node, 0, g.b().op(op, {TensorArg{x}}));
+  }
+  g.set_value(node, 0, g.b().op(op, {TensorArg{x}, Scalar(args.integer("axis", 0)), Scalar(keep)}));
+}
+
+void rule_argmax(NumpyGraph& graph, const TapeNode& node) { place_rule(graph, node, "argmax"); }
+void rule_argmin(NumpyGraph& graph, const TapeNode& node) { place_rule(graph, node, "argmin"); }
+
+void scan_rule(NumpyGraph& graph, const TapeNode& node, const char* op) {
+  const NumpyRules g{graph};
+  const NumpyArgs args(node, g.np(), {"a", "axis", "dtype", "out"});
+  args.refuse({"out"});
+  const DType result = g.result_dtype(node), acc = accumulator(result);
+  if (result == DType::kFloat16) throw Unsupported("a scan that rounds each step to float16");
+  ValueId x = g.b().cast(g.read(args["a"]), acc);
+  if (g.b().type(x).dim() == 0) throw Unsupported("a scan over a scalar");
+  PyObject* axis = args["axis"];
+  const bool flat = axis == nullptr || axis == Py_None;
+  if (flat && g.b().type(x).dim() != 1) x = g.b().reshape(x, {g.b().type(x).numel(g.b().ctx())});
+  g.set_value(node, 0,
+              g.b().cast(g.b().op(op, {TensorArg{x}, Scalar(flat ? 0 : args.integer("axis", 0)), acc}), result));
+}
+
+void rule_cumsum(NumpyGraph& graph, const TapeNode& node) { scan_rule(graph, node, "cumsum"); }
+void rule_cumprod(NumpyGraph& graph, const TapeNode& node) { scan_rule(graph, node, "cumprod"); }
+
+}  // namespace
+
+void add_numpy_reduction_rules(NumpyRuleTable& table) {
+  const std::initializer_list<std::pair<const char*, NumpyRule>> rules = {
+      {"sum", rule_sum},
+      {"add.reduce", rule_add_reduce},
+      {"prod", rule_prod},
+      {"mean", rule_mean},
+      {"var", rule_var},
+      {"std", rule_std},
+      {"max", rule_max},
+      {"amax", rule_max},
+      {"maximum.reduce", rule_max_reduce},
+      {"min", rule_min},
+      {"amin", rule_min},
+      {"minimum.reduce", rule_min_reduce},
+      {"any", rule_any},
+      {"all", rule_all},
+      {"argmax", rule_argmax},
+      {"argmin", rule_argmin},
+      {"cumsum", rule_cumsum},
+      {"cumprod", rule_cumprod},
+  };
+  table.insert(rules.begin(), rules.end());
+}
+
+}  // namespace tatara::capture

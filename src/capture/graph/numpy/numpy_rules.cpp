@@ -1,0 +1,333 @@
+// Rules of elementwise calls, casts, creation, joins; shapes, reductions and indexing are in numpy_shapes.cpp.
+#include "capture/graph/numpy/numpy_rules.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "capture/graph/numpy/numpy_rules_internal.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+
+NumpyArgs::NumpyArgs(const TapeNode& node, const NumpyApi& np, std::initializer_list<const char*> names) {
+  static PyObject* no_value = attr(np.numpy.get(), "_NoValue").release();
+  const auto clean = [](PyObject* o) { return o == no_value ? nullptr : o; };
+  for (const char* name : names) values_.emplace_back(name, nullptr);
+  const Py_ssize_t count = PyTuple_GET_SIZE(node.args.get());
+  if (static_cast<size_t>(count) > values_.size()) throw Unsupported("so many arguments of " + node.name);
+  for (Py_ssize_t i = 0; i < count; ++i)
+    values_[static_cast<size_t>(i)].second = clean(PyTuple_GET_ITEM(node.args.get(), i));
+  if (!node.kwargs) return;
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
+    const std::string name = text_of(key);
+    bool known = false;
+    for (auto& [each, slot] : values_) {
+      if (each != name) continue;
+      slot = clean(value);
+      known = true;
+    }
+    if (!known && value != Py_None && clean(value) != nullptr)
+      throw Unsupported("argument " + name + " of " + node.name);
+  }
+}
+
+PyObject* NumpyArgs::operator[](const char* name) const {
+  for (const auto& [each, value] : values_) {
+    if (each == name) return value;
+  }
+  throw InternalError(std::string("no parameter ") + name);
+}
+
+void NumpyArgs::refuse(std::initializer_list<const char*> names) const {
+  for (const char* name : names) {
+    PyObject* value = (*this)[name];
+    if (value != nullptr && value != Py_None) throw Unsupported(std::string("argument ") + name);
+  }
+}
+
+bool NumpyArgs::flag(const char* name, bool fallback) const {
+  PyObject* value = (*this)[name];
+  if (value == nullptr) return fallback;
+  if (!PyBool_Check(value)) throw Unsupported(std::string("argument ") + name + " is no bool");
+  return value == Py_True;
+}
+
+int64_t NumpyArgs::integer(const char* name, int64_t fallback) const {
+  PyObject* value = (*this)[name];
+  if (value == nullptr) return fallback;
+  if (!PyLong_CheckExact(value)) throw Unsupported(std::string("argument ") + name + " is no int");
+  return PyLong_AsLongLong(value);
+}
+
+namespace {
+
+using Values = std::vector<ValueId>;
+using Body = ValueId (*)(GraphBuilder&, const Values&);
+
+template <const char* const& name>
+ValueId same(GraphBuilder& b, const Values& v) {
+  std::vector<Arg> args;
+  for (const ValueId each : v) args.emplace_back(TensorArg{each});
+  return b.op(name, std::move(args));
+}
+
+ValueId identity(GraphBuilder& b, const Values& v) { return b.op("clone", {TensorArg{v[0]}}); }
+
+ValueId absolute(GraphBuilder& b, const Values& v) {
+  return b.type(v[0]).dtype == DType::kBool ? identity(b, v) : b.unary("abs", v[0]);
+}
+
+ValueId sign(GraphBuilder& b, const Values& v) {
+  const DType t = b.type(v[0]).dtype;
+  if (is_complex(t)) throw Unsupported("sign of complex numbers");
+  const ValueId s = b.unary("sign", v[0]);
+  return is_floating(t) ? b.where(b.unary("isnan", v[0]), v[0], s) : s;
+}
+
+ValueId conjugate(GraphBuilder& b, const Values& v) {
+  return is_complex(b.type(v[0]).dtype) ? b.unary("conj_complex", v[0]) : identity(b, v);
+}
+
+/// Integers are whole already.
+template <const char* const& name>
+ValueId rounding(GraphBuilder& b, const Values& v) {
+  if (is_complex(b.type(v[0]).dtype)) throw Unsupported("rounding of complex numbers");
+  return is_floating(b.type(v[0]).dtype) ? b.unary(name, v[0]) : identity(b, v);
+}
+
+ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.binary("maximum", v[0], v[1]), v[2]); }
+
+struct UfuncRow {
+  const char* numpy;
+  const char* op;  // null: body
+  Body body = nullptr;
+};
+
+constexpr const char* kFloor = "floor";
+constexpr const char* kCeil = "ceil";
+constexpr const char* kTrunc = "trunc";
+constexpr const char* kRound = "round";
+
+// Ufuncs that the registry has under the same meaning once operands have the loop's types.
+constexpr UfuncRow kUfuncs[] = {
+    {"add", "add"},
+    {"subtract", "sub"},
+    {"multiply", "mul"},
+    {"divide", "div"},
+    {"floor_divide", "floor_divide"},
+    {"remainder", "remainder"},
+    {"fmod", "fmod"},
+    {"power", "pow"},
+    {"float_power", "pow"},
+    {"maximum", "maximum"},
+    {"minimum", "minimum"},
+    {"fmax", "fmax"},
+    {"fmin", "fmin"},
+    {"arctan2", "atan2"},
+    {"hypot", "hypot"},
+    {"copysign", "copysign"},
+    {"nextafter", "nextafter"},
+    {"logaddexp", "logaddexp"},
+    {"logaddexp2", "logaddexp2"},
+    {"heaviside", "heaviside"},
+    {"bitwise_and", "bitwise_and"},
+    {"bitwise_or", "bitwise_or"},
+    {"bitwise_xor", "bitwise_xor"},
+    {"left_shift", "bitwise_left_shift"},
+    {"right_shift", "bitwise_right_shift"},
+    {"equal", "eq"},
+    {"not_equal", "ne"},
+    {"less", "lt"},
+    {"less_equal", "le"},
+    {"greater", "gt"},
+    {"greater_equal", "ge"},
+    {"logical_and", "logical_and"},
+    {"logical_or", "logical_or"},
+    {"logical_xor", "logical_xor"},
+    {"logical_not", "logical_not"},
+    {"negative", "neg"},
+    {"positive", nullptr, identity},
+    {"invert", "bitwise_not"},
+    {"absolute", nullptr, absolute},
+    {"fabs", "abs"},
+    {"sign", nullptr, sign},
+    {"conjugate", nullptr, conjugate},
+    {"rint", nullptr, rounding<kRound>},
+    {"floor", nullptr, rounding<kFloor>},
+    {"ceil", nullptr, rounding<kCeil>},
+    {"trunc", nullptr, rounding<kTrunc>},
+    {"sqrt", "sqrt"},
+    {"square", "square"},
+    {"reciprocal", "reciprocal"},
+    {"exp", "exp"},
+    {"exp2", "exp2"},
+    {"expm1", "expm1"},
+    {"log", "log"},
+    {"log2", "log2"},
+    {"log10", "log10"},
+    {"log1p", "log1p"},
+    {"sin", "sin"},
+    {"cos", "cos"},
+    {"tan", "tan"},
+    {"arcsin", "asin"},
+    {"arccos", "acos"},
+    {"arctan", "atan"},
+    {"sinh", "sinh"},
+    {"cosh", "cosh"},
+    {"tanh", "tanh"},
+    {"arcsinh", "asinh"},
+    {"arccosh", "acosh"},
+    {"arctanh", "atanh"},
+    {"isnan", "isnan"},
+    {"isinf", "isinf"},
+    {"isfinite", "isfinite"},
+    {"signbit", "signbit"},
+    {"deg2rad", "deg2rad"},
+    {"radians", "deg2rad"},
+    {"rad2deg", "rad2deg"},
+    {"degrees", "rad2deg"},
+    {"clip", nullptr, clip},
+};
+
+const UfuncRow* find_ufunc(const std::string& name) {
+  for (const UfuncRow& row : kUfuncs) {
+    if (name == row.numpy) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<DType> NumpyRules::loop_types(PyObject* ufunc, const std::vector<PyObject*>& operands,
+                                          size_t outputs) const {
+  const Ref types = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size() + outputs)));
+  for (size_t i = 0; i < operands.size() + outputs; ++i) {
+    PyObject* type = Py_None;
+    Ref held;
+    if (i < operands.size()) {
+      PyObject* o = operands[i];
+      if (const int s = slot_of(o); s >= 0) {
+        type = g.slot(s).dtype.get();
+      } else if (g.np_.is_scalar(o)) {
+        held = attr(o, "dtype");
+      } else if (PyBool_Check(o)) {
+        held = Ref::steal(PyObject_CallMethod(g.np_.numpy.get(), "dtype", "s", "bool"));
+      } else {
+        type = reinterpret_cast<PyObject*>(Py_TYPE(o));
+      }
+      if (held) type = held.get();
+    }
+    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i), Py_NewRef(type));
+  }
+  const Ref resolved = Ref::steal(PyObject_CallMethod(ufunc, "resolve_dtypes", "(O)", types.get()));
+  if (!resolved) {
+    forget_error();
+    throw Unsupported("the loop of a ufunc");
+  }
+  std::vector<DType> result;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(resolved.get()); ++i) {
+    result.push_back(dtype_of(PyTuple_GET_ITEM(resolved.get(), i)));
+  }
+  return result;
+}
+
+ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObject*>& operands) {
+  const UfuncRow* row = find_ufunc(name);
+  if (row == nullptr) throw Unsupported("no operator for numpy's " + name);
+  const Ref ufunc = name == "clip" ? attr(attr(attr(g.np_.numpy.get(), "_core").get(), "umath").get(), "clip")
+                                   : attr(g.np_.numpy.get(), name.c_str());
+  const std::vector<DType> types = loop_types(ufunc.get(), operands, 1);
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (types[i] != types[0]) throw Unsupported(name + " of two types");
+  }
+  Values values;
+  std::vector<Arg> args;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const NumpyGraph::Operand o = g.operand(operands[i]);
+    // A number stays one where the operator takes numbers: kernels know constants.
+    const bool number = o.ref < 0 && i == 1 && row->op != nullptr && takes_number(row->op);
+    if (number) {
+      args.emplace_back(g.number_as(o.number, types[i]));
+    } else {
+      values.push_back(g.as_dtype(o, types[i]));
+      args.emplace_back(TensorArg{values.back()});
+    }
+  }
+  const ValueId result = row->op != nullptr ? g.builder_.op(row->op, std::move(args)) : row->body(g.builder_, values);
+  return g.builder_.cast(result, types.back());
+}
+
+bool NumpyRules::takes_number(const char* op) {
+  const OpSchema& schema = OpRegistry::global().get(op).schema;
+  return schema.args.size() > 1 && schema.args[1].type == ArgType::kTensorOrScalar;
+}
+
+namespace {
+
+void rule_ufunc(NumpyGraph& g, const TapeNode& node) {
+  NumpyRules rules{g};
+  const size_t inputs = rules.arity(node.name);
+  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(node.args.get()));
+  std::vector<PyObject*> operands;
+  for (size_t i = 0; i < inputs && i < count; ++i) {
+    operands.push_back(PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(i)));
+  }
+  PyObject* out = count > inputs ? PyTuple_GET_ITEM(node.args.get(), static_cast<Py_ssize_t>(inputs)) : nullptr;
+  if (operands.size() != inputs || count > inputs + 1) throw Unsupported("the number of operands of " + node.name);
+  if (node.kwargs) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(node.kwargs.get(), &at, &key, &value) != 0) {
+      if (value == Py_None) continue;
+      if (text_of(key) != "out") throw Unsupported("argument " + text_of(key) + " of " + node.name);
+      out = PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 1 ? PyTuple_GET_ITEM(value, 0) : value;
+    }
+  }
+  const bool inplace = node.mutates && out == nullptr;
+  const ValueId value = rules.apply_ufunc(node.name, operands);
+  if (inplace) out = operands[0];
+  if (out == nullptr || out == Py_None) return rules.set_value(node, 0, value);
+  g_write(g, out, value);
+}
+
+}  // namespace
+
+void g_write(NumpyGraph& g, PyObject* target, ValueId value) { NumpyRules{g}.write(target, value); }
+
+size_t NumpyRules::arity(const std::string& name) const {
+  if (name == "clip") return 3;
+  const Ref ufunc = attr(g.np_.numpy.get(), name.c_str());
+  return static_cast<size_t>(PyLong_AsLong(attr(ufunc.get(), "nin").get()));
+}
+
+namespace {
+
+/// Whether the call is NumPy's own: other libraries have ufuncs of the same names.
+bool is_numpys_own(const TapeNode& node, const NumpyApi& np) {
+  if (!np.is_ufunc(node.func.get())) return true;
+  const Ref own = attr_or_null(np.numpy.get(), node.name.c_str());
+  if (own.get() == node.func.get()) return true;
+  return node.name == "clip";
+}
+
+}  // namespace
+
+NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np) {
+  if (!is_numpys_own(node, np)) return nullptr;
+  static const NumpyRuleTable table = [] {
+    NumpyRuleTable made;
+    add_numpy_shape_rules(made);
+    add_numpy_indexing_rules(made);
+    add_numpy_reduction_rules(made);
+    return made;
+  }();
+  if (const auto found = table.find(node.name); found != table.end()) {
+    // np.clip, the function, and the ufunc behind it differ in their arguments.
+    if (!(np.is_ufunc(node.func.get()) && node.name == "clip")) return found->second;
+  }
+  return find_ufunc(node.name) != nullptr ? rule_ufunc : nullptr;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,28 @@
+// What each NumPy call means in operators of the registry: one rule a name.
+#pragma once
+
+#include "capture/graph/numpy/numpy_graph.h"
+
+namespace tatara::capture {
+
+using NumpyRule = void (*)(NumpyGraph&, const TapeNode&);
+
+/// Null when NumPy runs the call.
+NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np);
+
+/// Arguments of a call by parameter name. Null: not given (or NumPy's own mark for that).
+class NumpyArgs {
+ public:
+  /// Throws Unsupported for keywords that are not among `names`.
+  NumpyArgs(const TapeNode& node, const NumpyApi& np, std::initializer_list<const char*> names);
+  PyObject* operator[](const char* name) const;
+  /// Unsupported unless every one of them is missing or None.
+  void refuse(std::initializer_list<const char*> names) const;
+  bool flag(const char* name, bool fallback) const;
+  int64_t integer(const char* name, int64_t fallback) const;
+
+ private:
+  std::vector<std::pair<std::string, PyObject*>> values_;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,52 @@
+// Shared by the rules' source files.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/graph/numpy/numpy_rules.h"
+
+namespace tatara::capture {
+
+/// What rules do with the graph.
+struct NumpyRules {
+  NumpyGraph& g;
+
+  GraphBuilder& b() const { return g.builder_; }
+  Functionalizer& fz() const { return g.fz_; }
+  const NumpyApi& np() const { return g.np_; }
+  NumpyGraph::ArrayRef tensor(PyObject* o) const { return g.tensor(o); }
+  ValueId read(PyObject* o) const { return g.read(o); }
+  NumpyGraph::ArrayRef view(const char* op, std::vector<Arg> args) const { return g.view(op, std::move(args)); }
+  ValueId as_dtype(PyObject* o, DType dtype) const { return g.as_dtype(g.operand(o), dtype); }
+  void write(PyObject* target, ValueId value) const { g.write(g.tensor(target), value); }
+  void write_ref(NumpyGraph::ArrayRef target, ValueId value) const { g.write(target, value); }
+  void set_value(const TapeNode& node, size_t k, ValueId value) const { g.set_value(node, k, value); }
+  void set_result(const TapeNode& node, size_t k, NumpyGraph::ArrayRef ref) const { g.set_result(node, k, ref); }
+  const TapeSlot& result(const TapeNode& node) const { return g.slot(node.outputs.at(0)); }
+  DType result_dtype(const TapeNode& node) const { return g.dtype_of_slot(node.outputs.at(0)); }
+  std::vector<Expr> result_sizes(const TapeNode& node) const { return g.exprs(result(node).sizes.get()); }
+  DType slot_dtype(PyObject* o) const { return g.dtype_of_slot(slot_of(o)); }
+  std::vector<int64_t> shape(ValueId v) const { return g.shape(v); }
+
+  /// Types of a ufunc's loop for these arguments: inputs, then outputs.
+  std::vector<DType> loop_types(PyObject* ufunc, const std::vector<PyObject*>& operands, size_t outputs) const;
+  ValueId apply_ufunc(const std::string& name, const std::vector<PyObject*>& operands);
+  size_t arity(const std::string& name) const;
+  static bool takes_number(const char* op);
+};
+
+inline SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
+  SymInts list;
+  for (const int64_t v : values) list.values.push_back(b.ctx().constant(v));
+  return list;
+}
+
+using NumpyRuleTable = std::unordered_map<std::string, NumpyRule>;
+void add_numpy_shape_rules(NumpyRuleTable& table);
+void add_numpy_indexing_rules(NumpyRuleTable& table);
+void add_numpy_reduction_rules(NumpyRuleTable& table);
+void g_write(NumpyGraph& g, PyObject* target, ValueId value);
+
+}  // namespace tatara::capture

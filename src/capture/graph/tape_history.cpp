@@ -1,0 +1,266 @@
+#include "capture/graph/tape_history.h"
+
+#include <algorithm>
+
+#include "capture/tape/used_history.h"
+#include "support/error.h"
+#include "transforms/batching.h"
+#include "transforms/expand.h"
+
+namespace tatara::capture {
+
+TapeHistory::TapeHistory(const Tape& tape, GraphBuilder& builder, Functionalizer& fz,
+                         const std::vector<TensorRef>& refs, bool engine)
+    : tape_(tape), builder_(builder), fz_(fz), refs_(refs), engine_(engine) {
+  for (size_t i = 0; i < tape_.slots().size(); ++i) {
+    const TapeSlot& slot = tape_.slots()[i];
+    if (!slot.input || !slot.requires_grad) continue;
+    const ValueId value = fz_.read(refs_[i]);
+    leaves_[refs_[i]] = {{value}, static_cast<int>(i), false};
+    note_values();
+    needs_[static_cast<size_t>(value)] = true;
+  }
+}
+
+/// Which of the values made since the last call have a history.
+void TapeHistory::note_values() {
+  const Graph& graph = builder_.graph();
+  needs_.resize(graph.num_values(), false);
+  level_needs_.resize(graph.num_values(), false);
+  for (; noted_ < graph.num_nodes(); ++noted_) {
+    const Node& node = graph.node(static_cast<NodeId>(noted_));
+    for (std::vector<bool>* has : {&needs_, &level_needs_}) {
+      bool passes = has == &level_needs_ ? gives_tangents(node, *has) : !node.closed && gives_gradients(node, *has);
+      if (is_batch_in(node) || is_batch_out(node)) {
+        for_each_operand(node, [&](ValueId v) { passes = passes || (*has)[static_cast<size_t>(v)]; });
+      }
+      if (!passes) continue;
+      for (const ValueId v : node.outputs) (*has)[static_cast<size_t>(v)] = differentiable_result(graph, v);
+    }
+  }
+}
+
+std::vector<TapeHistory::Operand> TapeHistory::before(const TapeNode& node) {
+  std::vector<Operand> operands;
+  const auto look = [&](int slot) {
+    const TensorRef ref = refs_[static_cast<size_t>(slot)];
+    if (ref < 0) return;
+    if (node.grad && fz_.is_stale_view(ref) && is_written_leaf(ref)) {
+      throw Unsupported("a view of a parameter from before it was written to, in " + node.name);
+    }
+    const ValueId value = fz_.read(ref);
+    note_values();
+    const ValueId base = fz_.base(ref);
+    operands.push_back({ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
+  };
+  for_each_slot(node.args.get(), look);
+  for_each_slot(node.kwargs.get(), look);
+  return operands;
+}
+
+void TapeHistory::after(const TapeNode& node, const std::vector<Operand>& operands) {
+  note_values();
+  slot_needs_.resize(tape_.slots().size(), false);
+  const auto note = [&](int slot) {
+    const TensorRef ref = slot < 0 ? -1 : refs_[static_cast<size_t>(slot)];
+    if (ref >= 0 && needs(fz_.read(ref))) slot_needs_[static_cast<size_t>(slot)] = true;
+  };
+  for (const int slot : node.outputs) note(slot);
+  for_each_slot(node.args.get(), note);
+  for (size_t i = 0; i < node.histories.size(); ++i) {
+    if (!node.histories[i]) continue;
+    const ValueId value = fz_.read(refs_[static_cast<size_t>(node.outputs[i])]);
+    histories_.emplace_back(node.level, value);
+    needs_[static_cast<size_t>(value)] = true;
+  }
+  for (const Operand& operand : operands) {
+    if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
+  }
+}
+
+bool TapeHistory::make_leaf(const TapeNode& node) {
+  const int slot = node.outputs[0];
+  const TensorRef ref = refs_[static_cast<size_t>(slot)];
+  const ValueId value = fz_.read(ref);
+  note_values();
+  // What was computed from it before is no part of its history, which the graph could not tell.
+  const Graph& graph = builder_.graph();
+  bool used = needs(value) || leaves_.contains(ref);
+  for (size_t n = 0; n < graph.num_nodes() && !used; ++n) {
+    for_each_operand(graph.node(static_cast<NodeId>(n)), [&](ValueId v) { used = used || v == value; });
+  }
+  if (used) throw Unsupported("requires_grad_() of a tensor that was used before");
+  leaves_[ref] = {{value}, slot, true};
+  needs_[static_cast<size_t>(value)] = true;
+  return tape_.slots()[static_cast<size_t>(slot)].input;
+}
+
+bool TapeHistory::is_written_leaf(TensorRef ref) const {
+  return std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
+    return leaf.second.values.size() > 1 && fz_.same_storage(leaf.first, ref);
+  });
+}
+
+void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
+  if (operand.storage_level_history && (!node.mode || !operand.level_history)) {
+    throw Unsupported(node.name + " inside of a transform: it changes a tensor, but not its history");
+  }
+  for (const TensorRef example : examples_) {
+    if (fz_.same_storage(example, operand.ref)) throw Unsupported(node.name + " on an example of a batch");
+  }
+  for (const auto& [slot, value] : variables_) {
+    if (fz_.same_storage(refs_[static_cast<size_t>(slot)], operand.ref)) {
+      throw Unsupported(node.name + " on a tensor that gradients are asked by");
+    }
+  }
+  if (operand.storage_history && node.level != 0 && !node.grad) {
+    throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
+  }
+  if (!engine_ && operand.storage_history && std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
+        return fz_.same_storage(leaf.first, operand.ref);
+      })) {
+    throw Unsupported(node.name + " on the memory of a tensor that requires grad");
+  }
+  const bool is_leaf = leaves_.contains(operand.ref);
+  if (is_leaf && node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
+  bool of_leaf = is_leaf;
+  for (auto& [ref, each] : leaves_) {
+    if (!fz_.same_storage(ref, operand.ref)) continue;
+    if (each.made && ref != operand.ref) throw Unsupported(node.name + " on memory that a leaf of the graph shares");
+    if (!is_leaf && (node.grad || operand.history)) continue;  // a view with a history of its own
+    const ValueId value = fz_.read(ref);
+    note_values();
+    if (each.values.back() != value) each.values.push_back(value);
+    needs_[static_cast<size_t>(value)] = true;
+    of_leaf = true;
+  }
+  if (of_leaf || !operand.storage_history) return;
+  if (!node.grad || !operand.history) {
+    throw Unsupported(node.name + " beside gradients: it changes a tensor, but not its history");
+  }
+}
+
+std::vector<ValueId> TapeHistory::values_of(PyObject* list) {
+  std::vector<ValueId> values;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    values.push_back(fz_.read(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(list, i)))]));
+  }
+  return values;
+}
+
+std::vector<ValueId> TapeHistory::gradients(const TapeNode& pass, std::vector<TensorType> types) {
+  GradientsCall call;
+  call.roots = values_of(PyTuple_GET_ITEM(pass.args.get(), 0));
+  call.cotangents = values_of(PyTuple_GET_ITEM(pass.args.get(), 1));
+  PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
+    const TensorRef ref = refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
+    const auto variable = variables_.find(slot_of(PyList_GET_ITEM(variables, i)));
+    if (variable != variables_.end()) {
+      call.variables.push_back({variable->second});
+      continue;
+    }
+    const auto leaf = leaves_.find(ref);
+    call.variables.push_back(leaf != leaves_.end() ? leaf->second.values : std::vector<ValueId>{fz_.read(ref)});
+  }
+  call.create_graph = creates_graph(pass);
+  call.level = pass.step == FuncStep::kGradients;
+  call.histories = starts();
+  return add_gradients(builder_, call, std::move(types));
+}
+
+std::vector<ValueId> TapeHistory::starts() const {
+  std::vector<ValueId> values;
+  for (const auto& [level, value] : histories_) {
+    const bool open = std::find(open_levels_.begin(), open_levels_.end(), level) != open_levels_.end();
+    if (level == 0 || open) values.push_back(value);
+  }
+  for (const auto& [ref, leaf] : leaves_) values.insert(values.end(), leaf.values.begin(), leaf.values.end());
+  return values;
+}
+
+void TapeHistory::add_variable(int slot) {
+  const ValueId value = fz_.read(refs_[static_cast<size_t>(slot)]);
+  variables_[slot] = value;
+  add_level_value(value);
+}
+
+void TapeHistory::add_level_value(ValueId value) {
+  note_values();
+  level_needs_[static_cast<size_t>(value)] = true;
+}
+
+void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
+  if (!engine_) {
+    result.graph = expand_transforms(result.graph, passes);
+    return;
+  }
+  note_values();
+  const auto leaf_of = [&](int slot) {
+    const auto found = slot < 0 ? leaves_.end() : leaves_.find(refs_[static_cast<size_t>(slot)]);
+    return found == leaves_.end() ? nullptr : &found->second;
+  };
+  for (const InputWrite& write : result.graph.input_writes()) {
+    const int slot = result.inputs[static_cast<size_t>(write.input_index)];
+    if (needs(write.value) && leaf_of(slot) == nullptr) {
+      throw Unsupported("a write that gives a tensor from outside a history");
+    }
+  }
+  slot_needs_.resize(tape_.slots().size(), false);
+  UsedHistory histories(tape_, slot_needs_);
+  std::vector<size_t> live;
+  for (size_t i = 0; i < result.outputs.size(); ++i) {
+    const GraphOutput& output = result.graph.outputs()[i];
+    if (!needs(output.value)) continue;
+    const int slot = result.outputs[i];
+    if (const Leaf* leaf = leaf_of(slot); leaf != nullptr) {
+      if (leaf->made) result.leaves.push_back(slot);
+    } else if (histories.first_used({slot}) < 0) {
+      live.push_back(i);
+    } else if (output.alias.kind == OutputAlias::Kind::kFresh) {
+      result.used_up.push_back(slot);
+    } else {
+      throw Unsupported("a view of a result whose history a backward pass has used up");
+    }
+  }
+  result.training = !live.empty();
+  if (result.training) stop_used_up(result);
+  result.graph = expand_transforms(result.graph, passes);
+  if (result.training) check_live(result, live);
+}
+
+/// Histories that go on after the graph begin at tensors from before it.
+void TapeHistory::check_live(const TapeGraph& result, const std::vector<size_t>& live) const {
+  std::vector<bool> inputs(result.inputs.size(), false);
+  for (const auto& [ref, leaf] : leaves_) {
+    if (leaf.values.size() > 1)
+      throw Unsupported("a result that can be differentiated later, beside a write to a leaf");
+    const auto place = std::find(result.inputs.begin(), result.inputs.end(), leaf.slot);
+    if (place != result.inputs.end()) inputs[static_cast<size_t>(place - result.inputs.begin())] = true;
+  }
+  const std::vector<bool> needs = values_needing_grad(result.graph, inputs);
+  for (const size_t i : live) {
+    if (!needs[static_cast<size_t>(result.graph.outputs()[i].value)] || !result.leaves.empty()) {
+      throw Unsupported("a result with a history that begins at a leaf of the graph");
+    }
+  }
+}
+
+/// What a pass has used up is a constant to the gradients of the other results.
+void TapeHistory::stop_used_up(TapeGraph& result) {
+  GraphBuilder builder(result.graph);
+  builder.set_no_grad(true);
+  for (const std::vector<int>* slots : {&result.used_up, &result.leaves}) {
+    for (size_t i = 0; i < result.outputs.size(); ++i) {
+      if (std::find(slots->begin(), slots->end(), result.outputs[i]) == slots->end()) continue;
+      if (result.graph.outputs()[i].alias.kind != OutputAlias::Kind::kFresh) {
+        throw Unsupported("a leaf that shares memory with others, beside a result that can be differentiated later");
+      }
+      const ValueId value = result.graph.outputs()[i].value;
+      result.graph.outputs()[i].value =
+          builder.op("relayout", {TensorArg{value}, SymInts{result.graph.type(value).strides}});
+    }
+  }
+}
+
+}  // namespace tatara::capture

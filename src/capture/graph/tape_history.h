@@ -1,0 +1,80 @@
+// What the engine of gradients knows of the tensors on a tape: leaves, histories, and which of them a pass has used up.
+#pragma once
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/graph/graph_from_tape.h"
+#include "ops/core/builder.h"
+#include "transforms/autodiff.h"
+
+namespace tatara::capture {
+
+/// Follows a tape with passes of gradients, or with leaves of its own, while it becomes a graph. Eager tells the contents of a
+/// tensor from its history, the graph does not: what it cannot tell apart is refused (Unsupported).
+class TapeHistory {
+ public:
+  using TensorRef = Functionalizer::TensorRef;
+  /// `engine`: gradients come from passes of the engine too, else from torch.func's transforms alone.
+  TapeHistory(const Tape& tape, GraphBuilder& builder, Functionalizer& fz, const std::vector<TensorRef>& refs,
+              bool engine);
+
+  struct Operand {
+    TensorRef ref;
+    int64_t version;
+    bool history, storage_history;  // of the engine's gradients
+    bool level_history, storage_level_history;
+  };
+  /// Around the conversion of each node.
+  std::vector<Operand> before(const TapeNode& node);
+  void after(const TapeNode& node, const std::vector<Operand>& operands);
+  /// requires_grad_(); true for a tensor from before the tape, which is to be told before the graph runs.
+  bool make_leaf(const TapeNode& node);
+  /// A tensor that a transform asks gradients by.
+  void add_variable(int slot);
+  /// A value that a transform tells from its operand: gradients or tangents begin there.
+  void add_level_value(ValueId value);
+  /// One example of a batch: a write to it would be one to the batch.
+  void add_example(TensorRef ref) { examples_.push_back(ref); }
+  void enter_level(int level) { open_levels_.push_back(level); }
+  void exit_level() { open_levels_.pop_back(); }
+  /// Where histories begin; not in levels that have ended, whose values are those of one example.
+  std::vector<ValueId> starts() const;
+  /// The node that stands for a pass.
+  std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types);
+  /// Writes the passes out and says what the results are: used up, leaves, or with a history that goes on (`training`).
+  void finish(TapeGraph& result, const PassOptions& passes);
+
+ private:
+  struct Leaf {
+    std::vector<ValueId> values;  // so far
+    int slot = -1;
+    bool made = false;  // on the tape
+  };
+  bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
+  bool level_needs(ValueId v) { return level_needs_[static_cast<size_t>(v)]; }
+  void note_values();
+  void note_write(const TapeNode& node, const Operand& operand);
+  bool is_written_leaf(TensorRef ref) const;
+  std::vector<ValueId> values_of(PyObject* list);
+  void check_live(const TapeGraph& result, const std::vector<size_t>& live) const;
+  void stop_used_up(TapeGraph& result);
+
+  const Tape& tape_;
+  GraphBuilder& builder_;
+  Functionalizer& fz_;
+  const std::vector<TensorRef>& refs_;
+  const bool engine_;
+  std::vector<bool> needs_;                     // per value of the graph: it has a history, or is a leaf's
+  std::vector<bool> level_needs_;               // per value: it depends on a variable of a transform
+  std::unordered_map<int, ValueId> variables_;  // slots that transforms ask gradients by
+  std::vector<bool> slot_needs_;                // per slot: it had a history at some time
+  size_t noted_ = 0;                            // nodes that needs_ has seen
+  std::unordered_map<TensorRef, Leaf> leaves_;
+  std::vector<std::pair<int, ValueId>> histories_;  // level and value of gradients that can be differentiated again
+  std::vector<int> open_levels_;
+  std::vector<TensorRef> examples_;
+};
+
+}  // namespace tatara::capture

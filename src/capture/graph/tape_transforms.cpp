@@ -1,0 +1,112 @@
+#include "capture/graph/tape_transforms.h"
+
+#include <algorithm>
+
+#include "capture/graph/tape_arguments.h"
+#include "ops/core/family_util.h"
+#include "support/error.h"
+#include "transforms/forward.h"
+
+namespace tatara::capture {
+
+std::vector<TapeTransforms::TensorRef> TapeTransforms::results_of(const TapeNode& node, std::vector<TensorType> types) {
+  switch (node.step) {
+    case FuncStep::kEnter: enter(node); return {};
+    case FuncStep::kExit:
+      if (node.name != "exit_dual") history_.exit_level();
+      return {};
+    case FuncStep::kWrap: return {alias(operand(node))};
+    case FuncStep::kUnwrap: return {operand(node)};
+    case FuncStep::kVariable: history_.add_variable(slot_of(PyTuple_GET_ITEM(node.args.get(), 0))); return {};
+    case FuncStep::kBatchIn: return {one_example(node)};
+    case FuncStep::kBatchOut: return {all_examples(node)};
+    case FuncStep::kMakeDual: return {make_dual(node)};
+    case FuncStep::kUnpackDual: return unpack_dual(node, std::move(types));
+    case FuncStep::kNone:
+    case FuncStep::kGradients: break;
+  }
+  throw InternalError("no step of a transform: " + node.name);
+}
+
+TapeTransforms::TensorRef TapeTransforms::operand(const TapeNode& node, Py_ssize_t place) const {
+  return refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), place)))];
+}
+
+Expr TapeTransforms::number(const TapeNode& node, Py_ssize_t place) {
+  PyObject* o = PyTuple_GET_ITEM(node.args.get(), place);
+  ExprContext& ctx = builder_.ctx();
+  return is_size_ref(o) ? size_in(ctx, size_ref_expr(o)) : ctx.constant(int_value(o));
+}
+
+TapeTransforms::TensorRef TapeTransforms::alias(TensorRef of) {
+  return fz_.apply(OpRegistry::global().get("alias"), {TensorArg{of}}).front();
+}
+
+void TapeTransforms::enter(const TapeNode& node) {
+  if (node.name == "enter_dual") return;
+  history_.enter_level(++levels_);
+  if (node.name != "enter_vmap") return;
+  const std::string text = text_of(PyTuple_GET_ITEM(node.args.get(), 1));
+  randomness_[levels_] = text == "different" ? Randomness::kDifferent
+                         : text == "same"    ? Randomness::kSame
+                                             : Randomness::kError;
+}
+
+TapeTransforms::TensorRef TapeTransforms::one_example(const TapeNode& node) {
+  const int64_t dim = number(node, 1).const_value();
+  const ValueId one = add_batch_in(builder_, fz_.read(operand(node)), dim, node.level, randomness_.at(node.level));
+  examples_.push_back(fz_.fresh(one));
+  history_.add_example(examples_.back());
+  return examples_.back();
+}
+
+TapeTransforms::TensorRef TapeTransforms::all_examples(const TapeNode& node) {
+  const TensorRef one = operand(node);
+  const auto shares = [&](TensorRef other) { return fz_.same_storage(other, one); };
+  if (std::any_of(examples_.begin(), examples_.end(), shares)) {
+    throw Unsupported("an example of a batch, or a view of it, is a result of vmap");
+  }
+  if (std::any_of(finished_.begin(), finished_.end(), shares)) throw Unsupported("two results of vmap share memory");
+  finished_.push_back(one);
+  return fz_.fresh(add_batch_out(builder_, fz_.read(one), number(node, 3).const_value(), node.level, number(node, 2)));
+}
+
+TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
+  const TensorRef dual = alias(operand(node));
+  const ValueId value = fz_.read(dual);
+  ValueId tangent = fz_.read(operand(node, 1));
+  // The host copies a tangent that lies otherwise in memory than its primal.
+  const TensorType type = builder_.type(value);
+  if (builder_.type(tangent).strides != type.strides && ops::is_dense(builder_.ctx(), type)) {
+    tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{type.strides}});
+  }
+  duals_[node.level].push_back({value, tangent, dual});
+  history_.add_level_value(value);
+  return dual;
+}
+
+std::vector<ValueId> TapeTransforms::tangents(const TapeNode& node, TensorType type) {
+  TangentsCall call;
+  call.roots = {fz_.read(operand(node))};
+  for (const Dual& dual : duals_[node.level]) {
+    call.variables.push_back(dual.value);
+    call.tangents.push_back(dual.tangent);
+  }
+  call.stops = unpacked_[node.level];
+  call.histories = history_.starts();
+  return add_tangents(builder_, call, {std::move(type)});
+}
+
+std::vector<TapeTransforms::TensorRef> TapeTransforms::unpack_dual(const TapeNode& node,
+                                                                   std::vector<TensorType> types) {
+  for (const Dual& dual : duals_[node.level]) {
+    // In eager a write goes to the tangent too, which may be a tensor of the caller's.
+    if (fz_.read(dual.tensor) != dual.value) throw Unsupported("a write to a dual tensor");
+  }
+  std::vector<TensorRef> results{alias(operand(node))};
+  unpacked_[node.level].push_back(fz_.read(results[0]));
+  if (types.size() > 1) results.push_back(fz_.fresh(tangents(node, std::move(types[1])).front()));
+  return results;
+}
+
+}  // namespace tatara::capture

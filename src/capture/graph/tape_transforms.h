@@ -1,0 +1,50 @@
+// What the steps of torch.func's transforms on a tape mean in a graph.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "capture/graph/tape_history.h"
+#include "transforms/batching.h"
+
+namespace tatara::capture {
+
+class TapeTransforms {
+ public:
+  using TensorRef = Functionalizer::TensorRef;
+  TapeTransforms(GraphBuilder& builder, Functionalizer& fz, const std::vector<TensorRef>& refs, TapeHistory& history)
+      : builder_(builder), fz_(fz), refs_(refs), history_(history) {}
+
+  /// The tensors that a step gives (all but gradients), whose types are known.
+  std::vector<TensorRef> results_of(const TapeNode& node, std::vector<TensorType> types);
+  /// Whether tangents have been given to tensors in the level.
+  bool has_duals(int level) const { return duals_.contains(level); }
+  /// The node that stands for the tangent of a step's operand.
+  std::vector<ValueId> tangents(const TapeNode& node, TensorType type);
+
+ private:
+  TensorRef operand(const TapeNode& node, Py_ssize_t place = 0) const;
+  Expr number(const TapeNode& node, Py_ssize_t place);
+  void enter(const TapeNode& node);
+  TensorRef alias(TensorRef of);
+  TensorRef one_example(const TapeNode& node);
+  TensorRef all_examples(const TapeNode& node);
+  TensorRef make_dual(const TapeNode& node);
+  std::vector<TensorRef> unpack_dual(const TapeNode& node, std::vector<TensorType> types);
+
+  GraphBuilder& builder_;
+  Functionalizer& fz_;
+  const std::vector<TensorRef>& refs_;
+  TapeHistory& history_;
+  struct Dual {
+    ValueId value, tangent;
+    TensorRef tensor;
+  };
+  std::unordered_map<int, std::vector<Dual>> duals_;        // by level
+  std::unordered_map<int, std::vector<ValueId>> unpacked_;  // primals that tensors of the level had
+  std::unordered_map<int, Randomness> randomness_;          // of levels of vmap
+  std::vector<TensorRef> examples_, finished_;              // what vmap gives its functions, and gets back
+  int levels_ = 0;                                          // entered so far
+};
+
+}  // namespace tatara::capture

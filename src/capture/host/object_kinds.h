@@ -1,0 +1,38 @@
+// Questions about single objects: what kind they are, and whether two are the same.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/host/torch_api.h"
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+/// Values that are guarded by value: numbers, strings, dtypes, enum members, ...
+bool is_atom(PyObject* object, const TorchApi& api);
+/// A float or complex that equals itself alone by its identity (as a key, in a search).
+bool is_not_a_number(PyObject* object);
+/// Objects that stand for themselves: modules, functions, types, torch.nn modules.
+bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// What a method in C is bound to; null for functions, what is bound to a class and all else.
+PyObject* bound_to(PyObject* object);
+bool is_partial(PyObject* object);  // of functools
+/// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.
+std::vector<Ref> ordered_keys(PyObject* dict);
+/// Whether that is their order still.
+bool is_ordered_by(PyObject* dict, const std::vector<Ref>& keys);
+/// Same object, or an equal atom of the same type.
+bool same_value(PyObject* a, PyObject* b);
+/// Instances whose attributes live in a __dict__ and nowhere else.
+bool is_plain_instance(PyObject* object);
+/// Iterators of the language's own containers and of range, zip and the like.
+bool is_builtin_iterator(PyObject* object);
+/// Iterators and generators whose __next__ is C code.
+bool is_c_iterator(PyObject* object);
+/// Made by a class statement: types in C may be on the heap too, but are immutable there.
+bool is_python_class(const PyTypeObject* type);
+/// For messages: the object's repr, cut short.
+std::string short_repr(PyObject* object);
+
+}  // namespace tatara::capture

@@ -1,0 +1,586 @@
+#include "capture/host/torch_api.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/host/numpy_api.h"
+#include "capture/host/package.h"
+#include "capture/host/torch_native.h"
+#include "capture/host/without_modes.h"
+
+namespace tatara::capture {
+namespace {
+
+// dlpack.h 1.3, the parts used here.
+struct DlDevice {
+  int32_t type;
+  int32_t id;
+};
+struct DlDataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+struct DlTensor {
+  void* data;
+  DlDevice device;
+  int32_t ndim;
+  DlDataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DlExchangeApi {
+  uint32_t major, minor;
+  void* previous;
+  void* allocate;
+  void* from_object;
+  void* to_object;
+  int (*view)(void* object, DlTensor* out);
+  void* stream;
+};
+
+using Names = std::unordered_set<std::string_view>;
+
+const Names& break_names() {
+  static const Names names = {"item",
+                              "tolist",
+                              "numpy",
+                              "__bool__",
+                              "__int__",
+                              "__float__",
+                              "__index__",
+                              "__complex__",
+                              "__repr__",
+                              "__str__",
+                              "__format__",
+                              "data_ptr",
+                              "untyped_storage",
+                              "storage",
+                              "_typed_storage",
+                              "__array__",
+                              "__dlpack__",
+                              "backward",
+                              "register_hook",
+                              "requires_grad_",
+                              "__reduce_ex__",
+                              "__deepcopy__",
+                              "equal",
+                              "allclose",
+                              "is_nonzero",
+                              "set_",
+                              "resize_",
+                              "resize_as_",
+                              "share_memory_",
+                              "pin_memory",
+                              "manual_seed",
+                              "seed",
+                              "set_default_dtype",
+                              "from_numpy",
+                              "_make_subclass",
+                              "_make_wrapper_subclass",
+                              "load",
+                              "save",
+                              "set_num_threads",
+                              "__cuda_array_interface__",
+                              "is_set_to",
+                              "_version",
+                              "cuda",
+                              "from_file",
+                              "frombuffer",
+                              "compile",
+                              "retain_grad",
+                              "asarray",
+                              "__contains__",
+                              "as_subclass",
+                              "nonzero",
+                              "unique",
+                              "_unique2",
+                              "unique_consecutive",
+                              "bincount",
+                              "masked_select",
+                              "histc",
+                              "grad",
+                              "detach_",
+                              "type",
+                              "sparse_coo_tensor",
+                              "to_sparse",
+                              "to_sparse_csr",
+                              "to_mkldnn",
+                              "quantize_per_tensor",
+                              "rename_",
+                              "align_to"};
+  return names;
+}
+
+const Names& value_names() {
+  static const Names names = {"item",       "tolist",      "__bool__",     "__int__", "__float__",
+                              "__index__",  "__complex__", "__contains__", "equal",   "allclose",
+                              "is_nonzero", "__format__",  "__repr__"};
+  return names;
+}
+
+/// Getters that are None on a placeholder and real on others.
+const Names& grad_names() {
+  static const Names names = {"grad", "grad_fn", "_grad", "_base", "_backward_hooks", "_post_accumulate_grad_hooks"};
+  return names;
+}
+
+/// Getters that give a tensor.
+const Names& view_names() {
+  static const Names names = {"T", "mT", "H", "mH", "real", "imag", "data"};
+  return names;
+}
+
+const Names& metadata_names() {
+  static const Names names = {"shape",
+                              "dtype",
+                              "ndim",
+                              "layout",
+                              "size",
+                              "stride",
+                              "dim",
+                              "ndimension",
+                              "numel",
+                              "nelement",
+                              "element_size",
+                              "is_contiguous",
+                              "is_floating_point",
+                              "is_complex",
+                              "is_signed",
+                              "is_conj",
+                              "is_neg",
+                              "storage_offset",
+                              "get_device",
+                              "is_same_size",
+                              "result_type",
+                              "__len__",
+                              "is_sparse",
+                              "is_quantized",
+                              "is_nested",
+                              "is_mkldnn",
+                              "itemsize",
+                              "nbytes",
+                              "is_leaf",
+                              "requires_grad",
+                              "names",
+                              "is_sparse_csr",
+                              "is_xpu",
+                              "is_mps",
+                              "is_ipu",
+                              "is_xla",
+                              "is_vulkan",
+                              "is_hpu",
+                              "has_names",
+                              "is_inference",
+                              "can_cast",
+                              "promote_types",
+                              "dim_order",
+                              "is_distributed",
+                              "is_maia",
+                              "is_mtia",
+                              "_is_view",
+                              "_is_zerotensor",
+                              "__hash__",
+                              "output_nr",
+                              "is_coalesced"};
+  return names;
+}
+
+/// Metadata that says something of sizes or strides.
+const Names& size_names() {
+  static const Names names = {"shape",          "size",         "stride",  "numel",  "nelement", "is_contiguous",
+                              "storage_offset", "is_same_size", "__len__", "nbytes", "dim_order"};
+  return names;
+}
+
+const Names& layout_names() {
+  static const Names names = {"stride", "is_contiguous", "storage_offset", "dim_order"};
+  return names;
+}
+
+const Names& passthrough_names() {
+  static const Names names = {"is_grad_enabled",
+                              "_set_grad_enabled",
+                              "is_inference_mode_enabled",
+                              "get_default_dtype",
+                              "is_tensor",
+                              "is_storage",
+                              "is_autocast_enabled",
+                              "is_autocast_cpu_enabled",
+                              "get_autocast_dtype",
+                              "get_autocast_cpu_dtype",
+                              "get_num_threads",
+                              "_get_tracing_state",
+                              "finfo",
+                              "iinfo",
+                              "is_anomaly_enabled",
+                              "_get_default_device",
+                              "get_default_device",
+                              "are_deterministic_algorithms_enabled",
+                              "broadcast_shapes"};
+  return names;
+}
+
+const Names& factory_names() {
+  static const Names names = {"empty",           "zeros",           "ones",          "full",         "arange",
+                              "linspace",        "logspace",        "eye",           "rand",         "randn",
+                              "randint",         "randperm",        "tril_indices",  "triu_indices", "empty_strided",
+                              "scalar_tensor",   "empty_permuted",  "range",         "hann_window",  "hamming_window",
+                              "blackman_window", "bartlett_window", "kaiser_window", "normal",       "fft_fftfreq",
+                              "fft_rfftfreq"};
+  return names;
+}
+
+}  // namespace
+
+namespace {
+
+/// Whether torch is imported, to its end.
+bool torch_is_there() {
+  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  if (torch == nullptr) return false;
+  const Ref spec = attr_or_null(torch, "__spec__");
+  const Ref busy = spec ? attr_or_null(spec.get(), "_initializing") : Ref();
+  return busy.get() != Py_True;
+}
+
+/// Reads attributes, and notes which are not there.
+class Needed {
+ public:
+  explicit Needed(std::string& lacks) : lacks_(lacks) {}
+  Ref operator()(PyObject* object, const char* place, const char* name) {
+    Ref found = attr_or_null(object, name);
+    if (!found) lacks_ += (lacks_.empty() ? "this torch lacks " : ", ") + std::string(place) + "." + name;
+    return found;
+  }
+
+ private:
+  std::string& lacks_;
+};
+
+}  // namespace
+
+TorchApi* TorchApi::get() {
+  static TorchApi* const api = new TorchApi;  // lives as long as the process
+  if (api->numpy == nullptr) api->numpy = NumpyApi::get();
+  if (!api->present() && api->lacks.empty() && torch_is_there()) {
+    TorchApi made;
+    const bool loaded = made.load();
+    if (api->present()) {
+      forget_error();  // loading runs Python code: another thread was faster, and refers to what it has loaded
+    } else if (loaded) {
+      made.numpy = api->numpy;
+      *api = std::move(made);
+    } else {
+      api->lacks = made.lacks;
+      if (api->lacks.empty()) api->lacks = "torch cannot be used: " + take_error_text();
+      forget_error();
+    }
+  }
+  return api;
+}
+
+bool TorchApi::is_numpy(PyObject* object) const {
+  return numpy != nullptr && (numpy->is_any_array(object) || numpy->is_scalar(object));
+}
+
+bool TorchApi::is_plain_numpy(PyObject* object) const {
+  return numpy != nullptr && (numpy->is_array(object) || numpy->is_scalar(object));
+}
+
+bool TorchApi::load() {
+  torch = Ref::steal(PyImport_ImportModule("torch"));
+  if (!torch) return false;
+  const WithoutModes quiet(torch.get());
+  Needed need(lacks);
+  core = need(torch.get(), "torch", "_C");
+  const Ref nn = need(torch.get(), "torch", "nn");
+  const Ref tensor = need(torch.get(), "torch", "Tensor");
+  const Ref base = need(core.get(), "torch._C", "TensorBase");
+  const Ref parameter = need(nn.get(), "torch.nn", "Parameter");
+  const Ref module = need(nn.get(), "torch.nn", "Module");
+  const Ref device = need(torch.get(), "torch", "device");
+  if (!lacks.empty()) return false;
+  const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
+  tensor_type = as_type(tensor);
+  base_type = as_type(base);
+  parameter_type = as_type(parameter);
+  module_type = as_type(module);
+  device_type = as_type(device);
+  if (!load_functions(tensor.get(), base.get())) return false;
+  meta_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "meta"));
+  cpu_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "cpu"));
+  empty_tuple = Ref::steal(PyTuple_New(0));
+  device_key = Ref::steal(PyUnicode_InternFromString("device"));
+  const auto folder_of = [](PyObject* source) {
+    const std::string file = text_of(attr(source, "__file__").get());
+    return file.substr(0, file.rfind('/') + 1);
+  };
+  torch_folder = folder_of(torch.get());
+  const Ref os = Ref::steal(PyImport_ImportModule("os"));
+  if (!os) return false;
+  library_folder = folder_of(os.get());
+  const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
+  if (!tatara) return false;
+  const auto file_of = [&](PackageModule part) {
+    constexpr std::string_view kFolder = "/tatara/";
+    return folder_of(tatara.get()).append(package_file(part).substr(kFolder.size()));
+  };
+  training_file = file_of(PackageModule::kTraining);
+  transforms_file = file_of(PackageModule::kTransforms);
+  const Ref capsule = need(tensor.get(), "torch.Tensor", "__dlpack_c_exchange_api__");
+  if (!capsule) return false;
+  exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
+  TorchNative::get();  // makes a tensor
+  return exchange_ != nullptr && PyErr_Occurred() == nullptr;
+}
+
+/// Functions of torch's that are called without looking whether they are there.
+bool TorchApi::load_functions(PyObject* tensor, PyObject* base) {
+  Needed need(lacks);
+  const Ref functorch = need(core.get(), "torch._C", "_functorch"),
+            autograd = need(core.get(), "torch._C", "_autograd");
+  const auto of_core = [&](const char* name) { return need(core.get(), "torch._C", name); };
+  const auto of_torch = [&](const char* name) { return need(torch.get(), "torch", name); };
+  push_mode = of_core("_push_on_torch_function_stack");
+  pop_mode = of_core("_pop_torch_function_stack");
+  mode_stack_len = of_core("_len_torch_function_stack");
+  overrides_enabled = of_core("_is_torch_function_enabled");
+  key_is_excluded = of_core("_dispatch_tls_is_dispatch_key_excluded");
+  swap_impl = of_core("_swap_tensor_impl");
+  inference_mode = of_core("_InferenceMode");
+  set_grad_enabled = of_core("_set_grad_enabled");
+  is_autocast = of_core("_is_any_autocast_enabled");
+  // Without these nobody could tell where a program's transforms and hooks begin.
+  dispatch_modes = of_core("_len_torch_dispatch_stack");
+  interpreter_stack = need(functorch.get(), "torch._C._functorch", "peek_interpreter_stack");
+  need(functorch.get(), "torch._C._functorch", "get_inplace_requires_grad_allowed");
+  saved_tensor_hooks = need(autograd.get(), "torch._C._autograd", "_top_saved_tensors_default_hooks");
+  tracing_state = of_core("_get_tracing_state");
+  of_core("_is_fwd_grad_enabled");
+  // And what autocast does to an operator is known from these (_autocast.py).
+  of_core("_dispatch_get_all_op_names");
+  of_core("_dispatch_has_kernel_for_dispatch_key");
+  empty_strided = of_torch("empty_strided");
+  is_grad_enabled = of_torch("is_grad_enabled");
+  is_inference = of_torch("is_inference_mode_enabled");
+  get_autocast = of_torch("is_autocast_enabled");
+  set_autocast = of_torch("set_autocast_enabled");
+  get_autocast_dtype = of_torch("get_autocast_dtype");
+  set_autocast_dtype = of_torch("set_autocast_dtype");
+  get_default_dtype = of_torch("get_default_dtype");
+  deterministic = of_torch("are_deterministic_algorithms_enabled");
+  to_method = need(base, "torch.Tensor", "to");
+  view_as = need(tensor, "torch.Tensor", "view_as");
+  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
+    has_torch_function.push_back(of_core(name).release());
+  }
+  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
+  if (!forward_ad) return false;
+  current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
+  return lacks.empty();
+}
+
+void TorchApi::set_grad(bool on) const {
+  const ErrorAside aside;
+  const Ref done = Ref::steal(PyObject_CallOneArg(set_grad_enabled.get(), on ? Py_True : Py_False));
+  if (!done) forget_error();
+}
+
+bool TorchApi::grad_enabled() const {
+  if (!present()) return false;
+  const Ref answer = Ref::steal(PyObject_CallNoArgs(is_grad_enabled.get()));
+  return answer.get() == Py_True;
+}
+
+/// The exchange API's view of a tensor whose memory holds its values.
+bool TorchApi::exchange(PyObject* tensor, void* out) const {
+  if (static_cast<DlExchangeApi*>(exchange_)->view(tensor, static_cast<DlTensor*>(out)) != 0) {
+    forget_error();
+    return false;
+  }
+  return TorchNative::get().holds_values(tensor);
+}
+
+bool TorchApi::handles_calls(PyTypeObject* type) const {
+  if (type == tensor_type || type == parameter_type || (type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+  static PyObject* const disabled = attr(attr(torch.get(), "_C").get(), "_disabled_torch_function_impl").release();
+  PyObject* own = _PyType_Lookup(type, name);
+  return own != nullptr && own != disabled;
+}
+
+std::string TorchApi::why_not(PyObject* tensor) const {
+  if (!is_torch_tensor(tensor)) return "an array of an element type or layout that is not supported";
+  if (!is_plain_tensor(tensor)) return "a tensor subclass (" + type_name(tensor) + ")";
+  const auto is = [tensor](const char* name) {
+    const Ref answer = attr_or_null(tensor, name);
+    if (!answer || PyBool_Check(answer.get())) return answer.get() == Py_True;
+    const Ref called = Ref::steal(PyObject_CallNoArgs(answer.get()));
+    if (!called) forget_error();
+    return called.get() == Py_True;
+  };
+  const auto text = [tensor](const char* name) {
+    const Ref value = attr_or_null(tensor, name);
+    const Ref shown = Ref::steal(value ? PyObject_Str(value.get()) : nullptr);
+    if (!shown) forget_error();
+    return text_of(shown.get());
+  };
+  if (is("is_nested")) return "a nested tensor";
+  if (is("is_quantized")) return "a quantised tensor (" + text("dtype") + ")";
+  if (const std::string layout = text("layout"); layout != "torch.strided") {
+    return (layout.find("sparse") != std::string::npos ? "a sparse tensor (" : "a tensor of another layout (") +
+           layout + ")";
+  }
+  if (is("is_meta")) return "a tensor on the meta device, which has no values";
+  if (is("is_conj")) return "a conjugate view (resolve_conj() makes it real)";
+  if (is("is_neg")) return "a negative view (resolve_neg() makes it real)";
+  if (is("_is_zerotensor")) return "zeros without memory";
+  return "a tensor that cannot be imported (" + text("dtype") + " on " + text("device") + ")";
+}
+
+bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
+  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->read_meta(tensor, out);
+  DlTensor view{};
+  if (!exchange(tensor, &view)) return false;
+  out.code = view.dtype.code;
+  out.bits = view.dtype.bits;
+  out.device_type = view.device.type;
+  out.device_id = view.device.id;
+  out.data = static_cast<char*>(view.data) + view.byte_offset;
+  out.sizes.assign(view.shape, view.shape + view.ndim);
+  if (view.strides != nullptr) out.strides.assign(view.strides, view.strides + view.ndim);
+  return true;
+}
+
+bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
+  if ((Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type) && TorchNative::get().read(tensor, out)) {
+    return true;
+  }
+  DlTensor view{};
+  if (!exchange(tensor, &view)) return false;
+  out = {static_cast<char*>(view.data) + view.byte_offset,
+         view.shape,
+         view.strides,
+         view.ndim,
+         view.device.type,
+         view.device.id,
+         view.dtype.code,
+         view.dtype.bits};
+  return true;
+}
+
+bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data) const {
+  if (!is_torch_tensor(tensor)) return numpy != nullptr && numpy->matches(tensor, expected, data);
+  TensorRef ref;
+  if (!view(tensor, ref)) return false;
+  if (data != nullptr) *data = ref.data;
+  const auto rank = static_cast<size_t>(ref.rank);
+  return ref.code == expected.code && ref.bits == expected.bits && ref.device_type == expected.device_type &&
+         ref.device_id == expected.device_id && rank == expected.sizes.size() &&
+         std::equal(expected.sizes.begin(), expected.sizes.end(), ref.sizes) &&
+         (ref.strides == nullptr || expected.strides.size() != rank ||
+          std::equal(expected.strides.begin(), expected.strides.end(), ref.strides));
+}
+
+Ref TorchApi::meta_like(PyObject* tensor) const {
+  const Ref sizes = attr(tensor, "shape");
+  const Ref strides = Ref::steal(PyObject_CallMethod(tensor, "stride", nullptr));
+  const Ref dtype = attr(tensor, "dtype");
+  if (!sizes || !strides || !dtype) return {};
+  return empty_meta(sizes.get(), strides.get(), dtype.get());
+}
+
+Ref TorchApi::empty_meta(PyObject* sizes, PyObject* strides, PyObject* dtype) const {
+  const Ref args = Ref::steal(PyTuple_Pack(2, sizes, strides));
+  const Ref kwargs = Ref::steal(PyDict_New());
+  PyDict_SetItemString(kwargs.get(), "dtype", dtype);
+  PyDict_SetItem(kwargs.get(), device_key.get(), meta_device.get());
+  return Ref::steal(PyObject_Call(empty_strided.get(), args.get(), kwargs.get()));
+}
+
+const TorchFunction& TorchApi::classify(PyObject* func) {
+  // Getters come as a fresh `__get__` method-wrapper each time; the descriptor behind it stays.
+  PyObject* key = func;
+  Ref self;
+  if (std::strcmp(Py_TYPE(func)->tp_name, "method-wrapper") == 0) {
+    self = attr(func, "__self__");
+    key = self.get();
+    if (name_of(func) != "__get__") {
+      static const TorchFunction setter{
+          TorchKind::kBreak, "a tensor attribute's assignment", false, false, false, false, false, nullptr};
+      return setter;
+    }
+  }
+  const auto found = functions_.find(key);
+  if (found != functions_.end()) return found->second;
+  Py_INCREF(key);  // identity must stay taken
+  return functions_.emplace(key, make(func, key)).first->second;
+}
+
+bool is_dispatcher_operator(PyObject* func) { return std::strncmp(Py_TYPE(func)->tp_name, "OpOverload", 10) == 0; }
+
+namespace {
+
+/// Of an overload (torch.ops.aten.add.Tensor) or of all overloads (torch.ops.aten.add).
+std::string operator_name(PyObject* func) {
+  const Ref packet = attr_or_null(func, "_overloadpacket");
+  const std::string name = name_of(packet ? packet.get() : func, "_qualified_op_name");
+  return name.rfind("aten::", 0) == 0 ? name.substr(6) : name;
+}
+
+/// An operator that takes an object (`exit`) has only its own name, not its library's.
+bool is_profiler_mark(std::string_view name) {
+  return name.starts_with("profiler::_record_function_") || name.starts_with("_record_function_");
+}
+
+}  // namespace
+
+TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
+  TorchFunction result;
+  result.key = key;
+  result.dispatcher = is_dispatcher_operator(key);
+  result.name = result.dispatcher ? operator_name(key) : name_of(key);
+  const bool getter = key != func;
+  const std::string_view name = result.name;
+  if (getter && (name == "device" || name == "is_cuda" || name == "is_cpu" || name == "is_meta")) {
+    result.kind = TorchKind::kDevice;
+  } else if (getter && grad_names().contains(name)) {
+    result.kind = TorchKind::kGrad;
+  } else if (PyFunction_Check(func)) {
+    result.kind = TorchKind::kPython;
+  } else if (name == "cpu") {
+    result.kind = TorchKind::kToCpu;
+  } else if (passthrough_names().contains(name) || is_profiler_mark(name)) {
+    result.kind = TorchKind::kPassthrough;
+  } else if (metadata_names().contains(name)) {
+    result.kind = TorchKind::kMetadata;
+    result.of_sizes = size_names().contains(name);
+    result.of_layout = layout_names().contains(name);
+  } else if (result.dispatcher && name == "randint_like") {
+    result.kind = TorchKind::kBreak;  // for an operand that requires grad its result has a history that raises
+  } else if (break_names().contains(name)) {
+    result.kind = TorchKind::kBreak;
+    result.reads_values = value_names().contains(name);
+  } else if (getter && !view_names().contains(name)) {
+    result.kind = TorchKind::kBreak;  // what a placeholder has there says nothing of the tensor
+  } else {
+    result.factory = factory_names().contains(name);
+  }
+  return result;
+}
+
+bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
+  const std::string file = text_of(code->co_filename);
+  if (file.rfind("<frozen", 0) == 0 || file == api.training_file || file == api.transforms_file) return true;
+  if (file.rfind(api.torch_folder, 0) == 0) {
+    const std::string_view inner = std::string_view(file).substr(api.torch_folder.size());
+    return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
+  }
+  return file.rfind(api.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;
+}
+
+}  // namespace tatara::capture

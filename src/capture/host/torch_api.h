@@ -1,0 +1,157 @@
+// The torch of this process as capture sees it: types, functions by identity, tensor metadata without Python.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+/// What the tracer does with a torch function.
+enum class TorchKind : uint8_t {
+  kRecord,       ///< an operation on tensors: goes to the tape
+  kMetadata,     ///< answered from the placeholder: sizes, dtype, ...
+  kDevice,       ///< device, is_cuda, is_cpu, is_meta: the placeholder lies
+  kGrad,         ///< .grad, .grad_fn, hooks: None on a placeholder, real on others
+  kPassthrough,  ///< no tensor is read: state queries and switches
+  kToCpu,
+  kPython,  ///< a Python function: traced through
+  kBreak,   ///< needs the values: item(), numpy(), ...
+};
+
+struct TorchFunction {
+  TorchKind kind = TorchKind::kRecord;
+  std::string name;  ///< of the dispatcher's operators without their overload's; "library::name" of others than torch's
+  bool dispatcher = false;    ///< an operator of the dispatcher (torch.ops), not a function of Python's
+  bool factory = false;       ///< takes device=
+  bool reads_values = false;  ///< kBreak: only because it gives Python data made from the operands' values
+  bool of_sizes = false;      ///< kMetadata: depends on sizes or strides
+  bool of_layout = false;     ///< kMetadata: depends on strides
+  PyObject* key = nullptr;
+};
+
+/// dtype, device, sizes, strides of a real tensor, read through the DLPack exchange API.
+struct TensorMeta {
+  uint8_t code = 0;
+  uint8_t bits = 0;
+  int32_t device_type = 0;
+  int32_t device_id = 0;
+  void* data = nullptr;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  bool operator==(const TensorMeta& o) const {
+    return code == o.code && bits == o.bits && device_type == o.device_type && device_id == o.device_id &&
+           sizes == o.sizes && strides == o.strides;
+  }
+};
+
+class NumpyApi;
+
+/// The same, borrowed from the tensor.
+struct TensorRef {
+  void* data = nullptr;
+  const int64_t* sizes = nullptr;
+  const int64_t* strides = nullptr;
+  int32_t rank = 0;
+  int32_t device_type = 0;
+  int32_t device_id = 0;
+  uint8_t code = 0;
+  uint8_t bits = 0;
+};
+
+/// torch.ops.aten.add.Tensor, torch.ops.aten.add and their kin.
+bool is_dispatcher_operator(PyObject* func);
+
+struct TorchApi {
+  NumpyApi* numpy = nullptr;  ///< null while NumPy is not imported
+  Ref torch, core;
+  PyTypeObject* tensor_type = nullptr;
+  PyTypeObject* base_type = nullptr;
+  PyTypeObject* parameter_type = nullptr;
+  PyTypeObject* module_type = nullptr;
+  PyTypeObject* device_type = nullptr;
+  Ref push_mode, pop_mode, mode_stack_len, overrides_enabled, key_is_excluded, swap_impl, empty_strided, inference_mode;
+  Ref dispatch_modes, tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key;
+  Ref get_autocast, set_autocast, get_autocast_dtype, set_autocast_dtype, to_method;
+  Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;
+  Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
+  std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
+  /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
+  std::string training_file, transforms_file;
+  std::vector<PyObject*> has_torch_function;
+
+  /// What Tatara needs and this torch does not have, in words; empty: nothing. Then everything runs in eager.
+  std::string lacks;
+  /// False while torch is not imported: then only NumPy's arrays are tensors.
+  bool present() const { return exchange_ != nullptr; }
+  /// A torch tensor or a NumPy array whose type is no subclass.
+  bool is_plain_tensor(PyObject* object) const {
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type || is_plain_numpy(object);
+  }
+  /// The class has a __torch_function__ of its own.
+  bool handles_calls(PyTypeObject* type) const;
+  bool is_torch_tensor(PyObject* object) const {
+    return base_type != nullptr && PyObject_TypeCheck(object, base_type) != 0;
+  }
+  bool is_tensor(PyObject* object) const { return is_torch_tensor(object) || is_numpy(object); }
+  bool is_module(PyObject* object) const {
+    return module_type != nullptr && PyObject_TypeCheck(object, module_type) != 0;
+  }
+  /// Arrays (of subclasses too) and NumPy's scalars.
+  bool is_numpy(PyObject* object) const;
+  bool is_plain_numpy(PyObject* object) const;
+  bool grad_enabled() const;
+  /// Switches gradients for this thread. A Python error that is set stays.
+  void set_grad(bool on) const;
+  /// What kind of tensor it is that is_plain_tensor() or read_meta() refuses.
+  std::string why_not(PyObject* tensor) const;
+  /// False (no error set) for tensors that the exchange API refuses, and those whose memory is not their values (the
+  /// conjugate and negative bits).
+  bool read_meta(PyObject* tensor, TensorMeta& out) const;
+  /// Same metadata as `expected`? No allocation.
+  bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
+  /// A tensor's memory and layout, borrowed while nothing resizes it. False without an error.
+  bool view(PyObject* tensor, TensorRef& out) const;
+  /// A meta tensor with the sizes, strides and dtype of a tensor.
+  Ref meta_like(PyObject* tensor) const;
+  /// A tensor without memory. Null with a Python error set.
+  Ref empty_meta(PyObject* sizes, PyObject* strides, PyObject* dtype) const;
+  const TorchFunction& classify(PyObject* func);
+
+  /// The one of this process. Loads when torch is found to be imported; see present().
+  static TorchApi* get();
+
+ private:
+  void* exchange_ = nullptr;
+  std::unordered_map<PyObject*, TorchFunction> functions_;
+  bool load();
+  bool load_functions(PyObject* tensor, PyObject* base);
+  bool exchange(PyObject* tensor, void* out) const;
+  TorchFunction make(PyObject* func, PyObject* key);
+};
+
+/// Code of Python's standard library and of torch, but for torch's modules and functions of networks: a graph of its own is
+/// of no use there.
+bool is_library_code(const PyCodeObject* code, const TorchApi& api);
+
+/// Puts gradients on or off, and back.
+class GradientsSet {
+ public:
+  GradientsSet(const TorchApi& api, bool on) : api_(api), before_(api.grad_enabled()), on_(on) {
+    if (before_ != on_) api_.set_grad(on_);
+  }
+  ~GradientsSet() {
+    if (before_ != on_) api_.set_grad(before_);
+  }
+  GradientsSet(const GradientsSet&) = delete;
+  GradientsSet& operator=(const GradientsSet&) = delete;
+
+ private:
+  const TorchApi& api_;
+  bool before_, on_;
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,88 @@
+// Compiles a tape.
+#include <chrono>
+#include <memory>
+
+#include "capture/entries/stats.h"
+#include "capture/graph/graph_from_tape.h"
+#include "capture/host/errors.h"
+#include "capture/run/compiled_runner.h"
+#include "capture/run/report_details.h"
+#include "capture/run/runner.h"
+#include "capture/run/training.h"
+#include "compiler/compiler.h"
+#include "support/error.h"
+#include "support/log.h"
+
+namespace tatara::capture {
+
+namespace {
+
+/// What compilation decided by the sizes of the present call holds for others only under the same decisions.
+void add_facts(Entry& entry, ExprContext& ctx) {
+  std::vector<Expr> symbols;
+  for (const Expr symbol : entry.tape->symbols()) symbols.push_back(ctx.import(symbol));
+  for (const Expr fact : ctx.guards()) entry.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+}
+
+void count_compiled(const CompileResult& compiled) {
+  stats().kernels_compiled += static_cast<uint64_t>(compiled.kernels_compiled);
+  stats().cache_hits += static_cast<uint64_t>(compiled.cache_hits);
+}
+
+/// Forward and backward plans; the report shows all of them.
+void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
+  const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
+  TATARA_LOG(kGraph, "to be differentiated: ", entry.graph_text);
+  CompiledTraining training = compile_training(std::move(made), entry.tape, options);
+  for (const CompileResult& compiled : training.results) {
+    entry.lowered_text += compiled.lowered_text;
+    count_compiled(compiled);
+  }
+  if (!training.results.empty()) entry.details = details_of(training.results.front());
+  add_facts(entry, *ctx);
+  entry.runner = std::move(training.runner);
+}
+
+}  // namespace
+
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    TapeGraph made = build_graph(*entry.tape, api, options.passes);
+    entry.graph_text = print_graph(made.graph, true);
+    const bool whole = has_leaves_or_passes(*entry.tape);
+    std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
+    if (whole ? made.training : is_training_tape(*entry.tape)) {
+      attach_training(entry, std::move(made), options);
+      if (whole) {
+        entry.runner = make_step_runner(std::move(entry.runner), *entry.tape, std::move(used_up), std::move(leaves));
+      }
+      entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      return true;
+    }
+    CompileResult compiled = compile_graph(made.graph, options);
+    entry.lowered_text = compiled.lowered_text;
+    entry.details = details_of(compiled);
+    add_facts(entry, made.graph.ctx());
+    count_compiled(compiled);
+    auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape,
+                                                   options.keep_outputs_mb);
+    if (whole) {
+      entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up), std::move(leaves));
+    } else {
+      entry.runner = std::move(runner);
+    }
+  } catch (const std::exception& error) {
+    forget_error();
+    if (!options.fallback) {
+      raise_error(error);
+      return false;
+    }
+    entry.fallback_reason = error.what();
+    ++stats().fallbacks;
+  }
+  entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return entry.runner != nullptr;
+}
+
+}  // namespace tatara::capture

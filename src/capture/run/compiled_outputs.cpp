@@ -1,0 +1,82 @@
+// The results of a compiled graph as tensors of the host: which are views, of what, and with which history.
+#include <algorithm>
+#include <optional>
+
+#include "capture/host/torch_native.h"
+#include "capture/run/compiled_frame.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+/// A view that takes no gradient: those of training graphs are made by the host itself, on top of this. `constant`: detach()
+/// stands between; else it says, as eager's views do, that it requires grad where its base does.
+Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool constant) {
+  const Ref detached = constant ? Ref::steal(PyObject_CallMethod(base, "detach", nullptr)) : Ref();
+  if (constant && !detached) return {};
+  std::optional<GradientsSet> off;
+  if (!constant && attribute_is_true(base, "requires_grad")) off.emplace(*TorchApi::get(), false);
+  const Ref size = int_tuple(layout.sizes), stride = int_tuple(layout.strides);
+  return Ref::steal(PyObject_CallMethod(constant ? detached.get() : base, "as_strided", "OOL", size.get(), stride.get(),
+                                        static_cast<long long>(offset)));
+}
+
+}  // namespace
+
+/// In eager what detach() gives is no view of anything.
+Ref CompiledRunner::without_base(size_t i, Ref view) const {
+  if (!view || !outputs_[i].origin.detached) return view;
+  return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
+}
+
+/// An output that is not simply a buffer of its own.
+Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const {
+  const Plan& plan = executable_->plan();
+  const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
+  const TensorLayout& layout = frame.layouts.outputs[i];
+  switch (buffer.home) {
+    case BufferHome::kOutput: {
+      // Memory that another result is the whole of: in eager both may be views of a tensor that is no result.
+      const auto whole = std::find(frame.whole.begin(), frame.whole.end(), buffer.index);
+      const Output& mine = outputs_[i];
+      const bool hidden = !mine.of_stage && whole != frame.whole.end() &&
+                          !mine.origin.is_view_of(outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot);
+      PyObject* base = frame.buffers[static_cast<size_t>(buffer.index)].get();
+      Ref view = without_base(i, as_strided(base, layout, layout.offset, hidden));
+      if (!hidden || !mine.origin.bases.empty() || !view) return view;
+      return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));  // no view in eager
+    }
+    case BufferHome::kInput: {
+      PyObject* base = input(env, static_cast<size_t>(buffer.index));
+      const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
+      if (!start) return {};
+      const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
+      const Output& mine = outputs_[i];
+      const bool constant =
+          mine.of_stage ? attribute_is_true(base, "requires_grad") : mine.origin.constant && !mine.origin.detached;
+      return without_base(i, as_strided(base, layout, offset, constant));
+    }
+    case BufferHome::kHost: {
+      const torch_abi::Api* abi = torch_abi::api();
+      torch_abi::TensorHandle handle = nullptr;
+      if (abi->aoti_torch_new_tensor_handle(static_cast<torch_abi::TensorHandle>(frame.host_outputs[i].get()),
+                                            &handle) != 0) {
+        throw InternalError("a host result cannot be kept");
+      }
+      Ref result = TorchNative::get().wrap(handle);
+      TensorRef ref;
+      if (!result) return {};
+      if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
+      if (frame.host_layout[i]) return result;
+      if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
+        return as_strided(result.get(), layout, layout.offset, false);
+      }
+      return result;
+    }
+    case BufferHome::kArena:
+    case BufferHome::kConstant: break;
+  }
+  throw InternalError("an output in the plan's own memory");
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,425 @@
+// Runs a tape of NumPy calls: compiled stretches, and between them the calls that NumPy makes.
+#include <chrono>
+#include <limits>
+
+#include "capture/entries/stats.h"
+#include "capture/graph/numpy/numpy_graph.h"
+#include "capture/python/gil.h"
+#include "capture/run/report_details.h"
+#include "capture/run/runner.h"
+#include "capture/tape/transaction.h"
+#include "compiler/compiler.h"
+#include "support/error.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+/// A compiled stretch of the tape.
+class Stretch {
+ public:
+  Stretch(std::shared_ptr<Executable> executable, TapeGraph made, const Tape& tape)
+      : executable_(std::move(executable)), inputs_(std::move(made.inputs)), outputs_(std::move(made.outputs)) {
+    const Plan& plan = executable_->plan();
+    for (const PlanInput& input : plan.inputs) {
+      TensorView view;
+      view.dtype = input.type.dtype;
+      views_.push_back(view);
+    }
+    writes_ = !plan.input_writes.empty();
+    for (const int slot : outputs_) {
+      const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
+      scalars_.push_back(info.scalar);
+      owns_.push_back(info.owns);
+      strides_.push_back(integers(info.strides.get()));
+    }
+    for (const PlanStep& step : plan.steps) kernels_ += std::holds_alternative<KernelLaunch>(step) ? 1 : 0;
+  }
+
+  /// 1: done. 0: NumPy has to run these calls. -1: a Python error is set.
+  int run(std::vector<Ref>& env, const NumpyApi& np) const {
+    std::vector<TensorView> views = views_;
+    std::vector<Ref> alive;
+    std::vector<InputRef> inputs(views.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      PyObject* value = env[static_cast<size_t>(inputs_[i])].get();
+      if (!np.is_array(value)) {
+        alive.push_back(np.array_of(value));
+        value = alive.back().get();
+        if (value == nullptr) return -1;
+      }
+      DType dtype = DType::kFloat32;
+      if (!np.describe(value, dtype, views[i].sizes, views[i].strides) || dtype != views[i].dtype) return 0;
+      views[i].data = NumpyApi::data(value);
+      inputs[i] = {views[i].data, views[i].sizes.data(), views[i].strides.data(),
+                   static_cast<int32_t>(views[i].sizes.size())};
+    }
+    if (writes_ && !may_write(env, views, np)) return 0;
+    std::vector<int64_t> symbols;
+    if (!executable_->bind_symbols(inputs, symbols)) return 0;
+    EdgeLayouts edges;
+    executable_->edge_layouts(symbols, edges);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!edges.inputs[i].fits(inputs[i])) return 0;
+    }
+    bool wrote = false;
+    Transaction& transaction = *Transaction::current();
+    const size_t before = transaction.mark();
+    WrittenInputs written;
+    executable_->written_inputs(symbols, Transaction::kMostInCall, written);
+    for (const auto& [at, bytes] : written.inputs) {
+      transaction.keep_memory(env[static_cast<size_t>(inputs_[at])].get(), views[at].data, bytes);
+    }
+    try {
+      const bool done = run_plan(env, views, symbols, edges, np, wrote);
+      if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
+      return done ? 1 : -1;
+    } catch (const Error&) {
+      if (wrote && !written.all) transaction.lose("a graph writes to big arrays");
+      if (PyErr_Occurred() != nullptr) return -1;
+      if (transaction.undo_since(before)) return 0;  // for NumPy's own error
+      PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
+      return -1;
+    }
+  }
+  uint64_t kernels() const { return kernels_; }
+
+ private:
+  static std::vector<int64_t> integers(PyObject* tuple) {
+    std::vector<int64_t> values;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      values.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+    }
+    return values;
+  }
+
+  /// Written arrays are writeable and share no memory with another input.
+  bool may_write(const std::vector<Ref>& env, const std::vector<TensorView>& views, const NumpyApi& np) const {
+    for (const InputWrite& write : executable_->plan().input_writes) {
+      const auto at = static_cast<size_t>(write.input_index);
+      if (!np.writeable(env[static_cast<size_t>(inputs_[at])].get())) return false;
+    }
+    std::vector<std::pair<const char*, const char*>> ranges;
+    for (const TensorView& view : views) {
+      int64_t last = 0;
+      bool empty = false;
+      for (size_t d = 0; d < view.sizes.size(); ++d) {
+        empty = empty || view.sizes[d] == 0;
+        last += (view.sizes[d] - 1) * view.strides[d];
+      }
+      if (empty) continue;
+      const auto* begin = static_cast<const char*>(view.data);
+      ranges.emplace_back(begin, begin + (last + 1) * dtype_size(view.dtype));
+    }
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      for (size_t j = i + 1; j < ranges.size(); ++j) {
+        if (ranges[i].first < ranges[j].second && ranges[j].first < ranges[i].second) return false;
+      }
+    }
+    return true;
+  }
+
+  bool run_plan(std::vector<Ref>& env, const std::vector<TensorView>& views, const std::vector<int64_t>& symbols,
+                const EdgeLayouts& edges, const NumpyApi& np, bool& wrote) const {
+    const Plan& plan = executable_->plan();
+    const std::vector<OutputBuffer>& outs = executable_->output_buffers();
+    const std::vector<TensorLayout>& layouts = edges.outputs;
+    // An output that fills its buffer is the buffer's array, with NumPy's strides; others become views.
+    std::vector<Ref> buffers(outs.size());
+    std::vector<void*> pointers(outs.size());
+    std::vector<int> owner(outs.size(), -1);
+    for (size_t b = 0; b < outs.size(); ++b) {
+      TensorLayout whole = edges.output_buffers[b];
+      for (size_t i = 0; i < outputs_.size() && owner[b] < 0; ++i) {
+        const PlanBuffer& home = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
+        if (home.home != BufferHome::kOutput || home.index != static_cast<int>(b)) continue;
+        if (layouts[i].offset == 0 && numel(layouts[i].sizes) == numel(whole.sizes) && dense(layouts[i])) {
+          owner[b] = static_cast<int>(i);
+          whole = {layouts[i].sizes, exact_strides(i, layouts[i]), 0};
+        }
+      }
+      buffers[b] = np.new_array(outs[b].dtype, whole.sizes, whole.strides);
+      if (!buffers[b]) return false;
+      pointers[b] = NumpyApi::data(buffers[b].get());
+    }
+    std::vector<void*> inputs;
+    for (const TensorView& view : views) inputs.push_back(view.data);
+    RunIo io{inputs, pointers, {}, {}};
+    struct Progress {
+      const RunIo& io;
+      bool& wrote;
+      ~Progress() { wrote = io.wrote; }
+    } const progress{io, wrote};
+    {
+      const GilRelease unlocked;
+      executable_->run(io, symbols);
+    }
+    stats().kernels_launched += kernels_;
+    std::vector<Ref> results;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const PlanBuffer& home = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
+      const auto at = static_cast<size_t>(home.index);
+      const int64_t bytes = layouts[i].offset * dtype_size(plan.outputs[i].ref.dtype);
+      Ref result;
+      if (home.home == BufferHome::kOutput) {
+        char* data = static_cast<char*>(pointers[at]) + bytes;
+        if (scalars_[i]) {
+          result = np.scalar(data, plan.outputs[i].ref.dtype);
+        } else if (owner[at] == static_cast<int>(i) && owns_[i]) {
+          result = buffers[at];
+        } else {
+          result = np.view(buffers[at].get(), data, plan.outputs[i].ref.dtype, layouts[i].sizes,
+                           exact_strides(i, layouts[i]));
+        }
+      } else if (home.home == BufferHome::kInput) {
+        PyObject* base = env[static_cast<size_t>(inputs_[at])].get();
+        char* data = static_cast<char*>(views[at].data) + bytes;
+        result = scalars_[i]
+                     ? np.scalar(data, plan.outputs[i].ref.dtype)
+                     : np.view(base, data, plan.outputs[i].ref.dtype, layouts[i].sizes, exact_strides(i, layouts[i]));
+      } else {
+        throw InternalError("an output in the plan's own memory");
+      }
+      if (!result) return false;
+      results.push_back(std::move(result));
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) env[static_cast<size_t>(outputs_[i])] = std::move(results[i]);
+    return true;
+  }
+
+  static int64_t numel(const std::vector<int64_t>& sizes) {
+    int64_t n = 1;
+    for (const int64_t s : sizes) n *= s;
+    return n;
+  }
+
+  /// No gaps and no overlaps.
+  static bool dense(const TensorLayout& layout) {
+    int64_t reach = 1;
+    for (size_t i = 0; i < layout.sizes.size(); ++i) {
+      if (layout.sizes[i] == 0) return true;
+      if (layout.strides[i] < 0) return false;
+      reach += (layout.sizes[i] - 1) * layout.strides[i];
+    }
+    return reach == numel(layout.sizes);
+  }
+
+  /// NumPy's strides, which differ from the plan's where a size is 0 or 1.
+  std::vector<int64_t> exact_strides(size_t output, const TensorLayout& layout) const {
+    const bool empty = numel(layout.sizes) == 0;
+    std::vector<int64_t> strides = layout.strides;
+    for (size_t i = 0; i < strides.size() && i < strides_[output].size(); ++i) {
+      if (empty || layout.sizes[i] == 1) strides[i] = strides_[output][i];
+    }
+    return strides;
+  }
+
+  std::shared_ptr<Executable> executable_;
+  std::vector<int> inputs_, outputs_;
+  std::vector<TensorView> views_;
+  std::vector<bool> scalars_, owns_;
+  std::vector<std::vector<int64_t>> strides_;
+  bool writes_ = false;
+  uint64_t kernels_ = 0;
+};
+
+struct Part {
+  size_t first = 0, last = 0;
+  std::unique_ptr<Stretch> stretch;  // null: NumPy runs the calls
+};
+
+class NumpyRunner final : public GraphRunner {
+ public:
+  NumpyRunner(std::vector<Part> parts, const Tape& tape, const NumpyApi& np) : parts_(std::move(parts)) {
+    for (const TapeSlot& slot : tape.slots()) {
+      if (!slot.input || slot.guard_index >= 0) continue;
+      TensorMeta meta;
+      if (np.read_meta(slot.object.get(), meta)) pinned_.emplace_back(slot.object, std::move(meta));
+    }
+  }
+  int traverse(const Visitor& visit) const override {
+    for (const auto& [array, meta] : pinned_) {
+      if (const int result = visit(array); result != 0) return result;
+    }
+    return 0;
+  }
+  bool pinned_unchanged(TorchApi& api) override {
+    for (const auto& [array, meta] : pinned_) {
+      if (!api.numpy->matches(array.get(), meta, nullptr)) return false;
+    }
+    return true;
+  }
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    return run_parts(tape, env, api) ? Outcome::kDone : Outcome::kFailed;
+  }
+
+ private:
+  bool run_parts(const Tape& tape, std::vector<Ref>& env, TorchApi& api) {
+    for (const Part& part : parts_) {
+      if (part.stretch != nullptr) {
+        const int done = part.stretch->run(env, *api.numpy);
+        if (done < 0) return false;
+        if (done > 0) {
+          tape.drop_dead(env, part.first, part.last);
+          continue;
+        }
+      } else {
+        stats().host_calls += part.last - part.first;
+      }
+      if (!tape.run_nodes(env, part.first, part.last)) return false;
+    }
+    return true;
+  }
+
+  std::vector<Part> parts_;
+  std::vector<std::pair<Ref, TensorMeta>> pinned_;
+};
+
+/// Splits the tape and compiles what it can.
+class Splitter {
+ public:
+  Splitter(Entry& entry, const CompileOptions& options, TorchApi& api)
+      : entry_(entry), options_(options), tape_(*entry.tape), np_(*api.numpy), last_(tape_.last_uses()) {
+    for (const int slot : tape_.outputs()) last_[static_cast<size_t>(slot)] = std::numeric_limits<int>::max();
+  }
+
+  std::vector<Part> run() {
+    for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
+    const Ref id = Ref::steal(PyLong_FromLong(-1));
+    const bool allowed = np_.allows_kernels(entry_.state.errstate.get());
+    const auto& nodes = tape_.nodes();
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      std::string why;
+      if (allowed && add(nodes[n], why)) continue;
+      close(n);
+      if (!allowed) why = "np.errstate asks for more than warnings";
+      host(nodes[n], why);
+      parts_.push_back({n, n + 1, nullptr});
+      first_ = n + 1;
+    }
+    close(nodes.size());
+    if (PyDict_GetItemString(details_.get(), "id") == nullptr) PyDict_SetItemString(details_.get(), "id", id.get());
+    return std::move(parts_);
+  }
+
+  Ref details() { return std::move(details_); }
+
+ private:
+  bool add(const TapeNode& node, std::string& why) {
+    if (node.errstate && !np_.allows_kernels(node.errstate.get())) {
+      why = "np.errstate asks for more than warnings";
+      return false;
+    }
+    if (graph_ == nullptr) graph_ = std::make_unique<NumpyGraph>(tape_, np_);
+    try {
+      graph_->add(node);
+      return true;
+    } catch (const Error& error) {
+      forget_error();
+      why = error.what();
+      return false;
+    }
+  }
+
+  void host(const TapeNode& node, const std::string& why) {
+    const Ref none = Ref::steal(PyList_New(0));
+    Ref step = Ref::steal(Py_BuildValue("{s:s,s:s,s:s,s:i,s:O,s:O,s:s,s:s,s:s,s:i}", "kind", "host", "op",
+                                        node.name.c_str(), "overload", "", "node", -1, "buffers", none.get(), "results",
+                                        none.get(), "reason", why.c_str(), "file", node.file.c_str(), "function",
+                                        node.function.c_str(), "line", node.line));
+    if (!step) return forget_error();
+    PyList_Append(list("steps").get(), step.get());
+  }
+
+  /// A list of the report.
+  Ref list(const char* name) {
+    Ref found = Ref::borrow(PyDict_GetItemString(details_.get(), name));
+    if (found) return found;
+    found = Ref::steal(PyList_New(0));
+    PyDict_SetItemString(details_.get(), name, found.get());
+    return found;
+  }
+
+  /// Joins the report of one stretch to that of the whole; kernels are numbered through.
+  void join(const Ref& part) {
+    if (!part) return forget_error();
+    const Py_ssize_t kernels = PyList_GET_SIZE(list("kernels").get());
+    PyObject* steps = PyDict_GetItemString(part.get(), "steps");
+    for (Py_ssize_t i = 0; steps != nullptr && i < PyList_GET_SIZE(steps); ++i) {
+      PyObject* step = PyList_GET_ITEM(steps, i);
+      PyObject* kernel = PyDict_GetItemString(step, "kernel");
+      if (kernel == nullptr) continue;
+      const Ref number = Ref::steal(PyLong_FromSsize_t(PyLong_AsSsize_t(kernel) + kernels));
+      PyDict_SetItemString(step, "kernel", number.get());
+    }
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(part.get(), &at, &key, &value) != 0) {
+      if (PyList_Check(value)) {
+        const Ref target = list(PyUnicode_AsUTF8(key));
+        PyList_SetSlice(target.get(), PyList_GET_SIZE(target.get()), PyList_GET_SIZE(target.get()), value);
+      } else if (PyDict_Contains(details_.get(), key) == 0) {
+        PyDict_SetItem(details_.get(), key, value);
+      }
+    }
+  }
+
+  /// Ends the present stretch before node `end`.
+  void close(size_t end) {
+    const std::unique_ptr<NumpyGraph> graph = std::move(graph_);
+    if (first_ == end) return;
+    Part part{first_, end, nullptr};
+    try {
+      std::vector<int> wanted;
+      for (size_t s = 0; s < tape_.slots().size(); ++s) {
+        if (graph->made(static_cast<int>(s)) && last_[s] >= static_cast<int>(end))
+          wanted.push_back(static_cast<int>(s));
+      }
+      TapeGraph made = graph->finish(wanted);
+      entry_.graph_text += print_graph(made.graph, true);
+      CompileResult result = compile_graph(made.graph, options_);
+      for (const PlanStep& step : result.executable->plan().steps) {
+        if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
+      }
+      entry_.lowered_text += result.lowered_text;
+      stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
+      stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
+      join(details_of(result));
+      part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
+    } catch (const std::exception& error) {
+      forget_error();
+      for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());
+    }
+    parts_.push_back(std::move(part));
+    first_ = end;
+  }
+
+  Entry& entry_;
+  const CompileOptions& options_;
+  const Tape& tape_;
+  const NumpyApi& np_;
+  std::vector<int> last_;
+  std::unique_ptr<NumpyGraph> graph_;
+  size_t first_ = 0;
+  std::vector<Part> parts_;
+  Ref details_ = Ref::steal(PyDict_New());
+};
+
+}  // namespace
+
+bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
+  const auto start = std::chrono::steady_clock::now();
+  entry.graph_text.clear();
+  Splitter splitter(entry, options, api);
+  std::vector<Part> parts = splitter.run();
+  entry.details = splitter.details();
+  if (entry.graph_text.empty()) {
+    entry.graph_text = entry.tape->str();
+    entry.fallback_reason = "every call runs by NumPy";
+  }
+  entry.runner = std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy);
+  entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return true;
+}
+
+}  // namespace tatara::capture

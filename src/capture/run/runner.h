@@ -1,0 +1,41 @@
+// What the rest of capture needs of the runners of graphs: how an entry gets its own, and what a report wants of it.
+#pragma once
+
+#include <vector>
+
+#include "capture/entries/owner.h"
+
+namespace tatara {
+struct CompileOptions;
+}
+
+namespace tatara::capture {
+
+/// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
+/// with a Python error set (a user's backend raised).
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
+/// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
+/// entry.fallback_reason.
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
+/// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
+/// entry.fallback_reason when NumPy is to run all of it.
+bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api);
+
+/// What this thread's compilations keep beyond what runs need.
+enum class Explaining : int {
+  kOff,
+  kKeep,     // all texts and the lowered graph
+  kMeasure,  // also run each new graph a few times to measure it
+};
+Explaining explaining();
+/// Returns what was set before.
+Explaining set_explaining(Explaining level);
+/// Runs a new entry's graph on the inputs it was traced with and drops the results, so that whoever listens to the
+/// history sees its steps. Inputs that the graph writes are copied first, and the host's random state is put back.
+void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, TorchApi& api);
+
+/// The program's hooks on a leaf: a tuple of two tuples, those that get its gradient and those that get the leaf when it has
+/// been added. Null without any.
+Ref gradient_hooks(PyObject* tensor);
+
+}  // namespace tatara::capture

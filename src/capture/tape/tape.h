@@ -1,0 +1,340 @@
+// The tape: the host calls of one trace, in order, with tensors replaced by slots. It is what the eager backend runs, what
+// makes placeholders real at a graph break, and what graphs are built from.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/host/torch_api.h"
+#include "capture/numbers/symbolic_int.h"
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+struct TapeSlot {
+  Ref object;  ///< the placeholder, or the real tensor of an input; dropped for placeholders when the trace ends
+  Ref meta;    ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
+  Ref device;
+  Ref dtype, sizes, strides;  ///< as the host inferred them
+  bool input = false;
+  int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
+  std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
+  bool scalar = false;                                 ///< a NumPy scalar: no array also where it leaves the graph
+  bool owns = false;                                   ///< a NumPy array with memory of its own
+  bool fresh = false;                                  ///< the same, or a view of memory that nothing else refers to
+  bool requires_grad = false;                          ///< inputs: when they were seen
+  bool number = false;       ///< a Python number among the inputs: an int is the value of the symbol symbolic_sizes[0]
+  bool derived = false;      ///< a number that a node computes; `number` too
+  bool whole = false;        ///< such a number is an int
+  bool layout_read = false;  ///< the program has asked how it lies in memory
+  int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
+  std::vector<Expr> bits;  ///< of a float: the halves of its bits
+  int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
+};
+
+/// Steps of torch.func's transforms. A tape holds what eager does, call by call, so that it runs as it stands; a graph is made
+/// from what the calls mean.
+enum class FuncStep : uint8_t {
+  kNone,
+  kEnter,       ///< a level begins
+  kExit,        ///< the innermost level ends
+  kWrap,        ///< a tensor as the level sees it: (tensor, level)
+  kUnwrap,      ///< a tensor of the level as the one around it sees it: (tensor, level)
+  kVariable,    ///< gradients are asked by the tensor
+  kGradients,   ///< gradients of the level: arguments as of a pass of the engine
+  kBatchIn,     ///< one example: (tensor, dim, level)
+  kBatchOut,    ///< all examples: (tensor, level, size, dim)
+  kMakeDual,    ///< (primal, tangent)
+  kUnpackDual,  ///< (dual): primal and tangent
+};
+
+/// Ends of a region whose results gradients compute again (torch.utils.checkpoint). Where the tape runs as it stands they do
+/// nothing, but for the run of an open trace, which calls torch's own.
+enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
+
+struct CustomBackward;
+
+struct TapeNode {
+  Ref func;
+  Ref args;    ///< tuple; tensors are SlotRefs
+  Ref kwargs;  ///< dict or null
+  std::vector<int> outputs;
+  bool sequence = false;
+  std::string name;
+  std::string file;
+  std::string function;
+  int line = 0;
+  bool mutates = false;           ///< an in-place operation, or one that may be
+  bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
+  PyObject* generator = nullptr;  ///< among its arguments
+  bool done = false;              ///< ran when it was recorded (NumPy): its results are in the slots
+  bool grad = false;              ///< recorded with gradients on, also around the transforms at work
+  bool mode = false;              ///< recorded with gradients on, as the innermost level has it
+  FuncStep step = FuncStep::kNone;
+  int level = 0;  ///< the level that it is recorded in
+  /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
+  /// results go to `.grad`, and whether they can be differentiated again.
+  bool backward = false;
+  bool leaf = false;  ///< requires_grad_() of a tensor that had no history
+  Ref hooks;          ///< of such a pass: {slot: gradient_hooks()} of leaves whose hooks the trace calls itself
+  std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
+  /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
+  bool number = false;
+  Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
+  RegionMark region = RegionMark::kNone;
+  bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
+  bool reentrant = false;  ///< of a region's begin: use_reentrant=True
+  /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
+  std::shared_ptr<const CustomBackward> custom;
+  Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
+  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate, hooks, check); }
+};
+
+/// The backward of such a function as it was traced ahead: it runs in graphs alone.
+struct CustomBackward {
+  std::vector<int> operands;    ///< arguments that require grad
+  std::vector<int> gradients;   ///< of each operand; -1: none
+  std::vector<int> cotangents;  ///< of each output of the node
+  std::vector<TapeNode> nodes;
+};
+
+class Tape {
+ public:
+  int find(PyObject* tensor) const {
+    const auto found = by_object_.find(tensor);
+    return found == by_object_.end() ? -1 : found->second;
+  }
+  /// Of a slot, or -1: whether a node of the tape makes the tensor there.
+  bool makes(int slot) const { return slot >= 0 && !slots_[static_cast<size_t>(slot)].input; }
+  /// The node that makes the tensor in a slot, and does not write to one that was there. Null: none.
+  const TapeNode* maker(int slot) const {
+    const auto found = makers_.find(slot);
+    return found != makers_.end() && found->second < nodes_.size() ? &nodes_[found->second] : nullptr;
+  }
+  int find_meta(PyObject* tensor) const {
+    const auto found = by_meta_.find(tensor);
+    return found == by_meta_.end() ? -1 : found->second;
+  }
+  int add_input(PyObject* tensor, Ref meta, Ref device, int guard_index);
+  int add_placeholder(PyObject* tensor, Ref device);
+  /// From now on the input comes with each call, as the guarded object `index`.
+  void set_guard_index(int slot, int index) { slots_[static_cast<size_t>(slot)].guard_index = index; }
+  /// A NumPy array or scalar; sizes, strides and dtype are in `slot`.
+  int add_value(TapeSlot slot);
+  /// A Python int among the guarded objects whose value is a symbol.
+  void add_number(PyObject* value, int guard_index, Expr symbol);
+  /// A Python float, which nodes may have among their arguments.
+  int add_float(PyObject* value, int guard_index, std::pair<Expr, Expr> bits);
+  /// A Python float that a node computes; `value` is that of the present call.
+  int add_derived(PyObject* value);
+  void set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strides);
+  /// The symbols of the trace, for whoever reads the tape while it is open.
+  void set_symbols(const TraceSymbols* symbols) { open_symbols_ = symbols; }
+  void add_node(TapeNode node);
+  /// Of outputs with transforms behind them: how they lie in memory, as the run of `open` has shown. Inference sees one
+  /// example of a batch only.
+  void take_layouts(const Tape& open);
+  /// Takes the nodes from `first` on off the tape; their slots stay.
+  std::vector<TapeNode> cut_nodes(size_t first);
+  /// Gives the last node a keyword argument.
+  void set_last_keyword(const char* name, long value);
+  void set_layout_read(int slot) { slots_[static_cast<size_t>(slot)].layout_read = true; }
+  void set_level(int slot, int level) { slots_[static_cast<size_t>(slot)].level = level; }
+  /// Whether the tape has a step of torch.func's transforms.
+  bool has_transforms() const { return has_transforms_; }
+
+  const std::vector<TapeSlot>& slots() const { return slots_; }
+  const std::vector<TapeNode>& nodes() const { return nodes_; }
+  /// Puts the inputs where they belong: guarded `objects` by their index, pinned tensors. `env` has one entry per slot.
+  void fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const;
+
+  /// Runs every node and puts the results under the placeholders. False with a Python error set; `stop` is asked before each
+  /// node, and true from it is one.
+  bool materialise(TorchApi& api, const std::function<bool()>& stop);
+  /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
+  /// set.
+  bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;
+  /// How many nodes the last materialise() did.
+  size_t nodes_done() const { return nodes_done_; }
+  /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
+  /// symbols the first `facts` were made by these nodes and what is before.
+  std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
+  /// Values of the symbols in the present call, while the trace is open.
+  std::span<const int64_t> open_hints() const {
+    return open_symbols_ != nullptr ? std::span<const int64_t>(open_symbols_->hints()) : std::span<const int64_t>();
+  }
+  /// Symbols with their values when the tape was made, and what is known of them. Detached tapes only.
+  const std::vector<Expr>& symbols() const { return symbols_; }
+  const std::vector<int64_t>& hints() const { return hints_; }
+  const std::vector<IntRange>& ranges() const { return ranges_; }
+  const std::vector<Expr>& facts() const { return facts_; }
+  /// Values of the symbols in a call. False with a Python error set.
+  bool symbol_values(const std::vector<Ref>& env, TorchApi& api, std::vector<int64_t>& symbols) const;
+  /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
+  /// their last use. False with a Python error set.
+  bool run(std::vector<Ref>& env, TorchApi& api) const;
+  /// Nodes [first, last) of a tape without symbols, as run() does them.
+  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {}) const;
+  /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
+  void drop_dead(std::vector<Ref>& env, size_t first, size_t last) const;
+  /// Calls one node; `results` are its tensors in order. False with a Python error set.
+  static bool call(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols,
+                   std::vector<Ref>& results);
+  /// The same, the result as it is. Null with a Python error set.
+  static Ref call_object(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols);
+  /// Slots that are wanted after run().
+  void set_outputs(std::vector<int> outputs);
+  const std::vector<int>& outputs() const { return outputs_; }
+  /// The last node that uses each slot; -1 for outputs, and for slots without use.
+  std::vector<int> last_uses() const;
+  /// Why it failed, if an operator's results were other than was inferred; else empty.
+  const std::string& mismatch() const { return mismatch_; }
+  bool has_reentrant_regions() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.reentrant; });
+  }
+  bool has_regions() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });
+  }
+  bool has_hooks() const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const TapeNode& node) { return static_cast<bool>(node.hooks); });
+  }
+  bool has_custom_backwards() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
+  }
+  /// Comparisons of floats that vary give what they gave when the tape was recorded.
+  bool checks_hold(std::span<const int64_t> symbols, std::string* why) const;
+  /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.
+  bool needs_grad_modes() const { return needs_grad_modes_; }
+  std::string str() const;
+  int traverse(const Visitor& visit) const { return visit(slots_, nodes_); }
+
+ private:
+  void note_writes(const TapeNode& node, const std::vector<Ref>& env) const;
+  std::string differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
+                      const TorchApi& api) const;
+
+  std::vector<TapeSlot> slots_;
+  std::vector<TapeNode> nodes_;
+  std::unordered_map<int, size_t> makers_;  // nodes by the slots that they fill
+  std::vector<int> outputs_;
+  bool needs_grad_modes_ = false;
+  bool has_transforms_ = false;
+  size_t nodes_done_ = 0;
+  std::string mismatch_;
+  /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
+  struct Fill {
+    int slot, guard_index;
+    PyObject* object;
+  };
+  std::vector<Fill> fills_;
+  std::vector<std::vector<int>> dead_after_;
+  struct FloatPlace {
+    int slot;
+    ExprProgram high, low;  // the halves of its bits
+  };
+  void collect_checks();
+  std::vector<FloatPlace> check_floats_;
+  std::vector<size_t> check_nodes_;  // what comparisons are made of, and they
+  const TraceSymbols* open_symbols_ = nullptr;
+  std::shared_ptr<ExprContext> ctx_;
+  std::vector<Expr> symbols_, facts_;
+  std::vector<int64_t> hints_;
+  std::vector<IntRange> ranges_;
+  struct SymbolPlace {
+    int slot = -1;  // an input with the symbol as size or stride; -1: nothing on the tape uses it
+    int dim = 0;
+    bool stride = false;
+  };
+  std::vector<SymbolPlace> places_;
+  SymbolPlace place_of(Expr symbol) const;
+  std::unordered_map<PyObject*, int> by_object_;
+  std::unordered_map<PyObject*, int> by_meta_;
+};
+
+/// Whether the result has the operand's memory and, in eager, is no view of anything.
+inline bool detaches(const TapeNode& node) { return node.name == "detach" || node.name == "data"; }
+
+/// Whether the pass of gradients was recorded with create_graph=True.
+inline bool creates_graph(const TapeNode& pass) { return PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True; }
+
+/// Slots of the outputs that are not inputs, without repetition: what a backend returns.
+std::vector<int> computed_outputs(const Tape& tape);
+std::vector<int> input_slots(const Tape& tape);
+/// Whether its calls are NumPy's, which have run when they were recorded.
+inline bool is_numpy_tape(const Tape& tape) { return !tape.nodes().empty() && tape.nodes().front().done; }
+
+/// Marks the place of a tensor in recorded arguments.
+Ref make_slot_ref(int slot);
+/// The slot, or -1 for other objects.
+int slot_of(PyObject* object);
+/// Calls fn(slot) for each slot in recorded arguments.
+template <typename Fn>
+void for_each_slot(PyObject* object, Fn&& fn) {
+  if (object == nullptr) return;
+  if (const int slot = slot_of(object); slot >= 0) {
+    fn(slot);
+  } else if (PyTuple_Check(object) || PyList_Check(object)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(object);
+    for (Py_ssize_t i = 0; i < n; ++i) for_each_slot(PySequence_Fast_GET_ITEM(object, i), fn);
+  } else if (PyDict_Check(object)) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) for_each_slot(value, fn);
+  } else if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    for_each_slot(slice->start, fn);
+    for_each_slot(slice->stop, fn);
+    for_each_slot(slice->step, fn);
+  }
+}
+
+/// Rebuilds tuples, lists, dicts and slices, passing every other object through `fn` (PyObject* -> Ref, null: error).
+template <typename Fn>
+Ref map_structure(PyObject* object, Fn&& fn) {
+  if (PyTuple_CheckExact(object)) {
+    const Py_ssize_t n = PyTuple_GET_SIZE(object);
+    Ref out = Ref::steal(PyTuple_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref item = map_structure(PyTuple_GET_ITEM(object, i), fn);
+      if (!item) return {};
+      PyTuple_SET_ITEM(out.get(), i, item.release());
+    }
+    return out;
+  }
+  if (PyList_CheckExact(object)) {
+    const Py_ssize_t n = PyList_GET_SIZE(object);
+    Ref out = Ref::steal(PyList_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      Ref item = map_structure(PyList_GET_ITEM(object, i), fn);
+      if (!item) return {};
+      PyList_SET_ITEM(out.get(), i, item.release());
+    }
+    return out;
+  }
+  if (PyDict_CheckExact(object)) {
+    Ref out = Ref::steal(PyDict_New());
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(object, &at, &key, &value) != 0) {
+      const Ref item = map_structure(value, fn);
+      if (!item || PyDict_SetItem(out.get(), key, item.get()) != 0) return {};
+    }
+    return out;
+  }
+  if (PySlice_Check(object)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(object);
+    const Ref start = map_structure(slice->start, fn), stop = map_structure(slice->stop, fn),
+              step = map_structure(slice->step, fn);
+    if (!start || !stop || !step) return {};
+    return Ref::steal(PySlice_New(start.get(), stop.get(), step.get()));
+  }
+  return fn(object);
+}
+
+}  // namespace tatara::capture

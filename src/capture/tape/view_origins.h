@@ -1,0 +1,26 @@
+// Which tensors of a tape are views of which.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "capture/tape/tape.h"
+
+namespace tatara::capture {
+
+/// Whether the node's results may share memory with its first operand.
+bool may_be_view(const TapeNode& node);
+
+/// Where a tensor comes from by calls that may be views.
+struct ViewOrigin {
+  int base = -1;           // slot of the tensor at their begin; -1: there are none
+  bool detached = false;   // detach() is the last of them
+  bool constant = false;   // detach() is among them
+  bool recorded = false;   // some were called with gradients on
+  int of_result = -1;      // slot of the result whose memory it is given in
+  std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
+  bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }
+};
+ViewOrigin view_origin(const Tape& tape, int slot);
+
+}  // namespace tatara::capture

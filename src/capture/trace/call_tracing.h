@@ -1,0 +1,56 @@
+// What the tracer does with a call, by its callable (tracer_calls.cpp, function_modes.cpp).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class CallTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  /// Runs the program's own function with a cache (functools.lru_cache), or breaks the graph before it.
+  PyObject* call_cached(PyObject* callable, std::span<PyObject* const> args, size_t nargsf, PyObject* kwnames);
+  /// Whether `o`, given to code in C, is a function in C that changes a container which existed before, or a partial of one.
+  bool hides_change(PyObject* o) const;
+  /// Whether what is said with these arguments (a message) is said once, since a function with a cache is running: it is
+  /// said for real then, and is no part of the trace.
+  bool says_once(std::span<PyObject* const> args);
+  /// Code of the standard library's logging, before it runs. True: it is to run for real.
+  bool logs(const Frame& f);
+  bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
+  CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
+  std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
+  /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
+  bool knows_handled();
+
+  /// A body of functools.lru_cache's is running: what it writes, it writes once.
+  bool in_cached() const { return *own_.cached_calls > 0; }
+  /// And it has said something, which a second run would say again.
+  bool has_said_once() const { return in_cached() && own_.said_once; }
+  /// Context variables are set that a later run would lack.
+  bool sets_context() const { return !own_.open_context_vars.empty(); }
+
+  /// Nothing is left of the last trace.
+  void reset() { own_ = {}; }
+
+ private:
+  void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
+
+  /// Of one trace.
+  struct Own {
+    std::unordered_map<PyObject*, int> open_context_vars;  // set and not reset
+    /// Calls of functools.lru_cache's wrappers that are running.
+    std::shared_ptr<int> cached_calls = std::make_shared<int>(0);
+    bool said_once = false;  // such a call has said something
+  };
+  Own own_;
+};
+
+}  // namespace tatara::capture

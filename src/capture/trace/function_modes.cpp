@@ -1,0 +1,80 @@
+// What the program does with torch-function modes, with the switches of __torch_function__ and with torch's other guards in a
+// trace: these change what torch's calls mean, or whether capture sees them at all.
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/host/torch_api.h"
+#include "capture/trace/call_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/tracer_modes.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+/// A context manager of torch's in C, but for those that change nothing that a graph could miss.
+bool is_guard(PyTypeObject* type, PyObject* enter) {
+  static const std::unordered_set<std::string_view> others = {"Stream", "Event", "_RecordFunctionFast"};
+  if (enter == nullptr || PyFunction_Check(enter)) return false;
+  const Ref module = attr_or_null(reinterpret_cast<PyObject*>(type), "__module__");
+  const std::string where = text_of(module.get());
+  const std::string_view name = type->tp_name;
+  return (where == "torch" || where.rfind("torch._C", 0) == 0) && !others.contains(name.substr(name.rfind('.') + 1));
+}
+
+PyObject* enter_of(PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__enter__");
+  return _PyType_Lookup(type, name);
+}
+
+/// What `callable`, a method called __enter__ or __exit__, enters or leaves; null: it is another function.
+PyObject* entered_by(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+  PyObject* self = nullptr;
+  if (PyMethod_Check(callable)) {
+    self = PyMethod_GET_SELF(callable);
+    callable = PyMethod_GET_FUNCTION(callable);
+  }
+  const char* name = nullptr;
+  if (PyCFunction_Check(callable)) {
+    name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+    if (self == nullptr) self = bound_to(callable);
+  } else if (Py_TYPE(callable) == &PyMethodDescr_Type) {
+    name = reinterpret_cast<PyMethodDescrObject*>(callable)->d_method->ml_name;
+  }
+  if (name == nullptr || (std::string_view(name) != "__enter__" && std::string_view(name) != "__exit__"))
+    return nullptr;
+  return self != nullptr || nargs == 0 ? self : args[0];
+}
+
+}  // namespace
+
+std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObject* const* args,
+                                      Py_ssize_t nargs) const {
+  if (!api_.present()) return {};
+  PyTypeObject* type = nullptr;
+  if (PyType_Check(callable)) {
+    // pybind's guards begin where they are made; those with methods in C, where they are entered.
+    type = reinterpret_cast<PyTypeObject*>(callable);
+    PyObject* const enter = enter_of(type);
+    if (enter == nullptr || Py_TYPE(enter) == &PyMethodDescr_Type) return {};
+  } else if (PyObject* const guard = entered_by(callable, args, nargs)) {
+    type = Py_TYPE(guard);
+  }
+  if (type == nullptr || !is_guard(type, enter_of(type))) return {};
+  // torch's own code puts one around single operators, for speed.
+  const std::string_view name = type->tp_name;
+  const bool quick = name.ends_with("DisableTorchFunctionSubclass");
+  if (quick && text_of(f.code()->co_filename).rfind(api_.torch_folder, 0) == 0) return {};
+  return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
+}
+
+PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+  if (!top) return nullptr;
+  PyObject* answer = PyObject_Vectorcall(callable, args, nargsf, kwnames);
+  const ErrorAside aside;
+  if (!Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), top.get()))) forget_error();
+  return answer;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,79 @@
+// The engine of gradients (tracer_gradients.cpp) and hooks on gradients (tracer_hooks.cpp) while a trace is open.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+struct FunctionCall;
+
+/// What the engine is asked for: tensors by their slots.
+struct EngineCall {
+  std::vector<int> roots, cotangents, variables;
+  std::vector<PyObject*> tensors;  // of the variables
+  std::vector<Ref> hooks;          // of the variables: gradient_hooks()
+  bool keep = false, accumulate = false, unused = false, create = false;
+};
+
+class GradientTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  bool is_engine_call(PyObject* callable) const;
+  PyObject* run_backward(PyObject* args, PyObject* kwargs);
+  /// A placeholder for a gradient by a tensor. -1, and no object, with a Python error set.
+  int add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made);
+  PyObject* register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool leaves_hooked(const std::vector<int>& slots) const;
+  /// Whether requires_grad_() leaves the tensor as it is.
+  bool changes_nothing(PyObject* args, PyObject* kwargs);
+  /// requires_grad_() of a tensor without a history; false where the trace cannot do it.
+  bool make_leaf(PyObject* func, PyObject* args, PyObject* kwargs);
+  bool is_made_leaf(int slot) const;
+  /// A factory with requires_grad=True.
+  PyObject* record_leaf(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* gradient_of(PyObject* tensor);
+  int write_gradient(PyObject* tensor, PyObject* value);
+  std::vector<int> slots_cleared_first() const;
+  void perform_later_effects();
+
+  /// Nothing is left of the last trace.
+  void reset() { own_ = {}; }
+
+ private:
+  std::string read_engine_call(PyObject* args, PyObject* kwargs, EngineCall& call);
+  std::string uses_freed(const std::vector<int>& roots) const;
+  Ref record_gradients(TapeNode node, const EngineCall& call,
+                       const std::vector<std::optional<GradientLayout>>& layouts);
+  std::vector<int64_t> gradient_place(PyObject* variable, const GradientLayout& layout, bool accumulate) const;
+  int gradient_placeholder(PyObject* variable, const GradientLayout& layout, bool accumulate, Ref& made);
+  /// Adds a gradient to `.grad` (null: there is none yet), as the engine does it.
+  bool accumulate(PyObject* tensor, PyObject* present, PyObject* gradient);
+  bool read_hook_call(PyObject* tensor, FunctionCall& call);
+  std::string hooks_problem(const EngineCall& call, const std::vector<std::optional<GradientLayout>>& layouts);
+  std::vector<size_t> order_of_hooks(const EngineCall& call) const;
+  Ref call_hooks(PyObject* hooks, PyObject* gradient, PyObject* variable);
+  bool call_hooks_after(PyObject* hooks, PyObject* variable);
+  bool add_in_place(PyObject* sum, PyObject* gradient);
+  void set_gradient(PyObject* tensor, PyObject* value);
+
+  /// Of one trace.
+  struct Own {
+    std::unordered_map<PyObject*, Ref> gradients;  // `.grad` of older tensors that was read or written
+    // Tensors whose `.grad` was set to None first of all, and what it was.
+    std::vector<std::pair<PyObject*, Ref>> cleared;
+  };
+  Own own_;
+};
+
+/// Whether it is known what strides a gradient by a tensor, which has these in this call, has where its sizes vary.
+bool knows_layout(const TapeSlot& variable, const std::vector<int64_t>& strides);
+
+}  // namespace tatara::capture

@@ -1,0 +1,105 @@
+// Python numbers that vary from call to call, while a trace is open: symbolic ints and floats (symbolic_calls.cpp), what the
+// tape computes of them (tracer_numbers.cpp), and what code in C gets (number_boundary.cpp).
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class NumberTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  /// An operation on such numbers; `function`: null for that of Python's `operator`. Null without an error set: by value.
+  Ref derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function = nullptr);
+  void need_number(int slot);
+  /// `item in container` and `container[key]` by numbers that vary, where the container holds plain data: what comes of it is
+  /// guarded, or computed by the tape. Null without an error set: by value. `absent`: what a missing key gives; null: by value.
+  Ref number_in(PyObject* container, PyObject* item);
+  Ref number_item(PyObject* container, PyObject* key, PyObject* absent = nullptr);
+  /// tensor.item() of a counter, as a float of the tape; null without an error set where that is not known.
+  PyObject* item_number(PyObject* func, PyObject* tensor);
+  void settle_for_arrays(PyObject* left, PyObject* right);
+  bool takes_number(const std::string& function, PyObject* args, PyObject* kwargs);
+  /// The placeholder for a number read from a dict, list or cell; null where its value is to be guarded.
+  PyObject* watched_number(NumberPlace place, PyObject* value);
+  void place_symbols(Frame& f, const std::vector<int>& places);
+  void take_back_symbols();
+  std::vector<int> argument_places(const Frame& f, const std::vector<PyObject*>& roots) const;
+  /// Numbers that code in C may find from `object` on become plain ones, guarded by value.
+  void settle_reachable(PyObject* object);
+  /// The same for what a call of `callable` gives to code in C; false where that keeps them as they are.
+  bool settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
+  bool holds_numbers(PyObject* container) const;
+  void settle_operands(PyObject* left, PyObject* right);
+  PyObject* is_number(PyObject* left, PyObject* right, bool invert);
+  PyObject* identity_of_numbers(PyObject* callable, std::string_view name, PyObject* const* args, Py_ssize_t nargs);
+  /// What a function in Python gives to code in C that called it.
+  void settle_result(const Frame& f, PyObject* result);
+  bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
+  PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* symbolic_binary(int op, PyObject* left, PyObject* right);
+  PyObject* symbolic_compare(int op, PyObject* left, PyObject* right);
+  PyObject* symbolic_slice(PyObject* size, PyObject* key);
+  PyObject* symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs);
+  bool specialize_operands(PyObject* args, PyObject* kwargs);
+
+  /// Numbers read from outside that had other values before.
+  const std::set<NumberPlace>& varying() const { return own_.varying; }
+  void set_varying(const std::set<NumberPlace>& places) { own_.varying = places; }
+
+  /// Nothing is left of the last trace.
+  void reset() { own_ = {}; }
+
+ private:
+  struct Placed {
+    Ref holder, key, number, value;
+  };
+
+  bool from_numbers(int slot) const;  // a number that no tensor decides
+  /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
+  /// it is none of these.
+  Ref number_call(PyObject* callable, PyObject* args);
+  Ref dict_get(PyObject* callable, PyObject* args);
+  Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
+  Ref value_of(int slot);
+  Ref record_number(TapeNode node, PyObject* value);
+  int record_number_node(TapeNode node, PyObject* value);
+  /// An operand of such arithmetic: its value now, and how it stands on the tape. False for what is no number.
+  bool number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor);
+  /// The placeholder for a guarded number, whose symbol (of a float: the first) is `symbol`.
+  Ref number_on_tape(int object, Expr symbol);
+  /// A float whose value varies may be an operand of this call as it is.
+  bool same_real_type(PyObject* tensors);
+  /// A tuple with such numbers among its items, in the place of one from outside.
+  PyObject* watched_tuple(NumberPlace place, PyObject* tuple);
+  Ref small_number(Expr symbol, PyObject* value);
+  /// Whether an operator with a number that varies and `other` needs no value.
+  bool meets_numbers(PyObject* other) const;
+  void settle_floats(std::span<PyObject* const> objects);
+  PyObject* symbolic_length(PyObject* tensor);
+  PyObject* symbolic_operator(PyObject* tensor, const char* method, PyObject* other);
+  bool specialize_slot(int slot);
+  PyObject* symbolic_size(const std::vector<Expr>& sizes);
+
+  /// Of one trace.
+  struct Own {
+    std::set<NumberPlace> varying;
+    std::map<NumberPlace, Ref> numbers;
+    std::unordered_set<int> of_tensors;  // slots of numbers that tensors decide
+    std::unordered_set<int> needed;      // slots of numbers that the tape computes and whose values are guarded
+    std::vector<Placed> placed;          // placeholders in lists and dicts of the caller, which get the values back
+    bool hidden_readers = false;         // iterators of C code that read the numbers that go through them
+  };
+  Own own_;
+};
+
+}  // namespace tatara::capture

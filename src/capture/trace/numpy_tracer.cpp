@@ -1,0 +1,420 @@
+// NumPy while a trace is open. Each call runs for real where the program makes it, so results, warnings and exceptions are
+// NumPy's own, and then goes onto the tape. Arrays in the frames are therefore real objects; what must never happen is that
+// their values flow on unseen, into a branch or a Python number. So each operation on an array is either recorded or breaks
+// the graph, and C code gets arrays only where it is known not to read them (numpy_calls.cpp).
+#include <opcode.h>
+
+#include <cstring>
+
+#include "capture/host/numpy_api.h"
+#include "capture/trace/number_tracing.h"
+#include "capture/trace/numpy_tracing.h"
+#include "capture/trace/origin_tracing.h"
+#include "capture/trace/read_tracing.h"
+#include "capture/trace/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr size_t kMaxNodes = 4000;
+constexpr int kMaxLooked = 4000;
+
+/// Functions of the `operator` module and the ufuncs that they end in, by the number of BINARY_OP.
+struct BinaryName {
+  const char* op;
+  const char* ufunc;
+};
+constexpr BinaryName kBinary[] = {
+    {"add", "add"},        {"and_", "bitwise_and"},   {"floordiv", "floor_divide"}, {"lshift", "left_shift"},
+    {"matmul", "matmul"},  {"mul", "multiply"},       {"mod", "remainder"},         {"or_", "bitwise_or"},
+    {"pow", "power"},      {"rshift", "right_shift"}, {"sub", "subtract"},          {"truediv", "divide"},
+    {"xor", "bitwise_xor"}};
+constexpr const char* kInplace[] = {"iadd", "iand", "ifloordiv", "ilshift", "imatmul",  "imul", "imod",
+                                    "ior",  "ipow", "irshift",   "isub",    "itruediv", "ixor"};
+
+PyObject* operator_function(const char* name) {
+  static PyObject* module = PyImport_ImportModule("operator");
+  return PyObject_GetAttrString(module, name);
+}
+
+struct SeqIter {
+  PyObject_HEAD Py_ssize_t index;
+  PyObject* sequence;
+};
+
+/// Looks through containers and iterators of the interpreter for an object of interest.
+struct Search {
+  bool (*wanted)(PyObject*, void*);
+  void* data;
+  bool found = false;
+  int looked = 0;
+  std::vector<PyObject*> todo;
+
+  static int visit(PyObject* object, void* self) {
+    auto* search = static_cast<Search*>(self);
+    if (search->wanted(object, search->data)) search->found = true;
+    if (opens(object)) search->todo.push_back(object);
+    return search->found ? 1 : 0;
+  }
+  /// Containers, iterators, partials and methods: C objects that hand on what they hold. Not modules, classes, functions and
+  /// instances of Python classes, whose contents C code reaches through their methods only.
+  static bool opens(PyObject* o) {
+    const PyTypeObject* type = Py_TYPE(o);
+    if ((type->tp_flags & Py_TPFLAGS_HAVE_GC) == 0 || type->tp_traverse == nullptr) return false;
+    if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o)) return true;
+    if (PyModule_Check(o) || PyType_Check(o) || PyFunction_Check(o) || PyGen_Check(o) || PyFrame_Check(o)) return false;
+    if (std::strncmp(type->tp_name, "torch", 5) == 0) return false;
+    return is_c_iterator(o) || PySlice_Check(o) || PyMethod_Check(o) ||
+           std::strcmp(type->tp_name, "functools.partial") == 0 || std::strncmp(type->tp_name, "dict_", 5) == 0 ||
+           is_deque(o);
+  }
+  bool run(PyObject* start) {
+    if (visit(start, this) != 0) return true;
+    std::vector<PyObject*> seen;
+    while (!todo.empty() && !found) {
+      PyObject* next = todo.back();
+      todo.pop_back();
+      if (++looked > kMaxLooked) return true;
+      Py_TYPE(next)->tp_traverse(next, visit, this);
+    }
+    return found;
+  }
+};
+
+}  // namespace
+
+bool NumpyTracing::numpy_value(PyObject* o) const {
+  const NumpyApi* np = api_.numpy;
+  if (np == nullptr || o == nullptr) return false;
+  if (np->is_any_array(o)) return true;
+  // Scalars from outside are constants guarded by value, but for those among the roots.
+  return np->is_scalar(o) && (trace_->tape.find(o) >= 0 || trace_->index_of(o) >= 0);
+}
+
+bool NumpyTracing::numpy_inside(PyObject* o) const {
+  if (api_.numpy == nullptr || o == nullptr) return false;
+  if (!Search::opens(o)) return numpy_value(o);
+  Search search{[](PyObject* each, void* self) { return static_cast<const NumpyTracing*>(self)->numpy_value(each); },
+                const_cast<NumpyTracing*>(this),
+                false,
+                0,
+                {}};
+  return search.run(o);
+}
+
+PyObject* NumpyTracing::numpy_break(const std::string& reason) { return graph_break(reason) ? not_handled() : nullptr; }
+
+// ---- The tape --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool make_slot(const NumpyApi& np, PyObject* value, TapeSlot& slot) {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> sizes, strides;
+  if (!np.describe(value, dtype, sizes, strides)) return false;
+  slot.object = Ref::borrow(value);
+  slot.dtype = attr(value, "dtype");
+  slot.sizes = int_tuple(sizes);
+  slot.strides = int_tuple(strides);
+  slot.scalar = !np.is_array(value);
+  slot.owns = !slot.scalar && NumpyApi::owns_memory(value);
+  slot.fresh = !slot.scalar && np.fresh_memory(value);
+  return true;
+}
+
+}  // namespace
+
+int NumpyTracing::numpy_slot(PyObject* value) {
+  Trace& t = *trace_;
+  if (const int known = t.tape.find(value); known >= 0) return known;
+  TapeSlot slot;
+  if (!make_slot(*api_.numpy, value, slot)) return -1;
+  slot.input = true;
+  slot.guard_index = t.index_of(value);
+  // An array that is neither an argument nor was read from an older object was made by code that nobody saw.
+  if (slot.guard_index < 0 && !t.watches.seen_objects().contains(value)) return -1;
+  return t.tape.add_value(std::move(slot));
+}
+
+Ref NumpyTracing::numpy_to_tape(PyObject* value, bool& uses, std::string& problem) {
+  return map_structure(value, [&](PyObject* o) -> Ref {
+    if (numpy_value(o)) {
+      uses = true;
+      if (!api_.numpy->is_array(o) && !api_.numpy->is_scalar(o)) problem = "an array of type " + type_name(o);
+      const int slot = problem.empty() ? numpy_slot(o) : -1;
+      if (slot >= 0) return make_slot_ref(slot);
+      if (problem.empty()) problem = "an array of unknown origin or unsupported element type or layout";
+    } else if (api_.is_torch_tensor(o)) {
+      problem = "a torch tensor in a NumPy call";
+    } else if (Search::opens(o) && numpy_inside(o)) {
+      problem = "arrays inside a " + type_name(o);
+    }
+    return Ref::borrow(o);
+  });
+}
+
+/// Arrays in the result get slots. `problem` is set for what the tape cannot hold.
+void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, std::string& problem) {
+  Trace& t = *trace_;
+  const NumpyApi& np = *api_.numpy;
+  if (PyTuple_Check(result) || PyList_CheckExact(result)) {
+    node.sequence = true;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(result, i);
+      numpy_take(item, node, problem);
+    }
+    return;
+  }
+  if (np.is_bool_scalar(result)) {
+    // np.True_ and np.False_ are the only objects of their type: they cannot stand for one value of the trace.
+    problem = "the value of a NumPy bool";
+    return;
+  }
+  if (!np.is_array(result) && !np.is_scalar(result)) {
+    if (problem.empty()) problem = "the result is of type " + type_name(result);
+    return;
+  }
+  if (const int known = t.tape.find(result); known >= 0) {
+    node.outputs.push_back(known);
+    return;
+  }
+  if (t.index_of(result) >= 0) {
+    node.outputs.push_back(numpy_slot(result));
+    return;
+  }
+  TapeSlot slot;
+  if (!make_slot(np, result, slot)) {
+    problem = "the element type or layout of a result";
+    return;
+  }
+  node.outputs.push_back(t.tape.add_value(std::move(slot)));
+}
+
+PyObject* NumpyTracing::numpy_record(NumpyCall call) {
+  Trace& t = *trace_;
+  std::string problem;
+  bool uses = false;
+  // NumPy would take a placeholder for an object of its own kind.
+  numbers().settle_reachable(call.args.get());
+  numbers().settle_reachable(call.kwargs.get());
+  if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  if (!t.tape.nodes().empty() && !t.tape.nodes().back().done) problem = "a NumPy call after torch calls";
+  if (t.tape.nodes().size() >= kMaxNodes) {
+    if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
+    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  }
+  TapeNode node;
+  node.args = numpy_to_tape(call.args.get(), uses, problem);
+  if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
+  if (!problem.empty() || !node.args) {
+    forget_error();
+    if (!graph_break(problem + " (" + call.name + ")")) return nullptr;
+    return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
+  }
+  if (call.mutates) t.transaction.lose("NumPy has written to an array");
+  ++bypass_;
+  Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
+  --bypass_;
+  if (!result) {
+    // The next run makes this call for real, and its own error.
+    const ErrorAside aside;
+    if (!graph_break(call.name + " raised an exception")) postpone_error();
+    return nullptr;
+  }
+  if (!uses && api_.numpy->is_scalar(result.get())) return result.release();  // of constants: a constant
+  if (result.get() != Py_None || !call.mutates) numpy_take(result.get(), node, problem);
+  if (!problem.empty()) {
+    t.mutated = t.mutated || call.mutates;
+    if (!graph_break(call.name + ": " + problem)) return nullptr;
+    return result.release();
+  }
+  node.func = std::move(call.func);
+  node.name = std::move(call.name);
+  node.done = true;
+  node.mutates = call.mutates;
+  const Ref errstate = api_.numpy->errstate();
+  if (errstate.get() != t.state.errstate.get()) node.errstate = errstate;
+  user_location(node.file, node.function, node.line);
+  t.tape.add_node(std::move(node));
+  return result.release();
+}
+
+PyObject* NumpyTracing::numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
+                                       bool mutates) {
+  Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+  Py_ssize_t i = 0;
+  for (PyObject* each : operands) PyTuple_SET_ITEM(args.get(), i++, Py_NewRef(each));
+  return numpy_record({Ref::steal(operator_function(op)), std::move(args), {}, name, mutates});
+}
+
+// ---- Operators -------------------------------------------------------------------------------------------------------
+
+PyObject* Tracer::unary_op(Frame&, UnaryOp op, PyObject* value) {
+  if (!tracing()) return not_handled();
+  if (!numpy().numpy_value(value)) return reads().watch_contents(value, Reading::kItems) ? not_handled() : nullptr;
+  switch (op) {
+    case UnaryOp::kPositive: return numpy().numpy_operator("pos", "positive", {value});
+    case UnaryOp::kNegative: return numpy().numpy_operator("neg", "negative", {value});
+    case UnaryOp::kInvert: return numpy().numpy_operator("invert", "invert", {value});
+    case UnaryOp::kNot: return numpy().numpy_break("truth of an array");
+  }
+  return not_handled();
+}
+
+PyObject* NumpyTracing::numpy_binary(int op, PyObject* left, PyObject* right) {
+  constexpr int kCount = 13;
+  const bool first = numpy_value(left);
+  if (!first && !numpy_value(right)) {
+    if (!numpy_inside(left) && !numpy_inside(right)) return not_handled();
+    // list + list and the like hand on their items; formatting reads them.
+    if (PyUnicode_Check(left)) return numpy_break("an array in a text");
+    return not_handled();
+  }
+  if (PyUnicode_Check(left) || PyBytes_Check(left)) return numpy_break("an array in a text");
+  if (PyList_Check(left) && PyLong_Check(right) == 0 && !api_.numpy->is_any_array(right)) {
+    return numpy_break("a sequence and a NumPy scalar");
+  }
+  const BinaryName& name = kBinary[op % kCount];
+  // In place only on arrays: scalars make new ones.
+  const bool inplace = op >= kCount && api_.numpy->is_any_array(left);
+  return numpy_operator(inplace ? kInplace[op % kCount] : name.op, name.ufunc, {left, right}, inplace);
+}
+
+PyObject* NumpyTracing::numpy_compare(int op, PyObject* left, PyObject* right) {
+  static constexpr BinaryName kCompare[] = {{"lt", "less"},      {"le", "less_equal"}, {"eq", "equal"},
+                                            {"ne", "not_equal"}, {"gt", "greater"},    {"ge", "greater_equal"}};
+  if (numpy_value(left) || numpy_value(right)) {
+    return numpy_operator(kCompare[op].op, kCompare[op].ufunc, {left, right});
+  }
+  if (numpy_inside(left) || numpy_inside(right)) return numpy_break("comparison of containers that hold arrays");
+  return not_handled();
+}
+
+PyObject* ReadTracing::show(PyObject* value) {
+  if (!tracing()) return not_handled();
+  if (numpy().numpy_inside(value)) return numpy().numpy_break("an array in a text");
+  return watch_contents(value, Reading::kAll) ? not_handled() : nullptr;
+}
+
+PyObject* Tracer::format_value(Frame&, PyObject* value, int, PyObject*) { return reads().show(value); }
+
+PyObject* Tracer::convert_value(Frame&, PyObject* value, int) { return reads().show(value); }
+
+int Tracer::set_add(Frame&, PyObject* set, PyObject* value) {
+  if (!reads().break_if_begun(set)) return -1;
+  if (tracing()) origins().pin(value);
+  if (!tracing() || !numpy().numpy_inside(value)) return kNotHandled;
+  return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
+}
+
+int Tracer::map_add(Frame&, PyObject* dict, PyObject* key, PyObject*) {
+  if (!reads().break_if_begun(dict)) return -1;
+  if (tracing()) origins().pin(key);
+  if (!tracing() || !numpy().numpy_inside(key)) return kNotHandled;
+  return graph_break("the hash of a NumPy value") ? kNotHandled : -1;
+}
+
+// ---- Items and iteration ---------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Whether an index holds booleans, so that the number of items it picks depends on values.
+bool has_mask(const NumpyApi& np, PyObject* key, bool top = true) {
+  if (np.is_any_array(key) || np.is_scalar(key)) {
+    DType dtype = DType::kFloat32;
+    std::vector<int64_t> sizes, strides;
+    return !np.describe(key, dtype, sizes, strides) || dtype == DType::kBool;
+  }
+  if (PyBool_Check(key)) return true;
+  if (PySlice_Check(key)) return false;
+  if (PyTuple_Check(key) || PyList_Check(key)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(key); ++i) {
+      if (has_mask(np, PySequence_Fast_GET_ITEM(key, i), false)) return true;
+    }
+    return false;
+  }
+  (void)top;
+  return false;
+}
+
+}  // namespace
+
+PyObject* NumpyTracing::numpy_get_item(PyObject* container, PyObject* key) {
+  if (numpy_value(container)) {
+    const auto slice_reads = [this](PyObject* k) { return PySlice_Check(k) && numpy_inside(k); };
+    bool sliced = slice_reads(key);
+    for (Py_ssize_t i = 0; PyTuple_Check(key) && i < PyTuple_GET_SIZE(key); ++i) {
+      sliced = sliced || slice_reads(PyTuple_GET_ITEM(key, i));
+    }
+    if (sliced) return numpy_break("a slice whose bounds are NumPy values");
+    if (has_mask(*api_.numpy, key)) return numpy_break("an index by a mask: the result's size depends on values");
+    return numpy_operator("getitem", "getitem", {container, key});
+  }
+  if (numpy_inside(key)) return numpy_break("a NumPy value as index of a " + type_name(container));
+  return not_handled();
+}
+
+int NumpyTracing::numpy_set_item(PyObject* container, PyObject* key, PyObject* value) {
+  if (numpy_value(container)) {
+    if (value == nullptr) return kNotHandled;  // an error
+    const Ref done = Ref::steal(numpy_operator("setitem", "setitem", {container, key, value}, true));
+    return done ? 0 : -1;
+  }
+  if (!numpy_inside(key)) return kNotHandled;
+  return graph_break("a NumPy value as index of a " + type_name(container)) ? kNotHandled : -1;
+}
+
+PyObject* NumpyTracing::numpy_iterate(PyObject* iterator) {
+  if (api_.numpy == nullptr || Py_TYPE(iterator) != &PySeqIter_Type) return not_handled();
+  auto* it = reinterpret_cast<SeqIter*>(iterator);
+  if (it->sequence == nullptr || !numpy_value(it->sequence)) return not_handled();
+  PyObject* array = it->sequence;
+  if (NumpyApi::ndim(array) == 0 || it->index >= NumpyApi::dim(array, 0)) return not_handled();
+  const Ref index = Ref::steal(PyLong_FromSsize_t(it->index));
+  const Ref alive = Ref::borrow(array);
+  PyObject* item = numpy_operator("getitem", "getitem", {array, index.get()});
+  if (item != nullptr) {
+    ++it->index;
+    if (context_.state == State::kTracing) trace_->mutated = trace_->mutated || context_.frames.back() != context_.root;
+  }
+  return item;
+}
+
+int NumpyTracing::numpy_unpack(PyObject* sequence, int before, int after, PyObject** out) {
+  if (!numpy_value(sequence)) return kNotHandled;
+  const NumpyApi& np = *api_.numpy;
+  if (after >= 0 || !np.is_array(sequence) || NumpyApi::ndim(sequence) == 0 || NumpyApi::dim(sequence, 0) != before) {
+    return graph_break("an array is unpacked") ? kNotHandled : -1;
+  }
+  for (int i = 0; i < before; ++i) {
+    const Ref index = Ref::steal(PyLong_FromLong(i));
+    out[i] = numpy_operator("getitem", "getitem", {sequence, index.get()});
+    if (out[i] != nullptr) continue;
+    while (i-- > 0) Py_DECREF(out[i]);
+    return -1;
+  }
+  return 0;
+}
+
+// ---- Attributes ------------------------------------------------------------------------------------------------------
+
+PyObject* NumpyTracing::numpy_attribute(PyObject* owner, PyObject* name) {
+  const std::string text = text_of(name);
+  for (const char* metadata : {"shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "flags", "device"}) {
+    if (text == metadata) return not_handled();
+  }
+  for (const char* recorded : {"T", "mT", "real", "imag"}) {
+    if (text != recorded) continue;
+    const Ref args = Ref::steal(PyTuple_Pack(2, owner, name));
+    const Ref builtins = Ref::steal(PyImport_ImportModule("builtins"));
+    return numpy_record({attr(builtins.get(), "getattr"), args, {}, text, false});
+  }
+  PyObject* found = _PyType_Lookup(Py_TYPE(owner), name);
+  if (found == nullptr || Py_TYPE(found) == &PyMethodDescr_Type || Py_TYPE(found) == &PyWrapperDescr_Type ||
+      text == "__class__") {
+    return not_handled();
+  }
+  return numpy_break("attribute " + text + " of an array");
+}
+
+}  // namespace tatara::capture

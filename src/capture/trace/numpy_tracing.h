@@ -1,0 +1,66 @@
+// NumPy while a trace is open (numpy_tracer.cpp, numpy_calls.cpp): the call runs for real, then goes onto the tape.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class NumpyTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  /// While it lives, C code that reads what Python code gives it is running.
+  struct Reader {
+    Reader(NumpyTracing& numpy, PyObject* callable);
+    ~Reader() { numpy_.reader_depth_ = before_; }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    NumpyTracing& numpy_;
+    size_t before_;
+  };
+
+  bool numpy_value(PyObject* object) const;
+  bool numpy_inside(PyObject* object) const;
+  PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
+  PyObject* numpy_break(const std::string& reason);
+  PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
+                           bool mutates = false);
+  PyObject* numpy_binary(int op, PyObject* left, PyObject* right);
+  PyObject* numpy_compare(int op, PyObject* left, PyObject* right);
+  PyObject* numpy_get_item(PyObject* container, PyObject* key);
+  int numpy_set_item(PyObject* container, PyObject* key, PyObject* value);
+  PyObject* numpy_iterate(PyObject* iterator);
+  int numpy_unpack(PyObject* sequence, int before, int after, PyObject** out);
+  PyObject* numpy_attribute(PyObject* owner, PyObject* name);
+  /// `result`, which the innermost frame is about to return or yield, is an array that C code reads.
+  bool is_read(PyObject* result) const {
+    return reader_depth_ != 0 && context_.frames.size() == reader_depth_ && numpy_inside(result);
+  }
+
+ private:
+  struct NumpyCall {
+    Ref func, args, kwargs;  // args: a tuple; kwargs: a dict or null
+    std::string name;        // of the ufunc or function: "add", "sum", "getitem"
+    bool mutates = false;
+  };
+
+  PyObject* numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_record(NumpyCall call);
+  int numpy_slot(PyObject* value);
+  Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);
+  void numpy_take(PyObject* result, TapeNode& node, std::string& problem);
+
+  size_t reader_depth_ = 0;  // how many frames there were when C code that reads values was entered; 0: none
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,62 @@
+// What the program and code in C read of older objects becomes watches (tracer_objects.cpp, tracer_origins.cpp,
+// tracer_calls.cpp).
+#pragma once
+
+#include <string_view>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class ReadTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  void watch_container(PyObject* object, bool ordered = true);
+  void watch_class_of(PyObject* object);
+  /// What code in C may read of it becomes a guard. Where it cannot, the graph breaks. False with a Python error set.
+  bool watch_contents(PyObject* object, Reading reading);
+  bool watch_function(Frame& f);
+  /// Guards what is found; with `number` a placeholder may stand for it, which is returned as a new reference.
+  PyObject* watch_lookup(PyObject* owner, PyObject* name, bool number = false);
+  PyObject* watch_class(PyTypeObject* type, PyObject* name, bool number);
+  void watch_older_classes(PyTypeObject* type, PyObject* name);
+  void watch_all(PyObject* owner);
+  void watch_getter(PyObject* getter, PyObject* owner);
+  PyObject* call_attribute(PyObject* target, PyObject* const* args, Py_ssize_t nargs);
+  bool is_raw_memory(PyObject* object) const;
+  bool break_if_begun(PyObject* container);
+  bool outside_iterator(PyObject* object) const;
+  /// Iterators from before the trace would not be moved on by a later run. False with a Python error set.
+  bool break_if_moved(PyObject* iterator);
+  bool break_if_state(PyObject* owner, PyObject* name);
+  bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
+  void pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool watch_searched(PyObject* container, PyObject* table);
+  bool watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
+                      Py_ssize_t keywords);
+  /// dict.get() and the like: watches the key.
+  bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  /// A value becomes text: not_handled(), once what it shows is watched.
+  PyObject* show(PyObject* value);
+
+ private:
+  struct Settling;
+
+  static Reading how_read(PyObject* callable, std::string_view name);
+  void settle(PyObject* object, Settling& work);
+  void watch_exception(PyObject* error);
+  bool found_by_class(Frame& f, PyObject* function);
+  PyObject* watch_found(PyObject* owner, PyObject* name, bool number);
+  PyObject* watch_module(PyObject* module, PyObject* name, bool number);
+  PyObject* watch_in_dict(PyObject* owner, PyObject* name, bool number, PyObject* made);
+  void find_in_class(PyObject* value);
+  void watch_super(PyObject* super, PyObject* name);
+  void watch_value(PyObject* owner, PyObject* name);
+  void watch_own_dict(PyObject* owner);
+  void watch_tensor_attribute(PyObject* tensor, PyObject* name);
+
+  bool looking_up_ = false;  // what a look-up's own hooks look up is no read of the program's
+};
+
+}  // namespace tatara::capture

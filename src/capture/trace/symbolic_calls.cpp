@@ -1,0 +1,478 @@
+// Symbolic integers in the operations that the tracer sees: which of them keep the symbol, and which take its value.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+
+#include "capture/trace/call_tracing.h"
+#include "capture/trace/number_tracing.h"
+#include "capture/trace/numpy_tracing.h"
+#include "capture/trace/origin_tracing.h"
+#include "capture/trace/torch_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+namespace {
+
+using Names = std::unordered_set<std::string_view>;
+
+bool is_torch_size(PyObject* type) {
+  return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
+}
+
+/// Puts `now` where `before` is the item of a list or dict.
+bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
+  if (PyDict_Check(holder)) {
+    const bool there = PyDict_GetItemWithError(holder, key) == before && PyDict_SetItem(holder, key, now) == 0;
+    forget_error();
+    return there;
+  }
+  const Py_ssize_t index = PyLong_AsSsize_t(key);
+  if (index >= PyList_GET_SIZE(holder) || PyList_GET_ITEM(holder, index) != before) return false;
+  return PyList_SetItem(holder, index, Py_NewRef(now)) == 0;
+}
+
+/// torch.Size's own constructor asks for plain ints.
+PyObject* make_size(PyObject* size_type, PyObject* items) {
+  const Ref args = Ref::steal(PyTuple_Pack(1, items));
+  return args ? PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(size_type), args.get(), nullptr) : nullptr;
+}
+
+/// A list or tuple of ints, some of which may be placeholders.
+bool holds_ints(PyObject* items) {
+  if (!PyList_CheckExact(items) && !PyTuple_Check(items)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    if (!PyLong_CheckExact(item) && !is_symbolic_int(item) && !is_derived_int(item)) return false;
+  }
+  return true;
+}
+
+/// The callable as a torch function mode gets it, and its arguments with the bound object.
+bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) {
+  func = Ref::borrow(callable);
+  all_args = Ref::borrow(args);
+  PyObject* self = nullptr;
+  Ref held;
+  std::string name;
+  if (PyCFunction_Check(callable)) {
+    self = bound_to(callable);
+    if (self == nullptr) return true;
+    name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  } else if (std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0) {
+    held = attr_or_null(callable, "__self__");
+    self = held.get();
+    name = name_of(callable);
+  } else {
+    return true;
+  }
+  if (self == nullptr) return false;
+  func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(self)), name.c_str());
+  if (!func) return false;
+  const Ref first = Ref::steal(PyTuple_Pack(1, self));
+  all_args = Ref::steal(PySequence_Concat(first.get(), args));
+  return static_cast<bool>(all_args);
+}
+
+}  // namespace
+
+std::vector<int> NumberTracing::argument_places(const Frame& f, const std::vector<PyObject*>& roots) const {
+  // The arguments of a call, then keyword names, defaults and keyword defaults.
+  std::vector<int> places(roots.size(), -1);
+  if (roots.size() < 3) return places;
+  const PyCodeObject* code = f.code();
+  PyObject* names = roots[roots.size() - 3];
+  const size_t keywords = names != nullptr && PyTuple_Check(names) ? static_cast<size_t>(PyTuple_GET_SIZE(names)) : 0;
+  const size_t positional = roots.size() - 3 - keywords;
+  for (size_t i = 0; i < positional && i < static_cast<size_t>(code->co_argcount); ++i) places[i] = static_cast<int>(i);
+  for (size_t k = 0; k < keywords; ++k) {
+    const std::string wanted = text_of(PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(k)));
+    for (int i = code->co_posonlyargcount; i < code->co_argcount + code->co_kwonlyargcount; ++i) {
+      if (text_of(PyTuple_GET_ITEM(code->co_localsplusnames, i)) == wanted) places[positional + k] = i;
+    }
+  }
+  // What the frame holds there must be the argument itself.
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] >= 0 && (places[i] >= f.local_count() || f.local(places[i]) != roots[i])) places[i] = -1;
+  }
+  return places;
+}
+
+Ref NumberTracing::number_on_tape(int object, Expr symbol) {
+  Trace& t = *trace_;
+  PyObject* value = t.objects[static_cast<size_t>(object)];
+  if (PyLong_CheckExact(value)) {
+    // Also where a tensor has it as a size: that tensor need not be on the tape.
+    t.tape.add_number(value, object, symbol);
+    return t.symbols.make(symbol);
+  }
+  const std::vector<Expr>& all = t.symbols.symbols();
+  const auto high = std::find(all.begin(), all.end(), symbol);
+  const std::pair<Expr, Expr> bits{*high, *(high + 1)};
+  return t.symbols.make_float(value, bits, object, t.tape.add_float(value, object, bits));
+}
+
+void NumberTracing::place_symbols(Frame& f, const std::vector<int>& places) {
+  Trace& t = *trace_;
+  for (ValueGuard::SymbolicItem& item : t.guard.take_symbolic_items()) {
+    Ref value = Ref::borrow(t.objects[static_cast<size_t>(item.object)]);
+    Ref number = number_on_tape(item.object, item.symbol);
+    if (put_item(item.holder.get(), item.key.get(), value.get(), number.get())) {
+      own_.placed.push_back({std::move(item.holder), std::move(item.key), std::move(number), std::move(value)});
+    } else {
+      plain_number(number.get());  // it is read as it is
+    }
+  }
+  if (t.guard.symbolic_roots().empty()) return;
+  std::vector<Ref> stack;
+  for (int i = 0; i < f.stack_depth(); ++i) stack.push_back(Ref::borrow(f.stack()[i]));
+  bool stack_changed = false;
+  for (const auto& [root, symbol, object] : t.guard.symbolic_roots()) {
+    const Ref number = number_on_tape(object, symbol);
+    const int place = places[root];
+    if (place < f.local_count()) {
+      f.set_local(place, number.get());
+    } else {
+      stack[static_cast<size_t>(place - f.local_count())] = number;
+      stack_changed = true;
+    }
+  }
+  if (!stack_changed) return;
+  std::vector<PyObject*> values;
+  for (const Ref& value : stack) values.push_back(value.get());
+  f.replace_stack(values.data(), static_cast<int>(values.size()));
+}
+
+void NumberTracing::take_back_symbols() {
+  for (const Placed& place : own_.placed) {
+    put_item(place.holder.get(), place.key.get(), place.number.get(), place.value.get());
+  }
+  own_.placed.clear();
+}
+
+bool NumberTracing::same_real_type(PyObject* tensors) {
+  PyObject* dtype = nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
+    PyObject* tensor = PyTuple_GET_ITEM(tensors, i);
+    const int slot = api_.is_tensor(tensor) && api_.is_plain_tensor(tensor) ? slot_for(tensor) : -1;
+    if (slot < 0) return false;
+    PyObject* own = trace_->tape.slots()[static_cast<size_t>(slot)].dtype.get();
+    if (dtype == nullptr) dtype = own;
+    if (own == dtype) continue;
+    // What is narrower than the first, and does not widen it, is cast to its type.
+    const TapeSlot& first = trace_->tape.slots()[static_cast<size_t>(slot_for(PyTuple_GET_ITEM(tensors, 0)))];
+    const std::string other = text_of(Ref::steal(PyObject_Str(own)).get());
+    const bool narrow = other == "torch.bfloat16" || other == "torch.float16" ||
+                        (other == "torch.float32" && text_of(Ref::steal(PyObject_Str(dtype)).get()) == "torch.float64");
+    if (!narrow || PyTuple_GET_SIZE(first.sizes.get()) == 0) return false;
+  }
+  const Ref name = dtype != nullptr ? Ref::steal(PyObject_Str(dtype)) : Ref();
+  const std::string text = text_of(name.get());
+  return text == "torch.float32" || text == "torch.float64";
+}
+
+namespace {
+constexpr const char* kFused = "_fused_";  // whole optimizers
+}  // namespace
+
+bool NumberTracing::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
+  static const Names names = {
+      "add",          "sub",     "mul",      "div",         "subtract",     "multiply", "divide",   "true_divide",
+      "add_",         "sub_",    "rsub",     "mul_",        "div_",         "__add__",  "__radd__", "__sub__",
+      "__rsub__",     "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__iadd__", "__isub__", "__imul__",
+      "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
+      "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
+  const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
+  if (function.rfind(kFused, 0) == 0) return true;  // the host's own, which gets a number with each call
+  if (function == "as_tensor") {
+    PyObject* device = keywords == 1 ? PyDict_GetItemString(kwargs, "device") : nullptr;
+    return PyTuple_GET_SIZE(args) == 1 &&
+           (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
+  }
+  if (function.rfind("addc", 0) == 0) {
+    return PyTuple_GET_SIZE(args) == 3 && keywords == 1 && PyDict_GetItemString(kwargs, "value") != nullptr &&
+           same_real_type(args);
+  }
+  if (keywords == 1 && PyTuple_GET_SIZE(args) == 2 && PyDict_GetItemString(kwargs, "alpha") != nullptr) {
+    static const Names scaled = {"add", "add_", "sub", "sub_"};
+    return scaled.contains(function) && same_real_type(args);
+  }
+  if (keywords > 0) return false;
+  if (function == "lerp" || function == "lerp_") {
+    const Ref tensors = Ref::steal(PyTuple_GetSlice(args, 0, 2));
+    return PyTuple_GET_SIZE(args) == 3 && is_symbolic_float(PyTuple_GET_ITEM(args, 2)) && same_real_type(tensors.get());
+  }
+  // (input, weight, bias, running_mean, running_var, training, momentum, eps, ...)
+  constexpr Py_ssize_t kEps = 7;
+  const bool momentum =
+      function == "batch_norm" && PyTuple_GET_SIZE(args) > kEps && !is_symbolic_float(PyTuple_GET_ITEM(args, kEps));
+  if (!momentum && (!names.contains(function) || PyTuple_GET_SIZE(args) != 2)) return false;
+  PyObject* first = PyTuple_GET_ITEM(args, 0);
+  PyObject* tensor = api_.is_tensor(first) ? first : PyTuple_GET_ITEM(args, 1);
+  if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;
+  const int slot = slot_for(tensor);
+  if (slot < 0) return false;
+  // With other operands a number of the program and a tensor without dimensions have different types of result. Where the
+  // tensor has none either, the graph casts the number.
+  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+  const Ref name = info.dtype ? Ref::steal(PyObject_Str(info.dtype.get())) : Ref();
+  const std::string dtype = text_of(name.get());
+  return (dtype == "torch.float32" || dtype == "torch.float64") && info.sizes &&
+         (!momentum || PyTuple_GET_SIZE(info.sizes.get()) > 0);
+}
+
+PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
+  Trace& t = *trace_;
+  if (value == nullptr || own_.varying.empty()) return nullptr;
+  if (place.item < 0 && PyTuple_CheckExact(value)) return watched_tuple(place, value);
+  if (!own_.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
+  if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
+  const int object = static_cast<int>(t.objects.size());
+  Expr symbol;
+  IntRange range;
+  const bool small = !PyFloat_CheckExact(value) && !number_range(value, range) && any_number_range(value, range);
+  if (PyFloat_CheckExact(value)) {
+    symbol = t.symbols.add_float(value, object).first;
+  } else if (small || number_range(value, range)) {
+    symbol = t.symbols.add(PyLong_AsLongLong(value), {object, SymbolSource::kInt, false}, range);
+  } else {
+    return nullptr;
+  }
+  t.objects.push_back(value);
+  t.alive.push_back(Ref::borrow(value));
+  t.watches.number(place, value, range);
+  Ref made = number_on_tape(object, symbol);
+  // 0 and 1 are no sizes that vary: such an int has no expression.
+  if (small) made = small_number(symbol, value);
+  own_.numbers.emplace(place, made);
+  return Py_XNewRef(made.get());
+}
+
+PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
+  Trace& t = *trace_;
+  const auto size = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
+  if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
+  if (!t.watches.is_original(place)) return nullptr;
+  std::vector<bool> varying(size);
+  bool any = false, plain = true;
+  for (size_t i = 0; i < size; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
+    varying[i] = own_.varying.contains({place.holder, place.key, place.index, static_cast<Py_ssize_t>(i)}) &&
+                 (PyFloat_CheckExact(item) || PyLong_CheckExact(item));
+    any = any || varying[i];
+    plain = plain && is_atom(item, api_) && !api_.is_numpy(item);
+  }
+  if (!any || !plain) return nullptr;
+  const Ref made = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(size)));
+  if (!made) return nullptr;
+  for (size_t i = 0; i < size; ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    PyObject* item = PyTuple_GET_ITEM(tuple, at);
+    PyObject* number = varying[i] ? watched_number({place.holder, place.key, place.index, at}, item) : nullptr;
+    varying[i] = number != nullptr;
+    PyTuple_SET_ITEM(made.get(), at, number != nullptr ? number : Py_NewRef(item));
+  }
+  t.watches.number_tuple(place, tuple, varying);
+  t.alive.push_back(Ref::borrow(tuple));
+  mark_born(made.get());
+  own_.numbers.emplace(place, made);
+  return Py_NewRef(made.get());
+}
+
+bool NumberTracing::symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
+  if (trace_->symbols.empty()) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (holds_symbolic_number(args[i])) return true;
+  }
+  return count == 1 && PyCFunction_Check(callable) && api_.is_tensor(args[0]) &&
+         std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0;
+}
+
+PyObject* NumberTracing::symbolic_size(const std::vector<Expr>& sizes) {
+  const Ref items = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Ref item = trace_->symbols.make(sizes[i]);
+    if (!item) return nullptr;
+    PyTuple_SET_ITEM(items.get(), static_cast<Py_ssize_t>(i), item.release());
+  }
+  const Ref type = attr(api_.torch.get(), "Size");
+  PyObject* size = make_size(type.get(), items.get());
+  if (size != nullptr) mark_born(size);
+  return size;
+}
+
+bool NumberTracing::specialize_slot(int slot) {
+  const TapeSlot& info = trace_->tape.slots()[static_cast<size_t>(slot)];
+  for (const Expr e : info.symbolic_sizes) trace_->symbols.specialize(e);
+  for (const Expr e : info.symbolic_strides) trace_->symbols.specialize(e);
+  for (const Expr e : info.bits) trace_->symbols.specialize(e);
+  return !info.symbolic_sizes.empty();
+}
+
+bool NumberTracing::specialize_operands(PyObject* args, PyObject* kwargs) {
+  if (trace_->symbols.empty()) return false;
+  bool any = false;
+  const auto each = [&](PyObject* o) -> Ref {
+    if (const int slot = slot_of(o); slot >= 0) {
+      any = specialize_slot(slot) || any;
+    } else if (is_size_ref(o)) {
+      trace_->symbols.specialize(size_ref_expr(o));
+      any = true;
+    }
+    return Ref::borrow(o);
+  };
+  map_structure(args, each);
+  if (kwargs != nullptr) map_structure(kwargs, each);
+  return any;
+}
+
+PyObject* NumberTracing::symbolic_metadata(const TorchFunction& fn, int slot, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  const Py_ssize_t given = PyTuple_GET_SIZE(args) + (kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0);
+  if (slot < 0 || t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty()) {
+    specialize_operands(args, kwargs);
+    return not_handled();
+  }
+  const std::vector<Expr> sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
+  const std::vector<Expr> strides = t.tape.slots()[static_cast<size_t>(slot)].symbolic_strides;
+  ExprContext& ctx = t.symbols.ctx();
+  const std::string& name = fn.name;
+  if (name == "shape" || (name == "size" && given == 1)) return symbolic_size(sizes);
+  if (name == "stride" && given == 1) {
+    const Ref as_size = Ref::steal(symbolic_size(strides));
+    const Ref list = as_size ? Ref::steal(PySequence_List(as_size.get())) : Ref();
+    return list ? PyList_AsTuple(list.get()) : nullptr;
+  }
+  if ((name == "size" || name == "stride") && given == 2) {
+    PyObject* dim = PyTuple_GET_SIZE(args) == 2 ? PyTuple_GET_ITEM(args, 1)
+                                                : (kwargs != nullptr ? PyDict_GetItemString(kwargs, "dim") : nullptr);
+    const auto rank = static_cast<long long>(sizes.size());
+    if (dim != nullptr && PyLong_Check(dim)) {
+      const long long d = PyLong_AsLongLong(dim);
+      if (d >= -rank && d < rank) {
+        const auto at = static_cast<size_t>(d < 0 ? d + rank : d);
+        return t.symbols.make(name == "size" ? sizes[at] : strides[at]).release();
+      }
+    }
+  }
+  try {
+    if ((name == "numel" || name == "nelement") && given == 1) {
+      Expr product = ctx.constant(1);
+      for (const Expr size : sizes) product = ctx.mul(product, size);
+      return t.symbols.make(product).release();
+    }
+    if (name == "is_contiguous" && given == 1) {
+      const std::vector<Expr> expected = contiguous_strides(ctx, sizes);
+      bool contiguous = true;
+      for (size_t d = 0; d < sizes.size() && contiguous; ++d) {
+        contiguous = sizes[d].is_const(1) || expected[d] == strides[d] || ctx.guard(ctx.eq(expected[d], strides[d]));
+      }
+      return PyBool_FromLong(contiguous ? 1 : 0);
+    }
+  } catch (const Error&) {
+    // Beyond 64 bits: by value.
+  }
+  specialize_operands(args, kwargs);
+  return not_handled();
+}
+
+PyObject* NumberTracing::symbolic_length(PyObject* tensor) {
+  Trace& t = *trace_;
+  ++bypass_;
+  const int slot = slot_for(tensor);
+  --bypass_;
+  if (slot < 0) return not_handled();
+  const std::vector<Expr>& sizes = t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes;
+  return sizes.empty() ? not_handled() : t.symbols.make(sizes[0]).release();
+}
+
+PyObject* NumberTracing::symbolic_operator(PyObject* tensor, const char* method, PyObject* other) {
+  const Ref func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(tensor)), method);
+  if (!func) return not_handled();
+  const Ref args = Ref::steal(PyTuple_Pack(2, tensor, other));
+  return PyFunction_Check(func.get()) ? PyObject_Call(func.get(), args.get(), nullptr)
+                                      : torch().torch_function(func.get(), args.get(), nullptr);
+}
+
+PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right) {
+  static const char* const kNames[] = {"add", "and", "floordiv", "lshift", "matmul",  "mul", "mod",
+                                       "or",  "pow", "rshift",   "sub",    "truediv", "xor"};
+  constexpr int kInplace = 13;  // NB_INPLACE_ADD
+  const auto method = [&](const char* prefix) { return "__" + (prefix + std::string(kNames[op % kInplace])) + "__"; };
+  if (is_symbolic_number(right) && api_.is_tensor(left)) {
+    if (op >= kInplace) return symbolic_operator(left, method("i").c_str(), right);
+    return symbolic_operator(left, method("").c_str(), right);
+  }
+  if (is_symbolic_number(left) && api_.is_tensor(right)) return symbolic_operator(right, method("r").c_str(), left);
+  if (op % kInplace != 0 || !PyTuple_Check(left) || !PyTuple_Check(right)) return not_handled();
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(left));
+  PyObject* other = reinterpret_cast<PyObject*>(Py_TYPE(right));
+  if ((!is_torch_size(type) && !is_torch_size(other)) ||
+      (!holds_symbolic_number(left) && !holds_symbolic_number(right))) {
+    return not_handled();
+  }
+  // What the host makes of two sizes without items says which type the sum has.
+  const Ref no_left = Ref::steal(PySequence_GetSlice(left, 0, 0)),
+            no_right = Ref::steal(PySequence_GetSlice(right, 0, 0));
+  const Ref empty = no_left && no_right ? Ref::steal(PyNumber_Add(no_left.get(), no_right.get())) : Ref();
+  const Ref head = Ref::steal(PySequence_List(left)), tail = Ref::steal(PySequence_List(right));
+  const Ref all = Ref::steal(PySequence_Concat(head.get(), tail.get()));
+  if (!empty || !all) return nullptr;
+  PyObject* sum = make_size(reinterpret_cast<PyObject*>(Py_TYPE(empty.get())), all.get());
+  origins().note_result(sum);
+  return sum;
+}
+
+PyObject* NumberTracing::symbolic_slice(PyObject* size, PyObject* key) {
+  if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_number(size)) return not_handled();
+  const Ref items = Ref::steal(PySequence_List(size));
+  const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
+  PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
+  origins().note_result(result);
+  return result;
+}
+
+PyObject* NumberTracing::symbolic_compare(int op, PyObject* left, PyObject* right) {
+  static const char* const kNames[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+  static const char* const kMirrored[] = {"__gt__", "__ge__", "__eq__", "__ne__", "__lt__", "__le__"};
+  if (is_symbolic_number(right) && api_.is_tensor(left)) return symbolic_operator(left, kNames[op], right);
+  if (is_symbolic_number(left) && api_.is_tensor(right)) return symbolic_operator(right, kMirrored[op], left);
+  return not_handled();
+}
+
+PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  using Kind = CallPlan::Kind;
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const bool no_keywords = kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0;
+  if (PyCFunction_Check(callable) && count == 1 && api_.is_tensor(first) && no_keywords &&
+      std::strcmp(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name, "len") == 0) {
+    return symbolic_length(first);
+  }
+  if (no_keywords) {
+    Ref made = number_call(callable, args);
+    if (made || PyErr_Occurred() != nullptr) return made.release();
+    made = dict_get(callable, args);
+    if (made || PyErr_Occurred() != nullptr) return made.release();
+  }
+  if (PyType_Check(callable) && is_torch_size(callable) && count == 1 && holds_ints(first)) {
+    PyObject* size = make_size(callable, first);
+    origins().note_result(size);
+    return size;
+  }
+  const Ref items = Ref::steal(PySequence_List(args));
+  const CallPlan plan = calls().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  if (plan.kind == Kind::kTorch) {
+    Ref func, all_args;
+    if (!as_mode_call(callable, args, func, all_args)) return nullptr;
+    return torch().torch_function(func.get(), all_args.get(), kwargs);
+  }
+  if (plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
+    settle_in(args);
+    settle_in(kwargs);
+  }
+  return not_handled();
+}
+
+}  // namespace tatara::capture

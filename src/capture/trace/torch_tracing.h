@@ -1,0 +1,43 @@
+// Torch calls while a trace is open (torch_mode.cpp): inferred on meta tensors, recorded on the tape.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class TorchTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
+  PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+
+ private:
+  enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
+  enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
+
+  /// An operator on lists of tensors (torch._foreach_*), one by one.
+  PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
+  bool reads_batch(PyObject* args, PyObject* kwargs) const;
+  /// The operands with the casts that autocast makes, on the tape. kFailed: a Python error is set.
+  Cast cast_operands(const TorchFunction& fn, PyObject* args, PyObject* kwargs, Ref& cast_args, Ref& cast_kwargs);
+  bool record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device, Ref& result);
+  Inferred record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args, const Ref& kwargs,
+                           const Ref& device, Ref& result);
+  /// `fresh`: some result is a new tensor; `known`: the registry has the operator, so one that is not in place writes nothing.
+  void finish_node(TapeNode& node, bool fresh, bool known);
+  /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
+  PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
+
+  std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,255 @@
+// What the tracer and its features share: the call that is traced, and what its present trace has gathered.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/entries/constant_tensors.h"
+#include "capture/entries/entry_cache.h"
+#include "capture/graph/graph_from_tape.h"
+#include "capture/tape/transaction.h"
+#include "capture/vm/vm.h"
+
+namespace tatara::capture {
+
+class CallTracing;
+class CheckpointTracing;
+class FunctionTracing;
+class GradientTracing;
+class HistoryTracing;
+class LifetimeTracing;
+class ModeStack;
+class NumberTracing;
+class NumpyTracing;
+class OriginTracing;
+class ReadTracing;
+class TorchTracing;
+class TraceEnds;
+class TransformTracing;
+class WriteTracing;
+struct TraceOwner;
+struct TracerParts;
+
+/// What one trace has gathered.
+struct Trace {
+  explicit Trace(TorchApi& api) : inference(api, symbols) { tape.set_symbols(&symbols); }
+  TraceSymbols symbols;
+  Tape tape;
+  LiveInference inference;
+  ConstantTensors constants;
+  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
+  ValueGuard guard;
+  Watches watches;
+  GlobalState state;
+  std::vector<PyObject*> objects;
+  std::unordered_map<PyObject*, int> object_index;
+  std::unordered_map<PyObject*, size_t> born;  // what it has made, and when, as a count
+  size_t births = 0;
+  /// A generator made in the trace ends when the program drops it.
+  struct Closable {
+    Ref reference;  // weak
+    size_t when = 0;
+  };
+  std::unordered_map<PyObject*, Closable> closable;
+  std::vector<Effect> effects;
+  std::vector<Ref> alive;
+  /// Of the root frame, where the trace begins.
+  struct Start {
+    int offset = 0;
+    PyObject* code = nullptr;
+    std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
+    std::vector<Ref> locals, stack;
+    Ref exception;  // that was being handled
+  };
+  Start start;
+
+  double run_seconds = 0;  // of the tape's own run, which is the program's work
+
+  Transaction transaction{Transaction::kMostInTrace};
+
+  /// The root frame as it was before its present instruction.
+  struct Snapshot {
+    std::vector<Ref> locals, stack;
+    int offset = 0;
+    Ref handled;  // the exception that is being handled there
+    size_t nodes = 0;
+    size_t facts = 0, checks = 0, effects = 0, born = 0;
+    bool grad = false;
+    size_t levels = 0;
+  };
+  Snapshot snap;
+
+  bool mutated = false;  // something made in the trace changed since then
+
+  int index_of(PyObject* object) const {
+    const auto found = object_index.find(object);
+    return found == object_index.end() ? -1 : found->second;
+  }
+};
+
+/// How far code in C looks into an object: what its items are; what they hold as well; that, and whether it is equal to
+/// something.
+enum class Reading : uint8_t { kItems, kAll, kEqual };
+
+/// What the tracer does with a call.
+struct CallPlan {
+  enum class Kind : uint8_t {
+    kEnter,      ///< Python code: the VM runs it
+    kTorch,      ///< reaches the torch function mode
+    kFalse,      ///< has_torch_function of plain tensors
+    kModes,      ///< asks for torch-function modes
+    kPure,       ///< C code without side effects: runs here
+    kAttribute,  ///< getattr, hasattr: a read of args[0]
+    kMutator,    ///< changes `target`
+    kSwitch,     ///< changes the thread's state, and is repeated as an effect
+    kBreak,
+  };
+  Kind kind = Kind::kPure;
+  PyObject* target = nullptr;
+  std::string name;
+  PyTypeObject* type = nullptr;  // kMutator: whose method it is; null: setattr
+  bool watched = false;          // kPure: reads a state of its own, so that guards call it again
+  PyObject* weak = nullptr;      // kPure: the weak reference that is asked for its object
+  PyObject* variable = nullptr;  // kPure: the context variable that is read or set
+  bool function = false;         // kMutator: a function whose first argument is the target
+};
+
+/// The features of one tracer.
+struct TraceFeatures {
+  TracerParts* parts = nullptr;
+  NumpyTracing* numpy = nullptr;
+  CheckpointTracing* checkpoints = nullptr;
+  FunctionTracing* functions = nullptr;
+  TransformTracing* transforms = nullptr;
+  NumberTracing* numbers = nullptr;
+  GradientTracing* gradients = nullptr;
+  HistoryTracing* histories = nullptr;
+  OriginTracing* origins = nullptr;
+  ReadTracing* reads = nullptr;
+  WriteTracing* writes = nullptr;
+  LifetimeTracing* lifetimes = nullptr;
+  TorchTracing* torch = nullptr;
+  CallTracing* calls = nullptr;
+  ModeStack* modes = nullptr;
+  TraceEnds* ends = nullptr;
+};
+
+/// One call of a compiled function, as far as more than one feature deals with it.
+class TraceContext {
+ public:
+  enum class State : uint8_t {
+    kOff,  // before the compiled function's frame, and after it
+    kTracing,
+    kBroken,     // a break happened in the present instruction of some frame, which goes on for real
+    kUnwinding,  // the trace is given up: frames end, past their handlers, up to its root, which lands
+    kResuming,   // an entry restored the frame; the next instruction is to run for real
+    kConcrete,   // the program runs for real: frames marked as roots and new ones look for entries
+  };
+  /// While code is traced ahead of its time: what happens there may not be seen, and a graph break ends it.
+  struct Ahead {
+    size_t born = 0;  // what was made before it began
+    std::string problem;
+  };
+
+  TraceContext(TraceOwner& of, TorchApi& host) : owner(of), api(host) {}
+  TraceContext(const TraceContext&) = delete;
+  TraceContext& operator=(const TraceContext&) = delete;
+
+  bool tracing() const { return state == State::kTracing && bypass == 0; }
+  /// Ends the trace here: the program goes on for real. False with a Python error set.
+  bool graph_break(const std::string& reason, bool stay_eager = false);
+  /// Where the program stands, and why that matters.
+  BreakInfo here(std::string reason) const;
+  void user_location(std::string& file, std::string& function, int& line) const;
+  /// Whether graphs may begin in the frame, between two instructions of it.
+  bool may_be_root(const Frame& f) const;
+  /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
+  int slot_for(PyObject* tensor);
+  /// When the trace made it, as a count; nothing: it did not.
+  std::optional<size_t> born_at(PyObject* object) const;
+  void mark_born(PyObject* object);
+
+  TraceOwner& owner;
+  TorchApi& api;
+  TraceFeatures features;
+  State state = State::kOff;
+  int bypass = 0;                // while it is not 0, what Python runs is no part of the trace
+  std::unique_ptr<Trace> trace;  // null: none is open
+  std::vector<Frame*> frames;    // of the program, the innermost last
+  Frame* root = nullptr;         // whose instructions the trace records
+  bool stopped = false;          // no more traces in this call
+  bool looking = false;          // see Tracer::only_look()
+  std::string found;             // then: why the call is no function that compiles as one graph
+  bool switches_grad = false;    // and: some of it runs in another grad mode than the call
+  Ahead* ahead = nullptr;
+};
+
+/// What a feature of the tracer works with. Features call each other's functions; nobody else sees their state.
+class TraceFeature {
+ public:
+  explicit TraceFeature(TraceContext& context)
+      : context_(context), owner_(context.owner), api_(context.api), bypass_(context.bypass), trace_(context.trace) {}
+  TraceFeature(const TraceFeature&) = delete;
+  TraceFeature& operator=(const TraceFeature&) = delete;
+
+ protected:
+  using State = TraceContext::State;
+  ~TraceFeature() = default;
+
+  bool tracing() const { return context_.tracing(); }
+  bool graph_break(const std::string& reason, bool stay_eager = false) {
+    return context_.graph_break(reason, stay_eager);
+  }
+  BreakInfo here(std::string reason) const { return context_.here(std::move(reason)); }
+  void user_location(std::string& file, std::string& function, int& line) const {
+    context_.user_location(file, function, line);
+  }
+  int slot_for(PyObject* tensor) { return context_.slot_for(tensor); }
+  std::optional<size_t> born_at(PyObject* object) const { return context_.born_at(object); }
+  bool born(PyObject* object) const { return born_at(object).has_value(); }
+  void mark_born(PyObject* object) { context_.mark_born(object); }
+
+  NumpyTracing& numpy() const { return *context_.features.numpy; }
+  CheckpointTracing& checkpoints() const { return *context_.features.checkpoints; }
+  FunctionTracing& functions() const { return *context_.features.functions; }
+  TransformTracing& transforms() const { return *context_.features.transforms; }
+  NumberTracing& numbers() const { return *context_.features.numbers; }
+  GradientTracing& gradients() const { return *context_.features.gradients; }
+  HistoryTracing& histories() const { return *context_.features.histories; }
+  OriginTracing& origins() const { return *context_.features.origins; }
+  ReadTracing& reads() const { return *context_.features.reads; }
+  WriteTracing& writes() const { return *context_.features.writes; }
+  LifetimeTracing& lifetimes() const { return *context_.features.lifetimes; }
+  TorchTracing& torch() const { return *context_.features.torch; }
+  CallTracing& calls() const { return *context_.features.calls; }
+  ModeStack& modes() const { return *context_.features.modes; }
+  TraceEnds& ends() const { return *context_.features.ends; }
+
+  TraceContext& context_;
+  TraceOwner& owner_;
+  TorchApi& api_;
+  int& bypass_;
+  const std::unique_ptr<Trace>& trace_;
+};
+
+/// While it lives, what Python runs is no part of the trace.
+class Bypass {
+ public:
+  explicit Bypass(int& count) : count_(count) { ++count_; }
+  ~Bypass() { --count_; }
+  Bypass(const Bypass&) = delete;
+  Bypass& operator=(const Bypass&) = delete;
+
+ private:
+  int& count_;
+};
+
+}  // namespace tatara::capture

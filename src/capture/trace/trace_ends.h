@@ -1,0 +1,87 @@
+// How a trace ends (tracer_ends.cpp, tracer_interrupts.cpp, tracer_first_run.cpp): a graph break, a return, an error, a
+// signal, or being taken back; and the entry that it leaves.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "capture/entries/recipes.h"
+#include "capture/trace/trace_context.h"
+#include "capture/vm/interrupts.h"
+
+namespace tatara::capture {
+
+class TraceEnds final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  /// Runs the handlers of signals, between traces: -1 with a Python error set. Where they raise nothing, later traces of this
+  /// function wait longer for their own.
+  int deliver();
+  /// False: what ended meanwhile has broken the trace.
+  bool snapshot(Frame& f);
+  /// Ends the trace here: the program goes on for real. False with a Python error set.
+  bool graph_break(const std::string& reason, bool stay_eager = false);
+  /// Makes every placeholder real. False with a Python error set.
+  bool run_tape();
+  /// False with a Python error set.
+  bool finish_return(Frame& f, PyObject* result);
+  /// The end of a call that is only looked at.
+  void finish_look(PyObject* result);
+  /// An operator has failed, with a Python error set, where eager would have done less than the trace. All that the trace did
+  /// is taken back, so that the program can run again from its start. False: not possible.
+  bool take_back();
+  /// The same where the program cannot run again: what was written before the operator stays.
+  void undo_later_writes();
+  /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.
+  bool unwind();
+  /// The root frame is where the trace began, and goes on for real; or it ends, with the error of refuse().
+  FrameAction land(Frame& f);
+  /// An exception leaves the root.
+  FrameAction leave_root();
+  void begin_transaction();
+  void end_trace();
+  /// Ends the trace where it stands: all that was recorded happens, and nothing is kept. False with a Python error set.
+  bool cut_trace();
+  /// What a signal ends early: then false.
+  bool cancellable(const std::function<void()>& work) const;
+
+  /// Signals wait for the end of the trace.
+  void hold_signals() { waiting_.emplace(); }
+  /// A signal has ended what was done ahead of its time, and waits to be dealt with.
+  bool was_cut() const { return cut_; }
+
+ private:
+  RecipeWorld recipe_world();
+  /// What is being handled where the entry ends, where that is not what was at its begin: false where it cannot be made.
+  bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
+  /// The trace is complete: numbers are themselves again.
+  void settle_symbols();
+  bool run_return(Frame& f, std::unique_ptr<Entry> entry);
+  bool can_take_back() const;
+  /// The same, also where not all is taken back: then the root raises the Python error that is set now. False.
+  bool refuse();
+  /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
+  bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
+  void take_sources();
+  /// Compiles what the trace has found. False with a Python error set.
+  bool prepare_entry(Entry& entry);
+  /// Whether the first call may have its results from the plans of `entry`: nothing but the tape has happened in it.
+  bool may_run_compiled(const Entry& entry) const;
+  /// Somebody outside of the trace holds a placeholder that is no result.
+  bool placeholders_seen(const Entry& entry) const;
+  /// In place of run_tape(), once the entry is prepared.
+  bool run_compiled(Frame& f, Entry& entry);
+  /// A signal waits, and what was done since `start` takes long and can be taken back.
+  bool may_stop(std::chrono::steady_clock::time_point start) const;
+
+  Ref refusal_;       // see refuse()
+  bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
+  std::optional<SignalsWait> waiting_;  // while a trace is open
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace tatara::capture

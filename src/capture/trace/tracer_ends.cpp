@@ -1,0 +1,445 @@
+// How a trace ends: a graph break, a return, an error, or being taken back; and the entry that it leaves.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "capture/entries/capture_log.h"
+#include "capture/entries/lifetimes.h"
+#include "capture/entries/stats.h"
+#include "capture/run/runner.h"
+#include "capture/trace/call_tracing.h"
+#include "capture/trace/gradient_tracing.h"
+#include "capture/trace/lifetime_tracing.h"
+#include "capture/trace/number_tracing.h"
+#include "capture/trace/origin_tracing.h"
+#include "capture/trace/trace_ends.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/tracer_modes.h"
+#include "capture/trace/tracer_parts.h"
+#include "capture/trace/transform_tracing.h"
+#include "capture/trace/write_tracing.h"
+#include "support/options.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+
+void TraceContext::user_location(std::string& file, std::string& function, int& line) const {
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    PyCodeObject* code = (*it)->code();
+    std::string name = text_of(code->co_filename);
+    // Torch's own code, and ours that stands in for it (tatara/torch/).
+    if (name.find("/torch/") != std::string::npos && it + 1 != frames.rend()) continue;
+    file = std::move(name);
+    function = text_of(code->co_name);
+    line = (*it)->line();
+    return;
+  }
+}
+
+BreakInfo TraceContext::here(std::string reason) const {
+  BreakInfo info;
+  info.reason = std::move(reason);
+  user_location(info.file, info.function, info.line);
+  return info;
+}
+
+RecipeWorld TraceEnds::recipe_world() {
+  Trace& t = *trace_;
+  return {[&t](PyObject* o) { return t.tape.find(o); },
+          [&t](PyObject* o) { return t.index_of(o); },
+          [this](PyObject* o) { return origins().origin(o); },
+          [this](PyObject* o) { origins().adopt(o); },
+          [this](PyObject* o) { return origins().instance_of(o); },
+          t.symbols};
+}
+
+bool TraceEnds::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
+  entry.handles = handled != trace_->start.exception.get();
+  return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
+}
+
+bool TraceContext::graph_break(const std::string& reason, bool stay_eager) {
+  return features.ends->graph_break(reason, stay_eager);
+}
+
+bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
+  Trace& t = *trace_;
+  if (context_.ahead != nullptr) {
+    // Nothing of what is traced ahead happens.
+    if (context_.ahead->problem.empty()) context_.ahead->problem = reason;
+    PyErr_SetString(PyExc_RuntimeError, reason.c_str());
+    return false;
+  }
+  if (context_.looking) {
+    if (context_.found.empty()) context_.found = reason;
+    PyErr_SetString(PyExc_RuntimeError, reason.c_str());
+    return false;
+  }
+  context_.state = State::kBroken;
+  // What goes on for real meets no mode of ours: other compilers would. Where this runs inside of the mode's handler, torch
+  // puts the mode back behind it, and the next instruction or frame takes it off.
+  modes().set_mode(false);
+  ++bypass_;
+  const BreakInfo why = here(reason);
+  auto entry = std::make_unique<Entry>();
+  entry->why = why;
+  bool changed = t.mutated;
+  for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
+  take_sources();
+  const RecipeWorld world = recipe_world();
+  RecipeBuilder builder(entry->recipe, world, api_);
+  bool can_resume =
+      !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
+  if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
+    can_resume = false;
+    entry->why.reason += "; " + keeps;
+  }
+  if (changed) entry->why.reason += "; state changed inside the instruction before it";
+  for (const Ref& local : t.snap.locals) can_resume = can_resume && builder.want(local.get());
+  for (const Ref& value : t.snap.stack) can_resume = can_resume && builder.want(value.get());
+  can_resume = can_resume && want_handled(*entry, builder, t.snap.handled.get());
+  can_resume = can_resume && entry->effects.build(t.effects, t.snap.effects, builder);
+  if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
+  can_resume = can_resume && !gradients().leaves_hooked(entry->recipe.slots());
+  entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
+  entry->callees = !stay_eager;
+  entry->break_offset = t.snap.offset;
+  entry->local_count = static_cast<int>(t.snap.locals.size());
+  entry->set_grad = t.snap.grad != t.state.grad;
+  entry->grad_at_end = t.snap.grad;
+  if (can_resume) {
+    entry->tape = t.tape.detach(t.snap.nodes, t.snap.facts);
+    entry->tape->set_outputs(entry->recipe.slots());
+  }
+  ++stats().breaks;
+  owner_.breaks.push_back(why);
+  log_break(entry->why);
+  --bypass_;
+  if (owner_.fullgraph && !stay_eager) {
+    if (t.transaction.can_undo() || run_tape()) raise_unsupported(why);
+    return refuse();
+  }
+  context_.root->ends_trace = !can_resume;
+  ++bypass_;
+  bool ok = run_tape();
+  if (!ok && take_back()) {
+    --bypass_;
+    return (t.tape.mismatch().empty() || note_mismatch(std::move(entry), false)) && unwind();
+  }
+  if (!ok) undo_later_writes();
+  if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+  cut_ = cut_ || error_postponed();
+  const bool prepared = ok && !cut_ && prepare_entry(*entry);
+  --bypass_;
+  if (ok && !prepared && !cut_) refuse();
+  if (context_.state == State::kUnwinding) return false;
+  if (prepared) owner_.cache.add(std::move(entry));
+  context_.stopped = context_.stopped || stay_eager || !prepared;
+  ok = prepared || (ok && cut_);
+  waiting_.reset();
+  cut_ = false;
+  if (ok && interrupted()) ok = deliver() == 0;  // not later: what follows may wait for long
+  // Each frame may go on with a graph of its own once the present instruction is done.
+  for (Frame* frame : context_.frames) {
+    if (frame != context_.root) frame->root = context_.may_be_root(*frame) || modes().count() > 0;
+  }
+  return ok;
+}
+
+void TraceEnds::settle_symbols() {
+  numbers().take_back_symbols();
+  trace_->symbols.settle();
+}
+
+bool TraceEnds::run_tape() {
+  const auto start = std::chrono::steady_clock::now();
+  settle_symbols();
+  const AutocastOff off(api_);
+  const Transaction::Scope scope(trace_->transaction);
+  const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
+  if (ok) gradients().perform_later_effects();
+  trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return ok;
+}
+
+// ---- Giving up -------------------------------------------------------------------------------------------------------
+
+void TraceEnds::begin_transaction() {
+  Trace& t = *trace_;
+  t.start.exception = Ref::steal(PyErr_GetHandledException());
+  t.transaction.on_undo([this] {
+    writes().undo_switches();
+    if (api_.present()) api_.set_grad(trace_->state.grad);
+    return true;
+  });
+  t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
+}
+
+bool TraceEnds::unwind() {
+  context_.state = State::kUnwinding;
+  forget_error();
+  for (Frame* frame : context_.frames) frame->root = true;
+  PyErr_SetNone(unwinding_error());
+  return false;
+}
+
+bool TraceEnds::refuse() {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  take_back();
+  refusal_ = Ref::steal(take_raised());
+  return unwind();
+}
+
+FrameAction TraceEnds::land(Frame& f) {
+  Trace& t = *trace_;
+  forget_error();
+  modes().set_mode(false);
+  // Code in C that was on the way (autograd.Function.apply) has put back what it found, after the transaction's end.
+  if (api_.present()) api_.set_grad(t.state.grad);
+  const Ref handled = Ref::steal(PyErr_GetHandledException());
+  if (handled.get() != t.start.exception.get()) PyErr_SetHandledException(t.start.exception.get());
+  context_.state = State::kConcrete;
+  f.root = false;
+  context_.stopped = true;
+  if (refusal_) {
+    end_trace();
+    set_raised(refusal_.release());
+    return FrameAction::kAbandon;
+  }
+  for (int i = 0; i < f.local_count(); ++i) f.set_local(i, t.start.locals[static_cast<size_t>(i)].get());
+  std::vector<PyObject*> stack;
+  for (const Ref& value : t.start.stack) stack.push_back(value.get());
+  f.replace_stack(stack.data(), static_cast<int>(stack.size()));
+  f.set_state(t.start.offset, static_cast<int>(stack.size()));
+  end_trace();
+  return FrameAction::kReload;
+}
+
+FrameAction Tracer::on_exception(Frame& f, bool handled) {
+  if (handled) delivered();
+  if (context_.state == State::kUnwinding) {
+    if (&f == context_.root) return ends().land(f);
+    ends().unwind();
+    return FrameAction::kAbandon;
+  }
+  // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
+  if (context_.looking && !context_.found.empty()) return FrameAction::kAbandon;
+  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? ends().leave_root()
+                                                                                                   : FrameAction::kRun;
+}
+
+/// What was recorded happens now.
+FrameAction TraceEnds::leave_root() {
+  Ref leaving = Ref::steal(PyErr_Occurred() != nullptr ? take_raised() : nullptr);
+  context_.state = State::kConcrete;
+  modes().set_mode(false);
+  ++bypass_;
+  const bool ok = run_tape();
+  const bool again = !ok && take_back();
+  if (!ok && !again) undo_later_writes();
+  --bypass_;
+  if (again) return land(*context_.root);
+  if (!ok) return FrameAction::kAbandon;  // it would have failed before
+  if (leaving) set_raised(leaving.release());
+  return FrameAction::kRun;
+}
+
+bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
+  const Tape& tape = trace_->tape;
+  const TapeNode& node = tape.nodes()[tape.nodes_done()];
+  entry->end = Entry::End::kEager;
+  entry->callees = true;
+  entry->why = {tape.mismatch(), node.file, node.function, node.line};
+  entry->tape = nullptr;
+  entry->runner = nullptr;
+  owner_.breaks.push_back(entry->why);
+  log_break(entry->why);
+  ++stats().breaks;
+  if (owner_.fullgraph) {
+    raise_unsupported(entry->why);
+    return refuse();
+  }
+  const Bypass bypass(bypass_);
+  if (!prepared && !prepare_entry(*entry)) return refuse();
+  owner_.cache.add(std::move(entry));
+  return true;
+}
+
+void TraceEnds::undo_later_writes() {
+  Trace& t = *trace_;
+  const ErrorAside aside;
+  gradients().perform_later_effects();
+  const bool later = std::any_of(t.effects.begin(), t.effects.end(),
+                                 [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
+  if (!later || !t.watches.undo_writes()) return;
+  writes().undo_switches();
+  for (const Effect& effect : t.effects) {
+    if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
+  }
+}
+
+bool TraceEnds::finish_return(Frame& f, PyObject* result) {
+  Trace& t = *trace_;
+  if (context_.looking) {
+    finish_look(result);
+    return true;
+  }
+  context_.state = State::kConcrete;
+  modes().set_mode(false);
+  ++bypass_;
+  auto entry = std::make_unique<Entry>();
+  take_sources();
+  const RecipeWorld world = recipe_world();
+  RecipeBuilder builder(entry->recipe, world, api_);
+  std::string closes = lifetimes().waiting_generator();
+  if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
+  if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
+      want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
+      entry->effects.build(t.effects, t.effects.size(), builder)) {
+    entry->end = Entry::End::kReturn;
+    entry->cleared_first = gradients().slots_cleared_first();
+    entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+    entry->tape->set_outputs(entry->recipe.slots());
+    entry->set_grad = t.snap.grad != t.state.grad;
+    entry->grad_at_end = t.snap.grad;
+  } else {
+    entry->end = Entry::End::kEager;
+    entry->callees = true;
+    entry->why = here(closes.empty() ? "the result or a write holds " + builder.why() : closes);
+    owner_.breaks.push_back(entry->why);
+    log_break(entry->why);
+    ++stats().breaks;
+  }
+  --bypass_;
+  if (owner_.fullgraph && entry->end == Entry::End::kEager) {
+    raise_unsupported(entry->why);
+    return refuse();
+  }
+  if (!run_return(f, std::move(entry))) return false;
+  context_.stopped = context_.stopped || cut_;
+  // The trace's references may be the last ones: finalizers run in the program's own context.
+  end_trace();
+  // The results are there, and the frame is about to return them.
+  return !std::exchange(cut_, false) || deliver() == 0;
+}
+
+bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
+  Trace& t = *trace_;
+  const bool compiled_first = may_run_compiled(*entry);
+  ++bypass_;
+  if (compiled_first) settle_symbols();
+  bool prepared = !compiled_first || prepare_entry(*entry) || cut_;
+  const bool ran = prepared && (compiled_first && !cut_ ? run_compiled(f, *entry) : run_tape());
+  cut_ = cut_ || error_postponed();
+  if (ran && !compiled_first && !cut_) {
+    if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
+    prepared = prepare_entry(*entry) || cut_;
+  }
+  --bypass_;
+  if (!prepared) {
+    refuse();
+    if (context_.state != State::kUnwinding) end_trace();
+    return false;
+  }
+  if (ran) {
+    if (!cut_) owner_.cache.add(std::move(entry));
+    return true;
+  }
+  const Bypass bypass(bypass_);
+  if (take_back()) return (t.tape.mismatch().empty() || note_mismatch(std::move(entry), compiled_first)) && unwind();
+  undo_later_writes();
+  end_trace();
+  return false;
+}
+
+/// Tensors of places that the trace wrote to become inputs that come with each call.
+void TraceEnds::take_sources() {
+  Trace& t = *trace_;
+  const auto wanted = [&t](PyObject* tensor) {
+    const int slot = t.tape.find(tensor);
+    return t.index_of(tensor) < 0 && !t.tape.makes(slot);
+  };
+  for (PyObject* tensor : t.watches.take_sources(api_, wanted)) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(tensor);
+    t.alive.push_back(Ref::borrow(tensor));
+    t.object_index[tensor] = index;
+    if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
+  // What weak references found comes with each call too, so that nothing here keeps it alive.
+  for (PyObject* object : t.watches.weakly_held()) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(object);
+    if (!t.object_index.emplace(object, index).second) continue;
+    if (const int slot = t.tape.find(object); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
+  for (PyObject* tensor : t.watches.take_gradients()) {
+    const int index = static_cast<int>(t.objects.size());
+    t.objects.push_back(tensor);
+    if (!t.object_index.emplace(tensor, index).second) continue;
+    if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
+  }
+}
+
+bool TraceEnds::prepare_entry(Entry& entry) {
+  Trace& t = *trace_;
+  entry.code = t.start.code;
+  entry.held_code = Ref::borrow(t.start.code);
+  entry.offset = t.start.offset;
+  entry.state = t.state;
+  // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
+  const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
+  entry.state.saves_tensors =
+      entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
+                     std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
+  entry.guard = std::move(t.guard);
+  if (!entry.keeps_nothing) {
+    origins().note_identities(entry.identities);
+    entry.watches = std::move(t.watches);
+    entry.watches.leave_writes(t.watches);
+  }
+  entry.size_checks = std::move(t.size_checks);
+  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap.checks, entry.size_checks.size()));
+  // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
+  t.symbols.note_guards();
+  const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
+  for (size_t i = 0; i < facts.size(); ++i) {
+    entry.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
+  }
+  entry.capture_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
+  if (entry.end != Entry::End::kEager) {
+    bool attached = false;
+    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
+    if (!attached) return false;
+    if (!entry.tape->nodes().empty()) ++stats().graphs;
+    const char* what = entry.tape->has_regions()            ? "checkpoints"
+                       : entry.tape->has_custom_backwards() ? "an autograd.Function"
+                       : entry.tape->has_hooks()            ? "hooks on gradients"
+                                                            : nullptr;
+    if (!entry.fallback_reason.empty() && what != nullptr) {
+      // The tape would keep what checkpoints let go of, lacks the user's backward, and does not look whether hooks changed.
+      entry.end = Entry::End::kEager;
+      entry.callees = true;
+      entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
+      entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
+      owner_.breaks.push_back(entry.why);
+      log_break(entry.why);
+      ++stats().breaks;
+    }
+    if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
+  }
+  note_entry(entry);
+  return true;
+}
+
+void TraceEnds::end_trace() {
+  modes().set_mode(false);
+  if (trace_ != nullptr) numbers().take_back_symbols();
+  context_.trace.reset();
+  context_.features.parts->reset();
+  waiting_.reset();
+}
+
+}  // namespace tatara::capture

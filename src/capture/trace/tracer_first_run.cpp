@@ -1,0 +1,66 @@
+// The first call of a training graph: what was traced is run by the plans that were made of it, not by the host call by call,
+// whose saved values would be memory that no later call wants.
+#include <algorithm>
+
+#include "capture/run/runner.h"
+#include "capture/trace/trace_ends.h"
+#include "capture/trace/tracer_internal.h"
+
+namespace tatara::capture {
+namespace {
+
+/// How many references the host's own side of a tensor holds of its Python object.
+Py_ssize_t held_by_host(PyObject* tensor) {
+  const Ref uses = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
+  if (!uses) forget_error();
+  return uses && PyLong_AsLong(uses.get()) > 1 ? 1 : 0;
+}
+
+}  // namespace
+
+bool TraceEnds::may_run_compiled(const Entry& entry) const {
+  const Trace& t = *trace_;
+  const Tape& tape = t.tape;
+  if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
+      !entry.cleared_first.empty() || !t.effects.empty() || explaining() != Explaining::kOff ||
+      !is_training_tape(*entry.tape) || has_leaves_or_passes(tape) || tape.has_transforms() || tape.has_regions() ||
+      tape.has_custom_backwards() || tape.has_hooks()) {
+    return false;
+  }
+  return std::none_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return slot.number; }) &&
+         std::none_of(tape.nodes().begin(), tape.nodes().end(),
+                      [](const TapeNode& node) { return node.mutates || node.statistics || node.done; });
+}
+
+bool TraceEnds::placeholders_seen(const Entry& entry) const {
+  const std::vector<int>& outputs = entry.tape->outputs();
+  const std::vector<TapeSlot>& slots = trace_->tape.slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const TapeSlot& slot = slots[i];
+    if (slot.input || slot.number || !slot.object) continue;
+    if (std::find(outputs.begin(), outputs.end(), static_cast<int>(i)) != outputs.end()) continue;
+    const Py_ssize_t own = 1 + (slot.meta.get() == slot.object.get() ? 1 : 0);
+    if (Py_REFCNT(slot.object.get()) > own + held_by_host(slot.object.get())) return true;
+  }
+  return false;
+}
+
+bool TraceEnds::run_compiled(Frame& f, Entry& entry) {
+  Trace& t = *trace_;
+  std::vector<Ref> held, env;
+  for (PyObject* object : t.objects) held.push_back(Ref::borrow(object));
+  if (!entry.runner->compiled()) return run_tape();
+  // The frame is about to return. What it and the trace hold nobody sees any more; a placeholder that somebody else holds
+  // (a cache, an iterator's state) is to have its value, which the tape gives to all of them.
+  t.snap.locals.clear();
+  t.snap.stack.clear();
+  t.born.clear();
+  t.alive.clear();
+  for (int i = 0; i < f.local_count() && !f.is_held(); ++i) f.set_local(i, nullptr);
+  if (placeholders_seen(entry)) return run_tape();
+  entry.tape->fill_inputs(t.objects, env);
+  const Transaction::Scope scope(t.transaction);
+  return entry.run(env, api_) == Entry::Ran::kDone && t.tape.take_results(entry.tape->outputs(), env, api_);
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,268 @@
+// Which tensors of an open trace have a history, and what else the host's meta kernels tell of a call.
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+
+#include "capture/graph/graph_from_tape.h"
+#include "capture/host/package.h"
+#include "capture/tape/node_operators.h"
+#include "capture/tape/view_origins.h"
+#include "capture/trace/gradient_tracing.h"
+#include "capture/trace/history_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+#include "support/made_once.h"
+
+namespace tatara::capture {
+namespace {
+
+/// The host's own inference, without an import of torch's compiler.
+struct MetaHelper {
+  Ref call = find_package_function(PackageFunction::kMetaCall);
+  MetaHelper() {
+    if (!call) forget_error();
+  }
+};
+
+/// Whether hooks of the program's would be called with what an operator keeps for its gradient.
+bool keeps_for_hooks(const TorchApi& api) {
+  const Ref hooks = Ref::steal(PyObject_CallOneArg(api.saved_tensor_hooks.get(), Py_True));
+  forget_error();
+  return hooks.get() != Py_None;
+}
+
+}  // namespace
+
+Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* const helper = made_once<MetaHelper>().call.get();
+  if (helper == nullptr) return Ref::steal(PyObject_Call(func, args, kwargs));
+  return Ref::steal(PyObject_CallFunctionObjArgs(helper, func, args, kwargs != nullptr ? kwargs : Py_None, nullptr));
+}
+
+NeedsGrad HistoryTracing::needs_grad(int slot) const { return needs_grads()[static_cast<size_t>(slot)]; }
+
+/// The results of the call on tensors without memory, which require grad as `needs` says (nothing: as none does); null without an
+/// error: the host does not say.
+Ref HistoryTracing::ask_host(const TapeNode& node, const std::vector<NeedsGrad>& needs) const {
+  const Trace& t = *trace_;
+  const auto to_meta = [&](PyObject* o) -> Ref {
+    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
+    if (Py_TYPE(o) == api_.device_type) return api_.meta_device;
+    const int slot = slot_of(o);
+    if (slot < 0) return Ref::borrow(o);
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    if (info.number) return info.object;
+    Ref twin = api_.meta_like(info.meta.get());
+    if (!twin || needs.empty() || needs[static_cast<size_t>(slot)] != NeedsGrad::kYes) return twin;
+    return Ref::steal(PyObject_CallMethod(twin.get(), "requires_grad_", nullptr));
+  };
+  if (keeps_for_hooks(api_)) return {};
+  const Bypass bypass(bypass_);
+  const AutocastOff off(api_);
+  const GradientsSet gradients(api_, true);
+  const Ref args = map_structure(node.args.get(), to_meta);
+  const Ref kwargs = args && node.kwargs ? map_structure(node.kwargs.get(), to_meta) : Ref();
+  Ref result = args && (kwargs || !node.kwargs) ? call_meta(node.func.get(), args.get(), kwargs.get()) : Ref();
+  forget_error();
+  return result;
+}
+
+/// What the host says of the results of a call whose operands need gradients or not; none where it cannot tell.
+std::vector<NeedsGrad> HistoryTracing::ask_histories(size_t n, const std::vector<NeedsGrad>& needs) const {
+  Trace& t = *trace_;
+  const TapeNode& node = t.tape.nodes()[n];
+  std::vector<NeedsGrad> operands;
+  bool maybe = false;
+  const auto look = [&](int slot) {
+    operands.push_back(needs[static_cast<size_t>(slot)]);
+    maybe = maybe || operands.back() == NeedsGrad::kUnknown;
+  };
+  for_each_slot(node.args.get(), look);
+  for_each_slot(node.kwargs.get(), look);
+  const auto known = own_.histories.find(n);
+  if (known != own_.histories.end() && known->second.args.get() == node.args.get() &&
+      known->second.operands == operands) {
+    return known->second.results;
+  }
+  const Ref result = ask_host(node, needs);
+  std::vector<NeedsGrad> answers;
+  const std::function<void(PyObject*)> read = [&](PyObject* o) {
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) read(PySequence_Fast_GET_ITEM(o, i));
+    } else {
+      const bool needed = api_.is_tensor(o) && attribute_is_true(o, "requires_grad");
+      answers.push_back(needed ? NeedsGrad::kYes : maybe ? NeedsGrad::kUnknown : NeedsGrad::kNo);
+    }
+  };
+  if (result) read(result.get());
+  forget_error();
+  if (answers.size() != node.outputs.size()) answers.clear();
+  own_.histories[n] = {node.args, operands, answers};
+  return answers;
+}
+
+std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
+  const Tape& tape = trace_->tape;
+  const std::vector<NeedsGrad> unknown(tape.slots().size(), NeedsGrad::kUnknown);
+  std::vector<NeedsGrad> needs;
+  bool written = false;
+  std::unordered_set<int> made;  // tensors of their own, without a history
+  for (const TapeSlot& each : tape.slots()) {
+    needs.push_back(each.input && each.requires_grad ? NeedsGrad::kYes : NeedsGrad::kNo);
+  }
+  static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
+                                                           "rand_like", "randn_like", "empty_like", "new_zeros",
+                                                           "new_ones",  "new_full",   "new_empty"};
+  for (size_t n = 0; n < tape.nodes().size(); ++n) {
+    const TapeNode& node = tape.nodes()[n];
+    const bool pass = node.backward || node.step == FuncStep::kGradients;
+    for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
+      needs[static_cast<size_t>(node.outputs[k])] = node.histories[k] ? NeedsGrad::kYes : NeedsGrad::kNo;
+    }
+    if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = NeedsGrad::kYes;
+    if (node.custom) {
+      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kYes;
+      continue;
+    }
+    if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
+    bool any = false, maybe = false;
+    const auto look = [&](int operand) {
+      any = any || needs[static_cast<size_t>(operand)] == NeedsGrad::kYes;
+      maybe = maybe || needs[static_cast<size_t>(operand)] == NeedsGrad::kUnknown;
+    };
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
+    if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
+    if (!node.grad && may_be_view(node) && !detaches(node)) {
+      // A view says that it requires grad where its base does, though nothing is recorded.
+      for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kUnknown;
+      continue;
+    }
+    if (node.mutates) {
+      // In place: its operand has a history now, and what else lies in that memory may have.
+      written = true;
+      if (PyTuple_GET_SIZE(node.args.get()) == 0) return unknown;
+      const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+      const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
+      if (target < 0 || out) return unknown;
+      needs[static_cast<size_t>(target)] = any ? NeedsGrad::kYes : NeedsGrad::kUnknown;
+    }
+    if (!node.grad || constant.contains(node.name)) continue;
+    std::vector<int> operands;
+    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
+    std::vector<NeedsGrad> answers(node.outputs.size(), any ? NeedsGrad::kYes : NeedsGrad::kUnknown);
+    if (any && node.step == FuncStep::kNone && !node.mutates && !hands_on_history(node)) {
+      answers = ask_histories(n, needs);
+      answers.resize(node.outputs.size(), NeedsGrad::kUnknown);
+    }
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const int output = node.outputs[k];
+      if (!node.mutates && std::find(operands.begin(), operands.end(), output) != operands.end()) continue;
+      if (output < 0 || tape.slots()[static_cast<size_t>(output)].number) continue;
+      const Ref dtype = tape.slots()[static_cast<size_t>(output)].dtype;
+      const Ref floating = attr(dtype.get(), "is_floating_point"), complex = attr(dtype.get(), "is_complex");
+      const bool number = floating.get() == Py_True || complex.get() == Py_True;
+      needs[static_cast<size_t>(output)] = number ? answers[k] : NeedsGrad::kNo;
+    }
+  }
+  for (size_t slot = 0; slot < needs.size() && written; ++slot) {
+    const bool own = made.contains(static_cast<int>(slot));
+    if (needs[slot] == NeedsGrad::kNo && !own) needs[slot] = NeedsGrad::kUnknown;
+  }
+  return needs;
+}
+
+bool HistoryTracing::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
+  static const std::unordered_set<std::string_view> names = {
+      "requires_grad", "is_leaf", "retains_grad", "output_nr", "_is_view", "is_inference", "_version"};
+  if (fn.kind != TorchKind::kGrad && !names.contains(fn.name)) return false;
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  // Tensors that are no arguments are of no level.
+  return tensor != nullptr && api_.is_tensor(tensor) &&
+         (trace_->tape.makes(trace_->tape.find(tensor)) || trace_->index_of(tensor) >= 0);
+}
+
+PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  const int slot = tensor != nullptr ? trace_->tape.find(tensor) : -1;
+  if (slot >= 0 && transforms().open_levels().empty() && gradients().is_made_leaf(slot))
+    Py_RETURN_TRUE;  // requires_grad, and is_leaf
+  trace_->guard.check_grad = true;
+  if (!trace_->tape.makes(slot)) {
+    Ref answer;
+    bool asks_kind = false;  // of those without gradients all are leaves
+    {
+      const Bypass bypass(bypass_);
+      answer = Ref::steal(PyObject_Call(func, args, kwargs));
+      asks_kind = fn.name == "is_leaf" && attribute_is_true(tensor, "requires_grad");
+    }
+    // The watches on what is no argument do not tell leaves from others.
+    if (asks_kind && trace_->index_of(tensor) < 0) {
+      if (!graph_break("read of is_leaf")) return nullptr;
+      return PyObject_Call(func, args, kwargs);
+    }
+    if (asks_kind) trace_->guard.check_leaf = true;
+    return answer.release();
+  }
+  NeedsGrad answer = NeedsGrad::kUnknown;
+  if (transforms().open_levels().empty() && trace_->tape.slots()[static_cast<size_t>(slot)].level == 0) {
+    const Bypass bypass(bypass_);
+    answer = needs_grad(slot);
+  }
+  switch (answer) {
+    case NeedsGrad::kNo: return Py_NewRef(fn.name == "is_leaf" ? Py_True : Py_False);
+    case NeedsGrad::kYes: return Py_NewRef(fn.name == "is_leaf" ? Py_False : Py_True);
+    case NeedsGrad::kUnknown: break;
+  }
+  if (!graph_break("read of " + fn.name)) return nullptr;
+  return PyObject_Call(func, args, kwargs);
+}
+
+/// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
+bool HistoryTracing::needs_outer_history() {
+  Trace& t = *trace_;
+  t.watches.passes();
+  for (const TapeSlot& slot : t.tape.slots()) {
+    if (!slot.input || !slot.requires_grad) continue;
+    PyObject* tensor = slot.object.get();
+    if (!attribute_is_true(tensor, "is_leaf")) return true;
+    if (t.index_of(tensor) >= 0) {
+      t.guard.check_leaf = true;
+    } else {
+      t.watches.leaf(tensor);
+    }
+  }
+  return false;
+}
+
+/// Of those that require grad: nothing of the view is recorded, and yet it says that it requires grad, as does what is computed
+/// from it with gradients on.
+void HistoryTracing::note_silent_views(const TapeNode& node) {
+  Trace& t = *trace_;
+  if (node.grad || node.level != 0 || PyTuple_GET_SIZE(node.args.get()) == 0 || !may_be_view(node) || detaches(node))
+    return;
+  const int operand = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+  if (operand < 0) return;
+  const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
+  const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
+  const bool needs = made == nullptr ? slot.requires_grad
+                                     : own_.silent_views.contains(operand) ||
+                                           ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
+  if (!needs) return;
+  for (const int output : node.outputs) {
+    if (output != operand) own_.silent_views.insert(output);
+  }
+}
+
+bool HistoryTracing::takes_silent_view(PyObject* args, PyObject* kwargs) const {
+  if (own_.silent_views.empty() || !transforms().open_levels().empty()) return false;
+  bool found = false;
+  const auto look = [&](int slot) { found = found || own_.silent_views.contains(slot); };
+  for_each_slot(args, look);
+  for_each_slot(kwargs, look);
+  const Bypass bypass(bypass_);
+  return found && api_.grad_enabled();
+}
+
+}  // namespace tatara::capture

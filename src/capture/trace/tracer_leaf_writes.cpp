@@ -1,0 +1,110 @@
+// What the host's kinds of tensors allow and tell: in-place writes that it refuses at once (to leaves that require grad, and to
+// views of them), and whether a tensor is a view.
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/tape/node_operators.h"
+#include "capture/tape/view_origins.h"
+#include "capture/trace/gradient_tracing.h"
+#include "capture/trace/history_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Whether a call of this name writes to its first operand.
+bool is_in_place(std::string_view name) {
+  if (name == "__setitem__") return true;
+  if (name.starts_with("__i") && name.ends_with("__"))
+    return name != "__invert__" && name != "__index__" && name != "__int__";
+  // These change the tensor itself, and may be called on a leaf.
+  static const std::unordered_set<std::string_view> own = {"requires_grad_", "detach_", "share_memory_", "rename_"};
+  return name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_' && !own.contains(name);
+}
+
+}  // namespace
+
+bool HistoryTracing::refused_as_leaf(PyObject* tensor) const {
+  const Trace& t = *trace_;
+  if (!api_.is_tensor(tensor)) return false;
+  std::vector<int> slots = {t.tape.find(tensor)};
+  const std::vector<int> bases = view_origin(t.tape, slots[0]).bases;
+  slots.insert(slots.end(), bases.begin(), bases.end());
+  if (std::any_of(slots.begin(), slots.end(),
+                  [&](int slot) { return t.tape.makes(slot) && gradients().is_made_leaf(slot); }))
+    return true;
+  if (t.tape.makes(slots.back())) return false;
+  if (slots.back() >= 0) tensor = t.tape.slots()[static_cast<size_t>(slots.back())].object.get();
+  if (tensor == nullptr) return false;
+  const auto leaf = [](PyObject* o) {
+    return attribute_is_true(o, "requires_grad") && attribute_is_true(o, "is_leaf");
+  };
+  const Ref base = attr_or_null(tensor, "_base");
+  return leaf(tensor) || (base && base.get() != Py_None && leaf(base.get()));
+}
+
+bool HistoryTracing::writes_to_leaf(const TorchFunction& fn, PyObject* args, PyObject* kwargs) {
+  PyObject* target = kwargs != nullptr ? PyDict_GetItemString(kwargs, "out") : nullptr;
+  if (target == nullptr && is_in_place(fn.name) && PyTuple_GET_SIZE(args) > 0) target = PyTuple_GET_ITEM(args, 0);
+  if (target == nullptr || !transforms().open_levels().empty()) return false;
+  const Bypass bypass(bypass_);
+  if (!api_.grad_enabled()) return false;
+  if (!PyTuple_Check(target) && !PyList_Check(target)) return refused_as_leaf(target);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(target); ++i) {
+    if (refused_as_leaf(PySequence_Fast_GET_ITEM(target, i))) return true;
+  }
+  return false;
+}
+
+bool HistoryTracing::made_as_view(int slot) const {
+  const TapeNode* made = trace_->tape.maker(slot);
+  return made != nullptr && (may_be_view(*made) || detaches(*made));
+}
+
+bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) const {
+  static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference",
+                                                             "output_nr"};
+  PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  if (tensor == nullptr || !api_.is_tensor(tensor)) return false;
+  const int slot = trace_->tape.find(tensor);
+  if (fn.name == "output_nr") {
+    const TapeNode* made = trace_->tape.maker(slot);
+    return !trace_->tape.makes(slot) || made == nullptr || made->sequence || made->outputs.size() != 1;
+  }
+  if (!trace_->tape.makes(slot) || made_as_view(slot)) return true;  // no guard speaks of it
+  return fn.name == "is_inference" && trace_->state.inference;
+}
+
+/// How often a tensor that the trace makes was written to in eager by now; -1: not known.
+long HistoryTracing::version_of(PyObject* tensor) const {
+  const Tape& tape = trace_->tape;
+  const auto root = [&tape](int slot) {
+    const int base = view_origin(tape, slot).base;
+    return base >= 0 ? base : slot;
+  };
+  const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
+  const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
+  if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
+  const auto plain = [](const TapeNode& node) {
+    return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
+  };
+  if (!plain(*made) || made->mutates || made->outputs.size() != 1 || made->sequence) return -1;
+  // Torch makes some results in several steps, the later ones in place.
+  const Ref result = ask_host(*made, {}), begin = result ? attr_or_null(result.get(), "_version") : Ref();
+  if (!begin) return -1;
+  long count = PyLong_AsLong(begin.get());
+  for (const TapeNode& node : tape.nodes()) {
+    if (node.name == "data") return -1;  // it begins to count anew
+    if (!node.mutates && !node.statistics) continue;
+    const int target = PyTuple_GET_SIZE(node.args.get()) > 0 ? slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) : -1;
+    const bool out = node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr;
+    if (target < 0 || out || (!plain(node) && node.name != "__setitem__")) return -1;
+    if (root(target) == start) ++count;
+  }
+  return count;
+}
+
+}  // namespace tatara::capture

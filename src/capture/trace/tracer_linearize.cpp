@@ -1,0 +1,356 @@
+// torch.func.linearize while a trace is open. Torch's own traces the function with another tracer and keeps what it did on
+// dual tensors. Here what the function does is recorded ahead of time and comes off the tape again; each call of the linear
+// map puts it onto the tape once more, between the ends of a level of forward-mode derivatives. A recording outlives its
+// trace: outside of one it runs call by call.
+#include <algorithm>
+#include <utility>
+
+#include "capture/host/package.h"
+#include "capture/trace/function_tracing.h"
+#include "capture/trace/history_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+#include "ops/core/op_def.h"
+#include "support/error.h"
+#include "support/made_once.h"
+
+namespace tatara::capture {
+namespace {
+
+/// What a function does with its tensors.
+struct Recording {
+  std::shared_ptr<Tape> tape;  // its nodes alone, in the slots of the trace that made it
+  std::vector<int> arguments, reads, results;
+  int first_level = 0;                 // the place that the first level it enters had
+  long depth = 0;                      // how many levels were open around it
+  std::shared_ptr<ExprContext> sizes;  // whose symbols it speaks of, where sizes vary
+  std::vector<int64_t> hints;          // and their values in that call
+};
+
+struct RecordingObject {
+  PyObject_HEAD Recording* recording;
+};
+
+PyObject* run_recording(PyObject* self, PyObject* args);
+
+PyTypeObject* recording_type() {
+  return made_once([] {
+    const auto dealloc = [](PyObject* self) {
+      delete reinterpret_cast<RecordingObject*>(self)->recording;
+      PyTypeObject* of = Py_TYPE(self);
+      of->tp_free(self);
+      Py_DECREF(of);
+    };
+    const auto call = [](PyObject* self, PyObject* args, PyObject*) { return run_recording(self, args); };
+    static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(static_cast<destructor>(dealloc))},
+                                  {Py_tp_call, reinterpret_cast<void*>(static_cast<ternaryfunc>(call))},
+                                  {0, nullptr}};
+    static PyType_Spec spec = {"tatara._core.Recording", sizeof(RecordingObject), 0, Py_TPFLAGS_DEFAULT, slots};
+    return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  });
+}
+
+/// The Python object that stands for it: one that results may hold, where nothing in it belongs to the one call.
+Ref object_of(Recording recording) {
+  const bool lasting = recording.sizes == nullptr;
+  auto* object = PyObject_New(RecordingObject, recording_type());
+  if (object == nullptr) return {};
+  object->recording = new Recording(std::move(recording));
+  Ref self = Ref::steal(reinterpret_cast<PyObject*>(object));
+  if (!lasting) return self;
+  static PyMethodDef method = {"recording", run_recording, METH_VARARGS, "(values, arguments, level) -> results"};
+  return Ref::steal(PyCFunction_New(&method, self.get()));
+}
+
+const Recording* recording_of(PyObject* object) {
+  if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr) object = PyCFunction_GET_SELF(object);
+  return Py_TYPE(object) == recording_type() ? reinterpret_cast<RecordingObject*>(object)->recording : nullptr;
+}
+
+/// Arguments of a step with torch's number of the level moved.
+Ref with_level(const TapeNode& node, Ref args, long shift) {
+  const Py_ssize_t place = node.step == FuncStep::kBatchIn ? 2 : 1;
+  const bool numbered = node.step == FuncStep::kWrap || node.step == FuncStep::kUnwrap ||
+                        node.step == FuncStep::kBatchIn || node.step == FuncStep::kBatchOut;
+  if (!numbered || !args || shift == 0) return args;
+  Ref changed = Ref::steal(PyTuple_GetSlice(args.get(), 0, PyTuple_GET_SIZE(args.get())));
+  if (changed.get() == args.get()) changed = map_structure(args.get(), [](PyObject* o) { return Ref::borrow(o); });
+  const long number = PyLong_AsLong(PyTuple_GET_ITEM(args.get(), place)) + shift;
+  PyTuple_SetItem(changed.get(), place, PyLong_FromLong(number));
+  return changed;
+}
+
+/// (values, arguments, torch's number of the innermost open level): runs it call by call.
+PyObject* run_recording(PyObject* self, PyObject* args) {
+  PyObject *values = nullptr, *arguments = nullptr;
+  long level = 0;
+  if (PyArg_ParseTuple(args, "O!O!l", &PyTuple_Type, &values, &PyTuple_Type, &arguments, &level) == 0) return nullptr;
+  const Recording& r = *recording_of(self);
+  if (static_cast<size_t>(PyTuple_GET_SIZE(values)) != r.reads.size() ||
+      static_cast<size_t>(PyTuple_GET_SIZE(arguments)) != r.arguments.size()) {
+    PyErr_SetString(PyExc_TypeError, "another number of tensors than were recorded");
+    return nullptr;
+  }
+  const std::shared_ptr<Tape> tape = r.tape->detach(0, 0);
+  const bool grad = TorchApi::get()->grad_enabled();
+  for (TapeNode node : r.tape->nodes()) {
+    node.args = with_level(node, std::move(node.args), level - r.depth);
+    node.mode = node.grad = node.level < r.first_level ? grad : node.mode;
+    tape->add_node(std::move(node));
+  }
+  tape->set_outputs(r.results);
+  std::vector<Ref> env(tape->slots().size());
+  const auto fill = [&env](const std::vector<int>& slots, PyObject* tensors) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      env[static_cast<size_t>(slots[i])] = Ref::borrow(PyTuple_GET_ITEM(tensors, static_cast<Py_ssize_t>(i)));
+    }
+  };
+  fill(r.reads, values);
+  fill(r.arguments, arguments);
+  if (!tape->run_nodes(env, 0, tape->nodes().size(), r.hints)) return nullptr;
+  Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(r.results.size())));
+  for (size_t i = 0; i < r.results.size(); ++i) {
+    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(env[static_cast<size_t>(r.results[i])].get()));
+  }
+  return results.release();
+}
+
+bool varies(const TapeNode& node) {
+  bool found = false;
+  const auto look = [&found](PyObject* o) {
+    found = found || is_size_ref(o);
+    return Ref::borrow(o);
+  };
+  static_cast<void>(map_structure(node.args.get(), look));
+  if (node.kwargs) static_cast<void>(map_structure(node.kwargs.get(), look));
+  return found;
+}
+
+/// What the node writes to, or -1: nothing, or nothing that is known.
+int target_of(const TapeNode& node) {
+  PyObject* out = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "out") : nullptr;
+  if (out == nullptr && PyTuple_GET_SIZE(node.args.get()) > 0) out = PyTuple_GET_ITEM(node.args.get(), 0);
+  return out != nullptr ? slot_of(out) : -1;
+}
+
+size_t random_nodes(const Tape& tape, TorchApi& api) {
+  const TapeGraph made = build_graph(tape, api);
+  const std::vector<Node>& nodes = made.graph.nodes();
+  return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node& node) {
+    return node.op->nondeterministic || node.op->kind == OpKind::kRandom;
+  }));
+}
+
+}  // namespace
+
+/// Our function in place of torch's.
+PyObject* TransformTracing::linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (nargs == 0 || kwnames != nullptr) return not_handled();
+  const Ref ours = package_function(PackageFunction::kLinearize);
+  return PyObject_Vectorcall(ours.get(), args, static_cast<size_t>(nargs), nullptr);
+}
+
+/// Why the nodes, made of `slots` slots or more, are no recording that can be done again; empty: they are one, and what they
+/// read from outside is in `reads`.
+std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nodes, size_t slots,
+                                                const std::vector<int>& arguments, std::vector<int>& reads) const {
+  const Tape& tape = trace_->tape;
+  const auto older = [&](int slot) {
+    return static_cast<size_t>(slot) < slots || tape.slots()[static_cast<size_t>(slot)].input;
+  };
+  std::string problem;
+  const auto look = [&](int slot) {
+    if (!older(slot) || std::find(arguments.begin(), arguments.end(), slot) != arguments.end()) return;
+    if (tape.slots()[static_cast<size_t>(slot)].number) problem = "it reads a number that varies";
+    if (std::find(reads.begin(), reads.end(), slot) == reads.end()) reads.push_back(slot);
+  };
+  for (const TapeNode& node : nodes) {
+    const bool level = node.step == FuncStep::kEnter && node.name != "enter_grad" && node.name != "enter_vmap";
+    if (node.backward || node.leaf || node.done || node.number || node.custom || node.region != RegionMark::kNone ||
+        level) {
+      return node.name + " inside of the function";
+    }
+    for_each_slot(node.args.get(), look);
+    for_each_slot(node.kwargs.get(), look);
+    if (const int target = node.mutates ? target_of(node) : -1; node.mutates && (target < 0 || older(target))) {
+      return node.name + " on a tensor that the function has not made";
+    }
+  }
+  return problem;
+}
+
+/// (function, tensors) -> (recording, tensors that it reads beside these): what the function does, which has not happened.
+PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) {
+  Trace& t = *trace_;
+  Recording made;
+  std::string problem;
+  if (context_.ahead != nullptr) problem = "inside of what is traced ahead";
+  for (Py_ssize_t i = 0; problem.empty() && i < PyTuple_GET_SIZE(tensors); ++i) {
+    made.arguments.push_back(transform_operand(PyTuple_GET_ITEM(tensors, i), problem));
+    if (!problem.empty()) break;
+    const Bypass bypass(bypass_);
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(made.arguments.back())];
+    const DType dtype = dtype_of(info.dtype.get());
+    if (!is_floating(dtype) && !is_complex(dtype)) problem = "an argument that has no derivative";
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(info.sizes.get()); ++k) {
+      const bool repeated = PyLong_AsLong(PyTuple_GET_ITEM(info.strides.get(), k)) == 0 &&
+                            PyLong_AsLong(PyTuple_GET_ITEM(info.sizes.get(), k)) > 1;
+      if (repeated) problem = "an argument whose elements share memory";
+    }
+  }
+  if (made.arguments.empty() && problem.empty()) problem = "a function without arguments";
+  if (!problem.empty()) return transform_break("linearize: " + problem);
+  const std::vector<int> open = own_.open_levels;
+  made.first_level = static_cast<int>(own_.levels.size());
+  made.depth = static_cast<long>(open.size());
+  const std::vector<int64_t> versions = t.inference.versions();
+  const size_t facts = t.symbols.ctx().guards().size();
+  std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
+  AheadRun run = functions().trace_ahead([&]() -> Ref {
+    Ref leaves = Ref::steal(PyObject_CallObject(function, tensors));
+    const Bypass bypass(bypass_);
+    after = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
+    return leaves;
+  });
+  own_.open_levels = open;
+  own_.levels.erase(own_.levels.begin() + made.first_level, own_.levels.end());
+  const Bypass bypass(bypass_);
+  if (run.problem.empty()) run.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
+  const bool levels = std::any_of(run.nodes.begin(), run.nodes.end(),
+                                  [](const TapeNode& node) { return node.step == FuncStep::kEnter; });
+  for (const std::vector<int>* slots : {&std::as_const(made.arguments), &std::as_const(made.reads)}) {
+    for (const int slot : *slots) {
+      if (run.problem.empty() && levels && api_.grad_enabled() && histories().needs_grad(slot) != NeedsGrad::kNo) {
+        run.problem = "a transform inside of the function, beside a tensor that requires grad";
+      }
+    }
+  }
+  const std::vector<int64_t> now = t.inference.versions();
+  for (size_t i = 0; run.problem.empty() && i < std::min(run.slots, now.size()); ++i) {
+    const int64_t old = i < versions.size() ? std::max<int64_t>(versions[i], 0) : 0;
+    if (now[i] > old) run.problem = "it writes to a tensor from outside of it";
+  }
+  for (Py_ssize_t i = 0; run.problem.empty() && i < PyList_GET_SIZE(run.returned.get()); ++i) {
+    PyObject* leaf = PyList_GET_ITEM(run.returned.get(), i);
+    if (!api_.is_tensor(leaf)) continue;
+    const int slot = transform_operand(leaf, run.problem);
+    if (!run.problem.empty()) break;
+    made.results.push_back(slot);
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+    const bool given = static_cast<size_t>(slot) < run.slots || info.input;
+    const DType dtype = dtype_of(info.dtype.get());
+    if (!is_floating(dtype) && !is_complex(dtype)) run.problem = "a result that has no derivative";
+    if (given && std::find(made.arguments.begin(), made.arguments.end(), slot) == made.arguments.end()) {
+      run.problem = "a result that the function has not made";
+    }
+  }
+  try {
+    if (run.problem.empty() && random_nodes(*after, api_) != random_nodes(*before, api_)) {
+      run.problem = "it draws random numbers";
+    }
+  } catch (const Error& error) {
+    run.problem = error.message();
+  }
+  forget_error();
+  if (!run.problem.empty()) return transform_break("linearize: " + run.problem);
+  bool symbolic = std::any_of(run.nodes.begin(), run.nodes.end(), varies);
+  Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(made.reads.size())));
+  for (size_t i = 0; i < made.reads.size(); ++i) {
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(made.reads[i])];
+    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(info.object.get()));
+  }
+  made.tape = t.tape.detach(0, 0);
+  for (TapeNode& node : run.nodes) {
+    for (const int slot : node.outputs) {
+      symbolic = symbolic || (slot >= 0 && !t.tape.slots()[static_cast<size_t>(slot)].symbolic_sizes.empty());
+    }
+    made.tape->add_node(std::move(node));
+  }
+  if (symbolic) {
+    made.sizes = t.symbols.ctx_ptr();
+    made.hints = t.symbols.hints();
+  }
+  const Ref recording = object_of(std::move(made));
+  if (!recording) return nullptr;
+  PyObject* pair = PyTuple_Pack(2, recording.get(), values.get());
+  mark_born(values.get());
+  mark_born(pair);
+  return pair;
+}
+
+/// (recording, values, arguments) -> results: puts the recording onto the tape once more.
+PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments) {
+  Trace& t = *trace_;
+  const Recording* recording = recording_of(recorded);
+  if (recording == nullptr) return not_handled();
+  const Recording& r = *recording;
+  std::string problem;
+  if (r.sizes && r.sizes != t.symbols.ctx_ptr()) problem = "a linear map from another call, whose sizes vary";
+  std::vector<int> now(r.tape->slots().size(), -1);
+  const auto bring = [&](const std::vector<int>& slots, PyObject* tensors) {
+    for (size_t i = 0; problem.empty() && i < slots.size(); ++i) {
+      PyObject* tensor = PyTuple_GET_ITEM(tensors, static_cast<Py_ssize_t>(i));
+      now[static_cast<size_t>(slots[i])] = transform_operand(tensor, problem);
+    }
+  };
+  bring(r.reads, values);
+  bring(r.arguments, arguments);
+  const std::vector<TapeNode>& nodes = r.tape->nodes();
+  const auto in_gradients = [this](int level) {
+    return own_.levels[static_cast<size_t>(level)].kind == Level::Kind::kGrad;
+  };
+  if (std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return n.step == FuncStep::kEnter; }) &&
+      std::any_of(own_.open_levels.begin(), own_.open_levels.end(), in_gradients) && !api_.grad_enabled()) {
+    problem = "a transform inside of another where gradients are switched off";
+  }
+  if (!problem.empty()) return transform_break("linearize: " + problem);
+  const int around = innermost(), first_level = static_cast<int>(own_.levels.size());
+  const long shift = static_cast<long>(own_.open_levels.size()) - r.depth;
+  const auto moved = [&](int level) { return level < r.first_level ? around : first_level + level - r.first_level; };
+  const auto to_slot = [&now](PyObject* o) {
+    const int slot = slot_of(o);
+    return slot >= 0 ? make_slot_ref(now[static_cast<size_t>(slot)]) : Ref::borrow(o);
+  };
+  const Bypass bypass(bypass_);
+  for (TapeNode node : nodes) {
+    for (int& output : node.outputs) {
+      if (output < 0) continue;
+      int& place = now[static_cast<size_t>(output)];
+      if (place < 0) {
+        const TapeSlot& info = r.tape->slots()[static_cast<size_t>(output)];
+        const Ref made = api_.empty_meta(info.sizes.get(), info.strides.get(), info.dtype.get());
+        if (!made) return nullptr;
+        place = t.tape.add_placeholder(made.get(), info.device);
+        if (!info.symbolic_sizes.empty()) t.tape.set_layout(place, info.symbolic_sizes, info.symbolic_strides);
+        t.tape.set_level(place, moved(info.level));
+      }
+      output = place;
+    }
+    node.args = with_level(node, map_structure(node.args.get(), to_slot), shift);
+    if (node.kwargs) node.kwargs = map_structure(node.kwargs.get(), to_slot);
+    // Torch's graph knows nothing of switches outside of a level.
+    note_modes(node, node.level < r.first_level ? api_.grad_enabled() : node.mode);
+    const FuncStep step = node.step;
+    if (step == FuncStep::kWrap) own_.wraps[node.outputs[0]] = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    Level level;
+    level.kind = node.name == "enter_vmap" ? Level::Kind::kVmap : Level::Kind::kGrad;
+    level.outer_grad = level.kind == Level::Kind::kVmap || api_.grad_enabled();
+    level.number = static_cast<int>(own_.open_levels.size()) + 1;
+    t.tape.add_node(std::move(node));
+    if (step == FuncStep::kEnter) {
+      own_.levels.push_back(std::move(level));
+      own_.open_levels.push_back(static_cast<int>(own_.levels.size()) - 1);
+    }
+    if (step == FuncStep::kExit) own_.open_levels.pop_back();
+  }
+  PyObject* results = PyTuple_New(static_cast<Py_ssize_t>(r.results.size()));
+  for (size_t i = 0; i < r.results.size(); ++i) {
+    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(now[static_cast<size_t>(r.results[i])])];
+    PyTuple_SET_ITEM(results, static_cast<Py_ssize_t>(i), Py_NewRef(info.object.get()));
+  }
+  mark_born(results);
+  return results;
+}
+
+}  // namespace tatara::capture

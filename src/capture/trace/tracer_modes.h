@@ -1,0 +1,37 @@
+// Our torch-function modes on torch's stack (torch_mode.cpp, function_modes.cpp), and what else is switched while a trace is
+// open.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+class ModeStack final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  void set_mode(bool on);
+  bool push_mode();
+  /// Takes our modes off torch's stack that nobody needs, as far as torch itself has not set them aside.
+  void drop_modes(size_t left = 0);
+  /// A question about torch-function modes, asked while ours is off the stack.
+  PyObject* ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames);
+
+  bool on() const { return mode_on_; }
+  size_t count() const { return modes_.size(); }
+  void handler_begins() { ++handlers_; }
+  void handler_ends() { --handlers_; }
+
+ private:
+  bool mode_on_ = false;
+  /// Our modes on torch's stack: for each, how many handlers were running when it came there. While a handler runs, torch
+  /// has set the innermost mode aside, and puts it back itself.
+  std::vector<int> modes_;
+  int handlers_ = 0;
+  bool collected_ = false;  // the garbage collector was on when the mode was switched on
+};
+
+}  // namespace tatara::capture

@@ -1,0 +1,130 @@
+// Function transforms while a trace is open: torch.func and forward-mode derivatives (tracer_transforms.cpp,
+// tracer_linearize.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/trace/trace_context.h"
+
+namespace tatara::capture {
+
+/// The calls that torch.func's transforms are made of.
+enum class TransformCall : uint8_t {
+  kNone,
+  kEnterGrad,
+  kEnterJvp,
+  kEnterVmap,
+  kEnterDual,
+  kExit,
+  kExitDual,
+  kWrap,
+  kUnwrap,
+  kAllowVariables,
+  kGradients,
+  kBatchIn,
+  kBatchOut,
+  kIsBatched,
+  kMakeDual,
+  kUnpackDual,
+  kForwardSwitch,
+  kLoadRules,
+  kOldVmap,  // the level of torch._vmap_internals begins or ends
+  kCheckpoint,
+  kRegion,
+  kReentrant,
+  kRegionMark,
+  kUnwrapDead,
+  kHang,
+  kLinearize,
+  kRecord,
+  kReplay,
+  kStop,
+  kAsks,  // for what is not so while the trace is open
+};
+TransformCall transform_call_of(PyObject* callable);
+
+/// A level of torch.func's transforms or of forward-mode derivatives.
+struct Level {
+  enum class Kind : uint8_t { kNone, kGrad, kJvp, kVmap, kDual } kind = Kind::kNone;
+  int number = 0;                          // as torch counts them
+  bool outer_grad = true;                  // gradients were on where it was entered
+  bool random = false;                     // vmap: random operators are allowed
+  Expr size;                               // vmap
+  std::vector<std::pair<int, int>> duals;  // slots of dual tensors and of their tangents
+};
+
+class TransformTracing final : public TraceFeature {
+ public:
+  using TraceFeature::TraceFeature;
+
+  PyObject* transform_call(TransformCall kind, PyObject* callable, PyObject* const* raw, Py_ssize_t nargs,
+                           PyObject* kwnames);
+  /// Which gradients are on, and the level.
+  void note_modes(TapeNode& node) const { note_modes(node, api_.grad_enabled()); }
+  void note_modes(TapeNode& node, bool mode) const;
+  bool make_variable(PyObject* args, PyObject* kwargs);
+  /// Why eager refuses this call inside the levels at work, or does another thing than the graph; empty: it does not.
+  std::string level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
+  /// Whether the tensor differs from example to example of a level of vmap.
+  bool is_batched(int slot, int level) const;
+
+  /// Levels that are open, the innermost last: places among all that there were.
+  const std::vector<int>& open_levels() const { return own_.open_levels; }
+  /// How many there are, those of forward_ad included.
+  size_t open() const { return own_.open_levels.size() + static_cast<size_t>(own_.duals); }
+
+  /// Nothing is left of the last trace.
+  void reset() { own_ = {}; }
+
+ private:
+  /// The place of the innermost open level; 0: none.
+  int innermost() const { return own_.open_levels.empty() ? 0 : own_.open_levels.back(); }
+
+  PyObject* transform_break(const std::string& reason);
+  int transform_operand(PyObject* tensor, std::string& problem);
+  int placeholder_like(int slot, int level);
+  void record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
+                   std::vector<bool> histories = {});
+  void keep_switch(PyObject* callable, const char* reader);
+  PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
+  PyObject* exit_level(Ref callable, Ref args);
+  int open_level(int number) const;
+  PyObject* wrap_tensor(PyObject* callable, PyObject* tensor, int number);
+  PyObject* unwrap_tensor(PyObject* callable, PyObject* tensor, int number);
+  PyObject* level_gradients(PyObject* outputs, PyObject* inputs, PyObject* given, bool keep, bool create);
+  PyObject* enter_dual(PyObject* callable);
+  PyObject* exit_dual(PyObject* callable);
+  PyObject* make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int level);
+  PyObject* unpack_dual(PyObject* callable, PyObject* tensor, int level);
+  PyObject* batch_in(PyObject* callable, PyObject* tensor, int dim, int number);
+  PyObject* batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim);
+  /// The tensor whose examples along `dim` the slot stands for; -1 when it is anything else.
+  int whole_batch(int slot, int dim) const;
+  /// The tangent that the slot, a dual tensor, was made with and still has; -1 when it is anything else.
+  int tangent_of(int dual);
+  /// Whether tensors of one shape lie in their memory in the same way: else the host copies a tangent into its primal's form.
+  bool same_form(int one, int other);
+  bool is_made_from(int slot, int source) const;
+  std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
+  PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* record_calls(PyObject* function, PyObject* tensors);
+  PyObject* replay_calls(PyObject* recorded, PyObject* values, PyObject* arguments);
+  std::string recording_problem(const std::vector<TapeNode>& nodes, size_t slots, const std::vector<int>& arguments,
+                                std::vector<int>& reads) const;
+
+  /// Of one trace.
+  struct Own {
+    std::vector<Level> levels{Level()};  // all that there were; a slot's `level` is a place here
+    std::vector<int> open_levels;
+    int duals = 0;                       // levels of forward_ad that are open
+    bool variables_allowed = false;      // requires_grad_() makes a variable of the level's
+    std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
+  };
+  Own own_;
+};
+
+}  // namespace tatara::capture
