@@ -103,10 +103,11 @@ bool end_is_noticed(PyObject* object, bool asked) {
 }
 
 bool stops_a_callback(PyObject* object) {
-  // Classes of the standard library (WeakMethod, values of a WeakValueDictionary) have callbacks of their own.
   if (PyWeakref_CheckRefExact(object) == 0) return false;
   PyObject* const callback = reinterpret_cast<PyWeakReference*>(object)->wr_callback;
-  return callback != nullptr && !is_own_callback(callback);
+  if (callback == nullptr || is_own_callback(callback)) return false;
+  // The standard library's classes (WeakMethod, WeakValueDictionary) have callbacks of their own.
+  return text_of(attr_or_null(callback, "__module__").get()) != "weakref";
 }
 
 bool end_is_noticed_below(PyObject* object, int depth, bool asked) {
