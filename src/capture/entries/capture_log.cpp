@@ -46,15 +46,17 @@ void note_entry(const Entry& entry) {
     if (!entry.fallback_reason.empty()) text += "; runs call by call: " + entry.fallback_reason;
     log_line(LogChannel::kCapture, text);
   }
+  const std::string directory = option_text(Option::kDump);
+  if (!log_enabled(LogChannel::kGuards) && directory.empty()) return;
+  const std::vector<std::string> lines = guard_lines(entry);
   if (log_enabled(LogChannel::kGuards)) {
     std::string text = str_cat("guards of ", entry_place(entry), ":");
-    for (const std::string& line : guard_lines(entry)) text += "\n  " + line;
+    for (const std::string& line : lines) text += "\n  " + line;
     log_line(LogChannel::kGuards, text);
   }
-  const std::string directory = option_text(Option::kDump);
   if (directory.empty()) return;
   std::string guards;
-  for (const std::string& line : guard_lines(entry)) guards += line + "\n";
+  for (const std::string& line : lines) guards += line + "\n";
   try {
     dump_texts(directory, "entry-",
                {{"tape.txt", entry.tape ? entry.tape->str() : std::string()},

@@ -140,10 +140,11 @@ std::string keeps_noticed(Entry& entry, Watches& watches) {
          ") whose end, or that of its items, the program notices";
 }
 
-Ref weak_where_noticed(PyObject* object) {
-  const bool noticed =
-      has_finalizer(Py_TYPE(object)) || (is_plain_instance(object) && !TorchApi::get()->is_module(object));
-  return noticed ? own_weak_reference(object) : Ref();
+bool is_held_weakly(PyObject* object) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
+  return has_finalizer(Py_TYPE(object)) || (is_plain_instance(object) && !TorchApi::get()->is_module(object));
 }
+
+Ref weak_where_noticed(PyObject* object) { return is_held_weakly(object) ? own_weak_reference(object) : Ref(); }
 
 }  // namespace tatara::capture

@@ -16,8 +16,10 @@ class Watches;
 
 /// The class has a __del__.
 bool has_finalizer(PyTypeObject* type);
-/// A weak reference of ours to an object whose end the program notices, or may come to notice: instances of its classes but
-/// modules. Null (no error) for others.
+/// Whether entries hold it weakly, since the program notices its end or may come to notice it: an instance of the program's
+/// classes, but no module, where its class has weak references.
+bool is_held_weakly(PyObject* object);
+/// A weak reference of ours to such an object. Null (no error) for others.
 Ref weak_where_noticed(PyObject* object);
 /// A generator that waits inside of a try or with statement which notices that it is closed.
 bool runs_code_when_closed(PyObject* object);

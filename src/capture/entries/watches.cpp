@@ -256,7 +256,7 @@ void Watches::function(PyObject* function) {
   PyObject* const defaults = PyFunction_GET_DEFAULTS(function);
   const Py_ssize_t count = defaults != nullptr ? PyTuple_GET_SIZE(defaults) : 0;
   bool ends = false;
-  for (Py_ssize_t i = 0; i < count; ++i) ends = ends || weak_where_noticed(PyTuple_GET_ITEM(defaults, i));
+  for (Py_ssize_t i = 0; i < count; ++i) ends = ends || is_held_weakly(PyTuple_GET_ITEM(defaults, i));
   if (!ends) watch.defaults = Ref::borrow(defaults);
   for (Py_ssize_t i = 0; ends && i < count; ++i) watch.items.emplace_back(PyTuple_GET_ITEM(defaults, i));
   PyObject* keywords = PyFunction_GET_KW_DEFAULTS(function);

@@ -248,7 +248,7 @@ class Watches {
   void know(PyObject* object) {
     if (object != nullptr) known_.insert(object);
   }
-  /// Objects with a __del__ end when the program drops them.
+  /// Instances end when the program drops them (is_held_weakly).
   void hold_weakly();
   template <typename Fn>
   void for_each_read(Fn&& fn);
