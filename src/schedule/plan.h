@@ -25,6 +25,8 @@ enum class BufferHome : uint8_t {
   kConstant,  // bytes kept by the plan
   kHost,      // allocated by a host call that returns its result (data known only after that step)
 };
+/// "input", "arena" and so on, as schedules and reports print it.
+const char* home_name(BufferHome home);
 
 struct PlanBuffer {
   BufferHome home = BufferHome::kArena;

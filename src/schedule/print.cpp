@@ -13,6 +13,15 @@ std::string list(const std::vector<Expr>& exprs) {
   return text + "]";
 }
 
+std::string ref_text(const BufferRef& ref) {
+  std::string text =
+      str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), list(ref.sizes), " strides ", list(ref.strides));
+  if (ref.offset.valid() && !ref.offset.is_const(0)) text += " at " + ref.offset.str();
+  return text;
+}
+
+}  // namespace
+
 const char* home_name(BufferHome home) {
   switch (home) {
     case BufferHome::kInput: return "input";
@@ -23,15 +32,6 @@ const char* home_name(BufferHome home) {
   }
   return "?";
 }
-
-std::string ref_text(const BufferRef& ref) {
-  std::string text =
-      str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), list(ref.sizes), " strides ", list(ref.strides));
-  if (ref.offset.valid() && !ref.offset.is_const(0)) text += " at " + ref.offset.str();
-  return text;
-}
-
-}  // namespace
 
 std::string print_schedule(const Schedule& schedule) {
   const Plan& plan = schedule.plan;

@@ -49,17 +49,6 @@ Ref numbers(const std::vector<int>& items) {
   return list_of(items, [](int n) { return number(n); });
 }
 
-const char* home_name(BufferHome home) {
-  switch (home) {
-    case BufferHome::kInput: return "input";
-    case BufferHome::kOutput: return "output";
-    case BufferHome::kArena: return "arena";
-    case BufferHome::kConstant: return "constant";
-    case BufferHome::kHost: return "host";
-  }
-  return "?";
-}
-
 /// The expression under the sizes that the program was captured with; -1 when unknown.
 int64_t hint(const Plan& plan, Expr e) {
   if (!e.valid()) return 0;
