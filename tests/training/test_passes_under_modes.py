@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import tatara
@@ -44,7 +45,91 @@ def _autocast(x):
         return (x @ _weight).float()
 
 
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin() * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos() * 2
+
+
+class OwnResult(torch.autograd.Function):
+    """Its backward reads what its forward gave, and makes numbers of its own."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        result = (x * y).exp()
+        ctx.save_for_backward(x, y, result)
+        return result, result.detach() + 1
+
+    @staticmethod
+    def backward(ctx, gradient, other):
+        x, y, result = ctx.saved_tensors
+        with torch.no_grad():
+            scale = torch.full_like(x, 0.5)
+        return gradient * result * y + other * scale, gradient * result * x
+
+
+class Outer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+def _own_results(x):
+    first, second = OwnResult.apply(x * 0.5, x)
+    return first + second.sin()
+
+
+def _hooked(x):
+    y = x.sin()
+    y.register_hook(lambda gradient: gradient * 2 + 1)
+    return y * x
+
+
+def _region(x):
+    return checkpoint(lambda h: (h @ _weight).tanh() * h, x * 2, use_reentrant=False).exp()
+
+
+def _nested_regions(x):
+    def outer(h):
+        return checkpoint(lambda g: torch.relu(g) * g.sin(), h * 2, use_reentrant=False) + h.cos()
+
+    return checkpoint(outer, x, use_reentrant=False)
+
+
+def _region_with_function(x):
+    return checkpoint(lambda h: Twice.apply(h * 2).tanh(), x, use_reentrant=False)
+
+
+def _region_with_noise(x):
+    return checkpoint(lambda h: functional.dropout(h.sin(), 0.5) * h, x, use_reentrant=False)
+
+
+def _pass_inside(x):
+    h = (x * x).sin().sum()
+    (gradient,) = torch.autograd.grad(h, x, create_graph=True)
+    return gradient * x
+
+
 ONE_RESULT = {
+    "function": lambda x: Twice.apply(x * 2).exp(),
+    "functions": lambda x: Outer.apply(Twice.apply(x)) + Twice.apply(Outer.apply(x)),
+    "own results": _own_results,
+    "hook": _hooked,
+    "region": _region,
+    "nested regions": _nested_regions,
+    "region with a function": _region_with_function,
+    "region with noise": _region_with_noise,
+    "pass inside": _pass_inside,
     "arithmetic": lambda x: torch.relu(x @ _weight).sin() * x,
     "product": lambda x: (x @ _weight) @ x.T,
     "norm": lambda x: functional.layer_norm(functional.gelu(x), (3,)),
@@ -59,6 +144,7 @@ ONE_RESULT = {
     "transform": lambda x: torch.func.vmap(lambda row: (row * row).sum())(x),
 }
 SEVERAL = {
+    "results of functions": lambda x: (lambda h: (h, Twice.apply(h), h[1:]))(Twice.apply(x)),
     "chain": lambda x: (lambda h: (h, h * 2, (h * x).sum()))(x.sin()),
     "shared": lambda x: (lambda h: (h, (h.sin() * x.sum()).sum()))(torch.relu(x @ _weight)),
     "views": lambda x: (lambda h: (h, h[1:], h.T))(x * 2),
@@ -111,7 +197,7 @@ def test_gradients_of_several_results(name):
             assert sum(kind in each for each in seen) == sum(kind in each for each in names), kind
 
 
-@pytest.mark.parametrize("name", [*ONE_RESULT, *SEVERAL])
+@pytest.mark.parametrize("name", [name for name in (*ONE_RESULT, *SEVERAL) if name != "hook"])
 def test_passes_that_can_be_differentiated(name):
     function = {**ONE_RESULT, **SEVERAL}[name]
     compiled = tatara.compile(function)
@@ -121,6 +207,52 @@ def test_passes_that_can_be_differentiated(name):
         torch.testing.assert_close(found[2:], expected[2:], rtol=1e-4, atol=1e-4)
         if name in ONE_RESULT and name != "written":
             assert found[0] == expected[0]
+
+
+@pytest.mark.parametrize("name", [name for name in ONE_RESULT if name not in ("hook", "written")])
+@pytest.mark.parametrize("deep", [2, 3])
+def test_a_later_pass_alone_under_a_mode(name, deep):
+    function = ONE_RESULT[name]
+
+    def observed(function, x):
+        torch.manual_seed(7)
+        total = _total(function(x))
+        for _ in range(deep - 1):
+            (gradient,) = torch.autograd.grad(total, x, create_graph=True)
+            total = (gradient * gradient).sum()
+        with Seen() as seen:
+            (last,) = torch.autograd.grad(total, x)
+        return set(seen.names), last
+
+    compiled = tatara.compile(function)
+    for call in range(3):
+        expected = observed(function, _input(call))
+        found = observed(compiled, _input(call))
+        torch.testing.assert_close(found[1], expected[1], rtol=1e-3, atol=1e-3)
+        # What the gradients and the results share is gone through once by eager, and once for each by the engine here.
+        assert expected[0] - found[0] <= {"aten.add.Tensor", "aten.detach.default"}
+
+
+def test_gradients_of_gradients_through_a_hook_inside_are_refused():
+    compiled = tatara.compile(_hooked)
+    for call in range(3):
+        total = compiled(_input(call)).square().sum()
+        if call == 0:
+            continue  # eager made that history
+        with pytest.raises(RuntimeError, match="a hook on a tensor of its own"):
+            total.backward(create_graph=True)
+
+
+def test_hooks_are_called_in_the_second_pass_inside():
+    def function(x):
+        y = x.sin()
+        y.register_hook(lambda gradient: gradient * 2 + 1)
+        (gradient,) = torch.autograd.grad((y * x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad((gradient * gradient).sum(), x)
+
+    compiled = tatara.compile(function)
+    for call in range(3):
+        torch.testing.assert_close(compiled(_input(call)), function(_input(call)))
 
 
 def test_gradients_that_nobody_wants_are_not_computed():

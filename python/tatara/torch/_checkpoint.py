@@ -169,6 +169,16 @@ class _Result(torch.autograd.Function):  # type: ignore[misc]
         return (None,) * (2 + ctx.inputs)
 
 
+def again(run: Callable[..., None], given: tuple[Any, ...]) -> Region:
+    """A region that has begun, where the calls of a trace are made once more. `run` makes those inside of it; `given` are the
+    tensors among its arguments.
+    """
+    state = Region((run, True, host.noop_context_fn, "none", False, True, *given), {}, False)
+    with torch.enable_grad():
+        state.begin()
+    return state
+
+
 def reentrant(fn: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
     inputs = tuple(a for a in args if isinstance(a, torch.Tensor))
     if not any(t.requires_grad for t in inputs):
@@ -177,11 +187,11 @@ def reentrant(fn: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> A
     if not torch.is_grad_enabled():
         return _results(fn(*args), inputs, {})
 
-    def again(*arguments: Any) -> Any:
+    def checked(*arguments: Any) -> Any:
         check_reentrant()
         return fn(*arguments)
 
-    given = (again, preserve_rng_state, host.noop_context_fn, "none", False, True, *args)
+    given = (checked, preserve_rng_state, host.noop_context_fn, "none", False, True, *args)
     state = Region(given, {}, not preserve_rng_state, inputs)
     _mark(state, "begin")
     try:

@@ -101,3 +101,22 @@ def backward(cls: Any, ctx: Context, cotangents: tuple[Any, ...]) -> Any:
         setattr(twin, name, _copied(value))
     function = cls.backward if cls.vjp is Function.vjp else cls.vjp
     return function(twin, *cotangents)
+
+
+class _Again(Function):  # type: ignore[misc]
+    """The node of such a function where the calls of a trace are made once more."""
+
+    @staticmethod
+    def forward(ctx: Any, backward: Any, results: tuple[Any, ...], read: tuple[Any, ...], *_operands: Any) -> Any:
+        ctx.gradients = backward
+        ctx.save_for_backward(*read)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        return (None, None, None, *ctx.gradients(*ctx.saved_tensors, *cotangents))
+
+
+def again(backward: Any, operands: tuple[Any, ...], results: tuple[Any, ...], read: tuple[Any, ...]) -> Any:
+    """The results with a history: `backward(*read, *cotangents)` gives the gradients for `operands`."""
+    return _Again.apply(backward, results, read, *operands)

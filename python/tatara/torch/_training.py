@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tatara import _core
 from tatara.torch import _around, _checkpoint, _meta
@@ -27,6 +28,13 @@ _USED = (
     "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
     "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
     "calling backward."
+)
+
+
+_HOOKED = (
+    "tatara: create_graph=True through a compiled function that registers a hook on a tensor of its own, which the next pass "
+    "would have to call again. Register the hook outside of the compiled function, or leave that function to eager with "
+    "tatara.disable."
 )
 
 
@@ -60,6 +68,8 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
             return (*_NOT_INPUTS, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
         again = torch.is_grad_enabled()  # under create_graph=True
+        if again and ctx.given is not None and _is_hooked(ctx.given[0]):
+            raise RuntimeError(_HOOKED)
         if torch._C._len_torch_dispatch_stack() != 0:
             seen = _seen_by_modes(ctx, stage, cotangents, again)
             if seen is not None:
@@ -118,11 +128,18 @@ def same(value: Any) -> Any:
         return SameNode.apply(value)
 
 
+def _is_hooked(remembered: Any) -> bool:
+    """Whether a tensor inside of the graph has a hook. In eager the pass through the gradients calls it once more, with the sum of
+    what comes from the results and from the gradients.
+    """
+    return remembered is False or bool(remembered.hooked)
+
+
 def _seen_by_modes(ctx: Any, stage: Any, cotangents: Any, again: bool) -> list[Any] | None:
     """The gradients by eager's own operators, which the torch-dispatch modes that are on see. None where the calls can't be made
     once more.
     """
-    if ctx.given is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+    if not ctx.given or not ctx.given[0] or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return None
     wanted = tuple(i for i, g in zip(stage.differentiable, cotangents, strict=True) if g is not None)
     run, number = ctx.given
@@ -182,6 +199,48 @@ def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> lis
     return _in_places(ctx, targets, _around.apply(_around.HostFlat(function, reached), *operands))
 
 
+class _Gradients:
+    """What the core's object for a run is to a stage, to the stage of its gradients: made when a mode looks on, by eager."""
+
+    hooked = False
+
+    def __init__(self, ctx: Any, stage: Any, cotangents: Any, sources: Any, targets: Any) -> None:
+        self.ctx, self.stage, self.cotangents = ctx, stage, cotangents
+        self.sources, self.targets = sources, targets
+
+    def __call__(self, _number: int, wanted: tuple[int, ...], again: bool) -> Any:
+        present = [i for i, g in enumerate(self.cotangents) if g is not None]
+        run, number = self.ctx.given
+        with _disable_current_modes(), torch.enable_grad():
+            recorded = run(number, tuple(self.stage.differentiable[i] for i in present), again)
+            if recorded is None:
+                return None
+            inputs, outputs = recorded
+            given = {i: self._stand_in(self.cotangents[i], again) for i in present}
+            asked = [self.targets[i] for i in wanted]
+            if any(inputs[i] is None for i in asked):
+                return None
+            found = torch.autograd.Variable._execution_engine.run_backward(
+                outputs,
+                tuple(given.values()),
+                True,
+                True,
+                tuple(inputs[i] for i in asked),
+                allow_unreachable=True,
+                accumulate_grad=False,
+            )
+        if any(g is None or not g.requires_grad for g in found):
+            return None
+        operands = [given[i] if kind == "g" else None if kind == "s" else inputs[i] for kind, i in self.sources]
+        return tuple(operands), tuple(found)
+
+    @staticmethod
+    def _stand_in(cotangent: Any, again: bool) -> Any:
+        if not cotangent.requires_grad:
+            return cotangent
+        return same(cotangent) if again else cotangent.detach().requires_grad_()
+
+
 def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:
     gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - len(_NOT_INPUTS))
     for target, result in zip(targets, results, strict=True):
@@ -212,7 +271,8 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
             _laid_out(value, layouts[index]) if kind == "g" else value
             for value, (kind, index) in zip(values, sources, strict=True)
         ]
-        results = call(second, laid_out)
+        again = (_Gradients(ctx, stage, cotangents, sources, targets), 0) if ctx.given and ctx.given[0] else None
+        results = call(second, laid_out, again)
         if results is None:
             raise RuntimeError("tatara: a compiled second gradient refused its operands")
         depends = [t for t in values if t.requires_grad]
@@ -315,6 +375,12 @@ def register_hook(hook: Any, _context: None, operands: tuple[Any, ...], _results
     return operands[0]
 
 
+def hook_again(gradient: Any, results: tuple[Any, ...]) -> Any:
+    """The same where the calls of a trace are made once more: `gradient` gives a tuple."""
+    results[0].register_hook(lambda cotangent: gradient(cotangent)[0])
+    return results
+
+
 def hooked(hooks: tuple[Any, ...], gradient: Any, variable: Any) -> Any:
     """What hooks on a leaf make of its gradient; a tensor of its own where it goes to the variable's ``.grad``."""
     with torch.no_grad():
@@ -371,7 +437,7 @@ def run(stages: list[Any], inputs: tuple[Any, ...], given: Any) -> list[Any] | N
     """A chain of stages: each reads inputs and results of those before it."""
     values = list(inputs)
     for number, (stage, sources, targets) in enumerate(stages):
-        outputs = call(stage, [values[i] for i in sources], given and (given, number))
+        outputs = call(stage, [values[i] for i in sources], None if given is None else (given, number))
         if outputs is None:
             return None
         values.extend([None] * (max(targets, default=-1) + 1 - len(values)))

@@ -7,6 +7,7 @@
 #include "capture/host/autocast.h"
 #include "capture/host/package.h"
 #include "capture/host/without_modes.h"
+#include "capture/run/replay.h"
 #include "support/made_once.h"
 
 namespace tatara::capture {
@@ -158,10 +159,8 @@ bool fill(const Remembered& run, const Tape& tape, std::vector<Ref>& env) {
 
 /// Runs the tape; each input of the stage that requires grad is another tensor for what follows. `outputs` are the stage's as
 /// far as the tape has them. False with a Python error set.
-bool record(const Tape& tape, const EagerPass::Stage& stage, bool again, std::vector<Ref>& env,
+bool record(const Replay& replay, const EagerPass::Stage& stage, bool again, std::vector<Ref>& env,
             std::vector<Ref>& inputs, std::vector<Ref>& outputs) {
-  std::vector<int64_t> symbols;
-  if (!tape.symbol_values(env, *TorchApi::get(), symbols)) return false;
   const auto replace = [&] {
     for (size_t i = 0; i < inputs.size(); ++i) {
       Ref* const here = stage.inputs[i] < 0 ? nullptr : &env[static_cast<size_t>(stage.inputs[i])];
@@ -171,7 +170,7 @@ bool record(const Tape& tape, const EagerPass::Stage& stage, bool again, std::ve
     }
     return true;
   };
-  const auto collect = [&] {  // a run drops what nothing of the tape uses any more
+  const auto collect = [&] {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i] && stage.outputs[i] >= 0) outputs[i] = env[static_cast<size_t>(stage.outputs[i])];
     }
@@ -180,7 +179,7 @@ bool record(const Tape& tape, const EagerPass::Stage& stage, bool again, std::ve
   size_t first = 0;
   bool done = replace();
   for (const size_t cut : stage.cuts) {
-    done = done && tape.run_nodes(env, first, cut, symbols) && collect() && replace();
+    done = done && replay.run(env, first, cut) && collect() && replace();
     first = cut;
   }
   return done;
@@ -214,8 +213,11 @@ PyObject* record_again(PyObject* self, PyObject* args, PyObject*) {
     forget_error();
     Py_RETURN_NONE;
   }
+  std::vector<int64_t> symbols;
+  const bool known = tape->symbol_values(env, *TorchApi::get(), symbols);
+  const Replay replay(tape, std::move(symbols));
   const DrawnAgain drawn(run);
-  if (!drawn.fine() || !record(*tape, stage, again != 0, env, inputs, outputs)) {
+  if (!known || !drawn.fine() || !record(replay, stage, again != 0, env, inputs, outputs)) {
     if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
     forget_error();
     Py_RETURN_NONE;
@@ -237,11 +239,25 @@ PyTypeObject* remembered_type() {
       type->tp_free(self);
       Py_DECREF(type);
     };
+    const auto hooked = [](PyObject* self, void*) {
+      return PyBool_FromLong(reinterpret_cast<RememberedObject*>(self)->run->pass->hooked ? 1 : 0);
+    };
+    static PyGetSetDef getters[] = {{"hooked", static_cast<getter>(hooked), nullptr,
+                                     "Whether the graph puts a hook on a tensor of its own.", nullptr},
+                                    {}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(static_cast<destructor>(dealloc))},
                                   {Py_tp_call, reinterpret_cast<void*>(record_again)},
+                                  {Py_tp_getset, getters},
                                   {0, nullptr}};
     static PyType_Spec spec = {"tatara._core.RememberedRun", sizeof(RememberedObject), 0, Py_TPFLAGS_DEFAULT, slots};
     return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  });
+}
+
+/// Whether a later node makes the tensor the result of a user's autograd.Function.
+bool gets_history_after(const std::vector<TapeNode>& nodes, size_t n, int slot) {
+  return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, nodes.end(), [slot](const TapeNode& node) {
+    return node.custom && std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
   });
 }
 
@@ -252,12 +268,13 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
                                             const std::vector<std::vector<bool>>& values_matter, bool draws) {
   const std::vector<TapeNode>& nodes = tape->nodes();
   const bool writes = std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& node) { return node.mutates; });
-  if (!made.graph.input_writes().empty() || tape->has_regions() || tape->has_custom_backwards() ||
-      has_leaves_or_passes(*tape) || (stages.size() > 1 && (writes || tape->has_transforms()))) {
+  if (!made.graph.input_writes().empty() || !Replay::possible(*tape) ||
+      (stages.size() > 1 && (writes || tape->has_transforms()))) {
     return nullptr;
   }
   auto pass = std::make_shared<EagerPass>();
   pass->tape = tape;
+  pass->hooked = tape->has_hooked_results();
   if (draws) pass->generators = generators_of(*tape);
   const auto slot_of = [&made, &stages](int value) {
     const auto at = static_cast<size_t>(value);
@@ -280,8 +297,10 @@ std::shared_ptr<const EagerPass> eager_pass(const std::shared_ptr<const Tape>& t
     for (const int value : part.outputs) stage.outputs.push_back(slot_of(value));
     for (size_t n = 0; n < nodes.size(); ++n) {
       const bool makes = std::any_of(nodes[n].outputs.begin(), nodes[n].outputs.end(), [&](int slot) {
-        return slot >= 0 && (among(stage.inputs, slot) || (among(stage.outputs, slot) && !among(made.outputs, slot)));
+        if (slot < 0 || gets_history_after(nodes, n, slot)) return false;
+        return among(stage.inputs, slot) || (among(stage.outputs, slot) && !among(made.outputs, slot));
       });
+      if (makes && Replay::cuts_region(*tape, n + 1)) return nullptr;
       if (makes) stage.cuts.push_back(n + 1);
     }
     stage.cuts.push_back(nodes.size());

@@ -27,6 +27,7 @@ struct EagerPass {
     std::vector<size_t> cuts;          // behind nodes that make such inputs or outputs, and behind the last node
   };
   std::vector<Stage> stages;
+  bool hooked = false;          // Tape::has_hooked_results()
   std::vector<Ref> generators;  // of random numbers that its calls draw
 };
 

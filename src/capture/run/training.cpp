@@ -462,7 +462,8 @@ class TrainingRunner final : public GraphRunner {
         host_nodes_(std::move(made.host_nodes)),
         needs_(std::move(needs)),
         draws_(draws),
-        may_fail_(may_fail) {
+        may_fail_(may_fail),
+        hooked_(tape.has_hooked_results()) {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const OutputAlias& alias = made.graph.outputs()[i].alias;
       origins_.push_back(alias.kind == OutputAlias::Kind::kFresh ? ViewOrigin() : view_origin(tape, outputs_[i]));
@@ -501,7 +502,7 @@ class TrainingRunner final : public GraphRunner {
     }
     Transaction* const transaction = Transaction::current();
     if (draws_ && (may_fail_ || !proven_) && transaction != nullptr) transaction->keep_generators(tape, api);
-    const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(Py_None);
+    const Ref given = eager_ != nullptr ? remember_run(eager_, env) : Ref::borrow(hooked_ ? Py_False : Py_None);
     if (!given) return Outcome::kFailed;
     const Ref results =
         Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), given.get(), nullptr));
@@ -552,7 +553,7 @@ class TrainingRunner final : public GraphRunner {
   std::vector<Ref> constants_;
   std::vector<size_t> host_nodes_;
   Mask needs_;
-  bool draws_, may_fail_, proven_ = false;
+  bool draws_, may_fail_, hooked_, proven_ = false;
   std::string problem_;
 };
 

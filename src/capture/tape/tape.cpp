@@ -598,7 +598,8 @@ void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
   }
 }
 
-bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols) const {
+bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols,
+                     bool keep) const {
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
   for (size_t n = first; n < last; ++n) {
@@ -617,6 +618,7 @@ bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span
         if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = Ref::borrow(tensors[k]);
       }
     }
+    if (keep) continue;
     for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
   }
   return true;

@@ -88,6 +88,7 @@ struct TapeNode {
   Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
   RegionMark region = RegionMark::kNone;
   bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
+  std::vector<int> given;  ///< of a region's begin: the tensors among its arguments
   bool reentrant = false;  ///< of a region's begin: use_reentrant=True
   /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
   std::shared_ptr<const CustomBackward> custom;
@@ -178,8 +179,9 @@ class Tape {
   /// Runs the tape. `env` holds one entry per slot, inputs filled in; entries that `keep` does not name are dropped after
   /// their last use. False with a Python error set.
   bool run(std::vector<Ref>& env, TorchApi& api) const;
-  /// Nodes [first, last) of a tape without symbols, as run() does them.
-  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {}) const;
+  /// Nodes [first, last) of a tape without symbols, as run() does them. With `keep` nothing is dropped.
+  bool run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols = {},
+                 bool keep = false) const;
   /// Forgets what no node from `last` on uses, after nodes [first, last) were run in another way.
   void drop_dead(std::vector<Ref>& env, size_t first, size_t last) const;
   /// Calls one node; `results` are its tensors in order. False with a Python error set.
@@ -206,6 +208,11 @@ class Tape {
   }
   bool has_custom_backwards() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
+  }
+  /// Whether the graph puts a hook on a tensor of its own.
+  bool has_hooked_results() const {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const TapeNode& node) { return node.custom && node.name == "register_hook"; });
   }
   /// Comparisons of floats that vary give what they gave when the tape was recorded.
   bool checks_hold(std::span<const int64_t> symbols, std::string* why) const;

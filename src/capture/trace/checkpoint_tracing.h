@@ -1,6 +1,7 @@
 // torch.utils.checkpoint while a trace is open (tracer_checkpoint.cpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ class CheckpointTracing final : public TraceFeature {
   PyObject* make_region(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
   PyObject* mark_region(PyObject* state, PyObject* step);
 
+  /// Whether the trace is inside of a checkpoint that eager runs without gradients.
+  bool in_reentrant() const {
+    return std::any_of(own_.regions.begin(), own_.regions.end(), [](const OpenRegion& open) { return open.reentrant; });
+  }
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
@@ -27,6 +32,7 @@ class CheckpointTracing final : public TraceFeature {
     size_t node = 0;  // of its beginning
     size_t effects = 0;
     std::vector<int64_t> versions;  // of the memory behind each slot
+    bool reentrant = false;
   };
 
   PyObject* call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);

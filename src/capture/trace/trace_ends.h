@@ -66,6 +66,8 @@ class TraceEnds final : public TraceFeature {
   bool refuse();
   /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
+  /// After take_back(): later calls that fit the entry run in eager. False: see refuse().
+  bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);
   void take_sources();
   /// Compiles what the trace has found. False with a Python error set.
   bool prepare_entry(Entry& entry);

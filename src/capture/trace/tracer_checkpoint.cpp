@@ -156,8 +156,9 @@ PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
     }
   }
   if (!problem.empty()) {
+    const bool went_on = graph_break("a checkpoint: " + problem);
     if (!own_.regions.empty()) own_.regions.pop_back();
-    return graph_break("a checkpoint: " + problem) ? not_handled() : nullptr;
+    return went_on ? not_handled() : nullptr;
   }
   const Bypass bypass(bypass_);
   TapeNode node;
@@ -165,6 +166,10 @@ PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
   node.func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(state)), name.c_str());
   node.args = Ref::steal(PyTuple_Pack(1, state));
   node.name = "checkpoint." + name;
+  const Ref given = attr_or_null(state, "arguments");
+  for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(given.get()); ++i) {
+    if (const int slot = t.tape.find(PyTuple_GET_ITEM(given.get(), i)); slot >= 0) node.given.push_back(slot);
+  }
   node.redraws = attr_or_null(state, "redraws").get() == Py_True;
   node.reentrant = attr_or_null(state, "inputs").get() != Py_None;
   node.grad = node.mode = api_.grad_enabled();
@@ -175,7 +180,7 @@ PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
     if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) forget_error();
     std::vector<int64_t> versions = t.inference.versions();
     versions.resize(t.tape.slots().size(), -1);
-    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions)});
+    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions), node.reentrant});
   } else {
     own_.regions.pop_back();
   }

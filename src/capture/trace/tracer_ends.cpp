@@ -122,6 +122,11 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   }
   context_.root->ends_trace = !can_resume;
   ++bypass_;
+  // Its code would go on with gradients and with hooks on saved tensors, which eager has not.
+  if (checkpoints().in_reentrant() && take_back()) {
+    --bypass_;
+    return leave_to_eager(std::move(entry), false) && unwind();
+  }
   bool ok = run_tape();
   if (!ok && take_back()) {
     --bypass_;
@@ -248,11 +253,7 @@ FrameAction TraceEnds::leave_root() {
 bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
-  entry->end = Entry::End::kEager;
-  entry->callees = true;
   entry->why = {tape.mismatch(), node.file, node.function, node.line};
-  entry->tape = nullptr;
-  entry->runner = nullptr;
   owner_.breaks.push_back(entry->why);
   log_break(entry->why);
   ++stats().breaks;
@@ -260,6 +261,14 @@ bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
     raise_unsupported(entry->why);
     return refuse();
   }
+  return leave_to_eager(std::move(entry), prepared);
+}
+
+bool TraceEnds::leave_to_eager(std::unique_ptr<Entry> entry, bool prepared) {
+  entry->end = Entry::End::kEager;
+  entry->callees = true;
+  entry->tape = nullptr;
+  entry->runner = nullptr;
   const Bypass bypass(bypass_);
   if (!prepared && !prepare_entry(*entry)) return refuse();
   owner_.cache.add(std::move(entry));
