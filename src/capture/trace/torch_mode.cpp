@@ -116,6 +116,13 @@ bool returns_tuple(const std::string& name) {
   return names.contains(name);
 }
 
+/// Whether an operator of the dispatcher's gives one result for each tensor of a list.
+bool gives_one_for_each(const std::string& name, PyObject* args) {
+  const bool at_least = name == "atleast_1d" || name == "atleast_2d" || name == "atleast_3d";
+  PyObject* const first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None;
+  return at_least && (PyList_Check(first) || PyTuple_Check(first));
+}
+
 }  // namespace
 
 int TraceContext::slot_for(PyObject* tensor) {
@@ -672,7 +679,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
   }
   if (fn.name == "__setitem__") {
     result = Ref::borrow(Py_None);
-  } else if (tensors.size() == 1 && !returns_tuple(fn.name)) {
+  } else if (tensors.size() == 1 && !returns_tuple(fn.name) && !gives_one_for_each(fn.name, args.get())) {
     result = tensors[0];
   } else {
     result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
@@ -684,7 +691,7 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     const Ref types = attr(api_.torch.get(), "return_types");
     const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
-    if (fn.dispatcher && returns_tuple(fn.name)) result = Ref::steal(PySequence_List(result.get()));
+    if (fn.dispatcher && (returns_tuple(fn.name) || gives_one_for_each(fn.name, args.get()))) result = Ref::steal(PySequence_List(result.get()));
     node.sequence = true;
   }
   finish_node(node, fresh, true);

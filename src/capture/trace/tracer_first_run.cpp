@@ -27,7 +27,9 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
       tape.has_custom_backwards() || tape.has_hooks()) {
     return false;
   }
-  return std::none_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return slot.number; }) &&
+  // What the program has been told of a result's strides is compared with what the host's kernel gives.
+  return std::none_of(tape.slots().begin(), tape.slots().end(),
+                      [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
          std::none_of(tape.nodes().begin(), tape.nodes().end(),
                       [](const TapeNode& node) { return node.mutates || node.statistics || node.done; });
 }

@@ -263,25 +263,43 @@ Values decompose_isin_scalar(GraphBuilder& b, std::span<const Arg> arguments) {
   return {b.op(args.flag(3) ? "ne" : "eq", {arguments[0], arguments[1]})};
 }
 
-/// Places among few boundaries by counting those below. (self, boundaries, out_int32, right)
-Values count_below(GraphBuilder& b, ValueId self, ValueId boundaries, bool narrow, bool right) {
+/// Places among few boundaries by bisection, step by step as eager does it: boundaries that are not sorted give what they give
+/// there. `boundaries` has one dimension, or those of `self` with another last size. (self, boundaries, out_int32, right)
+Values bisect(GraphBuilder& b, ValueId self, ValueId boundaries, bool narrow, bool right) {
   const Expr count = b.type(boundaries).sizes.back();
   if (!count.is_const() || count.const_value() > kFewElements || count.const_value() == 0) {
     throw Unsupported("a search among so many boundaries");
   }
-  const ValueId value = b.unsqueeze(self, -1);
-  // Not (boundary >= value): where value is NaN, every boundary counts, as in eager.
-  const ValueId stays = b.binary(right ? "gt" : "ge", boundaries, value);
-  const ValueId below = b.cast(b.unary("logical_not", stays), DType::kInt64);
-  const ValueId places = b.reduce("sum", below, {-1}, false);
-  return {narrow ? b.cast(places, DType::kInt32) : places};
+  const std::vector<Expr> sizes = b.type(self).sizes;
+  const bool shared = b.type(boundaries).sizes.size() == 1;
+  const auto at = [&](ValueId places) {
+    if (!shared) return b.op("gather", {TensorArg{boundaries}, int_arg(-1), TensorArg{places}, Scalar(false)});
+    const ValueId flat = b.reshape(places, {product(b.ctx(), sizes)});
+    return b.reshape(b.op("gather", {TensorArg{boundaries}, int_arg(0), TensorArg{flat}, Scalar(false)}), sizes);
+  };
+  const Device device = b.type(self).device;
+  ValueId start = b.expand(b.constant(0, DType::kInt64, device), sizes);
+  ValueId end = b.expand(b.constant(static_cast<double>(count.const_value()), DType::kInt64, device), sizes);
+  for (int64_t left = count.const_value(); left > 0; left /= 2) {
+    const ValueId half = b.op("bitwise_right_shift", {TensorArg{b.binary("sub", end, start)}, Scalar(int64_t{1})});
+    const ValueId middle = b.binary("add", start, half);
+    // Where the search is over, the middle may be behind the last boundary.
+    const ValueId present = b.op("clamp", {TensorArg{middle}, NoneArg{}, Scalar(count.const_value() - 1)});
+    // Not (boundary >= value): where value is NaN, every boundary counts, as in eager.
+    const ValueId stays = b.binary(right ? "gt" : "ge", at(present), self);
+    const ValueId open = b.binary("lt", start, end);
+    const ValueId next = b.binary("add", middle, Scalar(int64_t{1}));
+    end = b.where(b.binary("logical_and", open, stays), middle, end);
+    start = b.where(b.binary("logical_and", open, b.unary("logical_not", stays)), next, start);
+  }
+  return {narrow ? b.cast(start, DType::kInt32) : start};
 }
 
 Values decompose_bucketize(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   if (args.rank(1) != 1) throw InvalidArgument("bucketize(): boundaries tensor must be 1 dimension");
   if (args.type(0).dtype != args.type(1).dtype) throw Unsupported("bucketize of two dtypes");
-  return count_below(b, args.tensor(0), args.tensor(1), args.flag(2), args.flag(3));
+  return bisect(b, args.tensor(0), args.tensor(1), args.flag(2), args.flag(3));
 }
 
 Values decompose_searchsorted(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -291,16 +309,14 @@ Values decompose_searchsorted(GraphBuilder& b, std::span<const Arg> arguments) {
   if (args.type(0).dtype != args.type(1).dtype || args.rank(0) == 0) throw Unsupported("searchsorted of two dtypes");
   const bool right = args.flag(3) || (!args.none(4) && args.str(4) == "right");
   if (args.flag(3) && !args.none(4) && args.str(4) == "left") throw InvalidArgument("side and right are opposites");
-  ValueId sequence = args.tensor(0);
   if (args.rank(0) > 1) {
     if (args.rank(0) != args.rank(1)) throw InvalidArgument("searchsorted(): boundaries of another rank than values");
     const std::vector<Expr>&one = args.type(0).sizes, &two = args.type(1).sizes;
     for (size_t d = 0; d + 1 < one.size(); ++d) {
       if (!same_size(b.ctx(), one[d], two[d])) throw InvalidArgument("searchsorted(): other leading dimensions");
     }
-    sequence = b.unsqueeze(sequence, -2);
   }
-  return count_below(b, args.tensor(1), sequence, args.flag(2), right);
+  return bisect(b, args.tensor(1), args.tensor(0), args.flag(2), right);
 }
 
 // ---- writes by index -------------------------------------------------------------------------------------------------
