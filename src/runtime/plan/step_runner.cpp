@@ -1,0 +1,252 @@
+#include "runtime/plan/step_runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "runtime/base/thread_pool.h"
+#include "support/error.h"
+
+namespace tatara {
+namespace {
+
+constexpr uintptr_t kGpuAlignment = 16;
+
+struct LaunchTask {
+  KernelFn fn;
+  void* const* buffers;
+  const int64_t* sizes;
+  std::atomic<bool> faulted{false};
+  KernelFault fault{};
+};
+
+void run_chunk(void* data, int64_t begin, int64_t end) {
+  auto& task = *static_cast<LaunchTask*>(data);
+  KernelFault fault{};
+  if (task.fn(task.buffers, task.sizes, nullptr, begin, end, &fault) != 0 && !task.faulted.exchange(true)) {
+    task.fault = fault;
+  }
+}
+
+/// A copy of `tensor` with the strides that the plan's kernels expect.
+HostTensor relaid(HostOps& host, const HostTensor& tensor, const std::vector<int64_t>& sizes,
+                  const std::vector<int64_t>& strides) {
+  const HostOp* make = host.find("aten::new_empty_strided", "");
+  const HostOp* copy = host.find("aten::copy_", "");
+  if (make == nullptr || copy == nullptr) throw Unsupported("the host has no operators to copy a tensor");
+  const auto tensor_value = [](const HostTensor& t) {
+    HostValue value;
+    value.kind = HostValue::Kind::kTensor;
+    value.tensor = t;
+    return value;
+  };
+  const auto list_value = [](const std::vector<int64_t>& list) {
+    HostValue value;
+    value.kind = HostValue::Kind::kIntList;
+    value.integers = list;
+    return value;
+  };
+  HostValue flag;
+  flag.kind = HostValue::Kind::kBool;
+  const HostValue none;
+  const std::vector<HostValue> layout{
+      tensor_value(tensor), list_value(sizes), list_value(strides), none, none, none, none};
+  const HostTensor result = make->call(layout).at(0);
+  copy->call(std::vector<HostValue>{tensor_value(result), tensor_value(tensor), flag});
+  return result;
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const PlanPrograms& programs, std::vector<KernelCode> code, HostOps* host)
+    : programs_(programs), code_(std::move(code)), host_(host), lifetimes_(programs.plan) {
+  if (programs_.gpu < 0) return;
+  if (host_ == nullptr) throw Unsupported("a plan for a GPU needs the host's allocator");
+  const cuda::Session session(programs_.gpu);
+  for (const KernelCode& kernel : code_) {
+    if (kernel.gpu != nullptr) kernel.gpu->load(programs_.gpu);
+  }
+}
+
+// ---- Steps -----------------------------------------------------------------------------------------------------------
+
+void StepRunner::run_all(RunContext& context, RunIo& io) const {
+  for (size_t i = 0; i < programs_.plan.steps.size(); ++i) {
+    if (programs_.gpu < 0) context.begun = i + 1;
+    run(i, context);
+    if (!io.done_with) continue;
+    for (const size_t input : lifetimes_.last_reads[i]) io.done_with(input);
+  }
+}
+
+void StepRunner::run(size_t step, RunContext& context) const {
+  if (context.late_outputs != nullptr) make_outputs(lifetimes_.first_uses[step], context);
+  execute(step, context);
+  release(step, context);
+}
+
+void StepRunner::execute(size_t step, RunContext& context) const {
+  if (context.is_needless(step)) return;
+  if (const auto* kernel = std::get_if<KernelLaunch>(&programs_.plan.steps[step])) {
+    launch(*kernel, context.launches[step], context);
+  } else {
+    call_host(std::get<HostCall>(programs_.plan.steps[step]), programs_.steps[step], context.hosts[step], context);
+  }
+}
+
+void StepRunner::launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const {
+  if (state.iterations <= 0) return;
+  if (programs_.gpu >= 0) {
+    set_pointers(launch, state, context);
+    kernel_of(launch).launch(programs_.gpu, context.stream, state.arguments(launch));
+    return;
+  }
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    state.pointers[i] =
+        static_cast<std::byte*>(context.data[static_cast<size_t>(launch.buffers[i])]) + state.offsets[i];
+  }
+  LaunchTask task{code_[static_cast<size_t>(launch.kernel)].fn, state.pointers.data(), state.sizes.data()};
+  if (state.grain >= state.iterations) {
+    run_chunk(&task, 0, state.iterations);
+  } else {
+    parallel_for(0, state.iterations, state.grain, run_chunk, &task);
+  }
+  if (task.faulted.load()) throw IndexFault(programs_.fault_message(static_cast<size_t>(launch.kernel), task.fault));
+}
+
+void StepRunner::fill_tensors(const HostCall& call, HostState& state, const RunContext& context) const {
+  for (TensorOperand& operand : state.tensors) {
+    void* data = static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
+    if (operand.tensor == nullptr || operand.tensor_data != data) {
+      operand.view.data = data;
+      operand.tensor = host_->wrap(operand.view);
+      operand.tensor_data = data;
+    }
+  }
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    if (const auto* slot = std::get_if<HostCall::TensorSlot>(&call.args[i])) {
+      if (slot->index >= 0) state.values[i].tensor = state.tensors[static_cast<size_t>(slot->index)].tensor;
+    } else if (const auto* out = std::get_if<HostCall::OutSlot>(&call.args[i])) {
+      state.values[i].tensor = state.tensors[static_cast<size_t>(out->index)].tensor;
+    } else if (const auto* list = std::get_if<HostCall::TensorListSlot>(&call.args[i])) {
+      state.values[i].tensors.clear();
+      for (const int index : list->indices) {
+        state.values[i].tensors.push_back(index < 0 ? nullptr : state.tensors[static_cast<size_t>(index)].tensor);
+      }
+    }
+  }
+}
+
+void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
+                           RunContext& context) const {
+  fill_tensors(call, state, context);
+  std::vector<HostTensor> results = step.op->call(state.values);
+  if (results.size() < call.results.size()) throw InternalError("host operator " + call.op + " returned too little");
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    if (call.results[i] < 0) continue;
+    keep_result(call, static_cast<size_t>(call.results[i]), std::move(results[i]), context);
+  }
+}
+
+void StepRunner::keep_result(const HostCall& call, size_t buffer, HostTensor result, RunContext& context) const {
+  const TensorView view = host_->view(result);
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  values_of(programs_.buffer_layouts[buffer].sizes, context.symbols, sizes);
+  values_of(programs_.buffer_layouts[buffer].strides, context.symbols, strides);
+  bool same = view.sizes == sizes && view.dtype == programs_.plan.buffers[buffer].dtype;
+  for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
+  // Kernels on a GPU read whole vectors.
+  if (programs_.gpu >= 0) same = same && reinterpret_cast<uintptr_t>(view.data) % kGpuAlignment == 0;
+  if (!same) {
+    if (view.sizes != sizes || view.dtype != programs_.plan.buffers[buffer].dtype) {
+      throw InternalError("host operator " + call.op + " returned another type than was inferred");
+    }
+    context.original[buffer] = result;
+    result = relaid(*host_, result, sizes, strides);
+  }
+  context.owned[buffer] = std::move(result);
+  context.data[buffer] = host_->view(context.owned[buffer]).data;
+}
+
+// ---- Memory ----------------------------------------------------------------------------------------------------------
+
+void StepRunner::release(size_t step, RunContext& context) const {
+  for (const BufferId id : lifetimes_.releases[step]) {
+    context.owned[static_cast<size_t>(id)] = nullptr;
+    context.original[static_cast<size_t>(id)] = nullptr;
+  }
+}
+
+void StepRunner::make_outputs(const std::vector<size_t>& outputs, RunContext& context) const {
+  for (const size_t output : outputs) {
+    void*& place = context.data[static_cast<size_t>(programs_.output_buffers[output].buffer)];
+    if (place == nullptr) place = context.late_outputs->make_output(output);
+  }
+}
+
+void StepRunner::make_all_outputs(RunContext& context) const {
+  if (context.late_outputs == nullptr) return;
+  for (size_t output = 0; output < programs_.output_buffers.size(); ++output) make_outputs({output}, context);
+  context.late_outputs = nullptr;
+}
+
+void GpuConstants::place(const PlanPrograms& programs, HostOps& host, RunContext& context, void* stream) const {
+  const Plan& plan = programs.plan;
+  std::call_once(once_, [&] {
+    std::vector<uint8_t> bytes;
+    for (const PlanBuffer& buffer : plan.buffers) {
+      if (buffer.home != BufferHome::kConstant) continue;
+      bytes.insert(bytes.end(), buffer.constant.begin(), buffer.constant.end());
+      bytes.resize((bytes.size() + 63) / 64 * 64);
+    }
+    if (bytes.empty()) return;
+    memory_ = host.allocate(static_cast<int64_t>(bytes.size()), programs.device());
+    cuda::upload(host.view(memory_).data, bytes.data(), bytes.size(), stream);
+  });
+  if (memory_ == nullptr) return;
+  auto* at = static_cast<std::byte*>(host.view(memory_).data);
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (plan.buffers[i].home != BufferHome::kConstant) continue;
+    context.data[i] = at;
+    at += (plan.buffers[i].constant.size() + 63) / 64 * 64;
+  }
+}
+
+void StepRunner::prepare_gpu(RunContext& context, void* stream) const {
+  if (context.arena_bytes > 0) {
+    context.gpu_arena = host_->allocate(context.arena_bytes, programs_.device());
+    context.place_arena(static_cast<std::byte*>(host_->view(context.gpu_arena).data));
+  }
+  place_constants(context, stream);
+  context.stream = stream;
+}
+
+// ---- Launches on a GPU -----------------------------------------------------------------------------------------------
+
+void* StepRunner::operand_of(size_t buffer, void* place) const {
+  static_assert(sizeof(void*) == sizeof(uint64_t));
+  const PlanBuffer& info = programs_.plan.buffers[buffer];
+  if (info.home != BufferHome::kInput || info.device.kind != DeviceKind::kCpu || place == nullptr) return place;
+  void* word = nullptr;
+  std::memcpy(&word, place, static_cast<size_t>(dtype_size(info.dtype)));
+  return word;
+}
+
+void StepRunner::set_pointers(const KernelLaunch& launch, LaunchState& state, const RunContext& context) const {
+  for (size_t i = 0; i < launch.buffers.size(); ++i) {
+    const auto id = static_cast<size_t>(launch.buffers[i]);
+    state.pointers[i] = operand_of(id, static_cast<std::byte*>(context.data[id]) + state.offsets[i]);
+  }
+}
+
+void StepRunner::check_faults() const {
+  for (size_t k = 0; k < code_.size(); ++k) {
+    KernelFault fault{};
+    if (code_[k].gpu == nullptr || programs_.plan.kernels[k].fault_sites.empty() || !code_[k].gpu->take_fault(fault))
+      continue;
+    throw LateIndexFault(programs_.fault_message(k, fault));
+  }
+}
+
+}  // namespace tatara
