@@ -25,11 +25,7 @@ Expr ExprContext::symbol(std::string_view name, IntRange range, std::optional<in
   return Expr(impl_->symbol(name, range, hint));
 }
 Expr ExprContext::fresh_size_symbol(int64_t hint_value, IntRange range) {
-  std::string name;
-  do {
-    name = str_cat("s", impl_->next_size_symbol++);
-  } while (impl_->find_symbol(name) != nullptr);
-  return symbol(name, range, hint_value);
+  return symbol(impl_->symbols.next_size_name(), range, hint_value);
 }
 Expr ExprContext::loop_symbol(std::string_view wanted_name, Expr extent) {
   own(this, extent);
@@ -44,14 +40,13 @@ Expr ExprContext::loop_symbol(std::string_view wanted_name, Expr extent) {
     }
   }
   if (extent.is_const()) return symbol(name, {0, std::max<int64_t>(extent.const_value() - 1, 0)});
-  if (const NodePtr existing = impl_->find_symbol(name)) {
-    const auto it = impl_->loop_extents.find(existing);
-    TATARA_CHECK(it != impl_->loop_extents.end() && it->second == extent.node(), "symbol ", name,
+  if (const SymbolInfo* existing = impl_->symbols.find(name)) {
+    TATARA_CHECK(impl_->symbols.loop_extent(existing->node) == extent.node(), "symbol ", name,
                  " exists and is no loop variable below ", extent.str());
-    return Expr(existing);
+    return Expr(existing->node);
   }
   const Expr var = symbol(name, {0, INT64_MAX});
-  impl_->loop_extents[var.node()] = extent.node();
+  impl_->symbols.set_loop_extent(var.node(), extent.node());
   const Expr inside = lt(var, extent);
   assume(inside);
   const IntRange bound = this->range(extent);
@@ -60,17 +55,17 @@ Expr ExprContext::loop_symbol(std::string_view wanted_name, Expr extent) {
 }
 std::vector<Expr> ExprContext::symbols() const {
   std::vector<Expr> out;
-  out.reserve(impl_->symbols.size());
-  for (const SymbolInfo& info : impl_->symbols) out.emplace_back(info.node);
+  out.reserve(impl_->symbols.all().size());
+  for (const SymbolInfo& info : impl_->symbols.all()) out.emplace_back(info.node);
   return out;
 }
 std::string_view ExprContext::symbol_name(Expr symbol) const {
   TATARA_CHECK(symbol.is_symbol() && &symbol.context() == this, "symbol_name() of what is no symbol of this context");
-  return impl_->symbols[static_cast<size_t>(symbol.node()->value)].name;
+  return impl_->symbols[symbol.node()].name;
 }
 std::optional<int64_t> ExprContext::hint(Expr symbol) const {
   TATARA_CHECK(symbol.is_symbol() && &symbol.context() == this, "hint() of what is no symbol of this context");
-  return impl_->symbols[static_cast<size_t>(symbol.node()->value)].hint;
+  return impl_->symbols[symbol.node()].hint;
 }
 
 Expr ExprContext::add(Expr a, Expr b) { return Expr(impl_->add(own(this, a), own(this, b))); }
@@ -114,10 +109,10 @@ void ExprContext::refine(Expr symbol, IntRange range) {
 }
 std::optional<bool> ExprContext::decide(Expr condition) const { return impl_->decide(own(this, condition)); }
 void ExprContext::assume(Expr condition) { impl_->assume(impl_->truth(own(this, condition))); }
-const std::vector<Expr>& ExprContext::guards() const { return impl_->guards; }
+const std::vector<Expr>& ExprContext::guards() const { return impl_->facts.guards(); }
 std::vector<Expr> ExprContext::facts() const {
   std::vector<Expr> out;
-  for (NodePtr fact : impl_->assumed) out.emplace_back(fact);
+  for (NodePtr fact : impl_->facts.assumed()) out.emplace_back(fact);
   return out;
 }
 Expr ExprContext::simplify(Expr e) { return Expr(impl_->simplify(own(this, e))); }
@@ -131,7 +126,7 @@ bool ExprContext::guard(Expr condition) {
   const std::optional<int64_t> value = evaluate_hint(condition);
   TATARA_CHECK(value.has_value(), "guard on ", condition.str(), ": a symbol has no hint");
   const NodePtr holds = *value != 0 ? wanted : impl_->logical_not(wanted);
-  impl_->guards.emplace_back(holds);
+  impl_->facts.add_guard(Expr(holds));
   impl_->assume(holds);
   return *value != 0;
 }

@@ -17,18 +17,18 @@ constexpr size_t kMaxFactsPerAtom = 24;
 // --- learning ---
 
 void Impl::refine(NodePtr symbol_node, IntRange range) {
-  SymbolInfo& info = symbols[static_cast<size_t>(symbol_node->value)];
+  SymbolInfo& info = symbols[symbol_node];
   const IntRange narrowed{std::max(info.range.lo, range.lo), std::min(info.range.hi, range.hi)};
   if (narrowed == info.range || narrowed.lo > narrowed.hi) return;
   info.range = narrowed;
-  ++epoch;
-  const auto it = facts_by_atom.find(symbol_node);
-  if (it == facts_by_atom.end()) return;
+  facts.changed();
+  const std::vector<uint32_t>* with_symbol = facts.linear_with(symbol_node);
+  if (with_symbol == nullptr) return;
   // Copied: propagation may learn more. It ends because bounds only tighten, and a chain of at most 8 is followed.
   if (propagation_depth >= 8) return;
   ++propagation_depth;
-  const std::vector<uint32_t> related = it->second;
-  for (uint32_t index : related) propagate(facts[index].d);
+  const std::vector<uint32_t> related = *with_symbol;
+  for (uint32_t index : related) propagate(facts.linear(index));
   --propagation_depth;
 }
 
@@ -75,41 +75,20 @@ void Impl::assume_le(NodePtr d) {
       refine(key, flip ? IntRange{constant_term, INT64_MAX} : IntRange{INT64_MIN, -constant_term});
       return;
     }
-    IntRange& bound = linear_bounds[key];
+    IntRange& bound = facts.bound(key);
     const IntRange next = flip ? IntRange{std::max(bound.lo, constant_term), bound.hi}
                                : IntRange{bound.lo, std::min(bound.hi, -constant_term)};
     if (next.lo <= next.hi) bound = next;
   }
-  ++epoch;
-  const auto index = static_cast<uint32_t>(facts.size());
-  facts.push_back({d});
-  std::unordered_set<NodePtr> seen;
-  for (const Term& term : all.terms) {
-    for (Expr atom : Atoms(term.base)) {
-      if (seen.insert(atom.node()).second) facts_by_atom[atom.node()].push_back(index);
-    }
-  }
+  facts.changed();
+  facts.add_linear(d, all);
   propagate(d);
-}
-
-/// A number that divides the product, as far as facts tell.
-int64_t Impl::known_divisor(NodePtr base) {
-  int64_t out = 1;
-  for (Expr atom : Atoms(base)) {
-    const auto it = multiple_of.find(atom.node());
-    int64_t next = 0;
-    if (it != multiple_of.end() && !__builtin_mul_overflow(out, it->second, &next)) out = next;
-  }
-  return out;
 }
 
 void Impl::assume_eq(NodePtr condition) {
   const NodePtr d = condition->base;
   if (d->kind == ExprKind::kMod && d->operand(1)->kind == ExprKind::kConst) {
-    int64_t& multiple = multiple_of.try_emplace(d->operand(0), 1).first->second;
-    int64_t next = 0;
-    const int64_t m = d->operand(1)->value;
-    if (!__builtin_mul_overflow(multiple, m / safe_gcd(multiple, m), &next)) multiple = next;
+    facts.add_multiple(d->operand(0), d->operand(1)->value);
   }
   // Which symbol does the equation define? The last in order with coefficient 1 or -1, so that s1 becomes s0.
   const NodePtr simple = simplify(d);
@@ -121,7 +100,7 @@ void Impl::assume_eq(NodePtr condition) {
     const NodePtr rest = sub(simple, term_node(term));
     if (Expr(rest).contains(Expr(term.base))) continue;
     const NodePtr value = term.coef == 1 ? neg(rest) : rest;
-    equal_to[term.base] = value;
+    facts.set_value(term.base, value);
     refine(term.base, range(value));
     break;
   }
@@ -131,16 +110,16 @@ void Impl::assume_eq(NodePtr condition) {
 
 void Impl::assume(NodePtr condition) {
   if (condition->kind == ExprKind::kConst) return;
-  if (const auto it = known.find(condition); it != known.end() && it->second) return;
+  if (facts.known(condition) == true) return;
   if (condition->kind == ExprKind::kAnd) {
     for (Expr operand : condition->operands()) assume(operand.node());
     return;
   }
-  assumed.push_back(condition);
+  facts.add_assumed(condition);
   const NodePtr opposite = logical_not(condition);
-  known[condition] = true;
-  known[opposite] = false;
-  ++epoch;
+  facts.set_known(condition, true);
+  facts.set_known(opposite, false);
+  facts.changed();
   if (condition->kind == ExprKind::kLe) {
     assume_le(condition->base);
   } else if (condition->kind == ExprKind::kEq) {
@@ -151,12 +130,12 @@ void Impl::assume(NodePtr condition) {
     if (all.terms.size() == 1 && all.terms[0].base->kind == ExprKind::kSymbol && all.constant != INT64_MIN) {
       const NodePtr sym = all.terms[0].base;
       const int64_t excluded = -all.constant;
-      const IntRange r = symbols[static_cast<size_t>(sym->value)].range;
+      const IntRange r = symbols[sym].range;
       if (r.lo == excluded && excluded != INT64_MAX) refine(sym, {excluded + 1, INT64_MAX});
       if (r.hi == excluded && excluded != INT64_MIN) refine(sym, {INT64_MIN, excluded - 1});
     }
   }
-  ++epoch;
+  facts.changed();
 }
 
 // --- deciding ---
@@ -213,11 +192,11 @@ bool Impl::prove_search(NodePtr d, int depth, int& budget) {
       const NodePtr atom = atoms[k];
       if (k > 0 && atoms[k - 1] == atom) continue;
       if (try_implicit(d, term, atom, depth, budget)) return true;
-      const auto it = facts_by_atom.find(atom);
-      if (it == facts_by_atom.end()) continue;
-      const size_t count = std::min(it->second.size(), kMaxFactsPerAtom);
+      const std::vector<uint32_t>* with_atom = facts.linear_with(atom);
+      if (with_atom == nullptr) continue;
+      const size_t count = std::min(with_atom->size(), kMaxFactsPerAtom);
       for (size_t f = 0; f < count; ++f) {
-        const NodePtr fact = facts[it->second[it->second.size() - 1 - f]].d;
+        const NodePtr fact = facts.linear((*with_atom)[with_atom->size() - 1 - f]);
         Linear fact_terms;
         fact_terms.add(fact);
         for (const Term& in_fact : fact_terms.terms) {
@@ -291,7 +270,7 @@ bool Impl::try_implicit(NodePtr d, Term term, NodePtr atom, int depth, int& budg
 
 std::optional<bool> Impl::decide_structural(NodePtr condition) {
   if (condition->kind == ExprKind::kConst) return condition->value != 0;
-  if (const auto it = known.find(condition); it != known.end()) return it->second;
+  if (const std::optional<bool> known = facts.known(condition)) return known;
   switch (condition->kind) {
     case ExprKind::kLe: {
       const NodePtr d = condition->base;

@@ -1,34 +1,23 @@
-// The inside of an ExprContext: node table, symbols, facts, caches. Private to symbolic/; each part of the work has its
-// own .cpp file, named in the comments below.
+// The inside of an ExprContext: what is computed over its tables (tables.h). Private to symbolic/; each part of the work has
+// its own .cpp file, named in the comments below.
 #pragma once
-
-#include <array>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 #include "support/arena.h"
 #include "symbolic/node.h"
 #include "symbolic/rules.h"
+#include "symbolic/tables.h"
 
 namespace tatara {
-
-struct SymbolInfo {
-  std::string_view name;
-  NodePtr node;
-  IntRange declared;
-  IntRange range;  // narrowed by facts
-  std::optional<int64_t> hint;
-};
 
 struct ExprContext::Impl {
   explicit Impl(ExprContext& owner);
 
   // --- nodes (expr.cpp) ---
-  NodePtr constant(int64_t value);
+  NodePtr constant(int64_t value) { return nodes.constant(value); }
   NodePtr symbol(std::string_view name, IntRange range, std::optional<int64_t> hint);
-  NodePtr find_symbol(std::string_view name) const;
-  NodePtr intern(ExprKind kind, int64_t value, std::span<const NodePtr> operands, NodePtr base = nullptr);
+  NodePtr intern(ExprKind kind, int64_t value, std::span<const NodePtr> operands, NodePtr base = nullptr) {
+    return nodes.intern(kind, value, operands, base);
+  }
   /// The canonical node of a sum; uses up `linear`.
   NodePtr sum(Linear& linear);
   NodePtr scaled(NodePtr base, int64_t coef);
@@ -44,7 +33,6 @@ struct ExprContext::Impl {
   /// (x // a) * a + x % a -> x and the like; true when it changed the (sorted) terms.
   bool join_div_mod(Linear& linear, bool with_ranges);
   bool join_at(Linear& linear, size_t m, size_t at, bool with_ranges);
-  uint64_t order_key(ExprKind kind, int64_t value, std::span<const NodePtr> operands) const;
 
   // --- division (division.cpp) ---
   NodePtr floordiv(NodePtr a, NodePtr b);
@@ -85,7 +73,6 @@ struct ExprContext::Impl {
   void assume_le(NodePtr d);  // d <= 0
   void propagate(NodePtr d);
   void assume_eq(NodePtr condition);
-  int64_t known_divisor(NodePtr base);
   std::optional<bool> decide(NodePtr condition);
   std::optional<bool> decide_structural(NodePtr condition);
   bool prove_le_zero(NodePtr d);
@@ -115,56 +102,23 @@ struct ExprContext::Impl {
   // --- rules ---
   void report(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after);
   NodePtr fired(Rule rule, ExprKind op, NodePtr a, NodePtr b, NodePtr after) {
-    ++rule_uses[static_cast<size_t>(rule)];
     if (observer) [[unlikely]]
       report(rule, op, a, b, after);
     return after;
   }
 
-  ExprContext& self;
   BumpArena arena;
-  std::vector<NodePtr> table;  // open addressing, a power of two
-  uint32_t num_nodes = 0;
-  std::array<NodePtr, 1088> small_constants{};  // -64 to 1023
+  SymbolTable symbols;
+  NodeTable nodes;
+  FactTable facts;
 
-  std::vector<SymbolInfo> symbols;
-  std::unordered_map<std::string_view, uint32_t> symbol_by_name;
-  uint32_t next_size_symbol = 0;
-
-  // Facts. Linear facts d <= 0 serve the search; `linear_bounds` gives the range of a sum without constant, with
-  // content 1 and positive first coefficient; `known` holds whole conditions.
-  struct LinearFact {
-    NodePtr d;
-  };
-  std::vector<LinearFact> facts;
-  std::unordered_map<NodePtr, std::vector<uint32_t>> facts_by_atom;  // by first atom of each term
-  std::unordered_map<NodePtr, IntRange> linear_bounds;
-  std::unordered_map<NodePtr, bool> known;
-  std::vector<NodePtr> assumed;                   // in order, for printing
-  std::unordered_map<NodePtr, NodePtr> equal_to;  // symbol -> expression
-  std::unordered_map<NodePtr, NodePtr> loop_extents;
-  std::unordered_map<NodePtr, int64_t> multiple_of;  // from facts x % m == 0
-  std::vector<Expr> guards;
-
-  // Caches, valid for one state of the facts.
-  uint32_t epoch = 1;
-  struct CachedRange {
-    IntRange range;
-    uint32_t epoch = 0;
-  };
-  struct CachedExpr {
-    NodePtr node = nullptr;
-    uint32_t epoch = 0;
-  };
-  std::vector<CachedRange> range_cache;
-  std::vector<CachedExpr> simplify_cache;
-  // Results of one substitution or import, by id of the source node; `epoch` there counts the runs.
-  std::vector<CachedExpr> rewrite_memo;
+  NodeCache<IntRange> ranges;      // by epoch of the facts
+  NodeCache<NodePtr> simplified;   // likewise
+  NodeCache<NodePtr> rewritten;    // results of one substitution or import, by node of the source and `rewrite_run`
   uint32_t rewrite_run = 0;
   int simplify_depth = 0;
   int propagation_depth = 0;
 
-  std::array<uint64_t, 64> rule_uses{};
   std::function<void(const ExprRewrite&)> observer;
 };
 

@@ -113,7 +113,7 @@ IntRange Impl::product_range(NodePtr base) {
 
 /// What the facts say of a sum or atom: its part without constant is looked up by content 1 and positive first term.
 IntRange Impl::fact_range(NodePtr e) {
-  if (linear_bounds.empty() || e->kind == ExprKind::kConst) return {};
+  if (facts.no_bounds() || e->kind == ExprKind::kConst) return {};
   const int64_t offset = constant_part(e);
   NodePtr key = offset == 0 ? e : nullptr;
   int64_t multiple = 1;
@@ -139,15 +139,15 @@ IntRange Impl::fact_range(NodePtr e) {
   } catch (const ExprOverflow&) {
     return {};
   }
-  const auto it = linear_bounds.find(key);
-  if (it == linear_bounds.end()) return {};
-  return range_add(range_scale(it->second, multiple), {offset, offset});
+  const IntRange* bound = facts.bound_of(key);
+  if (bound == nullptr) return {};
+  return range_add(range_scale(*bound, multiple), {offset, offset});
 }
 
 IntRange Impl::compute_range(NodePtr e) {
   switch (e->kind) {
     case ExprKind::kConst: return {e->value, e->value};
-    case ExprKind::kSymbol: return symbols[static_cast<size_t>(e->value)].range;
+    case ExprKind::kSymbol: return symbols[e].range;
     case ExprKind::kAdd: {
       IntRange out{0, 0};
       for (Expr operand : e->operands()) out = range_add(out, range(operand.node()));
@@ -170,7 +170,7 @@ IntRange Impl::compute_range(NodePtr e) {
     case ExprKind::kNe:
     case ExprKind::kLe:
     case ExprKind::kLt: {
-      if (const auto it = known.find(e); it != known.end()) return it->second ? IntRange{1, 1} : IntRange{0, 0};
+      if (const std::optional<bool> known = facts.known(e)) return *known ? IntRange{1, 1} : IntRange{0, 0};
       const IntRange d = range(e->base);
       if (e->kind == ExprKind::kLe) {
         if (d.hi <= 0) return {1, 1};
@@ -193,11 +193,10 @@ IntRange Impl::compute_range(NodePtr e) {
 
 IntRange Impl::range(NodePtr e) {
   if (e->kind == ExprKind::kConst) return {e->value, e->value};
-  if (e->kind == ExprKind::kSymbol) return symbols[static_cast<size_t>(e->value)].range;
-  if (e->id < range_cache.size() && range_cache[e->id].epoch == epoch) return range_cache[e->id].range;
+  if (e->kind == ExprKind::kSymbol) return symbols[e].range;
+  if (const IntRange* cached = ranges.find(e, facts.epoch())) return *cached;
   const IntRange out = intersect(compute_range(e), fact_range(e));
-  if (e->id >= range_cache.size()) range_cache.resize(std::max<size_t>(num_nodes, e->id + 1) + 64);
-  range_cache[e->id] = {out, epoch};
+  ranges.put(e, facts.epoch(), out, nodes.count());
   return out;
 }
 

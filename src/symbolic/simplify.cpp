@@ -13,7 +13,7 @@ constexpr int kMaxRounds = 200;  // nested rewrites of one expression; each rule
 
 NodePtr Impl::simplify(NodePtr e) {
   if (e->kind == ExprKind::kConst) return e;
-  if (e->id < simplify_cache.size() && simplify_cache[e->id].epoch == epoch) return simplify_cache[e->id].node;
+  if (const NodePtr* cached = simplified.find(e, facts.epoch())) return *cached;
   if (simplify_depth > kMaxRounds) return e;
   ++simplify_depth;
   NodePtr out = e;
@@ -28,8 +28,7 @@ NodePtr Impl::simplify(NodePtr e) {
     throw;
   }
   --simplify_depth;
-  if (e->id >= simplify_cache.size()) simplify_cache.resize(std::max<size_t>(num_nodes, e->id + 1) + 64);
-  simplify_cache[e->id] = {out, epoch};
+  simplified.put(e, facts.epoch(), out, nodes.count());
   return out;
 }
 
@@ -52,8 +51,8 @@ NodePtr Impl::contextual(NodePtr e) {
   switch (e->kind) {
     case ExprKind::kConst: return e;
     case ExprKind::kSymbol: {
-      const auto it = equal_to.find(e);
-      return it == equal_to.end() ? e : fired(Rule::kSymbolEqual, ExprKind::kSymbol, e, nullptr, it->second);
+      const NodePtr value = facts.value_of(e);
+      return value == nullptr ? e : fired(Rule::kSymbolEqual, ExprKind::kSymbol, e, nullptr, value);
     }
     case ExprKind::kAdd:
     case ExprKind::kMul: return contextual_sum(e);
@@ -111,7 +110,7 @@ std::optional<int64_t> Impl::block_of(NodePtr rest, Term size) {
     }
     // Facts may say more than ranges.
     const NodePtr width = constant(size.coef);
-    if (!facts.empty() && prove_le(constant(0), rest) && prove_lt(rest, width)) return 0;
+    if (!facts.no_linear() && prove_le(constant(0), rest) && prove_lt(rest, width)) return 0;
     return std::nullopt;
   }
   const NodePtr width = term_node(size);
@@ -177,7 +176,7 @@ NodePtr Impl::split_division(NodePtr e) {
 NodePtr Impl::split_known_multiples(NodePtr e) {
   const NodePtr a = e->operand(0);
   const NodePtr b = e->operand(1);
-  if (multiple_of.empty() || b->kind != ExprKind::kConst) return e;
+  if (facts.no_multiples() || b->kind != ExprKind::kConst) return e;
   Linear all;
   all.add(a);
   Linear rest;
@@ -185,7 +184,7 @@ NodePtr Impl::split_known_multiples(NodePtr e) {
   Linear quotient;
   size_t known_terms = 0;
   for (const Term& term : all.terms) {
-    if (static_cast<__int128>(term.coef) * known_divisor(term.base) % b->value == 0) {
+    if (static_cast<__int128>(term.coef) * facts.divisor_of(term.base) % b->value == 0) {
       ++known_terms;
       if (e->kind == ExprKind::kFloorDiv && all.terms.size() + (all.constant != 0) > 1) {
         quotient.add(floordiv(term_node(term), b));
@@ -206,7 +205,7 @@ NodePtr Impl::contextual_div(NodePtr e) {
   const NodePtr b = e->operand(1);
   const bool is_div = e->kind == ExprKind::kFloorDiv;
   if (!positive(b)) return e;
-  if (b->kind != ExprKind::kAdd || range(a).lo != INT64_MIN || range(a).hi != INT64_MAX || !facts.empty()) {
+  if (b->kind != ExprKind::kAdd || range(a).lo != INT64_MIN || range(a).hi != INT64_MAX || !facts.no_linear()) {
     const auto m = b->kind == ExprKind::kAdd ? block_of_sum(a, b) : block_of(a, term_of(b));
     if (m) {
       if (is_div) return fired(Rule::kDivByRange, e->kind, a, b, constant(*m));

@@ -92,15 +92,13 @@ int64_t evaluate_node(NodePtr e, const Leaf& leaf) {
 class Rewriter {
  public:
   Rewriter(Impl& target, size_t num_source_nodes) : target_(target) {
-    auto& memo = target.rewrite_memo;
-    if (memo.size() < num_source_nodes) memo.resize(num_source_nodes + num_source_nodes / 2);
+    target.rewritten.reserve(num_source_nodes);
     ++target.rewrite_run;
   }
   virtual ~Rewriter() = default;
 
   NodePtr run(NodePtr e) {
-    Impl::CachedExpr& slot = target_.rewrite_memo[e->id];  // building does not rewrite, so the vector stays
-    if (slot.epoch == target_.rewrite_run) return slot.node;
+    if (const NodePtr* done = target_.rewritten.find(e, target_.rewrite_run)) return *done;
     NodePtr out = replace(e);
     if (out == nullptr) {
       InlineVec<NodePtr, 12> operands;
@@ -111,7 +109,7 @@ class Rewriter {
       }
       out = changed ? target_.build(e->kind, operands) : e;
     }
-    slot = {out, target_.rewrite_run};
+    target_.rewritten.put(e, target_.rewrite_run, out, 0);
     return out;
   }
 
@@ -122,7 +120,7 @@ class Rewriter {
 
 class Substitution : public Rewriter {
  public:
-  Substitution(Impl& target, const ExprMap& map) : Rewriter(target, target.num_nodes), map_(map) {
+  Substitution(Impl& target, const ExprMap& map) : Rewriter(target, target.nodes.count()), map_(map) {
     for (const auto& [key, value] : map) key_symbols_ |= key.node()->symbols == 0 ? ~uint64_t{0} : key.node()->symbols;
   }
 
@@ -142,15 +140,15 @@ class Substitution : public Rewriter {
 
 class Import : public Rewriter {
  public:
-  Import(Impl& target, const Impl& source) : Rewriter(target, source.num_nodes), source_(source) {}
+  Import(Impl& target, const Impl& source) : Rewriter(target, source.nodes.count()), source_(source) {}
 
  private:
   NodePtr replace(NodePtr e) override {
     if (e->kind == ExprKind::kConst) return target_.constant(e->value);
     if (e->kind != ExprKind::kSymbol) return nullptr;
-    const SymbolInfo& info = source_.symbols[static_cast<size_t>(e->value)];
-    const NodePtr existing = target_.find_symbol(info.name);
-    return existing != nullptr ? existing : target_.symbol(info.name, info.range, info.hint);
+    const SymbolInfo& info = source_.symbols[e];
+    const SymbolInfo* existing = target_.symbols.find(info.name);
+    return existing != nullptr ? existing->node : target_.symbol(info.name, info.range, info.hint);
   }
   const Impl& source_;
 };
@@ -190,7 +188,7 @@ std::optional<int64_t> Impl::hint_value(NodePtr e) {
   struct NoHint {};
   try {
     return evaluate_node(e, [&](NodePtr symbol) {
-      const auto& info = symbols[static_cast<size_t>(symbol->value)];
+      const auto& info = symbols[symbol];
       if (!info.hint) throw NoHint();
       return *info.hint;
     });
