@@ -1,0 +1,16 @@
+// Matrix products as operators of the host, by the shortest way.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "runtime/host/host.h"
+#include "runtime/host/torch_abi.h"
+
+namespace tatara {
+
+/// mm.out, bmm.out, addmm.out and baddbmm.out without the dispatcher, on the CPU by our own kernels where these are faster;
+/// `general` serves what that cannot. Other operators: `general` itself.
+std::unique_ptr<HostOp> make_matrix_op(const torch_abi::Api& api, std::string_view op, std::unique_ptr<HostOp> general);
+
+}  // namespace tatara
