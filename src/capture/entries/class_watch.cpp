@@ -167,4 +167,23 @@ void ClassWatch::other_numbers(std::set<NumberPlace>& places) const {
   }
 }
 
+void ClassGuards::read(PyObject* type, PyObject* name) {
+  auto* object = reinterpret_cast<PyTypeObject*>(type);
+  if (class_dict(object) == nullptr) return;
+  const auto [found, inserted] = index_.emplace(type, watches_.size());
+  if (inserted) watches_.emplace_back(object);
+  watches_[found->second].read(name);
+}
+
+bool ClassGuards::check(std::string* why) {
+  for (ClassWatch& watch : watches_) {
+    if (!watch.check(why)) return false;
+  }
+  return true;
+}
+
+void ClassGuards::other_numbers(std::set<NumberPlace>& places) const {
+  for (const ClassWatch& watch : watches_) watch.other_numbers(places);
+}
+
 }  // namespace tatara::capture

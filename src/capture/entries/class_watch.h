@@ -4,6 +4,7 @@
 #include <compare>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -50,6 +51,22 @@ class ClassWatch {
   Ref names_;  // a set
   bool all_ = false;
   unsigned tag_ = 0;
+};
+
+/// The classes that a trace read from.
+class ClassGuards {
+ public:
+  /// The trace read `name` of a class; null: what it did depends on the class in other ways.
+  void read(PyObject* type, PyObject* name);
+  bool check(std::string* why);
+  void other_numbers(std::set<NumberPlace>& places) const;
+  void describe(std::vector<std::string>& lines) const;  // guards_print.cpp
+  size_t size() const { return watches_.size(); }
+  int traverse(const Visitor& visit) const { return visit(watches_); }
+
+ private:
+  std::vector<ClassWatch> watches_;
+  std::unordered_map<PyObject*, size_t> index_;
 };
 
 /// The dict of a class; borrowed, null for classes in C.

@@ -29,7 +29,7 @@ struct Effect {
 
 /// Does one write, in a trace's own terms. False with a Python error set.
 bool perform(const Effect& effect);
-/// Gives a dict, list, set, deque, cell or object with slots back what it held (see Watches::Written::before). False with or
+/// Gives a dict, list, set, deque, cell or object with slots back what it held (see TraceWrites::Written::before). False with or
 /// without a Python error set.
 bool restore_contents(PyObject* target, PyObject* before);
 

@@ -235,70 +235,113 @@ std::vector<std::string> ValueGuard::describe(PyObject* code, int offset) const 
   return std::move(printer.lines);
 }
 
-std::vector<std::string> Watches::describe() const {
-  std::vector<std::string> lines;
-  const auto add = [&lines](auto&&... parts) { lines.push_back(str_cat(parts...)); };
-  const auto found = [this](const Read& read) {
-    if (!read.value) return std::string("absent");
-    if (read.source >= 0) {
-      const Source& source = sources_[static_cast<size_t>(read.source)];
-      return str_cat("a tensor ", layout_text(source.meta, {}, {}));
-    }
-    return object_text(read.found());
-  };
-  for (const DictWatch& watch : dicts_) {
-    const std::string name = dict_name(watch.dict.get());
-    for (const Read& read : watch.reads) add(name, ": ", value_text(read.key.get()), " is ", found(read));
-    if (watch.all) add(name, ": its ", watch.items.size(), " items are unchanged");
-    if (!watch.order.empty()) add(name, ": its items have the same order");
-  }
-  for (const ClassWatch& watch : types_) {
-    add(value_text(reinterpret_cast<PyObject*>(watch.type())), " is unchanged, as far as it was read");
-  }
-  for (const ListWatch& watch : lists_) {
-    add("a list has ", watch.size, " items");
-    for (const auto& [index, read] : watch.items) add("a list: [", index, "] is ", found(read));
-  }
-  for (const SetWatch& watch : sets_) add("a set of ", PyList_GET_SIZE(watch.before.get()), " items is unchanged");
-  for (const DequeWatch& watch : deques_) add("a deque of ", PyList_GET_SIZE(watch.before.get()), " is unchanged");
-  for (const NumberWatch& watch : numbers_) {
+namespace {
+
+template <typename... Parts>
+void add_line(std::vector<std::string>& lines, const Parts&... parts) {
+  lines.push_back(str_cat(parts...));
+}
+
+std::string found_text(const ObjectRead& read, const std::vector<SourceTensor>& sources) {
+  if (!read.value) return "absent";
+  if (read.source < 0) return object_text(read.found());
+  return str_cat("a tensor ", layout_text(sources[static_cast<size_t>(read.source)].meta, {}, {}));
+}
+
+}  // namespace
+
+void NumberGuards::describe(std::vector<std::string>& lines) const {
+  for (const Watch& watch : watches_) {
     const std::string place = watch.key ? value_text(watch.key.get()) : str_cat("[", watch.index, "]");
     if (watch.tuple) {
-      add(place, " is a tuple of ", watch.varying.size(), ", unchanged but for its numbers");
+      add_line(lines, place, " is a tuple of ", watch.varying.size(), ", unchanged but for its numbers");
     } else {
-      add(place, " is a ", class_text(watch.type.get()), " of any value");
+      add_line(lines, place, " is a ", class_text(watch.type.get()), " of any value");
     }
   }
-  for (const CellWatch& watch : cells_) add("a closure variable is ", found(watch.read));
+}
+
+void WeakGuards::describe(std::vector<std::string>& lines) const {
+  for (const Watch& watch : watches_) add_line(lines, "a weak reference is ", watch.alive ? "alive" : "dead");
+}
+
+void DictGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
+  for (const Watch& watch : watches_) {
+    const std::string name = dict_name(watch.dict.get());
+    for (const ObjectRead& read : watch.reads) add_line(lines, name, ": ", value_text(read.key.get()), " is ", found_text(read, sources));
+    if (watch.all) add_line(lines, name, ": its ", watch.items.size(), " items are unchanged");
+    if (!watch.order.empty()) add_line(lines, name, ": its items have the same order");
+  }
+}
+
+void ClassGuards::describe(std::vector<std::string>& lines) const {
+  for (const ClassWatch& watch : watches_) {
+    add_line(lines, value_text(reinterpret_cast<PyObject*>(watch.type())), " is unchanged, as far as it was read");
+  }
+}
+
+void ContainerGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
+  for (const ListWatch& watch : lists_) {
+    add_line(lines, "a list has ", watch.size, " items");
+    for (const auto& [index, read] : watch.items) add_line(lines, "a list: [", index, "] is ", found_text(read, sources));
+  }
+  for (const SetWatch& watch : sets_) add_line(lines, "a set of ", PyList_GET_SIZE(watch.before.get()), " items is unchanged");
+  for (const DequeWatch& watch : deques_) add_line(lines, "a deque of ", PyList_GET_SIZE(watch.before.get()), " is unchanged");
+  for (const CellWatch& watch : cells_) add_line(lines, "a closure variable is ", found_text(watch.read, sources));
+}
+
+void AttributeGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
   for (const AttrWatch& watch : attrs_) {
-    add("attribute ", value_text(watch.read.key.get()), " of ", object_text(watch.object()), " is ", found(watch.read));
+    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of ", object_text(watch.object()), " is ", found_text(watch.read, sources));
   }
   for (const TensorAttrWatch& watch : tensor_attrs_) {
-    add("attribute ", value_text(watch.read.key.get()), " of input ", watch.object, " is ", found(watch.read));
+    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of input ", watch.object, " is ", found_text(watch.read, sources));
   }
-  for (const GradientWatch& watch : gradients_) {
-    add("gradient of ", watch.object >= 0 ? str_cat("input ", watch.object) : object_text(watch.tensor.get()), " is ",
-        watch.none ? std::string("None") : layout_text(watch.meta, {}, {}));
-  }
-  for (const Ref& leaf : leaves_) add(object_text(leaf.get()), " has no history");
-  if (passes_) add("tensors are different objects, as they were");
   for (const InstanceWatch& watch : instances_) {
-    add("an object is of class ", class_text(watch.type.get()),
+    add_line(lines, "an object is of class ", class_text(watch.type.get()),
         watch.place != nullptr ? ", with the same __dict__" : "");
   }
   for (const FunctionWatch& watch : functions_) {
-    add("code and defaults of ", object_text(watch.function.get()), " are unchanged");
+    add_line(lines, "code and defaults of ", object_text(watch.function.get()), " are unchanged");
   }
+}
+
+void GradientGuards::describe(std::vector<std::string>& lines) const {
+  if (passes_) add_line(lines, "tensors are different objects, as they were");
+  for (const Ref& leaf : leaves_) add_line(lines, object_text(leaf.get()), " has no history");
+  for (const Watch& watch : gradients_) {
+    add_line(lines, "gradient of ", watch.object >= 0 ? str_cat("input ", watch.object) : object_text(watch.tensor.get()), " is ",
+        watch.none ? std::string("None") : layout_text(watch.meta, {}, {}));
+  }
+}
+
+void CallGuards::describe(std::vector<std::string>& lines) const {
+  for (const CachedWatch& watch : cached_) {
+    add_line(lines, "a cached result is ", object_text(watch.result.get()), ", still in its cache");
+  }
+  if (nothing_handled_) add_line(lines, "no exception is being handled");
   for (const CallWatch& watch : calls_) {
     std::string args;
     for (const Ref& arg : watch.args) args += str_cat(args.empty() ? "" : ", ", object_text(arg.get()));
-    add(object_text(watch.callable.get()), "(", args, ") gives ", object_text(watch.result.get()));
+    add_line(lines, object_text(watch.callable.get()), "(", args, ") gives ", object_text(watch.result.get()));
   }
-  if (nothing_handled_) add("no exception is being handled");
-  for (const CachedWatch& watch : cached_) {
-    add("a cached result is ", object_text(watch.result.get()), ", still in its cache");
-  }
-  for (const WeakWatch& watch : weaks_) add("a weak reference is ", watch.alive ? "alive" : "dead");
+}
+
+std::vector<std::string> Watches::describe_numbers() const {
+  std::vector<std::string> lines;
+  numbers_.describe(lines);
+  return lines;
+}
+
+std::vector<std::string> Watches::describe() const {
+  std::vector<std::string> lines;
+  weak_.describe(lines);
+  dicts_.describe(lines, sources_);
+  classes_.describe(lines);
+  containers_.describe(lines, sources_);
+  attributes_.describe(lines, sources_);
+  gradients_.describe(lines);
+  calls_.describe(lines);
   return lines;
 }
 
@@ -326,6 +369,7 @@ std::vector<std::string> guard_lines(const Entry& entry) {
     lines.insert(lines.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   };
   if (entry.code != nullptr) add(entry.guard.describe(entry.code, entry.offset));
+  add(entry.watches.describe_numbers());
   for (const Fact& fact : entry.facts) lines.push_back(fact.text);
   for (const auto& check : entry.size_checks) lines.push_back(check->str());
   for (size_t n = 0; entry.tape && n < entry.tape->nodes().size(); ++n) {

@@ -1,0 +1,100 @@
+#include "capture/entries/attribute_guards.h"
+
+#include "capture/entries/lifetimes.h"
+#include "capture/host/object_kinds.h"
+
+namespace tatara::capture {
+
+void AttributeGuards::attribute(PyObject* owner, PyObject* reference, PyObject* name, PyObject* value,
+                                ReadNotes& notes) {
+  if (!notes.first(owner, name) || notes.writes().contains(owner, name)) return;
+  notes.know(value);
+  attrs_.push_back({Ref::borrow(reference != nullptr ? reference : owner),
+                    {Ref::borrow(name), Ref::borrow(value)},
+                    reference != nullptr});
+}
+
+void AttributeGuards::tensor_attribute(int index, PyObject* tensor, PyObject* name, ReadNotes& notes) {
+  PyObject** dict = _PyObject_GetDictPtr(tensor);
+  if (dict != nullptr && *dict != nullptr && notes.writes().contains(*dict, name)) return;
+  if (!notes.first(tensor, name)) return;
+  PyObject* value = own_attribute(tensor, name);
+  notes.know(value);
+  tensor_attrs_.push_back({index, {Ref::borrow(name), Ref::borrow(value)}});
+}
+
+void AttributeGuards::instance(PyObject* object, bool attributes) {
+  const auto [found, inserted] = instance_index_.emplace(object, instances_.size());
+  if (inserted)
+    instances_.push_back({Ref::borrow(object), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))), {}});
+  InstanceWatch& watch = instances_[found->second];
+  if (watch.place != nullptr || !attributes) return;
+  watch.place = _PyObject_GetDictPtr(object);
+  if (watch.place != nullptr && *watch.place == nullptr) watch.place = nullptr;
+  if (watch.place != nullptr) watch.dict = Ref::borrow(*watch.place);
+}
+
+bool AttributeGuards::function(PyObject* function, ReadNotes& notes) {
+  if (!notes.first(function)) return false;
+  FunctionWatch& watch = functions_.emplace_back();
+  watch.function = Ref::borrow(function);
+  watch.code = Ref::borrow(PyFunction_GET_CODE(function));
+  watch.keyword_defaults = Ref::borrow(PyFunction_GET_KW_DEFAULTS(function));
+  PyObject* const defaults = PyFunction_GET_DEFAULTS(function);
+  const Py_ssize_t count = defaults != nullptr ? PyTuple_GET_SIZE(defaults) : 0;
+  bool ends = false;
+  for (Py_ssize_t i = 0; i < count; ++i) ends = ends || is_held_weakly(PyTuple_GET_ITEM(defaults, i));
+  if (!ends) watch.defaults = Ref::borrow(defaults);
+  for (Py_ssize_t i = 0; ends && i < count; ++i) watch.items.emplace_back(PyTuple_GET_ITEM(defaults, i));
+  return true;
+}
+
+void AttributeGuards::hold_weakly(WeakMaker& maker) {
+  for (AttrWatch& watch : attrs_) watch.weak = watch.weak || maker.make_weak(watch.owner);
+  for (InstanceWatch& watch : instances_) watch.weak = watch.weak || maker.make_weak(watch.object);
+}
+
+std::unordered_set<PyObject*> AttributeGuards::instance_dicts() const {
+  std::unordered_set<PyObject*> result;
+  for (const InstanceWatch& watch : instances_) result.insert(watch.dict.get());
+  return result;
+}
+
+bool AttributeGuards::FunctionWatch::holds() const {
+  PyObject* const f = function.get();
+  PyObject* const now = PyFunction_GET_DEFAULTS(f);
+  if (PyFunction_GET_CODE(f) != code.get() || PyFunction_GET_KW_DEFAULTS(f) != keyword_defaults.get()) return false;
+  if (items.empty()) return now == defaults.get();
+  if (now == nullptr || PyTuple_GET_SIZE(now) != static_cast<Py_ssize_t>(items.size())) return false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].is(PyTuple_GET_ITEM(now, static_cast<Py_ssize_t>(i)))) return false;
+  }
+  return true;
+}
+
+bool AttributeGuards::check(ObjectCheck& check) const {
+  for (const AttrWatch& watch : attrs_) {
+    const Ref now = Ref::steal(PyObject_GetAttr(watch.object(), watch.read.key.get()));
+    if (!now) forget_error();
+    if (!check.same("attribute", watch.read, now.get())) return false;
+  }
+  for (const TensorAttrWatch& watch : tensor_attrs_) {
+    PyObject* now = own_attribute(check.objects[static_cast<size_t>(watch.object)], watch.read.key.get());
+    if (!check.same("attribute of a tensor", watch.read, now)) return false;
+  }
+  for (const InstanceWatch& watch : instances_) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(watch.found())) != watch.type.get()) {
+      return check.fail("class of", watch.found(), watch.type.get(),
+                        reinterpret_cast<PyObject*>(Py_TYPE(watch.found())));
+    }
+    if (watch.place != nullptr && *watch.place != watch.dict.get()) {
+      return check.fail("__dict__ of", watch.found(), watch.dict.get(), *watch.place);
+    }
+  }
+  for (const FunctionWatch& watch : functions_) {
+    if (!watch.holds()) return check.fail("code or defaults of function", watch.function.get(), nullptr, nullptr);
+  }
+  return true;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,132 @@
+#include "capture/entries/dict_guards.h"
+
+#include "capture/entries/guards.h"
+#include "capture/host/object_kinds.h"
+
+namespace tatara::capture {
+
+DictGuards::Watch& DictGuards::watch_of(PyObject* dict, ReadNotes& notes) {
+  const auto [found, inserted] = index_.emplace(dict, watches_.size());
+  if (inserted) {
+    notes.know(dict);
+    watches_.emplace_back();
+    watches_.back().dict = Ref::borrow(dict);
+    // What is compared is the state before the trace's own writes, which the present version no longer stands for.
+    watches_.back().version = notes.writes().of(dict) != nullptr ? 0 : dict_version(dict);
+  }
+  return watches_[found->second];
+}
+
+void DictGuards::read_key(PyObject* dict, PyObject* key, ReadNotes& notes) {
+  if (!notes.first(dict, key) || notes.writes().contains(dict, key)) return;
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr) forget_error();
+  notes.know(value);
+  watch_of(dict, notes).reads.push_back({Ref::borrow(key), Ref::borrow(value)});
+}
+
+void DictGuards::read_all(PyObject* dict, ReadNotes& notes) {
+  const TraceWrites::Written* written = notes.writes().of(dict);
+  if (written != nullptr && written->all) return;
+  Watch& watch = watch_of(dict, notes);
+  if (watch.all) return;
+  watch.all = true;
+  if (written == nullptr) watch.order = ordered_keys(dict);
+  if (!watch.order.empty()) ordered_.push_back(static_cast<size_t>(&watch - watches_.data()));
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(written != nullptr ? written->before.get() : dict, &at, &key, &value) != 0) {
+    notes.know(value);
+    watch.items.push_back({Ref::borrow(key), Ref::borrow(value)});
+  }
+}
+
+void note_rewritten(ObjectRead& read, PyObject* now) {
+  PyObject* before = read.value.get();
+  if (before == nullptr || now == nullptr) return;
+  read.rewritten = (PyFloat_CheckExact(before) && PyFloat_CheckExact(now)) || other_number(before, now);
+}
+
+void DictGuards::note_rewritten(const TraceWrites& writes) {
+  for (Watch& watch : watches_) {
+    for (ObjectRead& read : watch.reads) {
+      if (!writes.contains(watch.dict.get(), read.key.get())) continue;
+      capture::note_rewritten(read, PyDict_GetItemWithError(watch.dict.get(), read.key.get()));
+      forget_error();
+    }
+  }
+}
+
+void DictGuards::note_sourced() {
+  for (Watch& watch : watches_) {
+    for (const auto* reads : {&watch.reads, &watch.items}) {
+      for (const ObjectRead& read : *reads) watch.sourced = watch.sourced || read.source >= 0;
+    }
+    if (watch.sourced) sourced_.push_back(static_cast<size_t>(&watch - watches_.data()));
+  }
+}
+
+bool DictGuards::holds(const Watch& watch, ObjectCheck& check) {
+  for (const ObjectRead& read : watch.reads) {
+    PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
+    if (now == nullptr) forget_error();
+    if (!check.same("name", read, now)) return false;
+  }
+  if (watch.all) {
+    if (PyDict_GET_SIZE(watch.dict.get()) != static_cast<Py_ssize_t>(watch.items.size())) {
+      return check.fail("keys of a dict", nullptr, nullptr, nullptr);
+    }
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    for (const ObjectRead& item : watch.items) {
+      if (PyDict_Next(watch.dict.get(), &at, &key, &value) == 0 || !same_value(item.key.get(), key) ||
+          !check.same("dict item", item, value)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool DictGuards::check(ObjectCheck& check) {
+  for (const size_t i : sourced_) {
+    if (!holds(watches_[i], check)) return false;
+  }
+  if (changes_ == nullptr || changes_->size() != watches_.size()) {
+    std::vector<DictChanges::Item> items;
+    for (const Watch& watch : watches_) items.push_back({watch.dict.get(), watch.version});
+    changes_ = std::make_unique<DictChanges>(std::move(items));
+  }
+  // Those with sources have been looked at.
+  if (!changes_->check([&](size_t i) { return watches_[i].sourced || holds(watches_[i], check); })) return false;
+  for (const size_t i : ordered_) {
+    if (!is_ordered_by(watches_[i].dict.get(), watches_[i].order))
+      return check.fail("order of a dict", nullptr, nullptr, nullptr);
+  }
+  return true;
+}
+
+void add_varying(NumberPlace place, PyObject* before, PyObject* now, std::set<NumberPlace>& varying) {
+  if (before == nullptr || now == nullptr || before == now) return;
+  if (other_number(before, now)) varying.insert(place);
+  if (!PyTuple_CheckExact(before) || !PyTuple_CheckExact(now) || PyTuple_GET_SIZE(before) != PyTuple_GET_SIZE(now))
+    return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(now); ++i) {
+    place.item = i;
+    if (other_number(PyTuple_GET_ITEM(before, i), PyTuple_GET_ITEM(now, i))) varying.insert(place);
+  }
+}
+
+void DictGuards::compare(std::set<NumberPlace>& varying) const {
+  for (const Watch& watch : watches_) {
+    for (const ObjectRead& read : watch.reads) {
+      PyObject* now = PyDict_GetItemWithError(watch.dict.get(), read.key.get());
+      if (now == nullptr) forget_error();
+      const NumberPlace place{watch.dict.get(), read.key.get()};
+      if (read.rewritten) varying.insert(place);
+      add_varying(place, read.value.get(), now, varying);
+    }
+  }
+}
+
+}  // namespace tatara::capture
