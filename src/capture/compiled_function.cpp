@@ -10,7 +10,6 @@
 #include <unordered_set>
 
 #include "capture/entries/capture_log.h"
-#include "capture/entries/guards_print.h"
 #include "capture/entries/stats.h"
 #include "capture/host/package.h"
 #include "capture/python/call_scratch.h"
@@ -390,21 +389,21 @@ PyObject* compiled_report(PyObject* object, PyObject*) {
         text(entry.end == Entry::End::kReturn  ? "return"
              : entry.end == Entry::End::kBreak ? "break"
                                                : "eager"));
-    put(d, "graph", text(entry.graph_text));
-    put(d, "lowered", text(entry.lowered_text));
+    put(d, "graph", text(entry.report.graph_text));
+    put(d, "lowered", text(entry.report.lowered_text));
     put(d, "tape", text(entry.tape ? entry.tape->str() : std::string()));
     put(d, "nodes", PyLong_FromSize_t(entry.tape ? entry.tape->nodes().size() : 0));
-    put(d, "fallback", text(entry.fallback_reason));
+    put(d, "fallback", text(entry.report.fallback_reason));
     put(d, "problem", text(entry.runner ? entry.runner->problem() : std::string()));
     put(d, "launches", text(entry.runner ? entry.runner->launches() : std::string()));
     put(d, "hits", PyLong_FromUnsignedLongLong(entry.hits));
-    put(d, "capture_seconds", PyFloat_FromDouble(entry.capture_seconds));
-    put(d, "compile_seconds", PyFloat_FromDouble(entry.compile_seconds));
+    put(d, "capture_seconds", PyFloat_FromDouble(entry.report.capture_seconds));
+    put(d, "compile_seconds", PyFloat_FromDouble(entry.report.compile_seconds));
     put(d, "why", break_object(entry.why));
-    if (entry.details) put(d, "details", Py_NewRef(entry.details.get()));
+    if (entry.report.details) put(d, "details", Py_NewRef(entry.report.details.get()));
     if (entry.tape) put(d, "graph_object", make_graph_object(entry.tape).release());
     PyObject* guards = PyList_New(0);
-    for (const std::string& line : guard_lines(entry)) {
+    for (const std::string& line : entry.guard_lines()) {
       const Ref item = Ref::steal(text(line));
       if (item) {
         PyList_Append(guards, item.get());
@@ -456,7 +455,8 @@ PyObject* compiled_guard_seconds(PyObject* object, PyObject* const* args, Py_ssi
   bool held = entry != nullptr;
   for (long i = 0; i < calls && held; ++i) {
     collect_roots(c, given.data(), given.size(), kwnames, call->roots);
-    held = entry->holds(call->roots.data(), call->roots.size(), *api, call->objects, symbols, nullptr);
+    GuardedCall guarded{call->roots.data(), call->roots.size(), *api, call->objects, symbols, nullptr};
+    held = entry->holds(guarded, false);
   }
   const auto middle = Clock::now();
   for (long i = 0; i < calls && held; ++i) {

@@ -1,6 +1,5 @@
 #include "capture/entries/capture_log.h"
 
-#include "capture/entries/guards_print.h"
 #include "capture/host/errors.h"
 #include "capture/tape/tape_print.h"
 #include "compiler/dump.h"
@@ -43,12 +42,12 @@ void note_entry(const Entry& entry) {
     const size_t calls = entry.tape ? entry.tape->nodes().size() : 0;
     std::string text = str_cat("entry of ", entry_place(entry), ": ", calls, " calls, ", end_of(entry));
     for (const std::string& effect : entry.effects.describe()) text += "\n  effect: " + effect;
-    if (!entry.fallback_reason.empty()) text += "; runs call by call: " + entry.fallback_reason;
+    if (!entry.report.fallback_reason.empty()) text += "; runs call by call: " + entry.report.fallback_reason;
     log_line(LogChannel::kCapture, text);
   }
   const std::string directory = option_text(Option::kDump);
   if (!log_enabled(LogChannel::kGuards) && directory.empty()) return;
-  const std::vector<std::string> lines = guard_lines(entry);
+  const std::vector<std::string> lines = entry.guard_lines();
   if (log_enabled(LogChannel::kGuards)) {
     std::string text = str_cat("guards of ", entry_place(entry), ":");
     for (const std::string& line : lines) text += "\n  " + line;
@@ -60,7 +59,7 @@ void note_entry(const Entry& entry) {
   try {
     dump_texts(directory, "entry-",
                {{"tape.txt", entry.tape ? entry.tape->str() : std::string()},
-                {"graph.txt", entry.graph_text},
+                {"graph.txt", entry.report.graph_text},
                 {"guards.txt", guards}});
   } catch (const Error& error) {
     TATARA_LOG(kCapture, error.what());  // the program goes on; a graph's own texts have said so in the report

@@ -8,28 +8,10 @@
 #include "capture/entries/capture_log.h"
 #include "capture/entries/held_object.h"
 #include "capture/tape/transaction.h"
-#include "support/str_cat.h"
 
 namespace tatara::capture {
 
 namespace {
-
-bool facts_hold(const Entry& entry, const std::vector<int64_t>& symbols, std::string* why) {
-  for (const Fact& fact : entry.facts) {
-    if (fact.program.try_evaluate(symbols).value_or(0) != 0) continue;
-    if (why != nullptr) {
-      *why = fact.text + " no longer holds for";
-      for (size_t i = 0; i < symbols.size(); ++i) *why += str_cat(i == 0 ? " " : ", ", "s", i, " = ", symbols[i]);
-    }
-    return false;
-  }
-  for (const auto& check : entry.size_checks) {
-    if (check->holds(symbols)) continue;
-    if (why != nullptr) *why = "not any longer: " + check->str();
-    return false;
-  }
-  return true;
-}
 
 /// What a weak reference to a watched object calls: lets go of the entry in its capsule.
 PyObject* watched_ended(PyObject* capsule, PyObject*) {
@@ -43,12 +25,12 @@ PyObject* watched_ended(PyObject* capsule, PyObject*) {
 /// Weak references that tell the entry when an object ends that it watches.
 void anchor(const std::shared_ptr<Entry>& entry) {
   static PyMethodDef method = {kOwnCallback, watched_ended, METH_O, nullptr};
-  if (entry->watches.ending().empty()) return;
+  if (entry->guards.watches.ending().empty()) return;
   const Ref capsule = Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
     delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
   }));
   const Ref callback = Ref::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
-  for (const Ref& reference : entry->watches.ending()) {
+  for (const Ref& reference : entry->guards.watches.ending()) {
     PyObject* const object = weak_object(reference.get());
     if (!callback || object == Py_None) continue;
     if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get())))
@@ -62,9 +44,9 @@ void anchor(const std::shared_ptr<Entry>& entry) {
 void Entry::let_go(bool in_use) {
   ended_ = true;
   if (in_use) return;
-  const Watches gone = std::move(watches);
+  const Watches gone = std::move(guards.watches);
   const Recipe made = std::move(recipe);
-  watches = Watches();
+  guards.watches = Watches();
   recipe = Recipe();
 }
 
@@ -74,21 +56,14 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
   for (size_t i = 0; i < entries_.size(); ++i) {
     const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
     if (entry->code != code || entry->offset != offset) continue;
-    entry->guard.compare(roots, count, api, dims);
-    entry->watches.compare(dims.watched);
+    entry->guards.arguments.compare(roots, count, api, dims);
+    entry->guards.watches.compare(dims.watched);
   }
 }
 
-bool Entry::holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-                  std::vector<int64_t>& symbols, std::string* reason) {
-  if (ended_) {
-    if (reason != nullptr) *reason = "an object that was watched has ended";
-    return false;
-  }
-  return state.check(api, reason) && guard.check(roots, count, api, objects, symbols, reason) &&
-         watches.check_numbers(objects, symbols, reason) && facts_hold(*this, symbols, reason) &&
-         (!tape || tape->checks_hold(symbols, reason)) && watches.check(api, objects, reason) &&
-         identities.hold(objects, reason);
+bool Entry::holds(GuardedCall& call, bool with_runner) {
+  if (ended_) return call.fail("an object that was watched has ended");
+  return guards.hold(call, {tape.get(), with_runner ? runner.get() : nullptr, code, offset});
 }
 
 std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
@@ -101,15 +76,8 @@ std::shared_ptr<Entry> EntryCache::find(PyObject* code, int offset, PyObject* co
     if (entry->code != code || entry->offset != offset) continue;
     // The reason is wanted from the most recently used one only.
     std::string* why = failed != nullptr && failed->empty() ? failed : nullptr;
-    if (!entry->holds(roots, count, api, objects, symbols, why)) continue;
-    if (entry->runner != nullptr && !entry->runner->pinned_unchanged(api)) {
-      if (why != nullptr) *why = "the type, sizes or strides of a parameter changed";
-      continue;
-    }
-    if (entry->runner != nullptr && !entry->runner->given_unchanged(objects)) {
-      if (why != nullptr) *why = "the hooks on a tensor changed";
-      continue;
-    }
+    GuardedCall call{roots, count, api, objects, symbols, why};
+    if (!entry->holds(call)) continue;
     if (++entry->hits == 1) log_first_hit(*entry);
     if (i < entries_.size() && entries_[i] == entry) {
       if (i != 0)
@@ -163,7 +131,7 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
   Transaction transaction(Transaction::kMostInCall);
   const Transaction::Scope scope(transaction);
   std::optional<AutocastOff> off;
-  if (state.autocast.any) off.emplace(api);
+  if (guards.state.autocast.any) off.emplace(api);
   const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
   if (outcome == Outcome::kDone) return Ran::kDone;
   if (outcome == Outcome::kTape && transaction.undo()) {
@@ -177,7 +145,7 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
 }
 
 int Entry::traverse(const Visitor& visit) const {
-  if (const int result = visit(guard, identities, watches, recipe, details); result != 0) return result;
+  if (const int result = visit(guards, recipe, report.details); result != 0) return result;
   // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.
   if (tape != nullptr && tape.use_count() == 1) {
     if (const int result = visit(*tape); result != 0) return result;

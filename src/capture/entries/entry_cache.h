@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "capture/entries/constant_tensors.h"
 #include "capture/entries/effects.h"
-#include "capture/entries/guards.h"
+#include "capture/entries/guard_program.h"
 #include "capture/entries/recipes.h"
 #include "capture/host/errors.h"
 #include "capture/tape/tape.h"
@@ -31,6 +30,9 @@ class GraphRunner {
   virtual bool pinned_unchanged(TorchApi&) { return true; }
   /// A guard on the objects that come with a call.
   virtual bool given_unchanged(const std::vector<PyObject*>&) { return true; }
+  /// A line for each thing that pinned_unchanged(), and given_unchanged(), looks at.
+  virtual std::vector<std::string> describe_pinned() const { return {}; }
+  virtual std::vector<std::string> describe_given() const { return {}; }
   /// Why the last run went back to the tape; empty when none did.
   virtual std::string problem() const { return {}; }
   /// Plans on a GPU: how their steps are launched, and why.
@@ -42,10 +44,11 @@ class GraphRunner {
   virtual int traverse(const Visitor&) const { return 0; }
 };
 
-/// A condition on the values of an entry's symbols.
-struct Fact {
-  ExprProgram program;
-  std::string text;
+/// What reports tell of an entry.
+struct EntryReport {
+  std::string graph_text, lowered_text, fallback_reason;
+  Ref details;  // dict made by the compiler back end, or null
+  double capture_seconds = 0, compile_seconds = 0;
 };
 
 /// One way through the program from a point: a graph, then a return value or the state of the frame at the next point.
@@ -55,13 +58,8 @@ struct Entry {
   PyObject* code = nullptr;  // of the root frame
   Ref held_code;             // the same: another function's could come to lie in its place
   int offset = 0;
-  GlobalState state;
-  ValueGuard guard;
-  Identities identities;
-  Watches watches;
+  GuardProgram guards;
   std::vector<Ref> anchors;  // weak references to what the watches hold weakly, which call let_go()
-  std::vector<Fact> facts;
-  std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
   Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what is handled, and what the effects need
@@ -76,13 +74,10 @@ struct Entry {
   bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives
   BreakInfo why;               // kBreak, kEager
   uint64_t hits = 0;
-  // For reports.
-  std::string graph_text, lowered_text, fallback_reason;
-  Ref details;  // dict made by the compiler back end, or null
-  double capture_seconds = 0, compile_seconds = 0;
-  /// All guards but those on the layouts of parameters.
-  bool holds(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
-             std::vector<int64_t>& symbols, std::string* reason);
+  EntryReport report;
+  /// Whether it is for this call. Without `with_runner`, all guards but those on parameters and hooks.
+  bool holds(GuardedCall& call, bool with_runner = true);
+  std::vector<std::string> guard_lines() const { return guards.lines({tape.get(), runner.get(), code, offset}); }
   enum class Ran : uint8_t {
     kDone,
     kAgain,   ///< an operator failed; nothing has happened, and the program itself is to run, to its own error

@@ -1,7 +1,8 @@
-#include "capture/entries/guards_print.h"
+// The guards of an entry as text, one line each, in the order in which each of them checks.
+#include "capture/entries/guards.h"
+#include "capture/tape/tape_print.h"
 
 #include "capture/host/numpy_api.h"
-#include "capture/tape/tape_print.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -90,30 +91,6 @@ std::vector<std::string> names_in_frame(PyObject* code, size_t count, int offset
     names.push_back(cell ? "cell of " + cells[place] : str_cat("stack[", place, "]"));
   }
   return names;
-}
-
-std::vector<std::string> state_lines(const GlobalState& state) {
-  std::string text = str_cat("gradients are ", state.grad ? "on" : "off");
-  const auto add = [&text](bool present, const std::string& what) {
-    if (present) text += ", " + what;
-  };
-  add(state.inference, "inference mode");
-  for (size_t i = 0; state.autocast.any && i < state.autocast.devices.size(); ++i) {
-    const AutocastState::Device& device = state.autocast.devices[i];
-    add(device.on, str_cat("autocast of ", AutocastState::kDevices[i], " to ", value_text(device.dtype.get())));
-  }
-  add(state.deterministic, "deterministic algorithms");
-  add(state.transformed, "inside a transform of torch.func");
-  add(state.dual, "inside a level of forward-mode derivatives");
-  add(state.recorded, "torch.jit.trace at work");
-  add(state.saves_tensors, state.saved_hooks ? "hooks on saved tensors" : "no hooks on saved tensors");
-  add(state.modes != 0, str_cat(state.modes, " torch-function modes"));
-  add(state.dispatch_modes != 0, str_cat(state.dispatch_modes, " torch-dispatch modes"));
-  add(state.no_autograd, "the dispatcher's autograd left out");
-  add(!state.overrides, "__torch_function__ off");
-  if (state.default_dtype) add(true, "default dtype " + value_text(state.default_dtype.get()));
-  add(static_cast<bool>(state.errstate), "np.errstate as it was");
-  return {text};
 }
 
 /// Whose dict it is, as far as the dict itself tells.
@@ -345,9 +322,31 @@ std::vector<std::string> Watches::describe() const {
   return lines;
 }
 
-namespace {
+std::string GlobalState::describe() const {
+  std::string text = str_cat("gradients are ", grad ? "on" : "off");
+  const auto add = [&text](bool present, const std::string& what) {
+    if (present) text += ", " + what;
+  };
+  add(inference, "inference mode");
+  for (size_t i = 0; autocast.any && i < autocast.devices.size(); ++i) {
+    const AutocastState::Device& device = autocast.devices[i];
+    add(device.on, str_cat("autocast of ", AutocastState::kDevices[i], " to ", value_text(device.dtype.get())));
+  }
+  add(deterministic, "deterministic algorithms");
+  add(transformed, "inside a transform of torch.func");
+  add(dual, "inside a level of forward-mode derivatives");
+  add(recorded, "torch.jit.trace at work");
+  add(saves_tensors, saved_hooks ? "hooks on saved tensors" : "no hooks on saved tensors");
+  add(modes != 0, str_cat(modes, " torch-function modes"));
+  add(dispatch_modes != 0, str_cat(dispatch_modes, " torch-dispatch modes"));
+  add(no_autograd, "the dispatcher's autograd left out");
+  add(!overrides, "__torch_function__ off");
+  if (default_dtype) add(true, "default dtype " + value_text(default_dtype.get()));
+  add(static_cast<bool>(errstate), "np.errstate as it was");
+  return text;
+}
 
-std::vector<std::string> identity_lines(const Identities& identities) {
+std::vector<std::string> Identities::describe() const {
   std::vector<std::string> lines;
   const auto add = [&lines](const std::vector<Identities::Pair>& pairs, const char* relation) {
     for (const Identities::Pair& pair : pairs) {
@@ -355,29 +354,8 @@ std::vector<std::string> identity_lines(const Identities& identities) {
                               pair.other >= 0 ? str_cat("input ", pair.other) : object_text(pair.value.get())));
     }
   };
-  add(identities.same, " is ");
-  add(identities.apart, " is not ");
-  return lines;
-}
-
-}  // namespace
-
-std::vector<std::string> guard_lines(const Entry& entry) {
-  const ErrorAside aside;
-  std::vector<std::string> lines = state_lines(entry.state);
-  const auto add = [&lines](std::vector<std::string> more) {
-    lines.insert(lines.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  };
-  if (entry.code != nullptr) add(entry.guard.describe(entry.code, entry.offset));
-  add(entry.watches.describe_numbers());
-  for (const Fact& fact : entry.facts) lines.push_back(fact.text);
-  for (const auto& check : entry.size_checks) lines.push_back(check->str());
-  for (size_t n = 0; entry.tape && n < entry.tape->nodes().size(); ++n) {
-    const TapeNode& node = entry.tape->nodes()[n];
-    if (node.check) lines.push_back(str_cat(node_text(*entry.tape, node)));
-  }
-  add(entry.watches.describe());
-  add(identity_lines(entry.identities));
+  add(same, " is ");
+  add(apart, " is not ");
   return lines;
 }
 

@@ -21,7 +21,7 @@ namespace {
 void add_facts(Entry& entry, ExprContext& ctx) {
   std::vector<Expr> symbols;
   for (const Expr symbol : entry.tape->symbols()) symbols.push_back(ctx.import(symbol));
-  for (const Expr fact : ctx.guards()) entry.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+  for (const Expr fact : ctx.guards()) entry.guards.facts.push_back({ExprProgram(fact, symbols), fact.str()});
 }
 
 void count_compiled(const CompileResult& compiled) {
@@ -32,13 +32,13 @@ void count_compiled(const CompileResult& compiled) {
 /// Forward and backward plans; the report shows all of them.
 void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
   const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
-  TATARA_LOG(kGraph, "to be differentiated: ", entry.graph_text);
+  TATARA_LOG(kGraph, "to be differentiated: ", entry.report.graph_text);
   CompiledTraining training = compile_training(std::move(made), entry.tape, options);
   for (const CompileResult& compiled : training.results) {
-    entry.lowered_text += compiled.lowered_text;
+    entry.report.lowered_text += compiled.lowered_text;
     count_compiled(compiled);
   }
-  if (!training.results.empty()) entry.details = details_of(training.results.front());
+  if (!training.results.empty()) entry.report.details = details_of(training.results.front());
   add_facts(entry, *ctx);
   entry.runner = std::move(training.runner);
 }
@@ -49,7 +49,7 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api)
   const auto start = std::chrono::steady_clock::now();
   try {
     TapeGraph made = build_graph(*entry.tape, api, options.passes);
-    entry.graph_text = print_graph(made.graph, true);
+    entry.report.graph_text = print_graph(made.graph, true);
     const bool whole = has_leaves_or_passes(*entry.tape);
     std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
     if (whole ? made.training : is_training_tape(*entry.tape)) {
@@ -57,12 +57,12 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api)
       if (whole) {
         entry.runner = make_step_runner(std::move(entry.runner), *entry.tape, std::move(used_up), std::move(leaves));
       }
-      entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return true;
     }
     CompileResult compiled = compile_graph(made.graph, options);
-    entry.lowered_text = compiled.lowered_text;
-    entry.details = details_of(compiled);
+    entry.report.lowered_text = compiled.lowered_text;
+    entry.report.details = details_of(compiled);
     add_facts(entry, made.graph.ctx());
     count_compiled(compiled);
     auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape,
@@ -78,10 +78,10 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api)
       raise_error(error);
       return false;
     }
-    entry.fallback_reason = error.what();
+    entry.report.fallback_reason = error.what();
     ++stats().fallbacks;
   }
-  entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return entry.runner != nullptr;
 }
 

@@ -196,6 +196,11 @@ void CompiledRunner::mark_pinned(const TorchApi& api) {
   marked_ = pinned_;
 }
 
+std::vector<std::string> CompiledRunner::describe_pinned() const {
+  if (pinned_inputs_.empty()) return {};
+  return {str_cat(pinned_inputs_.size(), " tensors that the graph holds have the layouts that they had")};
+}
+
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {
   if (pinned_as_marked()) {
     pinned_ = marked_;

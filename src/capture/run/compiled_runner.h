@@ -38,6 +38,7 @@ class CompiledRunner final : public GraphRunner {
   void spare_memory() { lean_ = true; }
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
+  std::vector<std::string> describe_pinned() const override;
   std::string problem() const override { return problem_; }
   std::string launches() const override { return executable_->launches(); }
   bool compiled() const override { return true; }

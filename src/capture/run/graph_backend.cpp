@@ -59,7 +59,7 @@ class CallableRunner final : public GraphRunner {
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
   const bool empty = entry.tape->nodes().empty();
   if (owner.backend && !empty) {
-    entry.graph_text = entry.tape->str();
+    entry.report.graph_text = entry.tape->str();
     const std::vector<int> inputs = input_slots(*entry.tape);
     const Ref graph = make_graph_object(entry.tape);
     const Ref examples = Ref::steal(PyList_New(0));
@@ -81,12 +81,12 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     if (PyErr_Occurred() != nullptr) return false;
     if (owner.fullgraph) {
       BreakInfo why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
-      why.reason = "the graph does not compile: " + entry.fallback_reason;
+      why.reason = "the graph does not compile: " + entry.report.fallback_reason;
       raise_unsupported(why);
       return false;
     }
   }
-  if (entry.graph_text.empty()) entry.graph_text = entry.tape->str();
+  if (entry.report.graph_text.empty()) entry.report.graph_text = entry.tape->str();
   entry.runner = std::make_unique<EagerRunner>();
   return true;
 }

@@ -243,6 +243,10 @@ class NumpyRunner final : public GraphRunner {
     }
     return 0;
   }
+  std::vector<std::string> describe_pinned() const override {
+    if (pinned_.empty()) return {};
+    return {str_cat(pinned_.size(), " arrays that the graph holds have the layouts that they had")};
+  }
   bool pinned_unchanged(TorchApi& api) override {
     for (const auto& [array, meta] : pinned_) {
       if (!api.numpy->matches(array.get(), meta, nullptr)) return false;
@@ -286,7 +290,7 @@ class Splitter {
   std::vector<Part> run() {
     for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
     const Ref id = Ref::steal(PyLong_FromLong(-1));
-    const bool allowed = np_.allows_kernels(entry_.state.errstate.get());
+    const bool allowed = np_.allows_kernels(entry_.guards.state.errstate.get());
     const auto& nodes = tape_.nodes();
     for (size_t n = 0; n < nodes.size(); ++n) {
       std::string why;
@@ -376,12 +380,12 @@ class Splitter {
           wanted.push_back(static_cast<int>(s));
       }
       TapeGraph made = graph->finish(wanted);
-      entry_.graph_text += print_graph(made.graph, true);
+      entry_.report.graph_text += print_graph(made.graph, true);
       CompileResult result = compile_graph(made.graph, options_);
       for (const PlanStep& step : result.executable->plan().steps) {
         if (std::holds_alternative<HostCall>(step)) throw Unsupported("an operator without a kernel");
       }
-      entry_.lowered_text += result.lowered_text;
+      entry_.report.lowered_text += result.lowered_text;
       stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
       stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
       join(details_of(result));
@@ -409,16 +413,16 @@ class Splitter {
 
 bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();
-  entry.graph_text.clear();
+  entry.report.graph_text.clear();
   Splitter splitter(entry, options, api);
   std::vector<Part> parts = splitter.run();
-  entry.details = splitter.details();
-  if (entry.graph_text.empty()) {
-    entry.graph_text = entry.tape->str();
-    entry.fallback_reason = "every call runs by NumPy";
+  entry.report.details = splitter.details();
+  if (entry.report.graph_text.empty()) {
+    entry.report.graph_text = entry.tape->str();
+    entry.report.fallback_reason = "every call runs by NumPy";
   }
   entry.runner = std::make_unique<NumpyRunner>(std::move(parts), *entry.tape, *api.numpy);
-  entry.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return true;
 }
 

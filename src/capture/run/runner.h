@@ -15,10 +15,10 @@ namespace tatara::capture {
 /// with a Python error set (a user's backend raised).
 bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
-/// entry.fallback_reason.
+/// entry.report.fallback_reason.
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
-/// entry.fallback_reason when NumPy is to run all of it.
+/// entry.report.fallback_reason when NumPy is to run all of it.
 bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api);
 
 /// What this thread's compilations keep beyond what runs need.

@@ -86,10 +86,25 @@ class StepRunner final : public GraphRunner {
     return plan_->pinned_unchanged(api);
   }
 
+  std::vector<std::string> describe_pinned() const override {
+    std::vector<std::string> lines;
+    if (!pinned_.empty()) {
+      lines.push_back(str_cat(pinned_.size(), " tensors that the graph holds require grad as they did, with the hooks they had"));
+    }
+    for (std::string& line : plan_->describe_pinned()) lines.push_back(std::move(line));
+    return lines;
+  }
+
   bool given_unchanged(const std::vector<PyObject*>& objects) override {
     return std::all_of(given_.begin(), given_.end(), [&](const auto& each) {
       return hooks_are(objects[static_cast<size_t>(each.first)], each.second);
     });
+  }
+
+  std::vector<std::string> describe_given() const override {
+    std::vector<std::string> lines;
+    for (const auto& [object, hooks] : given_) lines.push_back(str_cat("input ", object, " has the hooks it had"));
+    return lines;
   }
 
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {

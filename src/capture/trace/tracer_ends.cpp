@@ -396,27 +396,27 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.code = t.start.code;
   entry.held_code = Ref::borrow(t.start.code);
   entry.offset = t.start.offset;
-  entry.state = t.state;
+  entry.guards.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
   const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
-  entry.state.saves_tensors =
+  entry.guards.state.saves_tensors =
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
-  entry.guard = std::move(t.guard);
+  entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
-    origins().note_identities(entry.identities);
-    entry.watches = std::move(t.watches);
-    entry.watches.leave_writes(t.watches);
+    origins().note_identities(entry.guards.identities);
+    entry.guards.watches = std::move(t.watches);
+    entry.guards.watches.leave_writes(t.watches);
   }
-  entry.size_checks = std::move(t.size_checks);
-  if (entry.end == Entry::End::kBreak) entry.size_checks.resize(std::min(t.snap.checks, entry.size_checks.size()));
+  entry.guards.size_checks = std::move(t.size_checks);
+  if (entry.end == Entry::End::kBreak) entry.guards.size_checks.resize(std::min(t.snap.checks, entry.guards.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
   for (size_t i = 0; i < facts.size(); ++i) {
-    entry.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
+    entry.guards.facts.push_back({t.symbols.program(facts[i]), t.symbols.guard_text(i)});
   }
-  entry.capture_seconds =
+  entry.report.capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
     bool attached = false;
@@ -427,12 +427,12 @@ bool TraceEnds::prepare_entry(Entry& entry) {
                        : entry.tape->has_custom_backwards() ? "an autograd.Function"
                        : entry.tape->has_hooks()            ? "hooks on gradients"
                                                             : nullptr;
-    if (!entry.fallback_reason.empty() && what != nullptr) {
+    if (!entry.report.fallback_reason.empty() && what != nullptr) {
       // The tape would keep what checkpoints let go of, lacks the user's backward, and does not look whether hooks changed.
       entry.end = Entry::End::kEager;
       entry.callees = true;
       entry.why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
-      entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.fallback_reason);
+      entry.why.reason = str_cat("a graph with ", what, " does not compile: ", entry.report.fallback_reason);
       owner_.breaks.push_back(entry.why);
       log_break(entry.why);
       ++stats().breaks;

@@ -1,0 +1,308 @@
+// Making a guard of the values that a trace begins with. Its checks are in value_guard_check.cpp.
+#include "capture/entries/value_guard.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "capture/entries/number_ranges.h"
+#include "capture/host/natures.h"
+#include "capture/host/numpy_api.h"
+#include "ir/graph.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr int kMaxDepth = 12;
+
+/// Strides as products of the tensor's own sizes where they have such values; constants otherwise.
+std::vector<Expr> derive_strides(ExprContext& ctx, const TensorMeta& meta, const std::vector<Expr>& sizes) {
+  const size_t rank = meta.sizes.size();
+  std::vector<Expr> strides = contiguous_strides(ctx, sizes);
+  bool contiguous = true;
+  for (size_t d = 0; d < rank; ++d) contiguous = contiguous && ctx.evaluate_hint(strides[d]) == meta.strides[d];
+  if (contiguous) return strides;
+  std::vector<size_t> order(rank);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return meta.strides[a] < meta.strides[b]; });
+  for (size_t k = 0; k < rank; ++k) {
+    const size_t d = order[k];
+    strides[d] = ctx.constant(meta.strides[d]);
+    if (meta.strides[d] <= 1) continue;
+    for (size_t j = k; j-- > 0;) {
+      const size_t inner = order[j];
+      if (meta.strides[inner] == 0 || meta.sizes[inner] <= 1) continue;
+      if (meta.strides[inner] * meta.sizes[inner] != meta.strides[d]) continue;
+      strides[d] = ctx.mul(strides[inner], sizes[inner]);
+      break;
+    }
+  }
+  return strides;
+}
+
+}  // namespace
+
+struct ValueGuard::Builder {
+  ValueGuard& guard;
+  TorchApi& api;
+  std::vector<PyObject*>& objects;
+  const DynamicDims& dynamic;
+  TraceSymbols& symbols;
+  std::unordered_map<PyObject*, int> index;
+  std::unordered_map<int64_t, Expr> by_size;  // equal sizes share a symbol
+
+  /// Where an object was found: a root, or something that can hold another object in its place.
+  struct Place {
+    size_t root = SIZE_MAX;
+    PyObject* holder = nullptr;  // a list or dict
+    PyObject* key = nullptr;     // of a dict
+    Py_ssize_t index = 0;        // of a list
+  };
+
+  /// A number whose values vary, where a placeholder can be instead.
+  bool add_number(PyObject* o, size_t at, const Place& place) {
+    if (dynamic.mode == DynamicMode::kNever || dynamic.places.empty()) return false;
+    const bool root = place.root < dynamic.places.size() && dynamic.places[place.root] >= 0;
+    if (!root && place.holder == nullptr) return false;
+    const bool varies = dynamic.numbers.contains(at);
+    const int object = static_cast<int>(objects.size());
+    Expr symbol;
+    IntRange range;
+    if (PyFloat_CheckExact(o) && varies) {
+      symbol = symbols.add_float(o, object).first;
+    } else if (PyLong_CheckExact(o) && (varies || (root && dynamic.mode == DynamicMode::kAlways)) &&
+               number_range(o, range)) {
+      symbol = add_int(PyLong_AsLongLong(o), object, range);
+    } else {
+      return false;
+    }
+    objects.push_back(o);
+    guard.items_[at].kind = PyFloat_CheckExact(o) ? Kind::kFloat : Kind::kInt;
+    guard.items_[at].same = number_of(symbol);
+    if (root) {
+      guard.symbolic_roots_.push_back({place.root, symbol, object});
+    } else {
+      Ref key = place.key != nullptr ? Ref::borrow(place.key) : Ref::steal(PyLong_FromSsize_t(place.index));
+      guard.symbolic_items_.push_back({Ref::borrow(place.holder), std::move(key), symbol, object});
+    }
+    return true;
+  }
+
+  Expr add_int(int64_t value, int object, IntRange range) {
+    if (!dynamic.share_ints || value < 2) return symbols.add(value, {object, SymbolSource::kInt, false}, range);
+    Expr& shared = by_size[value];
+    if (!shared.valid()) shared = symbols.add(value, {object, SymbolSource::kInt, false}, range);
+    return shared;
+  }
+
+  int number_of(Expr e) const {
+    const auto found = std::find(symbols.symbols().begin(), symbols.symbols().end(), e);
+    return found == symbols.symbols().end() ? -1 : static_cast<int>(found - symbols.symbols().begin());
+  }
+
+  void add(PyObject* o, int depth, const Place& place) {
+    const size_t at = guard.items_.size();
+    guard.items_.emplace_back();
+    const auto item = [&]() -> Item& { return guard.items_[at]; };
+    if (o == nullptr) return;
+    item().type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+    if (add_number(o, at, place)) return;
+    if (is_atom(o, api) && (!api.is_numpy(o) || api.numpy->is_bool_scalar(o)) && !is_not_a_number(o)) {
+      item().kind = Kind::kConst;
+      item().value = Ref::borrow(o);
+      return;
+    }
+    if (const auto found = index.find(o); found != index.end()) {
+      item().kind = Kind::kSame;
+      item().same = found->second;
+      return;
+    }
+    index[o] = static_cast<int>(objects.size());
+    objects.push_back(o);
+    if (is_not_a_number(o)) {
+      item().kind = Kind::kNotANumber;
+      item().value = Ref::borrow(o);
+      return;
+    }
+    if (api.is_tensor(o)) return add_tensor(o, item());
+    if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
+    if (place.root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
+      // Its state is not looked at: what would move it on, or reads it, breaks the trace.
+      item().kind = Kind::kPassive;
+      return;
+    }
+    if (PyTuple_Check(o) || PyList_CheckExact(o)) {
+      item().kind = PyTuple_Check(o) ? Kind::kTuple : Kind::kList;
+      const Ref attributes = PyTuple_Check(o) && !PyTuple_CheckExact(o) ? attr_or_null(o, "__dict__") : Ref();
+      item().has_dict = attributes && PyDict_CheckExact(attributes.get());
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      item().count = static_cast<int>(n);
+      PyObject* holder = PyList_Check(o) ? o : nullptr;
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        add(PySequence_Fast_GET_ITEM(o, i), depth + 1, {SIZE_MAX, holder, nullptr, i});
+      }
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
+      return;
+    }
+    if (PyCell_Check(o)) {
+      item().kind = Kind::kCell;
+      PyObject* content = PyCell_GET(o);
+      const bool object = place.root != SIZE_MAX && place.root >= dynamic.cells_from && content != nullptr &&
+                          is_plain_instance(content) && PyDict_Check(content) == 0 && !index.contains(content);
+      if (!object) return add(content, depth + 1, {});
+      guard.items_.emplace_back();
+      Item& inner = guard.items_.back();
+      inner.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(content)));
+      index[content] = static_cast<int>(objects.size());
+      identity(content, inner);
+      guard.in_cells.push_back(objects.size());
+      objects.push_back(content);
+      return;
+    }
+    if (PyMethod_Check(o)) {
+      item().kind = Kind::kMethod;
+      add(PyMethod_GET_SELF(o), depth + 1, {});
+      return add(PyMethod_GET_FUNCTION(o), depth + 1, {});
+    }
+    if (PyDict_Check(o)) {
+      item().kind = Kind::kDict;
+      const Ref attributes = PyDict_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
+      item().has_dict = attributes && PyDict_CheckExact(attributes.get());
+      if (is_defaultdict(o)) item().value = attr_or_null(o, "default_factory");
+      add_dict(o, at, depth);
+      if (guard.items_[at].has_dict) add_attributes(attributes.get(), depth);
+      return;
+    }
+    if (is_plain_instance(o)) {
+      item().kind = Kind::kInstance;
+      const Ref attributes = attr(o, "__dict__");
+      return add_dict(attributes.get(), at, depth);
+    }
+    identity(o, item());
+  }
+
+  void identity(PyObject* o, Item& item) {
+    item.kind = Kind::kIdentity;
+    item.object = HeldObject(o);
+    guard.by_identity.push_back(static_cast<size_t>(index.at(o)));
+  }
+
+  void add_attributes(PyObject* dict, int depth) {
+    const size_t inner = guard.items_.size();
+    guard.items_.emplace_back();
+    guard.items_[inner].kind = Kind::kInstance;
+    add_dict(dict, inner, depth);
+  }
+
+  void add_dict(PyObject* dict, size_t at, int depth) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    std::vector<PyObject*> values;
+    while (PyDict_Next(dict, &position, &key, &value) != 0) {
+      guard.items_[at].keys.push_back(Ref::borrow(key));
+      values.push_back(value);
+    }
+    guard.items_[at].order = ordered_keys(dict);
+    PyObject* holder = PyDict_CheckExact(dict) ? dict : nullptr;
+    for (size_t i = 0; i < values.size(); ++i) {
+      PyObject* name = guard.items_[at].keys[i].get();
+      add(values[i], depth + 1, {SIZE_MAX, holder, name, 0});
+    }
+  }
+
+  void add_tensor(PyObject* o, Item& item) {
+    TensorMeta meta;
+    if (!api.is_plain_tensor(o) || !api.read_meta(o, meta)) {
+      if (guard.unsupported_tensor.empty()) guard.unsupported_tensor = api.why_not(o);
+      return identity(o, item);
+    }
+    guard.needs_grad_.push_back(attribute_is_true(o, "requires_grad"));
+    guard.leaves_.push_back(attribute_is_true(o, "is_leaf"));
+    item.kind = Kind::kTensor;
+    item.same = static_cast<int>(guard.metas_.size());
+    guard.dims_.push_back(make_dims(o, meta, static_cast<size_t>(&item - guard.items_.data())));
+    guard.metas_.push_back(std::move(meta));
+    guard.tensor_indices_.push_back(static_cast<int>(objects.size()) - 1);
+  }
+
+  /// The dimensions that the caller marked with tatara.mark_dynamic.
+  uint64_t marked(PyObject* tensor, size_t rank) const {
+    const Ref dims = attr_or_null(tensor, "_tatara_dynamic");
+    uint64_t mask = 0;
+    if (!dims || !PyTuple_Check(dims.get())) return mask;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dims.get()); ++i) {
+      long long d = PyLong_AsLongLong(PyTuple_GET_ITEM(dims.get(), i));
+      if (d < 0) d += static_cast<long long>(rank);
+      if (d >= 0 && d < 64) mask |= uint64_t{1} << d;
+    }
+    forget_error();
+    return mask;
+  }
+
+  Dims make_dims(PyObject* tensor, const TensorMeta& meta, size_t at) {
+    Dims dims;
+    const size_t rank = meta.sizes.size();
+    if (meta.device_type == kNumpyDevice) return dims;
+    if (dynamic.mode == DynamicMode::kNever || rank == 0 || rank > 64 || meta.strides.size() != rank) return dims;
+    const auto seen = [at](const std::unordered_map<size_t, uint64_t>& map) {
+      const auto found = map.find(at);
+      return found == map.end() ? uint64_t{0} : found->second;
+    };
+    uint64_t wanted = dynamic.mode == DynamicMode::kAlways ? ~uint64_t{0} : seen(dynamic.sizes) | marked(tensor, rank);
+    // Tensors of integers are ids, positions and masks: all their sizes come from data, and vary sooner or later.
+    constexpr uint8_t kFloat = 2, kBfloat = 4, kComplex = 5;  // of DLPack
+    const bool floating = meta.code == kFloat || meta.code == kBfloat || meta.code == kComplex || meta.code > 6;
+    if (wanted != 0 && !floating) wanted = ~uint64_t{0};
+    const uint64_t free_strides = seen(dynamic.strides);
+    for (size_t d = 0; d < rank; ++d) {
+      if (meta.sizes[d] < 2) wanted &= ~(uint64_t{1} << d);
+    }
+    const uint64_t inside = rank == 64 ? ~uint64_t{0} : (uint64_t{1} << rank) - 1;
+    if (((wanted | free_strides) & inside) == 0) return dims;
+    ExprContext& ctx = symbols.ctx();
+    const int object = static_cast<int>(objects.size()) - 1;
+    for (size_t d = 0; d < rank; ++d) {
+      Expr size = ctx.constant(meta.sizes[d]);
+      if ((wanted >> d & 1) != 0) {
+        Expr& shared = by_size[meta.sizes[d]];
+        if (!shared.valid())
+          shared = symbols.add(meta.sizes[d], {object, static_cast<int>(d), false}, size_range(meta.sizes[d]));
+        size = shared;
+      }
+      dims.layout.sizes.push_back(size);
+    }
+    dims.layout.strides = derive_strides(ctx, meta, dims.layout.sizes);
+    for (size_t d = 0; d < rank; ++d) {
+      if ((free_strides >> d & 1) == 0 || !dims.layout.strides[d].is_const() || meta.strides[d] < 2) continue;
+      dims.layout.strides[d] =
+          symbols.add(meta.strides[d], {object, static_cast<int>(d), true}, size_range(meta.strides[d]));
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      dims.size_symbols.push_back(number_of(dims.layout.sizes[d]));
+      const Expr stride = dims.layout.strides[d];
+      // A stride that is a size's symbol was bound by that size: compare it as a program.
+      const int own = number_of(stride);
+      const bool free = own >= 0 && symbols.sources()[static_cast<size_t>(own)].stride;
+      dims.stride_symbols.push_back(free ? own : -1);
+      if (!free && !stride.is_const()) dims.strides.emplace_back(static_cast<int>(d), symbols.program(stride));
+    }
+    return dims;
+  }
+};
+
+void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, const DynamicDims& dynamic,
+                       TraceSymbols& symbols, std::vector<PyObject*>& objects) {
+  root_count_ = count;
+  Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
+  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
+  ranges_ = symbols.ranges();
+  ctx_ = symbols.ctx_ptr();
+}
+
+const ValueGuard::SymbolicLayout* ValueGuard::layout(int object) const {
+  for (size_t i = 0; i < tensor_indices_.size(); ++i) {
+    if (tensor_indices_[i] == object) return dims_[i].layout.sizes.empty() ? nullptr : &dims_[i].layout;
+  }
+  return nullptr;
+}
+
+}  // namespace tatara::capture

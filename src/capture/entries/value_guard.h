@@ -1,0 +1,143 @@
+// The structure of what comes with a call: arguments, or the variables of a frame.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "capture/entries/class_watch.h"
+#include "capture/entries/held_object.h"
+#include "capture/host/object_kinds.h"
+#include "capture/host/torch_api.h"
+#include "capture/numbers/symbolic_int.h"
+#include "capture/python/py.h"
+
+namespace tatara::capture {
+
+/// Which sizes become symbols.
+enum class DynamicMode : uint8_t {
+  kAuto,    // those that had another value before
+  kAlways,  // all that are not 0 or 1
+  kNever,
+};
+
+/// What earlier calls with the same structure tell: the item (in the order of the walk) and a bit per dimension.
+struct DynamicDims {
+  DynamicMode mode = DynamicMode::kAuto;
+  std::unordered_map<size_t, uint64_t> sizes, strides;
+  std::unordered_set<size_t> numbers;  // items that are Python ints or floats
+  std::set<NumberPlace> watched;       // numbers read from elsewhere
+  std::vector<int> places;       // per root: where the frame holds it, so that a symbol can stand there; -1: nowhere
+  bool share_ints = false;       // an int that equals a size is that size
+  size_t cells_from = SIZE_MAX;  // roots that are cells of a callee, whose objects are guarded by identity
+};
+
+/// A structural guard over a list of root objects (call arguments, or a frame's locals and stack). Checking flattens what
+/// is not a constant into `objects`, in an order that is the same for every match: these indices are the sources.
+class ValueGuard {
+ public:
+  /// Describes `roots` (entries may be null). Fills `objects` as check() will.
+  void build(PyObject* const* roots, size_t count, TorchApi& api, const DynamicDims& dynamic, TraceSymbols& symbols,
+             std::vector<PyObject*>& objects);
+  /// Fills `objects`, and `symbols` with the values of the guard's symbols.
+  bool check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+             std::vector<int64_t>& symbols, std::string* why) const;
+  /// Adds the dimensions whose sizes differ between what was guarded and `roots`, as far as the structure is the same.
+  void compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const;
+  /// Layout of the guarded tensor at `object` in the symbols of the trace; null for other objects.
+  struct SymbolicLayout {
+    std::vector<Expr> sizes, strides;
+  };
+  const SymbolicLayout* layout(int object) const;
+  /// Roots that are symbolic numbers: the root, its symbol (a float has the next one too), the guarded object.
+  struct SymbolicRoot {
+    size_t root;
+    Expr symbol;
+    int object;
+  };
+  const std::vector<SymbolicRoot>& symbolic_roots() const { return symbolic_roots_; }
+  /// The same inside the roots: items of lists and dicts, attributes of plain instances (by their __dict__). Holds arguments
+  /// of the call, so it is for the trace only.
+  struct SymbolicItem {
+    Ref holder, key;
+    Expr symbol;
+    int object;
+  };
+  std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
+  /// What tensor among the roots cannot be read; empty: all can.
+  std::string unsupported_tensor;
+  /// Among the objects: those that cells from DynamicDims::cells_from on hold.
+  std::vector<size_t> in_cells;
+  /// Among the objects: those that are the same in each call. What they hold is not looked at.
+  std::vector<size_t> by_identity;
+  /// Tensors must require grad as they did: the trace ran with gradients on, or looked.
+  bool check_grad = false;
+  /// Those that require grad must be leaves as they were: the program has asked.
+  bool check_leaf = false;
+  /// The roots are those of a call (arguments, keywords, defaults), not of a frame.
+  bool of_call = false;
+  /// One line for each, with the names that the code object has for the roots (guards_print.cpp).
+  std::vector<std::string> describe(PyObject* code, int offset) const;
+  int traverse(const Visitor& visit) const { return visit(items_); }
+  /// Indices into objects of the guarded tensors.
+  const std::vector<int>& tensors() const { return tensor_indices_; }
+
+ private:
+  enum class Kind : uint8_t {
+    kNull,
+    kConst,
+    kInt,
+    kFloat,
+    kIdentity,
+    kNotANumber,
+    kPassive,
+    kTensor,
+    kTuple,
+    kList,
+    kDict,
+    kInstance,
+    kSame,
+    kCell,
+    kMethod
+  };
+  struct Item {
+    Kind kind = Kind::kNull;
+    int count = 0;          // children that follow
+    int same = -1;          // kSame: index into objects; kTensor: index into metas_; kInt, kFloat: symbol
+    bool has_dict = false;  // kDict, kTuple: children of __dict__ follow as one more kInstance item
+    Ref type;
+    Ref value;               // kConst, kNotANumber; kDict: what a defaultdict makes its items with
+    HeldObject object;       // kIdentity
+    std::vector<Ref> keys;   // kDict, kInstance
+    std::vector<Ref> order;  // kDict: ordered_keys()
+    int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
+  };
+  struct Builder;
+  struct Checker;
+  struct Comparer;
+  struct Printer;
+  /// A tensor with symbolic dimensions. check() binds symbols at their first place and compares at the others.
+  struct Dims {
+    SymbolicLayout layout;                          // empty: all constant
+    std::vector<int> size_symbols, stride_symbols;  // -1: a constant or a program
+    std::vector<std::pair<int, ExprProgram>> strides;
+  };
+  std::vector<Item> items_;
+  std::vector<TensorMeta> metas_;
+  std::vector<Dims> dims_;        // parallel to metas_
+  std::vector<bool> needs_grad_;  // likewise
+  std::vector<bool> leaves_;      // likewise
+  std::vector<SymbolicRoot> symbolic_roots_;
+  std::vector<SymbolicItem> symbolic_items_;
+  std::vector<IntRange> ranges_;      // of the symbols
+  std::shared_ptr<ExprContext> ctx_;  // of dims_
+  std::vector<int> tensor_indices_;
+  size_t root_count_ = 0;
+};
+
+}  // namespace tatara::capture

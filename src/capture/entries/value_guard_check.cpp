@@ -1,0 +1,308 @@
+// Checking a guard on values, and telling which numbers and sizes differ.
+#include <algorithm>
+
+#include "capture/entries/number_ranges.h"
+#include "capture/entries/value_guard.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+constexpr int64_t kUnbound = INT64_MIN;
+
+}  // namespace
+
+struct ValueGuard::Checker {
+  const ValueGuard& guard;
+  TorchApi& api;
+  std::vector<PyObject*>& objects;
+  std::vector<int64_t>& symbols;
+  std::string* why;
+  size_t at = 0;
+
+  bool fail(std::string text) const {
+    if (why != nullptr) *why = std::move(text);
+    return false;
+  }
+
+  bool check(PyObject* o) {
+    const Item& item = guard.items_[at++];
+    if (item.kind == Kind::kNull) return o == nullptr || fail("a value is bound that was not");
+    if (o == nullptr) return fail("a value is unbound");
+    if (item.kind == Kind::kConst) {
+      return same_value(o, item.value.get()) ||
+             fail(why == nullptr ? "" : "value " + short_repr(item.value.get()) + " became " + short_repr(o));
+    }
+    if (item.kind == Kind::kSame) {
+      return objects[static_cast<size_t>(item.same)] == o || fail("two arguments are no longer the same object");
+    }
+    if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) {
+      return fail(why == nullptr ? ""
+                                 : str_cat("type ", reinterpret_cast<PyTypeObject*>(item.type.get())->tp_name,
+                                           " became ", Py_TYPE(o)->tp_name));
+    }
+    objects.push_back(o);
+    switch (item.kind) {
+      case Kind::kNull:
+      case Kind::kConst:
+      case Kind::kPassive:
+      case Kind::kSame: return true;
+      case Kind::kInt: {
+        int overflow = 0;
+        const long long value = PyLong_AsLongLongAndOverflow(o, &overflow);
+        return overflow == 0 ? bind(item.same, value) : fail("an integer beyond 64 bits");
+      }
+      case Kind::kFloat:
+        return bind(item.same, number_part(o, SymbolSource::kFloatHigh)) &&
+               bind(item.same + 1, number_part(o, SymbolSource::kFloatLow));
+      case Kind::kNotANumber: return same_value(o, item.value.get()) || fail("a NaN became " + short_repr(o));
+      case Kind::kIdentity:
+        if (!item.object.is(o)) return fail("another object than before");
+        return o == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(o)) == item.type.get() ||
+               fail("another class than before");
+      case Kind::kTensor: {
+        const auto tensor = static_cast<size_t>(item.same);
+        const Dims& dims = guard.dims_[tensor];
+        if (guard.check_grad && !check_needs_grad(o, guard.needs_grad_[tensor])) return false;
+        if (guard.check_leaf && guard.needs_grad_[tensor] && attribute_is_true(o, "is_leaf") != guard.leaves_[tensor]) {
+          return fail(guard.leaves_[tensor] ? "a tensor is no longer a leaf" : "a tensor is a leaf");
+        }
+        return dims.layout.sizes.empty() ? check_tensor(o, guard.metas_[tensor])
+                                         : check_symbolic(o, guard.metas_[tensor], dims);
+      }
+      case Kind::kTuple:
+      case Kind::kList: {
+        if (PySequence_Fast_GET_SIZE(o) != item.count) return fail("the length of a sequence changed");
+        for (Py_ssize_t i = 0; i < item.count; ++i) {
+          if (!check(PySequence_Fast_GET_ITEM(o, i))) return false;
+        }
+        return check_attributes(o, item);
+      }
+      case Kind::kDict: {
+        if (item.value && attr_or_null(o, "default_factory").get() != item.value.get()) {
+          return fail("the default_factory of a dict changed");
+        }
+        return check_dict(o, item) && check_attributes(o, item);
+      }
+      case Kind::kInstance: {
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && PyDict_CheckExact(attributes.get()) && check_dict(attributes.get(), item);
+      }
+      case Kind::kCell: return check(PyCell_GET(o));
+      case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
+    }
+    return false;
+  }
+
+  bool check_attributes(PyObject* o, const Item& item) {
+    if (!item.has_dict) return true;
+    const Item& inner = guard.items_[at++];
+    const Ref attributes = attr_or_null(o, "__dict__");
+    return attributes && check_dict(attributes.get(), inner);
+  }
+
+  bool check_dict(PyObject* dict, const Item& item) {
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(item.keys.size())) return fail("the keys of a dict changed");
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    for (const Ref& expected : item.keys) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || !same_value(key, expected.get())) {
+        return fail("the keys of a dict changed");
+      }
+      if (!check(value)) return false;
+    }
+    return is_ordered_by(dict, item.order) || fail("the order of a dict changed");
+  }
+
+  bool bind(int symbol, int64_t value) {
+    int64_t& bound = symbols[static_cast<size_t>(symbol)];
+    if (bound != kUnbound) {
+      return bound == value ||
+             fail(why == nullptr ? "" : str_cat("sizes that were equal (s", symbol, ") are ", bound, " and ", value));
+    }
+    const IntRange& range = guard.ranges_[static_cast<size_t>(symbol)];
+    if (value < range.lo || value > range.hi) {
+      return fail(why == nullptr ? "" : str_cat("symbolic integer s", symbol, " became ", value));
+    }
+    bound = value;
+    return true;
+  }
+
+  bool check_symbolic(PyObject* o, const TensorMeta& expected, const Dims& dims) {
+    TensorMeta now;
+    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
+    const size_t rank = expected.sizes.size();
+    if (now.code != expected.code || now.bits != expected.bits || now.device_type != expected.device_type ||
+        now.device_id != expected.device_id || now.sizes.size() != rank || now.strides.size() != rank) {
+      return fail("the dtype, device or number of dimensions of a tensor changed");
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      if (dims.size_symbols[d] >= 0) {
+        if (!bind(dims.size_symbols[d], now.sizes[d])) return false;
+      } else if (now.sizes[d] != expected.sizes[d]) {
+        return fail(
+            why == nullptr ? "" : str_cat("size ", d, " of a tensor: ", expected.sizes[d], " became ", now.sizes[d]));
+      }
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      if (dims.stride_symbols[d] >= 0) {
+        if (!bind(dims.stride_symbols[d], now.strides[d])) return false;
+      } else if (dims.layout.strides[d].is_const() && now.strides[d] != expected.strides[d]) {
+        return fail(why == nullptr
+                        ? ""
+                        : str_cat("stride ", d, " of a tensor: ", expected.strides[d], " became ", now.strides[d]));
+      }
+    }
+    for (const auto& [d, program] : dims.strides) {
+      if (program.try_evaluate(symbols) != now.strides[static_cast<size_t>(d)]) {
+        return fail(why == nullptr ? ""
+                                   : str_cat("stride ", d, " of a tensor is no longer ",
+                                             dims.layout.strides[static_cast<size_t>(d)].str()));
+      }
+    }
+    return true;
+  }
+
+  bool check_needs_grad(PyObject* o, bool expected) const {
+    static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+    if (!api.is_torch_tensor(o)) return true;
+    const Ref now = Ref::steal(PyObject_GetAttr(o, name));
+    if (!now) forget_error();
+    if ((now.get() == Py_True) == expected) return true;
+    return fail(expected ? "a tensor no longer requires grad" : "a tensor requires grad");
+  }
+
+  bool check_tensor(PyObject* o, const TensorMeta& expected) {
+    if (api.matches(o, expected)) return true;
+    if (why == nullptr) return false;
+    TensorMeta now;
+    if (!api.read_meta(o, now)) return fail(why == nullptr ? "" : "an input became " + api.why_not(o));
+    if (now.sizes != expected.sizes) {
+      const auto text = [](const std::vector<int64_t>& v) {
+        std::string s = "[";
+        for (size_t i = 0; i < v.size(); ++i) s += str_cat(i == 0 ? "" : ", ", v[i]);
+        return s + "]";
+      };
+      return fail("tensor sizes " + text(expected.sizes) + " became " + text(now.sizes));
+    }
+    if (now.strides != expected.strides) return fail("the strides of a tensor changed");
+    return fail("the dtype or device of a tensor changed");
+  }
+};
+
+/// Walks as Checker does, past sizes that differ; ends where the structure does.
+struct ValueGuard::Comparer {
+  const ValueGuard& guard;
+  TorchApi& api;
+  DynamicDims& dynamic;
+  std::vector<PyObject*> objects;
+  size_t at = 0;
+
+  bool compare(PyObject* o) {
+    const size_t here = at++;
+    const Item& item = guard.items_[here];
+    if (item.kind == Kind::kNull) return o == nullptr;
+    if (o == nullptr) return false;
+    if (item.kind == Kind::kConst) {
+      if (other_number(item.value.get(), o)) dynamic.numbers.insert(here);
+      return true;
+    }
+    if (item.kind == Kind::kInt || item.kind == Kind::kFloat) dynamic.numbers.insert(here);
+    if (item.kind == Kind::kSame) return objects[static_cast<size_t>(item.same)] == o;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(o)) != item.type.get()) return false;
+    objects.push_back(o);
+    switch (item.kind) {
+      case Kind::kNull:
+      case Kind::kConst:
+      case Kind::kInt:
+      case Kind::kFloat:
+      case Kind::kSame:
+      case Kind::kPassive:
+      case Kind::kNotANumber:
+      case Kind::kIdentity: return true;
+      case Kind::kTensor: return compare_tensor(o, here, static_cast<size_t>(item.same));
+      case Kind::kTuple:
+      case Kind::kList: {
+        if (PySequence_Fast_GET_SIZE(o) != item.count) return false;
+        for (Py_ssize_t i = 0; i < item.count; ++i) {
+          if (!compare(PySequence_Fast_GET_ITEM(o, i))) return false;
+        }
+        return compare_attributes(o, item);
+      }
+      case Kind::kDict: return compare_dict(o, item) && compare_attributes(o, item);
+      case Kind::kInstance: {
+        const Ref attributes = attr_or_null(o, "__dict__");
+        return attributes && PyDict_CheckExact(attributes.get()) && compare_dict(attributes.get(), item);
+      }
+      case Kind::kCell: return compare(PyCell_GET(o));
+      case Kind::kMethod: return compare(PyMethod_GET_SELF(o)) && compare(PyMethod_GET_FUNCTION(o));
+    }
+    return false;
+  }
+
+  bool compare_attributes(PyObject* o, const Item& item) {
+    if (!item.has_dict) return true;
+    const Item& inner = guard.items_[at++];
+    const Ref attributes = attr_or_null(o, "__dict__");
+    return attributes && compare_dict(attributes.get(), inner);
+  }
+
+  bool compare_dict(PyObject* dict, const Item& item) {
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(item.keys.size())) return false;
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    for (const Ref& expected : item.keys) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || !same_value(key, expected.get())) return false;
+      if (!compare(value)) return false;
+    }
+    return is_ordered_by(dict, item.order);
+  }
+
+  bool compare_tensor(PyObject* o, size_t here, size_t tensor) {
+    const TensorMeta& before = guard.metas_[tensor];
+    const Dims& dims = guard.dims_[tensor];
+    TensorMeta now;
+    if (!api.read_meta(o, now) || now.sizes.size() != before.sizes.size() || now.sizes.size() > 64) return false;
+    bool sizes_differ = false;
+    for (size_t d = 0; d < now.sizes.size(); ++d) {
+      const uint64_t bit = uint64_t{1} << d;
+      const bool symbolic = !dims.layout.sizes.empty() && dims.size_symbols[d] >= 0;
+      const bool differs = now.sizes[d] != before.sizes[d];
+      sizes_differ = sizes_differ || differs;
+      if (symbolic || differs) dynamic.sizes[here] |= bit;
+    }
+    for (size_t d = 0; d < now.strides.size() && d < before.strides.size(); ++d) {
+      const bool symbolic = !dims.layout.sizes.empty() && dims.stride_symbols[d] >= 0;
+      // Strides follow from sizes most often: their own symbols only where no size explains the difference.
+      if (symbolic || (!sizes_differ && now.strides[d] != before.strides[d])) {
+        dynamic.strides[here] |= uint64_t{1} << d;
+      }
+    }
+    return true;
+  }
+};
+
+void ValueGuard::compare(PyObject* const* roots, size_t count, TorchApi& api, DynamicDims& dynamic) const {
+  if (count != root_count_) return;
+  Comparer comparer{*this, api, dynamic, {}};
+  for (size_t i = 0; i < count; ++i) {
+    if (!comparer.compare(roots[i])) return;
+  }
+}
+
+bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std::vector<PyObject*>& objects,
+                       std::vector<int64_t>& symbols, std::string* why) const {
+  objects.clear();
+  symbols.assign(ranges_.size(), kUnbound);
+  if (count != root_count_) {
+    if (why != nullptr) *why = "the number of arguments changed";
+    return false;
+  }
+  Checker checker{*this, api, objects, symbols, why};
+  for (size_t i = 0; i < count; ++i) {
+    if (!checker.check(roots[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace tatara::capture
