@@ -11,24 +11,11 @@
 namespace tatara::capture {
 namespace {
 
-// Parts of a function after its globals, defaults and closure; None: no dictionary.
-constexpr std::array kFunctionNames = {"__name__", "__qualname__", "__doc__", "__module__"};
-constexpr std::array kFunctionDicts = {"__dict__", "__annotations__"};
-
 constexpr int kInProgress = -2;
 
 bool is_rebuildable_iterator(PyObject* o) {
   static const std::unordered_set<std::string_view> others = {"longrange_iterator", "map", "filter"};
   return is_builtin_iterator(o) && !others.contains(Py_TYPE(o)->tp_name);
-}
-
-Ref new_instance(PyObject* type) {
-  // tp_new of the nearest base in C makes the bare object; __init__ is not run.
-  auto* t = reinterpret_cast<PyTypeObject*>(type);
-  PyTypeObject* base = t;
-  while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && base->tp_base != nullptr) base = base->tp_base;
-  const Ref args = Ref::steal(PyTuple_New(0));
-  return Ref::steal(base->tp_new(t, args.get(), nullptr));
 }
 
 }  // namespace
@@ -46,152 +33,6 @@ void Recipe::hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held)
     if (step.kind == Kind::kObject) held.push_back(Ref::borrow(objects[static_cast<size_t>(step.index)]));
   }
   for (const SymbolSource& source : sources_) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
-}
-
-bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
-  TensorMeta meta;
-  for (const SymbolSource& source : sources_) {
-    PyObject* object = objects[static_cast<size_t>(source.object)];
-    if (source.dim < 0) {
-      values.push_back(number_part(object, source.dim));
-      continue;
-    }
-    if (!TorchApi::get()->read_meta(object, meta)) {
-      PyErr_SetString(PyExc_RuntimeError, "an input tensor cannot be imported");
-      return false;
-    }
-    values.push_back((source.stride ? meta.strides : meta.sizes).at(static_cast<size_t>(source.dim)));
-  }
-  return true;
-}
-
-bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const {
-  std::vector<int64_t> symbols;
-  if (!symbol_values(objects, symbols)) return false;
-  std::vector<Ref> made(steps_.size());
-  const auto part = [&](const Step& step, size_t i) { return made[static_cast<size_t>(step.parts[i])].get(); };
-  const auto key = [&](const Step& step, size_t i) {
-    return step.keys[i] ? step.keys[i].get() : made[static_cast<size_t>(step.made_keys[i])].get();
-  };
-  for (size_t n = 0; n < steps_.size(); ++n) {
-    const Step& step = steps_[n];
-    const size_t count = step.parts.size();
-    Ref& result = made[n];
-    switch (step.kind) {
-      case Kind::kNull: continue;
-      case Kind::kConst: result = step.value; break;
-      case Kind::kNotANumber:
-        result = Ref::steal(PyFloat_Check(step.value.get())
-                                ? PyFloat_FromDouble(PyFloat_AS_DOUBLE(step.value.get()))
-                                : PyComplex_FromCComplex(PyComplex_AsCComplex(step.value.get())));
-        break;
-      case Kind::kObject: result = Ref::borrow(objects[static_cast<size_t>(step.index)]); break;
-      case Kind::kTensor: result = env[static_cast<size_t>(step.index)]; break;
-      case Kind::kTuple: {
-        const size_t items = count - step.keys.size();  // then what its own dict holds
-        result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(items)));
-        for (size_t i = 0; i < items; ++i) {
-          PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
-        }
-        if (step.value.get() != reinterpret_cast<PyObject*>(&PyTuple_Type)) {
-          // Classes written in Python: what their __new__ would do has been done. Others (struct sequences) have a
-          // constructor that takes a sequence.
-          auto* type = reinterpret_cast<PyTypeObject*>(step.value.get());
-          const Ref args = Ref::steal(PyTuple_Pack(1, result.get()));
-          const bool heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
-                            PyObject_HasAttrString(step.value.get(), "n_sequence_fields") == 0;
-          result = Ref::steal(heap ? PyTuple_Type.tp_new(type, args.get(), nullptr)
-                                   : PyObject_Call(step.value.get(), args.get(), nullptr));
-          if (!result) return false;
-          if (items < count) {
-            const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
-            if (!dict) return false;
-            for (size_t i = items; i < count; ++i) {
-              if (PyDict_SetItem(dict.get(), key(step, i - items), part(step, i)) != 0) return false;
-            }
-          }
-        }
-        break;
-      }
-      case Kind::kList:
-        result = Ref::steal(PyList_New(static_cast<Py_ssize_t>(count)));
-        for (size_t i = 0; i < count; ++i) {
-          PyList_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_XNewRef(part(step, i)));
-        }
-        break;
-      case Kind::kDict:
-        result = Ref::steal(PyDict_New());
-        for (size_t i = 0; i < count; ++i) {
-          if (PyDict_SetItem(result.get(), key(step, i), part(step, i)) != 0) return false;
-        }
-        break;
-      case Kind::kSet:
-        result = Ref::steal(step.value.get() == reinterpret_cast<PyObject*>(&PySet_Type) ? PySet_New(nullptr)
-                                                                                         : PyFrozenSet_New(nullptr));
-        for (size_t i = 0; i < count; ++i) {
-          if (PySet_Add(result.get(), part(step, i)) != 0) return false;
-        }
-        break;
-      case Kind::kInstance: {
-        result = new_instance(step.value.get());
-        if (!result) return false;
-        const bool ordered = PyObject_TypeCheck(result.get(), &PyODict_Type) != 0;
-        for (size_t i = 0; i < static_cast<size_t>(step.base_count); ++i) {
-          const int rc = ordered ? PyODict_SetItem(result.get(), key(step, i), part(step, i))
-                                 : PyDict_SetItem(result.get(), key(step, i), part(step, i));
-          if (rc != 0) return false;
-        }
-        if (static_cast<size_t>(step.base_count) < count) {
-          const Ref dict = Ref::steal(PyObject_GenericGetDict(result.get(), nullptr));
-          if (!dict) return false;
-          for (size_t i = static_cast<size_t>(step.base_count); i < count; ++i) {
-            if (PyDict_SetItem(dict.get(), key(step, i), part(step, i)) != 0) return false;
-          }
-        }
-        break;
-      }
-      case Kind::kCell: result = Ref::steal(PyCell_New(part(step, 0))); break;
-      case Kind::kReduce: {
-        result = Ref::steal(PyObject_Call(step.value.get(), part(step, 0), nullptr));
-        if (!result) return false;
-        if (count > 1) {
-          const Ref done = Ref::steal(PyObject_CallMethod(result.get(), "__setstate__", "O", part(step, 1)));
-          if (!done) return false;
-        }
-        break;
-      }
-      case Kind::kFunction: {
-        result = Ref::steal(PyFunction_New(step.value.get(), part(step, 0)));
-        if (!result) return false;
-        if (part(step, 1) != Py_None && PyFunction_SetDefaults(result.get(), part(step, 1)) != 0) return false;
-        if (part(step, 2) != Py_None && PyFunction_SetKwDefaults(result.get(), part(step, 2)) != 0) return false;
-        if (part(step, 3) != Py_None && PyFunction_SetClosure(result.get(), part(step, 3)) != 0) return false;
-        for (size_t i = 0; i < kFunctionNames.size(); ++i) {
-          if (PyObject_SetAttrString(result.get(), kFunctionNames[i], part(step, 4 + i)) != 0) return false;
-        }
-        for (size_t i = 0; i < kFunctionDicts.size(); ++i) {
-          PyObject* dict = part(step, 4 + kFunctionNames.size() + i);
-          if (dict != Py_None && PyObject_SetAttrString(result.get(), kFunctionDicts[i], dict) != 0) return false;
-        }
-        break;
-      }
-      case Kind::kSlice: result = Ref::steal(PySlice_New(part(step, 0), part(step, 1), part(step, 2))); break;
-      case Kind::kMethod: result = Ref::steal(PyMethod_New(part(step, 0), part(step, 1))); break;
-      case Kind::kInstanceDict: result = Ref::steal(PyObject_GenericGetDict(part(step, 0), nullptr)); break;
-      case Kind::kNumber: {
-        const Ref& value = env[static_cast<size_t>(step.index)];
-        result = PyFloat_CheckExact(value.get()) || PyLong_CheckExact(value.get())
-                     ? value
-                     : Ref::steal(PyObject_CallMethod(value.get(), "item", nullptr));
-        break;
-      }
-      case Kind::kSymbolic: result = Ref::steal(PyLong_FromLongLong(step.program.evaluate(symbols))); break;
-    }
-    if (!result) return false;
-  }
-  out.clear();
-  for (const int index : wanted_) out.push_back(made[static_cast<size_t>(index)]);
-  return true;
 }
 
 int RecipeBuilder::fail(std::string why) {

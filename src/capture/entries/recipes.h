@@ -1,6 +1,7 @@
 // How to build Python objects anew from a run's tensors: return values and frame states.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,10 @@
 #include "capture/python/py.h"
 
 namespace tatara::capture {
+
+// Parts of a function after its globals, defaults and closure; None: no dictionary.
+inline constexpr std::array kFunctionNames = {"__name__", "__qualname__", "__doc__", "__module__"};
+inline constexpr std::array kFunctionDicts = {"__dict__", "__annotations__"};
 
 /// A list of steps, each making one object from earlier ones.
 class Recipe {
