@@ -164,6 +164,88 @@ PyObject* obtained(Frame& f, PyObject** sp, Obtained how, PyObject* owner, PyObj
   return nullptr;
 }
 
+/// How a frame is left.
+enum class Leaving : std::uint8_t {
+  kStays,         ///< it is not: it goes on at its `start`
+  kReturn,        ///< by its own return instruction
+  kForcedReturn,  ///< with what the observer has put into its `result`
+  kGenerator,     ///< it makes a generator, whose frame takes its place
+  kSuspend,       ///< a generator gives a value
+  kError,
+  kPastHandlers,  ///< with the raised exception, whatever handlers it has
+  kRaiseThere,    ///< CPython's evaluator runs the instruction that raises
+  kHandBack,      ///< CPython's evaluator runs the rest
+};
+
+PyObject* leave_by_generator(Frame& f) {
+  VmObserver* observer = f.observer;
+  PyObject* generator = leave_through_default(f, f.start, 0);
+  if (generator != nullptr) f.raw = vm::generator_frame(generator);  // the one that it was made of is no more
+  if (observer != nullptr) {
+    if (generator != nullptr) observer->on_build(f, BuildKind::kGenerator, generator);
+    observer->on_frame_exit(f, generator != nullptr ? FrameExit::kReturn : FrameExit::kError, generator);
+  }
+  return generator;
+}
+
+/// The one way out of run(). `result` is for kReturn.
+PyObject* leave_frame(Frame& f, Leaving how, PyObject* result) {
+  switch (how) {
+    case Leaving::kReturn: return leave_with_result(f, result, false);
+    case Leaving::kForcedReturn: {
+      PyObject* const forced = f.result;
+      f.result = nullptr;
+      drop_stack(f);
+      return leave_with_result(f, forced, true);
+    }
+    case Leaving::kGenerator: return leave_by_generator(f);
+    case Leaving::kSuspend: notify_exit(f, FrameExit::kYield, f.sp[-1]); return leave_through_default(f, f.start, 0);
+    case Leaving::kError: return leave_with_error(f);
+    case Leaving::kPastHandlers: return leave_past_handlers(f);
+    case Leaving::kRaiseThere: notify_exit(f, FrameExit::kError, nullptr); return leave_through_default(f, f.start, 0);
+    case Leaving::kStays:
+    case Leaving::kHandBack: break;
+  }
+  return vm_hand_back(f);
+}
+
+/// A raised exception: finds its handler, which the frame then stands at. The observer may put it elsewhere.
+Leaving handle_exception(Frame& f, RaiseKind kind, std::uint64_t tracing_seen) {
+  PyCodeObject* const co = frame_code(f.raw);
+  for (;;) {
+    Handler handler;
+    const bool handled = find_handler(co, f.current, &handler);
+    if (f.observer != nullptr) {
+      const FrameAction action = f.observer->on_exception(f, handled);
+      if (action == FrameAction::kReload) return Leaving::kStays;
+      if (action == FrameAction::kAbandon) return Leaving::kPastHandlers;
+    }
+    if (!handled) {
+#if !VM_PY312
+      if (kind == RaiseKind::kError) add_traceback(f.tstate, f.raw);
+#endif
+      return Leaving::kError;
+    }
+    if (kind == RaiseKind::kError) add_traceback(f.tstate, f.raw);
+    const bool traced = tracing_version(f.tstate, co) != tracing_seen && tracing_active(f.tstate, co);
+    if (traced && kind == RaiseKind::kError) trace_exception(f.tstate, f.raw);
+    if (enter_handler(f, handler)) {
+      f.start = handler.target;
+      return traced ? Leaving::kHandBack : Leaving::kStays;
+    }
+    kind = RaiseKind::kError;
+  }
+}
+
+#if VM_PY312
+/// An exception that CPython's evaluator is to raise, for which there is no handler here.
+Leaving raise_there(Frame& f) {
+  const FrameAction action = f.observer != nullptr ? f.observer->on_exception(f, false) : FrameAction::kRun;
+  if (action == FrameAction::kReload) return Leaving::kStays;
+  return action == FrameAction::kAbandon ? Leaving::kPastHandlers : Leaving::kRaiseThere;
+}
+#endif
+
 #include "capture/vm/vm_macros.inc"
 
 /// Executes the frame until it leaves. One function because the registers (sp, next) must stay in machine registers
@@ -184,30 +266,22 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
   PyObject* kwnames = nullptr;  // from KW_NAMES, for the CALL that follows
   PyObject* retval = nullptr;
   int next = f.start;
-  int lookup = 0;  // index for the exception table
-  int opcode = 0;
-  int oparg = 0;
-  unsigned word = 0;
-  bool traced = false;  // tracing was switched on by something this frame called
+  int opcode = 0, oparg = 0;
   RaiseKind raise_kind = RaiseKind::kError;
+  Leaving leaving = Leaving::kHandBack;
 
-  if (throwflag != 0) {
-    // The exception was raised at the instruction where the frame is suspended.
-    lookup = frame_next(raw) - 1;
-    f.current = lookup;
-    f.start = lookup;
-    goto raised;
-  }
+  // The exception was raised at the instruction where the frame is suspended.
+  if (throwflag != 0) f.start = f.current = frame_next(raw) - 1;
+  if (throwflag != 0) goto error;
 
   for (;;) {
     if (kwnames == nullptr) f.start = next;
-    word = code[next];
-    opcode = static_cast<int>(word & 255);
-    oparg = static_cast<int>(word >> 8);
+    opcode = code[next] & 255;
+    oparg = code[next] >> 8;
     while (opcode == EXTENDED_ARG) {
-      word = code[++next];
-      opcode = static_cast<int>(word & 255);
-      oparg = (oparg << 8) | static_cast<int>(word >> 8);
+      const int word = code[++next];
+      opcode = word & 255;
+      oparg = (oparg << 8) | (word >> 8);
     }
     f.current = next;
     instruction_pointer = code_start + next;
@@ -217,9 +291,9 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
       const FrameAction action = f.observer->before_instruction(f, opcode, oparg);
       sp = f.sp;
       if (action != FrameAction::kRun) {
-        if (action == FrameAction::kHandBack) goto hand_back;
         if (action == FrameAction::kReload) goto reload;
-        if (action == FrameAction::kReturn) goto forced_return;
+        if (action == FrameAction::kReturn) leaving = Leaving::kForcedReturn;
+        if (action == FrameAction::kReturn || action == FrameAction::kHandBack) goto leave;
         goto error;
       }
     }
@@ -232,125 +306,49 @@ PyObject* run(Frame& f, VmContext& context, int throwflag) {
 #include "capture/vm/vm_ops_names.inc"
 #include "capture/vm/vm_ops_stack.inc"
 #include "capture/vm/vm_ops_values.inc"
-      default:
-        // Nothing the compiler makes: CPython's evaluator raises the error for it.
-        goto hand_back;
+      default: goto leave;  // nothing the compiler makes: CPython's evaluator raises the error for it
     }
     continue;
 
-  check_breaker:
-    // After calls, backward jumps and RESUME.
+  check_breaker:  // after calls, backward jumps and RESUME
     if (f.observer != nullptr && interrupted(tstate)) [[unlikely]] {
       f.sp = sp;
       if (f.observer->on_interrupt(f) != 0) goto error;
     }
     if (breaker_set(tstate) && handle_pending(tstate) != 0) goto error;
-    if (tracing_version(tstate, co) != tracing_seen && tracing_active(tstate, co)) {
-      f.start = next;
-      goto hand_back;
-    }
-    continue;
+    if (tracing_version(tstate, co) == tracing_seen || !tracing_active(tstate, co)) continue;
+    f.start = next;
+    goto leave;
 
+  unwind:
+    raise_kind = RaiseKind::kUnwind;
+  error:
+    kwnames = nullptr;
+    f.sp = sp;
+    leaving = handle_exception(f, raise_kind, tracing_seen);
+    raise_kind = RaiseKind::kError;
+#if VM_PY312
+  moved:
+#endif
+    if (leaving != Leaving::kStays) goto left;
+    leaving = Leaving::kHandBack;
   reload:
     sp = f.sp;
     next = f.start;
-    continue;
-
-  error:
-    raise_kind = RaiseKind::kError;
-    lookup = f.current;
-    goto raised;
-  unwind:
-    raise_kind = RaiseKind::kUnwind;
-    lookup = f.current;
-  raised:
-    kwnames = nullptr;
-    f.sp = sp;
-    Handler handler;
-    const bool handled = find_handler(co, lookup, &handler);
-    if (f.observer != nullptr) {
-      const FrameAction action = f.observer->on_exception(f, handled);
-      if (action == FrameAction::kReload) goto reload;
-      if (action == FrameAction::kAbandon) {
-        context.instructions += count;
-        return leave_past_handlers(f);
-      }
-    }
-    if (!handled) {
-#if !VM_PY312
-      if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
-#endif
-      context.instructions += count;
-      return leave_with_error(f);
-    }
-    if (raise_kind == RaiseKind::kError) add_traceback(tstate, raw);
-    traced = tracing_version(tstate, co) != tracing_seen && tracing_active(tstate, co);
-    if (traced && raise_kind == RaiseKind::kError) trace_exception(tstate, raw);
-    if (!enter_handler(f, handler)) {
-      sp = f.sp;
-      goto error;
-    }
-    sp = f.sp;
-    next = handler.target;
-    if (traced) {
-      f.start = next;
-      goto hand_back;
-    }
   }
-
-returned:
-  f.sp = sp;
-  context.instructions += count;
-  return leave_with_result(f, retval, false);
-
-forced_return:
-  retval = f.result;
-  f.result = nullptr;
-  while (sp > frame_stack_base(raw)) {
-    PyObject* value = *--sp;
-    Py_XDECREF(value);
-  }
-  f.sp = sp;
-  context.instructions += count;
-  return leave_with_result(f, retval, true);
-
-make_generator:
-  f.sp = sp;
-  context.instructions += count;
-  {
-    VmObserver* observer = f.observer;
-    PyObject* generator = leave_through_default(f, f.start, 0);
-    if (generator != nullptr) f.raw = vm::generator_frame(generator);  // the one that it was made of is no more
-    if (observer != nullptr) {
-      if (generator != nullptr) observer->on_build(f, BuildKind::kGenerator, generator);
-      observer->on_frame_exit(f, generator != nullptr ? FrameExit::kReturn : FrameExit::kError, generator);
-    }
-    return generator;
-  }
-
-suspend:
-  f.sp = sp;
-  context.instructions += count;
-  notify_exit(f, FrameExit::kYield, PEEK(1));
-  return leave_through_default(f, f.start, 0);
 
 #if VM_PY312
-hand_back_error:
+raise_there:
   f.sp = sp;
-  context.instructions += count;
-  if (f.observer != nullptr) {
-    const FrameAction action = f.observer->on_exception(f, false);
-    if (action == FrameAction::kReload) goto reload;
-    if (action == FrameAction::kAbandon) return leave_past_handlers(f);
-    f.observer->on_frame_exit(f, FrameExit::kError, nullptr);
-  }
-  return leave_through_default(f, f.start, 0);
+  leaving = raise_there(f);
+  goto moved;
 #endif
 
-hand_back:
+leave:
   f.sp = sp;
+left:
   context.instructions += count;
-  return vm_hand_back(f);
+  return leave_frame(f, leaving, retval);
 }
 
 }  // namespace
