@@ -10,6 +10,7 @@
 #include "capture/python/gil.h"
 #include "capture/run/compiled_frame.h"
 #include "capture/tape/transaction.h"
+#include "support/str_cat.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -198,7 +199,7 @@ void CompiledRunner::mark_pinned(const TorchApi& api) {
 
 std::vector<std::string> CompiledRunner::describe_pinned() const {
   if (pinned_inputs_.empty()) return {};
-  return {str_cat(pinned_inputs_.size(), " tensors that the graph holds have the layouts that they had")};
+  return {str_cat("layouts of tensors that the graph holds are unchanged (", pinned_inputs_.size(), ")")};
 }
 
 bool CompiledRunner::pinned_unchanged(TorchApi& api) {

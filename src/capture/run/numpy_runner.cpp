@@ -245,7 +245,7 @@ class NumpyRunner final : public GraphRunner {
   }
   std::vector<std::string> describe_pinned() const override {
     if (pinned_.empty()) return {};
-    return {str_cat(pinned_.size(), " arrays that the graph holds have the layouts that they had")};
+    return {str_cat("layouts of arrays that the graph holds are unchanged (", pinned_.size(), ")")};
   }
   bool pinned_unchanged(TorchApi& api) override {
     for (const auto& [array, meta] : pinned_) {

@@ -6,6 +6,7 @@
 #include "capture/host/package.h"
 #include "capture/run/runner.h"
 #include "capture/run/training.h"
+#include "support/str_cat.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -89,7 +90,7 @@ class StepRunner final : public GraphRunner {
   std::vector<std::string> describe_pinned() const override {
     std::vector<std::string> lines;
     if (!pinned_.empty()) {
-      lines.push_back(str_cat(pinned_.size(), " tensors that the graph holds require grad as they did, with the hooks they had"));
+      lines.push_back(str_cat("hooks on tensors that the graph holds, and which require grad, are unchanged (", pinned_.size(), ")"));
     }
     for (std::string& line : plan_->describe_pinned()) lines.push_back(std::move(line));
     return lines;
@@ -103,7 +104,7 @@ class StepRunner final : public GraphRunner {
 
   std::vector<std::string> describe_given() const override {
     std::vector<std::string> lines;
-    for (const auto& [object, hooks] : given_) lines.push_back(str_cat("input ", object, " has the hooks it had"));
+    for (const auto& [object, hooks] : given_) lines.push_back(str_cat("hooks on input ", object, " are unchanged"));
     return lines;
   }
 
