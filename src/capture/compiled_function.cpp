@@ -65,7 +65,7 @@ PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   }
   if (entry.set_grad) {
     const Ref done =
-        Ref::steal(PyObject_CallOneArg(api.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+        Ref::steal(PyObject_CallOneArg(api.state.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
     if (!done) return nullptr;
   }
   return result.release();

@@ -6,8 +6,8 @@ namespace tatara::capture {
 namespace {
 
 bool dual_level_open(const TorchApi& api) {
-  if (!api.forward_ad) return false;
-  PyObject* level = PyDict_GetItem(PyModule_GetDict(api.forward_ad.get()), api.current_level_key.get());
+  if (!api.state.forward_ad) return false;
+  PyObject* level = PyDict_GetItem(PyModule_GetDict(api.state.forward_ad.get()), api.state.current_level_key.get());
   if (level == nullptr || PyLong_Check(level) == 0 || PyLong_AsLong(level) < 0) return false;
   // Where tangents are switched off nobody sees them.
   const Ref on = Ref::steal(PyObject_CallMethod(api.core.get(), "_is_fwd_grad_enabled", nullptr));
@@ -24,13 +24,13 @@ bool answers(const Ref& function, PyObject* argument = nullptr) {
 }
 
 bool leaves_out_autograd(const TorchApi& api) {
-  const Ref answer = Ref::steal(PyObject_CallFunction(api.key_is_excluded.get(), "s", "AutogradFunctionality"));
+  const Ref answer = Ref::steal(PyObject_CallFunction(api.state.key_is_excluded.get(), "s", "AutogradFunctionality"));
   if (!answer) forget_error();
   return answer.get() == Py_True;
 }
 
 long dispatch_modes_on(const TorchApi& api) {
-  const Ref count = api.dispatch_modes ? Ref::steal(PyObject_CallNoArgs(api.dispatch_modes.get())) : Ref();
+  const Ref count = api.modes.dispatch_count ? Ref::steal(PyObject_CallNoArgs(api.modes.dispatch_count.get())) : Ref();
   const long result = count ? PyLong_AsLong(count.get()) : 0;
   if (!count) forget_error();
   return result;
@@ -39,7 +39,7 @@ long dispatch_modes_on(const TorchApi& api) {
 }  // namespace
 
 bool in_a_dispatch_mode(const TorchApi& api) { return dispatch_modes_on(api) != 0; }
-bool in_a_level(const TorchApi& api) { return answers(api.interpreter_stack) || dual_level_open(api); }
+bool in_a_level(const TorchApi& api) { return answers(api.state.interpreter_stack) || dual_level_open(api); }
 
 GlobalState GlobalState::read(TorchApi& api) {
   GlobalState result;
@@ -50,18 +50,18 @@ GlobalState GlobalState::read(TorchApi& api) {
     if (!answer) forget_error();
     return answer.get() == Py_True;
   };
-  result.grad = flag(api.is_grad_enabled);
-  result.inference = flag(api.is_inference);
+  result.grad = flag(api.state.is_grad_enabled);
+  result.inference = flag(api.state.is_inference);
   result.autocast = AutocastState::read(api);
-  result.transformed = answers(api.interpreter_stack);
+  result.transformed = answers(api.state.interpreter_stack);
   result.dual = dual_level_open(api);
-  result.recorded = answers(api.tracing_state);
-  result.saved_hooks = answers(api.saved_tensor_hooks, Py_True);
-  result.deterministic = flag(api.deterministic);
-  result.overrides = flag(api.overrides_enabled);
+  result.recorded = answers(api.state.tracing_state);
+  result.saved_hooks = answers(api.state.saved_tensor_hooks, Py_True);
+  result.deterministic = flag(api.state.deterministic);
+  result.overrides = flag(api.modes.overrides_enabled);
   result.no_autograd = !result.inference && leaves_out_autograd(api);
-  result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
-  const Ref depth = Ref::steal(PyObject_CallNoArgs(api.mode_stack_len.get()));
+  result.default_dtype = Ref::steal(PyObject_CallNoArgs(api.state.get_default_dtype.get()));
+  const Ref depth = Ref::steal(PyObject_CallNoArgs(api.modes.count.get()));
   if (depth) result.modes = PyLong_AsLong(depth.get());
   result.dispatch_modes = dispatch_modes_on(api);
   forget_error();
@@ -90,7 +90,7 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
     const TorchNative& torch = TorchNative::get();
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
     return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast) &&
-           dual_level_open(api) == dual && (!saves_tensors || answers(api.saved_tensor_hooks, Py_True) == saved_hooks);
+           dual_level_open(api) == dual && (!saves_tensors || answers(api.state.saved_tensor_hooks, Py_True) == saved_hooks);
   };
   // A trace before NumPy's import has not called it.
   const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();

@@ -203,7 +203,7 @@ class Converter {
   }
 
   static DType default_dtype(TorchApi& api) {
-    const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.get_default_dtype.get()));
+    const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.state.get_default_dtype.get()));
     return dtype_of(dtype.get());
   }
 

@@ -13,14 +13,14 @@ Ref text(const char* value) { return Ref::steal(PyUnicode_InternFromString(value
 
 bool any_on(const TorchApi& api) {
   if (!api.present()) return false;
-  const Ref answer = Ref::steal(PyObject_CallNoArgs(api.is_autocast.get()));
+  const Ref answer = Ref::steal(PyObject_CallNoArgs(api.autocast.is_any.get()));
   if (!answer) forget_error();
   return answer.get() == Py_True;
 }
 
 void switch_device(const TorchApi& api, const char* device, bool on) {
   const Ref done = Ref::steal(
-      PyObject_CallFunctionObjArgs(api.set_autocast.get(), text(device).get(), on ? Py_True : Py_False, nullptr));
+      PyObject_CallFunctionObjArgs(api.autocast.set.get(), text(device).get(), on ? Py_True : Py_False, nullptr));
   if (!done) forget_error();
 }
 
@@ -48,10 +48,10 @@ AutocastState AutocastState::read(const TorchApi& api) {
   state.any = any_on(api);
   for (size_t i = 0; state.any && i < kDevices.size(); ++i) {
     const Ref name = text(kDevices[i]);
-    const Ref on = Ref::steal(PyObject_CallOneArg(api.get_autocast.get(), name.get()));
+    const Ref on = Ref::steal(PyObject_CallOneArg(api.autocast.get.get(), name.get()));
     state.devices[i].on = on.get() == Py_True;
     if (state.devices[i].on) {
-      state.devices[i].dtype = Ref::steal(PyObject_CallOneArg(api.get_autocast_dtype.get(), name.get()));
+      state.devices[i].dtype = Ref::steal(PyObject_CallOneArg(api.autocast.get_dtype.get(), name.get()));
     }
     forget_error();
   }
@@ -72,7 +72,7 @@ void AutocastState::apply(const TorchApi& api) const {
   for (size_t i = 0; i < kDevices.size(); ++i) {
     switch_device(api, kDevices[i], devices[i].on);
     if (!devices[i].dtype) continue;
-    const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(api.set_autocast_dtype.get(), text(kDevices[i]).get(),
+    const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(api.autocast.set_dtype.get(), text(kDevices[i]).get(),
                                                              devices[i].dtype.get(), nullptr));
     if (!done) forget_error();
   }

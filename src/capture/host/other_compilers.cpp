@@ -73,8 +73,8 @@ bool begins_with(std::string_view text, std::string_view beginning) {
 
 bool is_other_compiler(const PyCodeObject* code, const TorchApi& api) {
   std::string_view file = text_in(code->co_filename);
-  if (api.torch_folder.empty() || !begins_with(file, api.torch_folder)) return false;
-  file.remove_prefix(api.torch_folder.size());
+  if (api.files.torch_folder.empty() || !begins_with(file, api.files.torch_folder)) return false;
+  file.remove_prefix(api.files.torch_folder.size());
   const auto is = [&](const Functions& each) {
     return file == each.file && begins_with(text_in(code->co_qualname), each.name);
   };

@@ -6,9 +6,7 @@
 #include <unordered_set>
 
 #include "capture/host/numpy_api.h"
-#include "capture/host/package.h"
 #include "capture/host/torch_native.h"
-#include "capture/host/without_modes.h"
 
 namespace tatara::capture {
 namespace {
@@ -247,20 +245,6 @@ bool torch_is_there() {
   return busy.get() != Py_True;
 }
 
-/// Reads attributes, and notes which are not there.
-class Needed {
- public:
-  explicit Needed(std::string& lacks) : lacks_(lacks) {}
-  Ref operator()(PyObject* object, const char* place, const char* name) {
-    Ref found = attr_or_null(object, name);
-    if (!found) lacks_ += (lacks_.empty() ? "this torch lacks " : ", ") + std::string(place) + "." + name;
-    return found;
-  }
-
- private:
-  std::string& lacks_;
-};
-
 }  // namespace
 
 TorchApi* TorchApi::get() {
@@ -291,108 +275,15 @@ bool TorchApi::is_plain_numpy(PyObject* object) const {
   return numpy != nullptr && (numpy->is_array(object) || numpy->is_scalar(object));
 }
 
-bool TorchApi::load() {
-  torch = Ref::steal(PyImport_ImportModule("torch"));
-  if (!torch) return false;
-  const WithoutModes quiet(torch.get());
-  Needed need(lacks);
-  core = need(torch.get(), "torch", "_C");
-  const Ref nn = need(torch.get(), "torch", "nn");
-  const Ref tensor = need(torch.get(), "torch", "Tensor");
-  const Ref base = need(core.get(), "torch._C", "TensorBase");
-  const Ref parameter = need(nn.get(), "torch.nn", "Parameter");
-  const Ref module = need(nn.get(), "torch.nn", "Module");
-  const Ref device = need(torch.get(), "torch", "device");
-  if (!lacks.empty()) return false;
-  const auto as_type = [](const Ref& r) { return reinterpret_cast<PyTypeObject*>(Py_NewRef(r.get())); };
-  tensor_type = as_type(tensor);
-  base_type = as_type(base);
-  parameter_type = as_type(parameter);
-  module_type = as_type(module);
-  device_type = as_type(device);
-  if (!load_functions(tensor.get(), base.get())) return false;
-  meta_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "meta"));
-  cpu_device = Ref::steal(PyObject_CallFunction(device.get(), "s", "cpu"));
-  empty_tuple = Ref::steal(PyTuple_New(0));
-  device_key = Ref::steal(PyUnicode_InternFromString("device"));
-  const auto folder_of = [](PyObject* source) {
-    const std::string file = text_of(attr(source, "__file__").get());
-    return file.substr(0, file.rfind('/') + 1);
-  };
-  torch_folder = folder_of(torch.get());
-  const Ref os = Ref::steal(PyImport_ImportModule("os"));
-  if (!os) return false;
-  library_folder = folder_of(os.get());
-  const Ref tatara = Ref::steal(PyImport_ImportModule("tatara"));
-  if (!tatara) return false;
-  const auto file_of = [&](PackageModule part) {
-    constexpr std::string_view kFolder = "/tatara/";
-    return folder_of(tatara.get()).append(package_file(part).substr(kFolder.size()));
-  };
-  training_file = file_of(PackageModule::kTraining);
-  transforms_file = file_of(PackageModule::kTransforms);
-  const Ref capsule = need(tensor.get(), "torch.Tensor", "__dlpack_c_exchange_api__");
-  if (!capsule) return false;
-  exchange_ = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
-  TorchNative::get();  // makes a tensor
-  return exchange_ != nullptr && PyErr_Occurred() == nullptr;
-}
-
-/// Functions of torch's that are called without looking whether they are there.
-bool TorchApi::load_functions(PyObject* tensor, PyObject* base) {
-  Needed need(lacks);
-  const Ref functorch = need(core.get(), "torch._C", "_functorch"),
-            autograd = need(core.get(), "torch._C", "_autograd");
-  const auto of_core = [&](const char* name) { return need(core.get(), "torch._C", name); };
-  const auto of_torch = [&](const char* name) { return need(torch.get(), "torch", name); };
-  push_mode = of_core("_push_on_torch_function_stack");
-  pop_mode = of_core("_pop_torch_function_stack");
-  mode_stack_len = of_core("_len_torch_function_stack");
-  overrides_enabled = of_core("_is_torch_function_enabled");
-  key_is_excluded = of_core("_dispatch_tls_is_dispatch_key_excluded");
-  swap_impl = of_core("_swap_tensor_impl");
-  inference_mode = of_core("_InferenceMode");
-  set_grad_enabled = of_core("_set_grad_enabled");
-  is_autocast = of_core("_is_any_autocast_enabled");
-  // Without these nobody could tell where a program's transforms and hooks begin.
-  dispatch_modes = of_core("_len_torch_dispatch_stack");
-  interpreter_stack = need(functorch.get(), "torch._C._functorch", "peek_interpreter_stack");
-  need(functorch.get(), "torch._C._functorch", "get_inplace_requires_grad_allowed");
-  saved_tensor_hooks = need(autograd.get(), "torch._C._autograd", "_top_saved_tensors_default_hooks");
-  tracing_state = of_core("_get_tracing_state");
-  of_core("_is_fwd_grad_enabled");
-  // And what autocast does to an operator is known from these (_autocast.py).
-  of_core("_dispatch_get_all_op_names");
-  of_core("_dispatch_has_kernel_for_dispatch_key");
-  empty_strided = of_torch("empty_strided");
-  is_grad_enabled = of_torch("is_grad_enabled");
-  is_inference = of_torch("is_inference_mode_enabled");
-  get_autocast = of_torch("is_autocast_enabled");
-  set_autocast = of_torch("set_autocast_enabled");
-  get_autocast_dtype = of_torch("get_autocast_dtype");
-  set_autocast_dtype = of_torch("set_autocast_dtype");
-  get_default_dtype = of_torch("get_default_dtype");
-  deterministic = of_torch("are_deterministic_algorithms_enabled");
-  to_method = need(base, "torch.Tensor", "to");
-  view_as = need(tensor, "torch.Tensor", "view_as");
-  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
-    has_torch_function.push_back(of_core(name).release());
-  }
-  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
-  if (!forward_ad) return false;
-  current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
-  return lacks.empty();
-}
-
 void TorchApi::set_grad(bool on) const {
   const ErrorAside aside;
-  const Ref done = Ref::steal(PyObject_CallOneArg(set_grad_enabled.get(), on ? Py_True : Py_False));
+  const Ref done = Ref::steal(PyObject_CallOneArg(state.set_grad_enabled.get(), on ? Py_True : Py_False));
   if (!done) forget_error();
 }
 
 bool TorchApi::grad_enabled() const {
   if (!present()) return false;
-  const Ref answer = Ref::steal(PyObject_CallNoArgs(is_grad_enabled.get()));
+  const Ref answer = Ref::steal(PyObject_CallNoArgs(state.is_grad_enabled.get()));
   return answer.get() == Py_True;
 }
 
@@ -499,7 +390,7 @@ Ref TorchApi::empty_meta(PyObject* sizes, PyObject* strides, PyObject* dtype) co
   const Ref kwargs = Ref::steal(PyDict_New());
   PyDict_SetItemString(kwargs.get(), "dtype", dtype);
   PyDict_SetItem(kwargs.get(), device_key.get(), meta_device.get());
-  return Ref::steal(PyObject_Call(empty_strided.get(), args.get(), kwargs.get()));
+  return Ref::steal(PyObject_Call(functions.empty_strided.get(), args.get(), kwargs.get()));
 }
 
 const TorchFunction& TorchApi::classify(PyObject* func) {
@@ -575,12 +466,12 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
 
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
-  if (file.rfind("<frozen", 0) == 0 || file == api.training_file || file == api.transforms_file) return true;
-  if (file.rfind(api.torch_folder, 0) == 0) {
-    const std::string_view inner = std::string_view(file).substr(api.torch_folder.size());
+  if (file.rfind("<frozen", 0) == 0 || file == api.files.training || file == api.files.transforms) return true;
+  if (file.rfind(api.files.torch_folder, 0) == 0) {
+    const std::string_view inner = std::string_view(file).substr(api.files.torch_folder.size());
     return inner.substr(0, 3) != "nn/" || inner == "nn/modules/module.py";
   }
-  return file.rfind(api.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;
+  return file.rfind(api.files.library_folder, 0) == 0 && file.find("/site-packages/") == std::string::npos;
 }
 
 }  // namespace tatara::capture

@@ -65,6 +65,43 @@ struct TensorRef {
 /// torch.ops.aten.add.Tensor, torch.ops.aten.add and their kin.
 bool is_dispatcher_operator(PyObject* func);
 
+class NeededFromTorch;
+
+/// Modes that see what Python calls of torch's. Each of these structs finds its own; what torch lacks is noted in TorchApi::lacks.
+struct TorchModes {
+  Ref push, pop, count, overrides_enabled;
+  Ref dispatch_count;  // of torch-dispatch modes
+  void load(NeededFromTorch& need, PyObject* core);
+};
+
+/// What tells, and changes, the state in which operators run.
+struct TorchState {
+  Ref is_grad_enabled, set_grad_enabled, is_inference, inference_mode, get_default_dtype, deterministic;
+  Ref tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key, key_is_excluded;
+  /// False with a Python error set where a module cannot be imported.
+  bool load(NeededFromTorch& need, PyObject* torch, PyObject* core);
+};
+
+struct TorchAutocast {
+  Ref is_any, get, set, get_dtype, set_dtype;  // the latter four for one device
+  void load(NeededFromTorch& need, PyObject* torch, PyObject* core);
+};
+
+/// Functions that are called as they are.
+struct TorchFunctions {
+  Ref to, view_as, swap_impl, empty_strided;
+  void load(NeededFromTorch& need, PyObject* torch, PyObject* core);
+};
+
+/// Where code lies: what is a library's is told by that.
+struct TorchFiles {
+  std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
+  /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
+  std::string training, transforms;
+  /// False with a Python error set.
+  bool load(PyObject* torch);
+};
+
 struct TorchApi {
   NumpyApi* numpy = nullptr;  ///< null while NumPy is not imported
   Ref torch, core;
@@ -73,14 +110,12 @@ struct TorchApi {
   PyTypeObject* parameter_type = nullptr;
   PyTypeObject* module_type = nullptr;
   PyTypeObject* device_type = nullptr;
-  Ref push_mode, pop_mode, mode_stack_len, overrides_enabled, key_is_excluded, swap_impl, empty_strided, inference_mode;
-  Ref dispatch_modes, tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key;
-  Ref get_autocast, set_autocast, get_autocast_dtype, set_autocast_dtype, to_method;
-  Ref is_grad_enabled, set_grad_enabled, is_inference, is_autocast, get_default_dtype, view_as;
-  Ref meta_device, cpu_device, empty_tuple, device_key, is_sparse_layout, deterministic;
-  std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
-  /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
-  std::string training_file, transforms_file;
+  Ref meta_device, cpu_device, empty_tuple, device_key;
+  TorchModes modes;
+  TorchState state;
+  TorchAutocast autocast;
+  TorchFunctions functions;
+  TorchFiles files;
   std::vector<PyObject*> has_torch_function;
 
   /// What Tatara needs and this torch does not have, in words; empty: nothing. Then everything runs in eager.
@@ -128,7 +163,8 @@ struct TorchApi {
   void* exchange_ = nullptr;
   std::unordered_map<PyObject*, TorchFunction> functions_;
   bool load();
-  bool load_functions(PyObject* tensor, PyObject* base);
+  bool load_types(NeededFromTorch& need);
+  bool load_functions(NeededFromTorch& need);
   bool exchange(PyObject* tensor, void* out) const;
   TorchFunction make(PyObject* func, PyObject* key);
 };

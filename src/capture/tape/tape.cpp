@@ -283,12 +283,12 @@ void Tape::set_layout(int slot, std::vector<Expr> sizes, std::vector<Expr> strid
 namespace {
 
 Ref view_of(TorchApi& api, PyObject* tensor) {
-  return Ref::steal(PyObject_CallFunctionObjArgs(api.view_as.get(), tensor, tensor, nullptr));
+  return Ref::steal(PyObject_CallFunctionObjArgs(api.functions.view_as.get(), tensor, tensor, nullptr));
 }
 
 /// Makes the placeholder the real tensor.
 bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
-  return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(api.swap_impl.get(), placeholder, value, nullptr)));
+  return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(api.functions.swap_impl.get(), placeholder, value, nullptr)));
 }
 
 /// Another tensor with the result's memory. A view made inside of a level would belong to it, so a tensor that leaves one gets

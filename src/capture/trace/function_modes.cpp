@@ -64,16 +64,16 @@ std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObje
   // torch's own code puts one around single operators, for speed.
   const std::string_view name = type->tp_name;
   const bool quick = name.ends_with("DisableTorchFunctionSubclass");
-  if (quick && text_of(f.code()->co_filename).rfind(api_.torch_folder, 0) == 0) return {};
+  if (quick && text_of(f.code()->co_filename).rfind(api_.files.torch_folder, 0) == 0) return {};
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 
 PyObject* ModeStack::ask_modes(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  const Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+  const Ref top = Ref::steal(PyObject_CallNoArgs(api_.modes.pop.get()));
   if (!top) return nullptr;
   PyObject* answer = PyObject_Vectorcall(callable, args, nargsf, kwnames);
   const ErrorAside aside;
-  if (!Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), top.get()))) forget_error();
+  if (!Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), top.get()))) forget_error();
   return answer;
 }
 

@@ -18,7 +18,7 @@ namespace {
 /// Results are inferred in inference mode: views then keep no reference to their base, so that placeholders can be swapped.
 class InferenceMode {
  public:
-  explicit InferenceMode(TorchApi& api) : guard_(Ref::steal(PyObject_CallOneArg(api.inference_mode.get(), Py_True))) {
+  explicit InferenceMode(TorchApi& api) : guard_(Ref::steal(PyObject_CallOneArg(api.state.inference_mode.get(), Py_True))) {
     if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__enter__", nullptr));
   }
   ~InferenceMode() {
@@ -328,13 +328,13 @@ TorchTracing::Cast TorchTracing::cast_operands(const TorchFunction& fn, PyObject
   const bool lower = policy == CastPolicy::kLower || (policy == CastPolicy::kPromote && !wide);
   const Ref target = lower ? on.dtype : attr(api_.torch.get(), "float32");
   const std::string target_name = text_of(Ref::steal(PyObject_Str(target.get())).get());
-  const TorchFunction& to = api_.classify(api_.to_method.get());
+  const TorchFunction& to = api_.classify(api_.functions.to.get());
   bool failed = false;
   const auto cast = [&](PyObject* o) -> Ref {
     const std::string name = dtype_name(o);
     if (name.empty() || name == target_name || failed) return Ref::borrow(o);
     const Ref operands = Ref::steal(PyTuple_Pack(2, o, target.get()));
-    Ref made = Ref::steal(record(to, api_.to_method.get(), operands.get(), nullptr));
+    Ref made = Ref::steal(record(to, api_.functions.to.get(), operands.get(), nullptr));
     failed = !made;
     return made ? made : Ref::borrow(o);
   };
@@ -704,14 +704,14 @@ void ModeStack::drop_modes(size_t left) {
   while (modes_.size() > left && modes_.back() == handlers_) {
     // Modes that the program entered in the instruction that broke the graph lie above ours, and stay.
     std::vector<Ref> above;
-    Ref top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+    Ref top = Ref::steal(PyObject_CallNoArgs(api_.modes.pop.get()));
     while (top && top.get() != mode_object()) {
       above.push_back(std::move(top));
-      top = Ref::steal(PyObject_CallNoArgs(api_.pop_mode.get()));
+      top = Ref::steal(PyObject_CallNoArgs(api_.modes.pop.get()));
     }
     if (!top) forget_error();  // the program has taken it off
     for (auto mode = above.rbegin(); mode != above.rend(); ++mode) {
-      if (!Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode->get()))) forget_error();
+      if (!Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), mode->get()))) forget_error();
     }
     modes_.pop_back();
   }

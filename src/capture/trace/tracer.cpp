@@ -95,7 +95,7 @@ void ModeStack::set_mode(bool on) {
 }
 
 bool ModeStack::push_mode() {
-  const Ref done = Ref::steal(PyObject_CallOneArg(api_.push_mode.get(), mode_object()));
+  const Ref done = Ref::steal(PyObject_CallOneArg(api_.modes.push.get(), mode_object()));
   if (done) modes_.push_back(handlers_);
   return static_cast<bool>(done);
 }
@@ -213,7 +213,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
 FrameAction Tracer::enter_other_compiler(Frame& f) {
   if (tracing()) {
     const std::string file = text_of(f.code()->co_filename);
-    const std::string place = file.substr(std::min(file.size(), api_.torch_folder.size()));
+    const std::string place = file.substr(std::min(file.size(), api_.files.torch_folder.size()));
     const std::string why =
         str_cat("another compiler, which works by itself: ", text_of(f.code()->co_name), " (torch/", place, ")");
     if (!graph_break(why)) return FrameAction::kRaise;
@@ -420,7 +420,7 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.set_grad) {
     const Ref done =
-        Ref::steal(PyObject_CallOneArg(api_.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
+        Ref::steal(PyObject_CallOneArg(api_.state.set_grad_enabled.get(), entry.grad_at_end ? Py_True : Py_False));
     ok = static_cast<bool>(done);
   }
   modes().set_mode(mode_was_on);

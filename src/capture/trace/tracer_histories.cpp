@@ -26,7 +26,7 @@ struct MetaHelper {
 
 /// Whether hooks of the program's would be called with what an operator keeps for its gradient.
 bool keeps_for_hooks(const TorchApi& api) {
-  const Ref hooks = Ref::steal(PyObject_CallOneArg(api.saved_tensor_hooks.get(), Py_True));
+  const Ref hooks = Ref::steal(PyObject_CallOneArg(api.state.saved_tensor_hooks.get(), Py_True));
   forget_error();
   return hooks.get() != Py_None;
 }

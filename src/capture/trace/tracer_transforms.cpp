@@ -288,7 +288,7 @@ PyObject* TransformTracing::enter_level(Ref callable, Level level, Ref args, con
   std::string problem;
   {
     const Bypass bypass(bypass_);
-    if (Ref::steal(PyObject_CallNoArgs(api_.is_inference.get())).get() == Py_True) problem = "in inference mode";
+    if (Ref::steal(PyObject_CallNoArgs(api_.state.is_inference.get())).get() == Py_True) problem = "in inference mode";
     level.outer_grad = level.kind != Level::Kind::kGrad || api_.grad_enabled();
     const bool nested = std::any_of(own_.open_levels.begin(), own_.open_levels.end(), [this](int open) {
       return own_.levels[static_cast<size_t>(open)].kind == Level::Kind::kGrad;
