@@ -20,7 +20,7 @@ void GroupEmitter::for_each_copy(Fn&& fn) {
 
 template <typename Fn>
 std::vector<ScalarId> GroupEmitter::fold_in(const std::vector<const Member*>& folds, const std::vector<ScalarId>& now,
-                              Fn&& parts_of) {
+                                            Fn&& parts_of) {
   std::vector<ScalarId> next;
   size_t at = 0;
   for (const Member* m : folds) {
@@ -34,8 +34,7 @@ std::vector<ScalarId> GroupEmitter::fold_in(const std::vector<const Member*>& fo
   return next;
 }
 
-GroupEmitter::GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan, Phase phase,
-             Partials* partials)
+GroupEmitter::GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan& plan, Phase phase, Partials* partials)
     : s_(s),
       unit_(unit),
       group_(s.units[static_cast<size_t>(unit)].group),
@@ -43,9 +42,7 @@ GroupEmitter::GroupEmitter(State& s, int unit, NestBuilder& nest, const NestPlan
       plan_(plan),
       phase_(phase),
       partials_(partials) {
-  nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) {
-    return read(v, indices, mask);
-  };
+  nest_.access = [this](ValueId v, const std::vector<Expr>& indices, ScalarId mask) { return read(v, indices, mask); };
   nest_.substitution = plan.substitution;
 }
 

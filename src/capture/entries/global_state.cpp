@@ -90,7 +90,8 @@ bool GlobalState::check(TorchApi& api, std::string* why) const {
     const TorchNative& torch = TorchNative::get();
     // The thread's dispatch keys tell whether autocast is on, not to which dtype.
     return torch.reads_state() && torch.state() == native && (!autocast.any || AutocastState::read(api) == autocast) &&
-           dual_level_open(api) == dual && (!saves_tensors || answers(api.state.saved_tensor_hooks, Py_True) == saved_hooks);
+           dual_level_open(api) == dual &&
+           (!saves_tensors || answers(api.state.saved_tensor_hooks, Py_True) == saved_hooks);
   };
   // A trace before NumPy's import has not called it.
   const bool numpy_is_same = !errstate || api.numpy->errstate().get() == errstate.get();

@@ -50,7 +50,8 @@ bool GradientGuards::check(ObjectCheck& check) const {
     return false;
   }
   for (const Ref& tensor : leaves_) {
-    if (!attribute_is_true(tensor.get(), "is_leaf")) return check.fail("history of a tensor", nullptr, nullptr, nullptr);
+    if (!attribute_is_true(tensor.get(), "is_leaf"))
+      return check.fail("history of a tensor", nullptr, nullptr, nullptr);
   }
   for (const Watch& watch : gradients_) {
     PyObject* owner = watch.object >= 0 ? check.objects[static_cast<size_t>(watch.object)] : watch.tensor.get();

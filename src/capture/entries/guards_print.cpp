@@ -245,7 +245,8 @@ void WeakGuards::describe(std::vector<std::string>& lines) const {
 void DictGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
   for (const Watch& watch : watches_) {
     const std::string name = dict_name(watch.dict.get());
-    for (const ObjectRead& read : watch.reads) add_line(lines, name, ": ", value_text(read.key.get()), " is ", found_text(read, sources));
+    for (const ObjectRead& read : watch.reads)
+      add_line(lines, name, ": ", value_text(read.key.get()), " is ", found_text(read, sources));
     if (watch.all) add_line(lines, name, ": its ", watch.items.size(), " items are unchanged");
     if (!watch.order.empty()) add_line(lines, name, ": its items have the same order");
   }
@@ -260,23 +261,28 @@ void ClassGuards::describe(std::vector<std::string>& lines) const {
 void ContainerGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
   for (const ListWatch& watch : lists_) {
     add_line(lines, "a list has ", watch.size, " items");
-    for (const auto& [index, read] : watch.items) add_line(lines, "a list: [", index, "] is ", found_text(read, sources));
+    for (const auto& [index, read] : watch.items)
+      add_line(lines, "a list: [", index, "] is ", found_text(read, sources));
   }
-  for (const SetWatch& watch : sets_) add_line(lines, "a set of ", PyList_GET_SIZE(watch.before.get()), " items is unchanged");
-  for (const DequeWatch& watch : deques_) add_line(lines, "a deque of ", PyList_GET_SIZE(watch.before.get()), " is unchanged");
+  for (const SetWatch& watch : sets_)
+    add_line(lines, "a set of ", PyList_GET_SIZE(watch.before.get()), " items is unchanged");
+  for (const DequeWatch& watch : deques_)
+    add_line(lines, "a deque of ", PyList_GET_SIZE(watch.before.get()), " is unchanged");
   for (const CellWatch& watch : cells_) add_line(lines, "a closure variable is ", found_text(watch.read, sources));
 }
 
 void AttributeGuards::describe(std::vector<std::string>& lines, const std::vector<SourceTensor>& sources) const {
   for (const AttrWatch& watch : attrs_) {
-    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of ", object_text(watch.object()), " is ", found_text(watch.read, sources));
+    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of ", object_text(watch.object()), " is ",
+             found_text(watch.read, sources));
   }
   for (const TensorAttrWatch& watch : tensor_attrs_) {
-    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of input ", watch.object, " is ", found_text(watch.read, sources));
+    add_line(lines, "attribute ", value_text(watch.read.key.get()), " of input ", watch.object, " is ",
+             found_text(watch.read, sources));
   }
   for (const InstanceWatch& watch : instances_) {
     add_line(lines, "an object is of class ", class_text(watch.type.get()),
-        watch.place != nullptr ? ", with the same __dict__" : "");
+             watch.place != nullptr ? ", with the same __dict__" : "");
   }
   for (const FunctionWatch& watch : functions_) {
     add_line(lines, "code and defaults of ", object_text(watch.function.get()), " are unchanged");
@@ -287,8 +293,9 @@ void GradientGuards::describe(std::vector<std::string>& lines) const {
   if (passes_) add_line(lines, "tensors are different objects, as they were");
   for (const Ref& leaf : leaves_) add_line(lines, object_text(leaf.get()), " has no history");
   for (const Watch& watch : gradients_) {
-    add_line(lines, "gradient of ", watch.object >= 0 ? str_cat("input ", watch.object) : object_text(watch.tensor.get()), " is ",
-        watch.none ? std::string("None") : layout_text(watch.meta, {}, {}));
+    add_line(lines, "gradient of ",
+             watch.object >= 0 ? str_cat("input ", watch.object) : object_text(watch.tensor.get()), " is ",
+             watch.none ? std::string("None") : layout_text(watch.meta, {}, {}));
   }
 }
 

@@ -102,8 +102,8 @@ Ref ObjectMaker::tuple(const Step& step) const {
 Ref ObjectMaker::tuple_of_class(const Step& step, const Ref& items) const {
   auto* type = reinterpret_cast<PyTypeObject*>(step.value.get());
   const Ref args = Ref::steal(PyTuple_Pack(1, items.get()));
-  const bool heap = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
-                    PyObject_HasAttrString(step.value.get(), "n_sequence_fields") == 0;
+  const bool heap =
+      (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && PyObject_HasAttrString(step.value.get(), "n_sequence_fields") == 0;
   Ref result = Ref::steal(heap ? PyTuple_Type.tp_new(type, args.get(), nullptr)
                                : PyObject_Call(step.value.get(), args.get(), nullptr));
   const size_t count = step.parts.size() - step.keys.size();

@@ -13,7 +13,7 @@ class TraceWrites {
   struct Written {
     Ref object;
     Ref before;  // a copy: dict, list, set; the value of a cell; a tuple for each name of a slot: its value, if it had one
-    Ref keys;    // a set
+    Ref keys;  // a set
     bool all = false;
     int traverse(const Visitor& visit) const { return visit(object, before, keys); }
   };

@@ -132,8 +132,8 @@ void Watches::compare(std::set<NumberPlace>& varying) const {
 }
 
 size_t Watches::size() const {
-  return dicts_.size() + classes_.size() + containers_.size() + attributes_.size() + gradients_.size() +
-         calls_.size() + weak_.size() + numbers_.size();
+  return dicts_.size() + classes_.size() + containers_.size() + attributes_.size() + gradients_.size() + calls_.size() +
+         weak_.size() + numbers_.size();
 }
 
 int Watches::traverse(const Visitor& visit) const {

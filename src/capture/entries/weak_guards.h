@@ -36,7 +36,7 @@ class WeakGuards {
   };
 
   std::vector<Watch> watches_;
-  std::vector<Ref> ending_;  // weak references
+  std::vector<Ref> ending_;                              // weak references
   std::unordered_map<PyObject*, PyObject*> references_;  // objects, and the weak references that gave them
 };
 

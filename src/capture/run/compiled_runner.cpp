@@ -10,8 +10,8 @@
 #include "capture/python/gil.h"
 #include "capture/run/compiled_frame.h"
 #include "capture/tape/transaction.h"
-#include "support/str_cat.h"
 #include "support/error.h"
+#include "support/str_cat.h"
 
 namespace tatara::capture {
 namespace {

@@ -6,8 +6,8 @@
 #include "capture/host/package.h"
 #include "capture/run/runner.h"
 #include "capture/run/training.h"
-#include "support/str_cat.h"
 #include "support/error.h"
+#include "support/str_cat.h"
 
 namespace tatara::capture {
 
@@ -90,7 +90,8 @@ class StepRunner final : public GraphRunner {
   std::vector<std::string> describe_pinned() const override {
     std::vector<std::string> lines;
     if (!pinned_.empty()) {
-      lines.push_back(str_cat("hooks on tensors that the graph holds, and which require grad, are unchanged (", pinned_.size(), ")"));
+      lines.push_back(str_cat("hooks on tensors that the graph holds, and which require grad, are unchanged (",
+                              pinned_.size(), ")"));
     }
     for (std::string& line : plan_->describe_pinned()) lines.push_back(std::move(line));
     return lines;

@@ -288,7 +288,8 @@ Ref view_of(TorchApi& api, PyObject* tensor) {
 
 /// Makes the placeholder the real tensor.
 bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
-  return static_cast<bool>(Ref::steal(PyObject_CallFunctionObjArgs(api.functions.swap_impl.get(), placeholder, value, nullptr)));
+  return static_cast<bool>(
+      Ref::steal(PyObject_CallFunctionObjArgs(api.functions.swap_impl.get(), placeholder, value, nullptr)));
 }
 
 /// Another tensor with the result's memory. A view made inside of a level would belong to it, so a tensor that leaves one gets

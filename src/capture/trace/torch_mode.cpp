@@ -18,7 +18,8 @@ namespace {
 /// Results are inferred in inference mode: views then keep no reference to their base, so that placeholders can be swapped.
 class InferenceMode {
  public:
-  explicit InferenceMode(TorchApi& api) : guard_(Ref::steal(PyObject_CallOneArg(api.state.inference_mode.get(), Py_True))) {
+  explicit InferenceMode(TorchApi& api)
+      : guard_(Ref::steal(PyObject_CallOneArg(api.state.inference_mode.get(), Py_True))) {
     if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__enter__", nullptr));
   }
   ~InferenceMode() {
@@ -691,7 +692,8 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     const Ref types = attr(api_.torch.get(), "return_types");
     const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
-    if (fn.dispatcher && (returns_tuple(fn.name) || gives_one_for_each(fn.name, args.get()))) result = Ref::steal(PySequence_List(result.get()));
+    if (fn.dispatcher && (returns_tuple(fn.name) || gives_one_for_each(fn.name, args.get())))
+      result = Ref::steal(PySequence_List(result.get()));
     node.sequence = true;
   }
   finish_node(node, fresh, true);

@@ -409,7 +409,8 @@ bool TraceEnds::prepare_entry(Entry& entry) {
     entry.guards.watches.leave_writes(t.watches);
   }
   entry.guards.size_checks = std::move(t.size_checks);
-  if (entry.end == Entry::End::kBreak) entry.guards.size_checks.resize(std::min(t.snap.checks, entry.guards.size_checks.size()));
+  if (entry.end == Entry::End::kBreak)
+    entry.guards.size_checks.resize(std::min(t.snap.checks, entry.guards.size_checks.size()));
   // An entry that ends in eager looks at nothing computed from sizes, but what was decided on the way led there.
   t.symbols.note_guards();
   const std::vector<Expr>& facts = entry.tape ? entry.tape->facts() : t.symbols.ctx().guards();
