@@ -49,17 +49,17 @@ PyObject* call_original(CompiledFunction* c, PyObject* const* args, size_t nargs
 PyObject* run_entry(Entry& entry, CallScratch::Lease& call, TorchApi& api) {
   entry.tape->fill_inputs(call->objects, call->env);
   std::vector<Ref> held;
-  entry.recipe.hold(call->objects, held);
+  entry.reconstruction.hold(call->objects, held);
   if (const Entry::Ran ran = entry.run(call->env, api); ran != Entry::Ran::kDone) {
     if (ran == Entry::Ran::kAgain) call->env.clear();
     return nullptr;
   }
-  const int slot = entry.recipe.single_tensor();
+  const int slot = entry.reconstruction.single_tensor();
   Ref result;
   if (slot >= 0) {
     result = std::move(call->env[static_cast<size_t>(slot)]);
   } else {
-    if (!entry.recipe.build(call->env, call->objects, call->made)) return nullptr;
+    if (!entry.reconstruction.build(call->env, call->objects, call->made)) return nullptr;
     if (!entry.effects.replay(call->made)) return nullptr;
     result = std::move(call->made[0]);
   }

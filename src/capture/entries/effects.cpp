@@ -165,7 +165,7 @@ bool restore_contents(PyObject* target, PyObject* before) {
   return items && set_contents(target, operands.data(), operands.size());
 }
 
-bool EffectReplay::build(const std::vector<Effect>& effects, size_t count, RecipeBuilder& builder) {
+bool EffectReplay::build(const std::vector<Effect>& effects, size_t count, ReconstructionBuilder& builder) {
   for (const Effect* effect : last_writes(effects, count)) {
     if (effect == nullptr) continue;
     if (!builder.want(effect->target.get())) return false;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/entries/recipes.h"
+#include "capture/entries/reconstruction.h"
 
 namespace tatara::capture {
 
@@ -33,14 +33,14 @@ bool perform(const Effect& effect);
 /// without a Python error set.
 bool restore_contents(PyObject* target, PyObject* before);
 
-/// The writes of an entry; their objects are wanted results of its recipe.
+/// The writes of an entry; their objects are wanted results of its reconstruction.
 class EffectReplay {
  public:
   /// Asks `builder` for the objects of the first `count` effects that are not overwritten by later ones. False when one
   /// cannot be rebuilt.
-  bool build(const std::vector<Effect>& effects, size_t count, RecipeBuilder& builder);
+  bool build(const std::vector<Effect>& effects, size_t count, ReconstructionBuilder& builder);
   bool empty() const { return steps_.empty(); }
-  /// How many of the recipe's results, its last ones, are the effects' objects.
+  /// How many of the results, its last ones, are the effects' objects.
   size_t objects() const { return objects_; }
   /// Does the writes. False with a Python error set.
   bool replay(const std::vector<Ref>& made) const;

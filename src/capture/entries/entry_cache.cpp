@@ -25,12 +25,12 @@ PyObject* watched_ended(PyObject* capsule, PyObject*) {
 /// Weak references that tell the entry when an object ends that it watches.
 void anchor(const std::shared_ptr<Entry>& entry) {
   static PyMethodDef method = {kOwnCallback, watched_ended, METH_O, nullptr};
-  if (entry->guards.watches.ending().empty()) return;
+  if (entry->guards.objects.ending().empty()) return;
   const Ref capsule = Ref::steal(PyCapsule_New(new std::weak_ptr<Entry>(entry), nullptr, [](PyObject* object) {
     delete static_cast<std::weak_ptr<Entry>*>(PyCapsule_GetPointer(object, nullptr));
   }));
   const Ref callback = Ref::steal(capsule ? PyCFunction_New(&method, capsule.get()) : nullptr);
-  for (const Ref& reference : entry->guards.watches.ending()) {
+  for (const Ref& reference : entry->guards.objects.ending()) {
     PyObject* const object = weak_object(reference.get());
     if (!callback || object == Py_None) continue;
     if (Ref anchored = Ref::steal(PyWeakref_NewRef(object, callback.get())))
@@ -44,10 +44,10 @@ void anchor(const std::shared_ptr<Entry>& entry) {
 void Entry::let_go(bool in_use) {
   ended_ = true;
   if (in_use) return;
-  const Watches gone = std::move(guards.watches);
-  const Recipe made = std::move(recipe);
-  guards.watches = Watches();
-  recipe = Recipe();
+  const ObjectGuards gone = std::move(guards.objects);
+  const Reconstruction made = std::move(reconstruction);
+  guards.objects = ObjectGuards();
+  reconstruction = Reconstruction();
 }
 
 void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
@@ -57,7 +57,7 @@ void EntryCache::dynamic_dims(PyObject* code, int offset, PyObject* const* roots
     const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
     if (entry->code != code || entry->offset != offset) continue;
     entry->guards.arguments.compare(roots, count, api, dims);
-    entry->guards.watches.compare(dims.watched);
+    entry->guards.objects.compare(dims.watched);
   }
 }
 
@@ -145,7 +145,7 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
 }
 
 int Entry::traverse(const Visitor& visit) const {
-  if (const int result = visit(guards, recipe, report.details); result != 0) return result;
+  if (const int result = visit(guards, reconstruction, report.details); result != 0) return result;
   // A tape that a graph of a report holds as well is not ours alone: the collector must see each reference once.
   if (tape != nullptr && tape.use_count() == 1) {
     if (const int result = visit(*tape); result != 0) return result;

@@ -9,7 +9,7 @@
 
 #include "capture/entries/effects.h"
 #include "capture/entries/guard_program.h"
-#include "capture/entries/recipes.h"
+#include "capture/entries/reconstruction.h"
 #include "capture/host/errors.h"
 #include "capture/tape/tape.h"
 
@@ -62,7 +62,8 @@ struct Entry {
   std::vector<Ref> anchors;  // weak references to what the watches hold weakly, which call let_go()
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
-  Recipe recipe;  // kReturn: one object; kBreak: locals, then stack; then what is handled, and what the effects need
+  Reconstruction
+      reconstruction;  // kReturn: one object; kBreak: locals, then stack; then what is handled, and what the effects need
   EffectReplay effects;
   std::vector<int> cleared_first;  // slots of tensors whose `.grad` is None before anything else happens
   int break_offset = 0;

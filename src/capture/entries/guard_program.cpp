@@ -32,10 +32,10 @@ struct GuardProgram::Steps {
 
   /// Adds to both.
   static bool numbers_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
-    return guards.watches.check_numbers(call.objects, call.symbols, call.why);
+    return guards.objects.check_numbers(call.objects, call.symbols, call.why);
   }
   static Lines number_lines(const GuardProgram& guards, const GuardedEntry&) {
-    return guards.watches.describe_numbers();
+    return guards.objects.describe_numbers();
   }
 
   static bool facts_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
@@ -85,9 +85,9 @@ struct GuardProgram::Steps {
 
   /// Adds to the objects.
   static bool objects_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
-    return guards.watches.check(call.api, call.objects, call.why);
+    return guards.objects.check(call.api, call.objects, call.why);
   }
-  static Lines object_lines(const GuardProgram& guards, const GuardedEntry&) { return guards.watches.describe(); }
+  static Lines object_lines(const GuardProgram& guards, const GuardedEntry&) { return guards.objects.describe(); }
 
   static bool identities_hold(GuardProgram& guards, GuardedCall& call, const GuardedEntry&) {
     return guards.identities.hold(call.objects, call.why);

@@ -49,7 +49,7 @@ class GuardProgram {
  public:
   GlobalState state;
   ValueGuard arguments;
-  Watches watches;  // numbers first, the rest once sizes are known to fit
+  ObjectGuards objects;  // numbers first, the rest once sizes are known to fit
   std::vector<Fact> facts;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   Identities identities;
@@ -57,7 +57,7 @@ class GuardProgram {
   bool hold(GuardedCall& call, const GuardedEntry& entry);
   /// One line for each thing that is checked.
   std::vector<std::string> lines(const GuardedEntry& entry) const;
-  int traverse(const Visitor& visit) const { return visit(arguments, identities, watches); }
+  int traverse(const Visitor& visit) const { return visit(arguments, identities, objects); }
 
  private:
   struct Steps;

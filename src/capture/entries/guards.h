@@ -4,5 +4,5 @@
 #include "capture/entries/global_state.h"
 #include "capture/entries/identities.h"
 #include "capture/entries/number_ranges.h"
+#include "capture/entries/object_guards.h"
 #include "capture/entries/value_guard.h"
-#include "capture/entries/watches.h"

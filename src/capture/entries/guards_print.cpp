@@ -311,13 +311,13 @@ void CallGuards::describe(std::vector<std::string>& lines) const {
   }
 }
 
-std::vector<std::string> Watches::describe_numbers() const {
+std::vector<std::string> ObjectGuards::describe_numbers() const {
   std::vector<std::string> lines;
   numbers_.describe(lines);
   return lines;
 }
 
-std::vector<std::string> Watches::describe() const {
+std::vector<std::string> ObjectGuards::describe() const {
   std::vector<std::string> lines;
   weak_.describe(lines);
   dicts_.describe(lines, sources_);

@@ -132,7 +132,7 @@ bool end_is_noticed_below(PyObject* object, int depth, bool asked) {
   return false;
 }
 
-std::string keeps_noticed(Entry& entry, Watches& watches) {
+std::string keeps_noticed(Entry& entry, ObjectGuards& watches) {
   PyObject* const container = watches.holds_noticed();
   entry.keeps_nothing = container != nullptr;
   if (container == nullptr) return {};

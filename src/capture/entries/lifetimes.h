@@ -12,7 +12,7 @@
 namespace tatara::capture {
 
 struct Entry;
-class Watches;
+class ObjectGuards;
 
 /// The class has a __del__.
 bool has_finalizer(PyTypeObject* type);
@@ -33,6 +33,6 @@ bool end_is_noticed_below(PyObject* object, int depth = 3, bool asked = true);
 bool stops_a_callback(PyObject* object);
 /// Why an entry with these watches can't be: it would keep a container, and with it something that ends when the program drops
 /// the container. The entry is then one that keeps nothing. Empty: it can.
-std::string keeps_noticed(Entry& entry, Watches& watches);
+std::string keeps_noticed(Entry& entry, ObjectGuards& watches);
 
 }  // namespace tatara::capture

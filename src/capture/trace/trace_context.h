@@ -47,7 +47,7 @@ struct Trace {
   ConstantTensors constants;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   ValueGuard guard;
-  Watches watches;
+  ObjectGuards watches;
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;

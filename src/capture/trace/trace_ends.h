@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "capture/entries/recipes.h"
+#include "capture/entries/reconstruction.h"
 #include "capture/trace/trace_context.h"
 #include "capture/vm/interrupts.h"
 
@@ -55,9 +55,9 @@ class TraceEnds final : public TraceFeature {
   bool was_cut() const { return cut_; }
 
  private:
-  RecipeWorld recipe_world();
+  ReconstructionWorld reconstruction_world();
   /// What is being handled where the entry ends, where that is not what was at its begin: false where it cannot be made.
-  bool want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const;
+  bool want_handled(Entry& entry, ReconstructionBuilder& builder, PyObject* handled) const;
   /// The trace is complete: numbers are themselves again.
   void settle_symbols();
   bool run_return(Frame& f, std::unique_ptr<Entry> entry);

@@ -414,9 +414,9 @@ bool Tracer::run_entry(Entry& entry, const std::vector<PyObject*>& objects, std:
   std::vector<Ref> env;
   entry.tape->fill_inputs(objects, env);
   std::vector<Ref> held;
-  entry.recipe.hold(objects, held);
+  entry.reconstruction.hold(objects, held);
   bool ok = entry.run(env, api_) == Entry::Ran::kDone;
-  ok = ok && entry.recipe.build(env, objects, made) && entry.effects.replay(made);
+  ok = ok && entry.reconstruction.build(env, objects, made) && entry.effects.replay(made);
   made.resize(made.size() - std::min(made.size(), entry.effects.objects()));
   if (ok && entry.set_grad) {
     const Ref done =

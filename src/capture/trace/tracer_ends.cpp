@@ -44,7 +44,7 @@ BreakInfo TraceContext::here(std::string reason) const {
   return info;
 }
 
-RecipeWorld TraceEnds::recipe_world() {
+ReconstructionWorld TraceEnds::reconstruction_world() {
   Trace& t = *trace_;
   return {[&t](PyObject* o) { return t.tape.find(o); },
           [&t](PyObject* o) { return t.index_of(o); },
@@ -54,7 +54,7 @@ RecipeWorld TraceEnds::recipe_world() {
           t.symbols};
 }
 
-bool TraceEnds::want_handled(Entry& entry, RecipeBuilder& builder, PyObject* handled) const {
+bool TraceEnds::want_handled(Entry& entry, ReconstructionBuilder& builder, PyObject* handled) const {
   entry.handles = handled != trace_->start.exception.get();
   return !entry.handles || builder.want(handled != nullptr ? handled : Py_None);
 }
@@ -87,8 +87,8 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   bool changed = t.mutated;
   for (size_t n = t.snap.nodes; n < t.tape.nodes().size(); ++n) changed = changed || t.tape.nodes()[n].mutates;
   take_sources();
-  const RecipeWorld world = recipe_world();
-  RecipeBuilder builder(entry->recipe, world, api_);
+  const ReconstructionWorld world = reconstruction_world();
+  ReconstructionBuilder builder(entry->reconstruction, world, api_);
   bool can_resume =
       !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
   if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
@@ -101,7 +101,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   can_resume = can_resume && want_handled(*entry, builder, t.snap.handled.get());
   can_resume = can_resume && entry->effects.build(t.effects, t.snap.effects, builder);
   if (!builder.why().empty()) entry->why.reason += "; the frame holds " + builder.why();
-  can_resume = can_resume && !gradients().leaves_hooked(entry->recipe.slots());
+  can_resume = can_resume && !gradients().leaves_hooked(entry->reconstruction.slots());
   entry->end = can_resume ? Entry::End::kBreak : Entry::End::kEager;
   entry->callees = !stay_eager;
   entry->break_offset = t.snap.offset;
@@ -110,7 +110,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   entry->grad_at_end = t.snap.grad;
   if (can_resume) {
     entry->tape = t.tape.detach(t.snap.nodes, t.snap.facts);
-    entry->tape->set_outputs(entry->recipe.slots());
+    entry->tape->set_outputs(entry->reconstruction.slots());
   }
   ++stats().breaks;
   owner_.breaks.push_back(why);
@@ -299,8 +299,8 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   ++bypass_;
   auto entry = std::make_unique<Entry>();
   take_sources();
-  const RecipeWorld world = recipe_world();
-  RecipeBuilder builder(entry->recipe, world, api_);
+  const ReconstructionWorld world = reconstruction_world();
+  ReconstructionBuilder builder(entry->reconstruction, world, api_);
   std::string closes = lifetimes().waiting_generator();
   if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
   if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
@@ -309,7 +309,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
     entry->end = Entry::End::kReturn;
     entry->cleared_first = gradients().slots_cleared_first();
     entry->tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-    entry->tape->set_outputs(entry->recipe.slots());
+    entry->tape->set_outputs(entry->reconstruction.slots());
     entry->set_grad = t.snap.grad != t.state.grad;
     entry->grad_at_end = t.snap.grad;
   } else {
@@ -405,8 +405,8 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
     origins().note_identities(entry.guards.identities);
-    entry.guards.watches = std::move(t.watches);
-    entry.guards.watches.leave_writes(t.watches);
+    entry.guards.objects = std::move(t.watches);
+    entry.guards.objects.leave_writes(t.watches);
   }
   entry.guards.size_checks = std::move(t.size_checks);
   if (entry.end == Entry::End::kBreak)

@@ -191,7 +191,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
     return writes().write_break("assignment to the global " + text_of(name));
   if (!writes().break_if_cached(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
-  Watches& watches = trace_->watches;
+  ObjectGuards& watches = trace_->watches;
   if (value == nullptr) {
     watches.dict_key(globals, name);
     if (PyDict_Contains(globals, name) != 1) return kNotHandled;  // a NameError
@@ -287,7 +287,7 @@ PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::
 }
 
 PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
-  Watches& watches = trace_->watches;
+  ObjectGuards& watches = trace_->watches;
   reads().watch_container(target, false);
   watches.before_write(target);
   PyObject* result = perform();
@@ -310,7 +310,7 @@ PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
 
 PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                                     const Perform& perform) {
-  Watches& watches = trace_->watches;
+  ObjectGuards& watches = trace_->watches;
   if (name == "append" && operands.size() == 1) {
     watches.before_write(target);
     PyObject* done = perform();
@@ -344,7 +344,7 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
 
 PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
                                     std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
-  Watches& watches = trace_->watches;
+  ObjectGuards& watches = trace_->watches;
   const auto unclear = [&](const char* why) {
     return graph_break(name + " on a dict that existed before the trace" + why) ? not_handled() : nullptr;
   };
@@ -430,7 +430,7 @@ PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, 
 PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   const int had = PyDict_Contains(dict, key);
   if (had < 0) return nullptr;
-  Watches& watches = trace_->watches;
+  ObjectGuards& watches = trace_->watches;
   const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
   if (old && !guarded) {
     if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {

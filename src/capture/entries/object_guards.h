@@ -22,7 +22,7 @@ namespace tatara::capture {
 
 /// Outside objects that the trace read, each with what it saw. What the trace wrote itself is no part of it: a read after
 /// a write tells nothing of the state before, which is what a later call is compared with.
-class Watches {
+class ObjectGuards {
  public:
   // Reads.
   void dict_key(PyObject* dict, PyObject* key) { dicts_.read_key(dict, key, notes_); }
@@ -92,7 +92,7 @@ class Watches {
   /// What the trace wrote to is as it was before. False where something stays changed.
   bool undo_writes() { return notes_.writes().undo(); }
   /// Once the trace is over: gives the copies of what was written to `other`, to be dropped with it.
-  void leave_writes(Watches& other);
+  void leave_writes(ObjectGuards& other);
   /// Tensors that were read from places which the trace wrote to: later calls find other tensors there. Those that
   /// `wanted` accepts and no other place holds are from now on compared by type and layout, and check() adds what it finds
   /// to its objects, in the order of the result.

@@ -1,4 +1,4 @@
-#include "capture/entries/watches.h"
+#include "capture/entries/object_guards.h"
 
 #include <unordered_map>
 
@@ -7,37 +7,37 @@
 
 namespace tatara::capture {
 
-void Watches::instance(PyObject* object, bool attributes) {
+void ObjectGuards::instance(PyObject* object, bool attributes) {
   if (weak_.reference_to(object) == nullptr) attributes_.instance(object, attributes);
 }
 
-void Watches::function(PyObject* function) {
+void ObjectGuards::function(PyObject* function) {
   if (!attributes_.function(function, notes_)) return;
   PyObject* keywords = PyFunction_GET_KW_DEFAULTS(function);
   if (keywords != nullptr && PyDict_Check(keywords)) dict_all(keywords);
 }
 
-bool Watches::is_original(NumberPlace place) const {
+bool ObjectGuards::is_original(NumberPlace place) const {
   if (notes_.writes().of(place.holder) == nullptr) return true;
   const Ref index = Ref::steal(place.index >= 0 ? PyLong_FromSsize_t(place.index) : nullptr);
   PyObject* key = index ? index.get() : place.key;
   return key != nullptr && !is_written(place.holder, key);
 }
 
-void Watches::leave_writes(Watches& other) {
+void ObjectGuards::leave_writes(ObjectGuards& other) {
   dicts_.note_rewritten(notes_.writes());
   containers_.note_rewritten(notes_.writes());
   std::swap(notes_.writes(), other.notes_.writes());
 }
 
 template <typename Fn>
-void Watches::for_each_read(Fn&& fn) {
+void ObjectGuards::for_each_read(Fn&& fn) {
   dicts_.for_each_read(notes_.writes(), fn);
   containers_.for_each_read(notes_.writes(), fn);
   attributes_.for_each_read(notes_.writes(), fn);
 }
 
-PyObject* Watches::holds_noticed() {
+PyObject* ObjectGuards::holds_noticed() {
   const std::unordered_set<PyObject*> attributes = attributes_.instance_dicts();  // end with their objects
   const TorchApi& api = *TorchApi::get();
   // Modules and tensors end with the model, which entries hold anyway.
@@ -78,14 +78,14 @@ PyObject* Watches::holds_noticed() {
   return found;
 }
 
-void Watches::hold_weakly() {
+void ObjectGuards::hold_weakly() {
   WeakMaker maker(weak_.ending());
   for_each_read([&](ObjectRead& read, bool) { read.weak = read.weak || maker.make_weak(read.value); });
   attributes_.hold_weakly(maker);
   calls_.hold_weakly(maker);
 }
 
-std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
+std::vector<PyObject*> ObjectGuards::take_sources(TorchApi& api, const std::function<bool(PyObject*)>& wanted) {
   hold_weakly();
   std::vector<PyObject*> result;
   if (notes_.writes().empty()) return result;
@@ -117,26 +117,26 @@ std::vector<PyObject*> Watches::take_sources(TorchApi& api, const std::function<
   return result;
 }
 
-bool Watches::check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why) {
+bool ObjectGuards::check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why) {
   ObjectCheck check{sources_, api, objects, why, objects.size()};
   objects.resize(check.base + sources_.size());
   return weak_.check(check) && dicts_.check(check) && classes_.check(why) && containers_.check(check) &&
          attributes_.check(check) && gradients_.check(check) && calls_.check(check);
 }
 
-void Watches::compare(std::set<NumberPlace>& varying) const {
+void ObjectGuards::compare(std::set<NumberPlace>& varying) const {
   numbers_.compare(varying);
   dicts_.compare(varying);
   containers_.compare(varying);
   classes_.other_numbers(varying);
 }
 
-size_t Watches::size() const {
+size_t ObjectGuards::size() const {
   return dicts_.size() + classes_.size() + containers_.size() + attributes_.size() + gradients_.size() + calls_.size() +
          weak_.size() + numbers_.size();
 }
 
-int Watches::traverse(const Visitor& visit) const {
+int ObjectGuards::traverse(const Visitor& visit) const {
   return visit(dicts_, classes_, containers_, attributes_, gradients_, calls_, numbers_, sources_, notes_.writes());
 }
 

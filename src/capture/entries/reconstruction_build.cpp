@@ -1,7 +1,7 @@
-// Making the objects of a recipe.
+// Making the objects of a reconstruction.
 #include <array>
 
-#include "capture/entries/recipes.h"
+#include "capture/entries/reconstruction.h"
 
 namespace tatara::capture {
 namespace {
@@ -15,7 +15,7 @@ Ref new_instance(PyObject* type) {
   return Ref::steal(base->tp_new(t, args.get(), nullptr));
 }
 
-using Step = Recipe::Step;
+using Step = Reconstruction::Step;
 
 /// Makes the objects of steps, each from those before it. Every function but add() gives null with a Python error set where
 /// something fails.
@@ -25,8 +25,8 @@ class ObjectMaker {
       : env_(env), objects_(objects), symbols_(std::move(symbols)) {}
   /// False with a Python error set.
   bool add(const Step& step) {
-    made_.push_back(step.kind == Recipe::Kind::kNull ? Ref() : make(step));
-    return made_.back() || step.kind == Recipe::Kind::kNull;
+    made_.push_back(step.kind == Reconstruction::Kind::kNull ? Ref() : make(step));
+    return made_.back() || step.kind == Reconstruction::Kind::kNull;
   }
   void reserve(size_t steps) { made_.reserve(steps); }
   const Ref& made(int step) const { return made_[static_cast<size_t>(step)]; }
@@ -57,7 +57,7 @@ class ObjectMaker {
 };
 
 Ref ObjectMaker::make(const Step& step) const {
-  using Kind = Recipe::Kind;
+  using Kind = Reconstruction::Kind;
   switch (step.kind) {
     case Kind::kNull: return {};
     case Kind::kConst: return step.value;
@@ -190,7 +190,7 @@ Ref ObjectMaker::number(const Step& step) const {
 
 }  // namespace
 
-bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
+bool Reconstruction::symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const {
   TensorMeta meta;
   for (const SymbolSource& source : sources_) {
     PyObject* object = objects[static_cast<size_t>(source.object)];
@@ -207,7 +207,8 @@ bool Recipe::symbol_values(const std::vector<PyObject*>& objects, std::vector<in
   return true;
 }
 
-bool Recipe::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects, std::vector<Ref>& out) const {
+bool Reconstruction::build(const std::vector<Ref>& env, const std::vector<PyObject*>& objects,
+                           std::vector<Ref>& out) const {
   std::vector<int64_t> symbols;
   if (!symbol_values(objects, symbols)) return false;
   ObjectMaker maker(env, objects, std::move(symbols));

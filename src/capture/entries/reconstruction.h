@@ -18,7 +18,7 @@ inline constexpr std::array kFunctionNames = {"__name__", "__qualname__", "__doc
 inline constexpr std::array kFunctionDicts = {"__dict__", "__annotations__"};
 
 /// A list of steps, each making one object from earlier ones.
-class Recipe {
+class Reconstruction {
  public:
   enum class Kind : uint8_t {
     kNull,
@@ -64,11 +64,11 @@ class Recipe {
   void hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const;
   const std::vector<int>& wanted() const { return wanted_; }
   int traverse(const Visitor& visit) const { return visit(steps_); }
-  /// Tape slots that the recipe reads.
+  /// Tape slots that the steps read.
   std::vector<int> slots() const;
 
  private:
-  friend class RecipeBuilder;
+  friend class ReconstructionBuilder;
   bool symbol_values(const std::vector<PyObject*>& objects, std::vector<int64_t>& values) const;
   std::vector<Step> steps_;
   std::vector<int> wanted_;
@@ -86,7 +86,7 @@ enum class Origin : uint8_t {
 };
 
 /// How the builder sees the trace.
-struct RecipeWorld {
+struct ReconstructionWorld {
   std::function<int(PyObject*)> slot;          // tape slot of a tensor, or -1
   std::function<int(PyObject*)> object_index;  // index among the guarded objects, or -1
   std::function<Origin(PyObject*)> origin;
@@ -96,10 +96,11 @@ struct RecipeWorld {
 };
 
 /// Objects that were made in the trace are made again, from their parts. All others are taken from where they come from; those
-/// of which that is not known have no place in a recipe.
-class RecipeBuilder {
+/// of which that is not known cannot be reconstructed.
+class ReconstructionBuilder {
  public:
-  RecipeBuilder(Recipe& recipe, const RecipeWorld& world, TorchApi& api) : recipe_(recipe), world_(world), api_(api) {}
+  ReconstructionBuilder(Reconstruction& target, const ReconstructionWorld& world, TorchApi& api)
+      : target_(target), world_(world), api_(api) {}
   /// Adds `object` (may be null) as the next wanted result. False with why() set when it can't be rebuilt.
   bool want(PyObject* object);
   const std::string& why() const { return why_; }
@@ -113,14 +114,14 @@ class RecipeBuilder {
   int add_born_mapping(PyObject* object);
   int add_born_iterator(PyObject* object);
   int add_arguments(PyObject* args);
-  int add_parts(Recipe::Step step, PyObject* sequence, PyObject* dict = nullptr);
-  int add_all(Recipe::Step step, std::initializer_list<PyObject*> parts);
-  int emit(Recipe::Step step);
+  int add_parts(Reconstruction::Step step, PyObject* sequence, PyObject* dict = nullptr);
+  int add_all(Reconstruction::Step step, std::initializer_list<PyObject*> parts);
+  int emit(Reconstruction::Step step);
   int add_symbolic(Expr e);
-  bool parts_of_dict(PyObject* dict, Recipe::Step& step);
+  bool parts_of_dict(PyObject* dict, Reconstruction::Step& step);
   int fail(std::string why);
-  Recipe& recipe_;
-  const RecipeWorld& world_;
+  Reconstruction& target_;
+  const ReconstructionWorld& world_;
   TorchApi& api_;
   std::unordered_map<PyObject*, int> memo_;
   std::vector<Ref> alive_;

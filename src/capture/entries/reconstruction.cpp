@@ -1,4 +1,4 @@
-#include "capture/entries/recipes.h"
+#include "capture/entries/reconstruction.h"
 
 #include <array>
 #include <cmath>
@@ -20,7 +20,7 @@ bool is_rebuildable_iterator(PyObject* o) {
 
 }  // namespace
 
-std::vector<int> Recipe::slots() const {
+std::vector<int> Reconstruction::slots() const {
   std::vector<int> result;
   for (const Step& step : steps_) {
     if (step.kind == Kind::kTensor || step.kind == Kind::kNumber) result.push_back(step.index);
@@ -28,58 +28,59 @@ std::vector<int> Recipe::slots() const {
   return result;
 }
 
-void Recipe::hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const {
+void Reconstruction::hold(const std::vector<PyObject*>& objects, std::vector<Ref>& held) const {
   for (const Step& step : steps_) {
     if (step.kind == Kind::kObject) held.push_back(Ref::borrow(objects[static_cast<size_t>(step.index)]));
   }
   for (const SymbolSource& source : sources_) held.push_back(Ref::borrow(objects[static_cast<size_t>(source.object)]));
 }
 
-int RecipeBuilder::fail(std::string why) {
+int ReconstructionBuilder::fail(std::string why) {
   if (why_.empty()) why_ = std::move(why);
   return -1;
 }
 
-int RecipeBuilder::emit(Recipe::Step step) {
-  recipe_.steps_.push_back(std::move(step));
-  return static_cast<int>(recipe_.steps_.size()) - 1;
+int ReconstructionBuilder::emit(Reconstruction::Step step) {
+  target_.steps_.push_back(std::move(step));
+  return static_cast<int>(target_.steps_.size()) - 1;
 }
 
-bool RecipeBuilder::want(PyObject* object) {
+bool ReconstructionBuilder::want(PyObject* object) {
   const int index = add(object);
   if (index < 0) return false;
-  recipe_.wanted_.push_back(index);
+  target_.wanted_.push_back(index);
   return true;
 }
 
 /// A NaN equals itself alone, which keys of dicts and searches tell: it is the call's own, or made anew as eager makes it.
-int RecipeBuilder::add_not_a_number(PyObject* object) {
+int ReconstructionBuilder::add_not_a_number(PyObject* object) {
   if (const int index = world_.object_index(object); index >= 0) {
-    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+    return emit({Reconstruction::Kind::kObject, index, {}, {}, {}, 0, {}});
   }
   if (world_.origin(object) != Origin::kBorn) {
-    return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+    return emit({Reconstruction::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   }
   const auto [found, added] = memo_.try_emplace(object, -1);
   if (added) {
     alive_.push_back(Ref::borrow(object));
-    found->second = emit({Recipe::Kind::kNotANumber, -1, Ref::borrow(object), {}, {}, 0, {}});
+    found->second = emit({Reconstruction::Kind::kNotANumber, -1, Ref::borrow(object), {}, {}, 0, {}});
   }
   return found->second;
 }
 
-int RecipeBuilder::add(PyObject* object) {
+int ReconstructionBuilder::add(PyObject* object) {
   if (object == nullptr) return emit({});
   if (const Expr e = world_.symbols.made_of(object); e.valid()) return add_symbolic(e);
   if (const int slot = world_.symbols.derived_slot(object); slot >= 0) {
-    return emit({Recipe::Kind::kNumber, slot, {}, {}, {}, 0, {}});
+    return emit({Reconstruction::Kind::kNumber, slot, {}, {}, {}, 0, {}});
   }
   if (const int index = world_.symbols.float_object(object); index >= 0) {
-    return emit({Recipe::Kind::kObject, index, {}, {}, {}, 0, {}});
+    return emit({Reconstruction::Kind::kObject, index, {}, {}, {}, 0, {}});
   }
   const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
   if (is_not_a_number(object) && !traced) return add_not_a_number(object);
-  if (is_atom(object, api_) && !traced) return emit({Recipe::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
+  if (is_atom(object, api_) && !traced)
+    return emit({Reconstruction::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
     return found->second == kInProgress ? fail("an object that contains itself") : found->second;
   }
@@ -91,21 +92,21 @@ int RecipeBuilder::add(PyObject* object) {
 }
 
 /// What something holds that was made in the trace.
-int RecipeBuilder::add_held(PyObject* object) {
+int ReconstructionBuilder::add_held(PyObject* object) {
   if (Py_REFCNT(object) == 1 && !is_atom(object, api_)) world_.adopt(object);
   return add(object);
 }
 
-int RecipeBuilder::add_symbolic(Expr e) {
+int ReconstructionBuilder::add_symbolic(Expr e) {
   const TraceSymbols& symbols = world_.symbols;
-  Recipe::Step step;
-  step.kind = Recipe::Kind::kSymbolic;
+  Reconstruction::Step step;
+  step.kind = Reconstruction::Kind::kSymbolic;
   step.program = symbols.program(e);
-  recipe_.sources_ = symbols.sources();
+  target_.sources_ = symbols.sources();
   return emit(std::move(step));
 }
 
-bool RecipeBuilder::parts_of_dict(PyObject* dict, Recipe::Step& step) {
+bool ReconstructionBuilder::parts_of_dict(PyObject* dict, Reconstruction::Step& step) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t at = 0;
   while (PyDict_Next(dict, &at, &key, &value) != 0) {
@@ -125,7 +126,7 @@ Ref builtin(const char* name) { return Ref::borrow(PyDict_GetItemString(PyEval_G
 
 }  // namespace
 
-int RecipeBuilder::add_all(Recipe::Step step, std::initializer_list<PyObject*> parts) {
+int ReconstructionBuilder::add_all(Reconstruction::Step step, std::initializer_list<PyObject*> parts) {
   for (PyObject* each : parts) {
     const int part = add(each);
     if (part < 0) return -1;
@@ -134,8 +135,8 @@ int RecipeBuilder::add_all(Recipe::Step step, std::initializer_list<PyObject*> p
   return emit(std::move(step));
 }
 
-int RecipeBuilder::add_new(PyObject* o) {
-  using Kind = Recipe::Kind;
+int ReconstructionBuilder::add_new(PyObject* o) {
+  using Kind = Reconstruction::Kind;
   if (const int index = world_.object_index(o); index >= 0) return emit({Kind::kObject, index, {}, {}, {}, 0, {}});
   if (const int slot = world_.slot(o); slot >= 0) return emit({Kind::kTensor, slot, {}, {}, {}, 0, {}});
   if (PyDict_CheckExact(o)) {
@@ -166,8 +167,8 @@ bool has_text_annotations(const PyFunctionObject* f) {
 
 }  // namespace
 
-int RecipeBuilder::add_born(PyObject* o) {
-  using Kind = Recipe::Kind;
+int ReconstructionBuilder::add_born(PyObject* o) {
+  using Kind = Reconstruction::Kind;
   const Ref its_type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
   if (PyFunction_Check(o)) {
     auto* f = reinterpret_cast<PyFunctionObject*>(o);
@@ -198,7 +199,7 @@ int RecipeBuilder::add_born(PyObject* o) {
     return part < 0 ? -1 : emit({Kind::kReduce, -1, builtin("getattr"), {part}, {}, 0, {}});
   }
   if (PyTuple_Check(o)) {
-    Recipe::Step step{Kind::kTuple, -1, its_type, {}, {}, 0, {}};
+    Reconstruction::Step step{Kind::kTuple, -1, its_type, {}, {}, 0, {}};
     const Ref dict = PyTuple_CheckExact(o) ? Ref() : attr_or_null(o, "__dict__");
     return add_parts(std::move(step), o, dict && PyDict_Check(dict.get()) ? dict.get() : nullptr);
   }
@@ -226,7 +227,7 @@ int RecipeBuilder::add_born(PyObject* o) {
 }
 
 /// The items of a tuple or list, then what `dict` holds.
-int RecipeBuilder::add_parts(Recipe::Step step, PyObject* sequence, PyObject* dict) {
+int ReconstructionBuilder::add_parts(Reconstruction::Step step, PyObject* sequence, PyObject* dict) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     const int part = add_held(PySequence_Fast_GET_ITEM(sequence, i));
     if (part < 0) return -1;
@@ -235,16 +236,16 @@ int RecipeBuilder::add_parts(Recipe::Step step, PyObject* sequence, PyObject* di
   return dict == nullptr || parts_of_dict(dict, step) ? emit(std::move(step)) : -1;
 }
 
-int RecipeBuilder::add_born_mapping(PyObject* o) {
-  using Kind = Recipe::Kind;
+int ReconstructionBuilder::add_born_mapping(PyObject* o) {
+  using Kind = Reconstruction::Kind;
   const Ref type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o)));
   if (PyDict_CheckExact(o)) {
-    Recipe::Step step{Kind::kDict, -1, {}, {}, {}, 0, {}};
+    Reconstruction::Step step{Kind::kDict, -1, {}, {}, {}, 0, {}};
     return parts_of_dict(o, step) ? emit(std::move(step)) : -1;
   }
   if (std::strcmp(Py_TYPE(o)->tp_name, "collections.defaultdict") == 0) {
     const Ref factory = attr_or_null(o, "default_factory");
-    Recipe::Step items{Kind::kDict, -1, {}, {}, {}, 0, {}};
+    Reconstruction::Step items{Kind::kDict, -1, {}, {}, {}, 0, {}};
     const int first = add(factory ? factory.get() : Py_None);
     if (first < 0 || !parts_of_dict(o, items)) return -1;
     const int second = emit(std::move(items));
@@ -253,7 +254,7 @@ int RecipeBuilder::add_born_mapping(PyObject* o) {
     return emit({Kind::kReduce, -1, type, {args}, {}, 0, {}});
   }
   if (PyDict_Check(o) && std::strstr(Py_TYPE(o)->tp_name, "defaultdict") != nullptr) return fail("a defaultdict");
-  Recipe::Step step{Kind::kInstance, -1, type, {}, {}, 0, {}};
+  Reconstruction::Step step{Kind::kInstance, -1, type, {}, {}, 0, {}};
   if (PyDict_Check(o)) {
     if (!parts_of_dict(o, step)) return -1;
     step.base_count = static_cast<int>(step.parts.size());
@@ -264,26 +265,28 @@ int RecipeBuilder::add_born_mapping(PyObject* o) {
 }
 
 /// The arguments that a __reduce__ has made: the tuple is new, and so is a list that nobody else holds.
-int RecipeBuilder::add_arguments(PyObject* args) {
-  Recipe::Step step{Recipe::Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {}, {}, 0, {}};
+int ReconstructionBuilder::add_arguments(PyObject* args) {
+  Reconstruction::Step step{
+      Reconstruction::Kind::kTuple, -1, Ref::borrow(reinterpret_cast<PyObject*>(&PyTuple_Type)), {}, {}, 0, {}};
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
     PyObject* item = PyTuple_GET_ITEM(args, i);
     const bool made = PyList_CheckExact(item) && Py_REFCNT(item) == 1;
-    const int part = made ? add_parts({Recipe::Kind::kList, -1, {}, {}, {}, 0, {}}, item) : add(item);
+    const int part = made ? add_parts({Reconstruction::Kind::kList, -1, {}, {}, {}, 0, {}}, item) : add(item);
     if (part < 0) return -1;
     step.parts.push_back(part);
   }
   return emit(std::move(step));
 }
 
-int RecipeBuilder::add_born_iterator(PyObject* o) {
+int ReconstructionBuilder::add_born_iterator(PyObject* o) {
   const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
   if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
     forget_error();
     return fail("an iterator that cannot be copied");
   }
   alive_.push_back(reduced);
-  Recipe::Step step{Recipe::Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
+  Reconstruction::Step step{
+      Reconstruction::Kind::kReduce, -1, Ref::borrow(PyTuple_GET_ITEM(reduced.get(), 0)), {}, {}, 0, {}};
   for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(reduced.get()) && i < 3; ++i) {
     PyObject* item = PyTuple_GET_ITEM(reduced.get(), i);
     if (i == 2 && item == Py_None) break;  // no state to set (3.12's range iterators)
