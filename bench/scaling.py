@@ -117,7 +117,7 @@ def training(count: int, rng: random.Random) -> tuple[Callable[..., Any], list[A
     """Many small layers forward and backward, then an optimizer that writes to parameters and states in place, as lists."""
     import torch
 
-    layers = max(count // 42, 1)  # an operator count of one layer's forward, backward and update
+    layers = max(count // 16, 1)  # the operators of one layer in the graph: forward, backward and update
     parameters = [torch.nn.Parameter(torch.randn(8, 8) * 0.1 + torch.eye(8)) for _ in range(layers)]
     biases = [torch.nn.Parameter(torch.zeros(8)) for _ in range(layers)]
     everything = [*parameters, *biases]

@@ -103,7 +103,7 @@ def backward(cls: Any, ctx: Context, cotangents: tuple[Any, ...]) -> Any:
     return function(twin, *cotangents)
 
 
-class _Again(Function):  # type: ignore[misc]
+class _Again(torch.autograd.Function):  # type: ignore[misc]
     """The node of such a function where the calls of a trace are made once more."""
 
     @staticmethod

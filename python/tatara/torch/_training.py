@@ -129,8 +129,8 @@ def same(value: Any) -> Any:
 
 
 def _is_hooked(remembered: Any) -> bool:
-    """Whether a tensor inside of the graph has a hook. In eager the pass through the gradients calls it once more, with the sum of
-    what comes from the results and from the gradients.
+    """Whether a tensor inside of the graph has a hook. In eager the pass through the gradients calls it once more, with the sum
+    of what comes from the results and from the gradients.
     """
     return remembered is False or bool(remembered.hooked)
 
