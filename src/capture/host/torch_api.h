@@ -81,7 +81,6 @@ struct TorchApi {
   std::string torch_folder, library_folder;  // of torch's and of Python's own modules in Python
   /// tatara.torch._training, which runs compiled gradients, and tatara.torch._transforms, which ends in torch's own where a graph breaks.
   std::string training_file, transforms_file;
-  std::vector<PyObject*> has_torch_function;
 
   /// What Tatara needs and this torch does not have, in words; empty: nothing. Then everything runs in eager.
   std::string lacks;

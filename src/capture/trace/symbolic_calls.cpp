@@ -441,7 +441,7 @@ PyObject* NumberTracing::symbolic_compare(int op, PyObject* left, PyObject* righ
   return not_handled();
 }
 
-PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* NumberTracing::symbolic_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   using Kind = CallPlan::Kind;
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
@@ -462,7 +462,8 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
     return size;
   }
   const Ref items = Ref::steal(PySequence_List(args));
-  const CallPlan plan = calls().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  const CallPlan plan =
+      calls().plan_call(callable, known, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;

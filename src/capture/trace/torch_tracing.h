@@ -9,6 +9,8 @@
 
 namespace tatara::capture {
 
+struct TracedCall;
+
 class TorchTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
@@ -16,8 +18,8 @@ class TorchTracing final : public TraceFeature {
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* update_scaler(const TracedCall& call);
+  PyObject* stand_in(const TracedCall& call);
 
  private:
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };

@@ -25,69 +25,6 @@ namespace tatara::capture {
 
 namespace {
 
-struct Name {
-  const char* file;  // of Python functions, its end; null: C code of torch, torch._C or torch._C._functorch
-  const char* name;
-  TransformCall call;
-};
-
-constexpr Name in_package(PackageFunction function, TransformCall call) {
-  const PackageEntry& entry = package_entry(function);
-  return {package_file(entry.module).data(), entry.name.data(), call};
-}
-
-constexpr Name kNames[] = {
-    {nullptr, "_grad_increment_nesting", TransformCall::kEnterGrad},
-    {nullptr, "_grad_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_wrap_for_grad", TransformCall::kWrap},
-    {nullptr, "_unwrap_for_grad", TransformCall::kUnwrap},
-    {nullptr, "set_inplace_requires_grad_allowed", TransformCall::kAllowVariables},
-    {nullptr, "_jvp_increment_nesting", TransformCall::kEnterJvp},
-    {nullptr, "_jvp_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_vmap_increment_nesting", TransformCall::kEnterVmap},
-    {nullptr, "_vmap_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_add_batch_dim", TransformCall::kBatchIn},
-    {nullptr, "_remove_batch_dim", TransformCall::kBatchOut},
-    {nullptr, "is_batchedtensor", TransformCall::kIsBatched},
-    {nullptr, "unwrap_if_dead", TransformCall::kUnwrapDead},
-    {nullptr, "_vmapmode_increment_nesting", TransformCall::kOldVmap},
-    {nullptr, "_vmapmode_decrement_nesting", TransformCall::kOldVmap},
-    {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
-    {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
-    {nullptr, "_exit_dual_level", TransformCall::kExitDual},
-    {nullptr, "_make_dual", TransformCall::kMakeDual},
-    {nullptr, "_unpack_dual", TransformCall::kUnpackDual},
-    {"/torch/_functorch/predispatch.py", "_unwrap_for_grad", TransformCall::kUnwrap},
-    {"/torch/_functorch/predispatch.py", "_jvp_increment_nesting", TransformCall::kEnterJvp},
-    {"/torch/_functorch/predispatch.py", "_jvp_decrement_nesting", TransformCall::kExit},
-    {"/torch/_functorch/predispatch.py", "_vmap_increment_nesting", TransformCall::kEnterVmap},
-    {"/torch/_functorch/predispatch.py", "_vmap_decrement_nesting", TransformCall::kExit},
-    {"/torch/_functorch/predispatch.py", "_add_batch_dim", TransformCall::kBatchIn},
-    {"/torch/_functorch/predispatch.py", "_remove_batch_dim", TransformCall::kBatchOut},
-    {"/torch/_functorch/predispatch.py", "lazy_load_decompositions", TransformCall::kLoadRules},
-    {"/torch/_functorch/predispatch.py", "_make_dual", TransformCall::kMakeDual},
-    {"/torch/_functorch/predispatch.py", "_unpack_dual", TransformCall::kUnpackDual},
-    {"/torch/_functorch/predispatch.py", "_enter_dual_level", TransformCall::kEnterDual},
-    {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
-    {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
-    {"/torch/_functorch/eager_transforms.py", "linearize", TransformCall::kLinearize},
-    {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
-    in_package(PackageFunction::kTransformRecord, TransformCall::kRecord),
-    in_package(PackageFunction::kTransformReplay, TransformCall::kReplay),
-    in_package(PackageFunction::kCheckpointMark, TransformCall::kRegionMark),
-    in_package(PackageFunction::kFunctionHang, TransformCall::kHang),
-    in_package(PackageFunction::kFunctionStop, TransformCall::kStop),
-};
-
-/// What tells of levels that the trace has not entered.
-bool asks_for_levels(std::string_view name) {
-  return name == "_are_functorch_transforms_active" || name == "is_gradtrackingtensor" ||
-         name == "is_functorch_wrapped_tensor" || name == "get_unwrapped" || name == "maybe_get_level" ||
-         name == "maybe_get_bdim" || name == "current_level" || name == "maybe_current_level" ||
-         name == "peek_interpreter_stack" || name == "get_interpreter_stack" ||
-         name == "get_dynamic_layer_stack_depth" || name == "_unwrap_batched" || name == "is_batchedtensor";
-}
-
 /// torch.utils.checkpoint.checkpoint, which torch wraps in a switch for its own compiler, or a functools.partial of it.
 bool is_checkpoint(PyObject* callable) {
   if (is_partial(callable)) {
@@ -196,33 +133,12 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 
 }  // namespace
 
-TransformCall transform_call_of(PyObject* callable) {
-  if (is_checkpoint(callable)) return TransformCall::kCheckpoint;
-  if (is_reentrant_checkpoint(callable)) return TransformCall::kReentrant;
-  if (PyFunction_Check(callable)) {
-    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
-    const char* name = PyUnicode_AsUTF8(code->co_name);
-    if (name == nullptr || (name[0] != '_' && name[0] != 'l' && name[0] != 'h')) return TransformCall::kNone;
-    for (const Name& each : kNames) {
-      if (each.file == nullptr || std::strcmp(name, each.name) != 0) continue;
-      const std::string file = text_of(code->co_filename);
-      if (std::string_view(file).ends_with(each.file)) return each.call;
-    }
-    return TransformCall::kNone;
+TransformCall transform_call_of(PyObject* callable, TransformCall known) {
+  switch (known) {
+    case TransformCall::kCheckpoint: return is_checkpoint(callable) ? known : TransformCall::kNone;
+    case TransformCall::kReentrant: return is_reentrant_checkpoint(callable) ? known : TransformCall::kNone;
+    default: return PyMethod_Check(callable) ? TransformCall::kNone : known;
   }
-  if (PyType_Check(callable)) {
-    // Switches the levels off: what was recorded must run before.
-    const char* name = reinterpret_cast<PyTypeObject*>(callable)->tp_name;
-    return std::strcmp(name, "torch._C._DisableFuncTorch") == 0 ? TransformCall::kAsks : TransformCall::kNone;
-  }
-  if (!PyCFunction_Check(callable)) return TransformCall::kNone;
-  const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
-  const std::string module = text_of(f->m_module);
-  if (module != "torch._C._functorch" && module != "torch._C" && module != "torch") return TransformCall::kNone;
-  for (const Name& each : kNames) {
-    if (each.file == nullptr && std::strcmp(f->m_ml->ml_name, each.name) == 0) return each.call;
-  }
-  return asks_for_levels(f->m_ml->ml_name) ? TransformCall::kAsks : TransformCall::kNone;
 }
 
 /// The slot of a tensor that a level is given, or -1 after `problem` was set.
