@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <unordered_map>
 
-#include "capture/host/numpy_api.h"
 #include "capture/host/object_kinds.h"
 #include "support/log.h"
 #include "support/str_cat.h"
@@ -25,7 +24,7 @@ struct Row {
   const char* label;
 };
 
-KnownCall with(CallHandler handler, uint32_t traits) {
+KnownCall with(CallHandler handler, uint64_t traits) {
   KnownCall known;
   known.handler = handler;
   known.traits = traits;
@@ -53,7 +52,7 @@ KnownCall changes_first(const char* method) {
   return known;
 }
 
-KnownCall of_engine(SpecialCall special, uint32_t traits) {
+KnownCall of_engine(SpecialCall special, uint64_t traits) {
   KnownCall known = with(CallHandler::kNone, traits);
   known.special = special;
   return known;
@@ -207,7 +206,7 @@ std::unordered_map<const void*, Entry>& entries() {
   return *all;
 }
 
-uint64_t look_ups = 0;  // of callables
+CallCounts counts;
 
 Entry* look_up(const void* identity) {
   const auto found = entries().find(identity);
@@ -307,7 +306,7 @@ KnownCall known_code(PyCodeObject* code) {
 KnownCall known_type(const PyTypeObject* type) { return known_in_c(type, RowKind::kType, "", type->tp_name); }
 
 KnownCall known_call(PyObject* callable) {
-  ++look_ups;
+  ++counts.look_ups;
   while (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
   if (PyFunction_Check(callable)) {
     return known_code(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable)));
@@ -331,16 +330,17 @@ KnownCall known_call(PyObject* callable) {
     // Of torch.utils.checkpoint.checkpoint it is known, too.
     const Ref function = attr_or_null(callable, "func");
     const KnownCall known = function ? known_call(function.get()) : KnownCall();
-    --look_ups;  // one of two
+    --counts.look_ups;  // one of two
     return known.transform == TransformCall::kCheckpoint ? known : KnownCall();
   }
-  NumpyApi* const numpy = NumpyApi::get();
-  return numpy != nullptr && numpy->is_dispatcher(callable) ? known_dispatcher(callable) : KnownCall();
+  // By its name: a look-up must not be what loads NumPy's interface.
+  return std::strcmp(type->tp_name, "numpy._ArrayFunctionDispatcher") == 0 ? known_dispatcher(callable) : KnownCall();
 }
 
-uint32_t name_traits(std::string_view name) { return find({RowKind::kMethod, {}, name, {}}).traits; }
+uint64_t name_traits(std::string_view name) { return find({RowKind::kMethod, {}, name, {}}).traits; }
 
-uint64_t call_look_ups() { return look_ups; }
+CallCounts call_counts() { return counts; }
+void count_call() { ++counts.calls; }
 
 // ---- Names of torch and NumPy ------------------------------------------------------------------------------------------
 
@@ -375,7 +375,11 @@ constexpr std::pair<std::string_view, const char*> kUfuncs[] = {
 KnownTorch known_torch(std::string_view name) {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, KnownTorch> made;
-    for (const TorchRow& row : torch_rows()) made.emplace(row.name, row.known);
+    for (const TorchRow& row : torch_rows()) {
+      KnownTorch& known = made[row.name];
+      if (known.kind == TorchKind::kRecord) known.kind = row.known.kind;
+      known.traits |= row.known.traits;
+    }
     return made;
   }();
   const auto found = by_name.find(name);
@@ -429,19 +433,26 @@ std::string module_of_file(std::string_view file) {
   return name;
 }
 
-/// Whether some function in C that belongs to a loaded module whose name fits has a name that fits.
+/// Whether a dict has a callable whose name fits.
+bool has_fitting(PyObject* dict, std::string_view pattern) {
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &i, &name, &value) != 0;) {
+    if (Py_TYPE(value)->tp_call != nullptr && fits(pattern, view_of(name))) return true;
+  }
+  return false;
+}
+
+/// Whether a loaded module whose name fits, or a type in it, has a callable whose name fits.
 bool finds_pattern(const Row& row, bool& loaded) {
   PyObject *key = nullptr, *module = nullptr;
-  Py_ssize_t at = 0;
-  loaded = false;
-  while (PyDict_Next(PyImport_GetModuleDict(), &at, &key, &module) != 0) {
+  for (Py_ssize_t at = 0; PyDict_Next(PyImport_GetModuleDict(), &at, &key, &module) != 0;) {
     if (!PyModule_Check(module) || !fits(row.where, view_of(key))) continue;
     loaded = true;
+    PyObject* const dict = PyModule_GetDict(module);
+    if (has_fitting(dict, row.name)) return true;
     PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t i = 0; PyDict_Next(PyModule_GetDict(module), &i, &name, &value) != 0;) {
-      if (PyCFunction_Check(value) && fits(row.name, reinterpret_cast<PyCFunctionObject*>(value)->m_ml->ml_name))
-        return true;
-      if (!PyCFunction_Check(value) && Py_TYPE(value)->tp_call != nullptr && fits(row.name, view_of(name))) return true;
+    for (Py_ssize_t i = 0; row.kind == RowKind::kTorchName && PyDict_Next(dict, &i, &name, &value) != 0;) {
+      if (PyType_Check(value) && has_fitting(reinterpret_cast<PyTypeObject*>(value)->tp_dict, row.name)) return true;
     }
   }
   return false;
@@ -477,6 +488,10 @@ CallRow state_of(const Row& row) {
   if (row.kind == RowKind::kPython && row.place.empty()) path = module_of_file(row.where);
   const bool whole = row.kind == RowKind::kType || (row.kind == RowKind::kPython && !row.place.empty());
   if (!whole) path += str_cat(".", row.name);
+  const bool whole_module = row.kind == RowKind::kPython && row.place.empty();
+  if (whole_module && PyDict_GetItemString(PyImport_GetModuleDict(), module_of_file(row.where).c_str()) == nullptr) {
+    return state;
+  }
   const Ref object = object_at(path, state.loaded);
   state.found = object && is_known_as(object.get(), row);
   return state;
@@ -503,7 +518,9 @@ std::vector<CallRow> call_rows() {
 }
 
 void log_unknown_rows() {
-  if (!log_enabled(LogChannel::kCapture)) return;
+  static bool done = false;
+  if (done || !log_enabled(LogChannel::kCapture)) return;
+  done = true;
   for (const CallRow& row : call_rows()) {
     if (!row.loaded || row.found || !row.versions.empty()) continue;
     TATARA_LOG(kCapture, "known_calls.def: ", row.kind, " ", row.name, " of ", row.place, " is not there");

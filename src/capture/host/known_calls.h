@@ -89,39 +89,45 @@ enum class KnownCode : uint8_t {
 };
 
 /// What else is known of a callable, or of all methods and functions of a name.
-enum CallTrait : uint32_t {
-  kMutates = 1U << 0,           ///< changes what it is a method of
-  kAdds = 1U << 1,              ///< and takes nothing away
-  kAsksType = 1U << 2,          ///< of its operands, or their identity
-  kItemsOnly = 1U << 3,         ///< looks at its operands' items, but not into these
-  kCompares = 1U << 4,          ///< its operands
-  kUnseen = 1U << 5,            ///< a tensor's, which modes for torch functions do not see, or not in all forms
-  kReadsClock = 1U << 6,        ///< as a method of a type of datetime's
-  kReadsState = 1U << 7,        ///< that no watch sees
-  kMakesTensor = 1U << 8,       ///< that no torch function makes
-  kNeedsEngine = 1U << 9,       ///< of gradients, which needs real tensors
-  kAppliesFunction = 1U << 10,  ///< needs real tensors where gradients are on
-  kCallsArguments = 1U << 11,
-  kImmutable = 1U << 12,      ///< a type whose methods never change anything
-  kHolds = 1U << 13,          ///< a type in C that only keeps, finds and compares objects
-  kCounts = 1U << 14,         ///< the same but for counts and places
-  kTakesNumbers = 1U << 15,   ///< hands numbers on, or asks their slots
-  kReadsNumbers = 1U << 16,   ///< of a module whose functions otherwise take them
-  kTakesItems = 1U << 17,     ///< takes numbers inside of containers
-  kComputes = 1U << 18,       ///< with objects of any type, whose types it may check
-  kHandsOn = 1U << 19,        ///< hands arrays on, or asks for their type only
-  kIterates = 1U << 20,       ///< over its arguments
-  kReadsKey = 1U << 21,       ///< looks its first argument up, or counts by it
-  kArrayMethod = 1U << 22,    ///< of arrays and scalars: one node each
-  kArrayFunction = 1U << 23,  ///< of NumPy: one node each
-  kArrayFacts = 1U << 24,     ///< of NumPy: does not depend on elements
-  kArrayBuiltin = 1U << 25,   ///< of NumPy, in C and no dispatcher: one node each
-  kArraySize = 1U << 26,      ///< and its arguments decide a size
-  kArrayWrites = 1U << 27,    ///< to an operand
-  kArraySetup = 1U << 28,     ///< of NumPy: runs as it is
-  kMethodWrites = 1U << 30,   ///< to the array that it is a method of
-  kArrayBody = 1U << 31,      ///< of NumPy: its body in Python is traced
-  kPlainCall = 1U << 29,      ///< a type in C whose objects may be called: they run what they hold
+enum CallTrait : uint64_t {
+  kMutates = 1ULL << 0,           ///< changes what it is a method of
+  kAdds = 1ULL << 1,              ///< and takes nothing away
+  kAsksType = 1ULL << 2,          ///< of its operands, or their identity
+  kItemsOnly = 1ULL << 3,         ///< looks at its operands' items, but not into these
+  kCompares = 1ULL << 4,          ///< its operands
+  kUnseen = 1ULL << 5,            ///< a tensor's, which modes for torch functions do not see, or not in all forms
+  kReadsClock = 1ULL << 6,        ///< as a method of a type of datetime's
+  kReadsState = 1ULL << 7,        ///< that no watch sees
+  kMakesTensor = 1ULL << 8,       ///< that no torch function makes
+  kNeedsEngine = 1ULL << 9,       ///< of gradients, which needs real tensors
+  kAppliesFunction = 1ULL << 10,  ///< needs real tensors where gradients are on
+  kCallsArguments = 1ULL << 11,
+  kImmutable = 1ULL << 12,      ///< a type whose methods never change anything
+  kHolds = 1ULL << 13,          ///< a type in C that only keeps, finds and compares objects
+  kCounts = 1ULL << 14,         ///< the same but for counts and places
+  kTakesNumbers = 1ULL << 15,   ///< hands numbers on, or asks their slots
+  kReadsNumbers = 1ULL << 16,   ///< of a module whose functions otherwise take them
+  kTakesItems = 1ULL << 17,     ///< takes numbers inside of containers
+  kComputes = 1ULL << 18,       ///< with objects of any type, whose types it may check
+  kHandsOn = 1ULL << 19,        ///< hands arrays on, or asks for their type only
+  kIterates = 1ULL << 20,       ///< over its arguments
+  kReadsKey = 1ULL << 21,       ///< looks its first argument up, or counts by it
+  kArrayMethod = 1ULL << 22,    ///< of arrays and scalars: one node each
+  kArrayFunction = 1ULL << 23,  ///< of NumPy: one node each
+  kArrayFacts = 1ULL << 24,     ///< of NumPy: does not depend on elements
+  kArrayBuiltin = 1ULL << 25,   ///< of NumPy, in C and no dispatcher: one node each
+  kArraySize = 1ULL << 26,      ///< and its arguments decide a size
+  kArrayWrites = 1ULL << 27,    ///< to an operand
+  kArraySetup = 1ULL << 28,     ///< of NumPy: runs as it is
+  kMethodWrites = 1ULL << 30,   ///< to the array that it is a method of
+  kArrayBody = 1ULL << 31,      ///< of NumPy: its body in Python is traced
+  kPlainCall = 1ULL << 29,      ///< a type in C whose objects may be called: they run what they hold
+  kArrayPlain = 1ULL << 32,     ///< of arrays: tells nothing of their elements
+  kArrayShape = 1ULL << 33,     ///< of arrays: its arguments decide a shape
+  kReadsOneKey = 1ULL << 34,    ///< of a dict: looks one key up
+  kArrayOperator = 1ULL << 35,  ///< of the language: calls a ufunc for arrays
+  kOfWhole = 1ULL << 36,        ///< gives a whole number as it is
+  kPlainGuard = 1ULL << 37,     ///< a context manager of torch's that changes nothing that a graph could miss
 };
 
 struct KnownCall {
@@ -130,10 +136,10 @@ struct KnownCall {
   PackageFunction stand_in = PackageFunction::kError;
   CallHandler handler = CallHandler::kNone;
   KnownCode code = KnownCode::kNone;
-  uint32_t traits = 0;           ///< of CallTrait
+  uint64_t traits = 0;           ///< of CallTrait
   const char* method = nullptr;  ///< kChangesFirst: the method that it calls on its first argument; null: its own name
 
-  bool is(uint32_t trait) const { return (traits & trait) != 0; }
+  bool is(uint64_t trait) const { return (traits & trait) != 0; }
 };
 
 /// One look-up by identity. What a callable is not known by yet is found in the table once, by what it says of itself: its
@@ -144,7 +150,7 @@ KnownCall known_type(const PyTypeObject* type);
 /// Of a function in Python, by its code.
 KnownCall known_code(PyCodeObject* code);
 /// Of all methods of this name.
-uint32_t name_traits(std::string_view name);
+uint64_t name_traits(std::string_view name);
 
 /// What TorchApi makes of a torch function, a method of tensors or an attribute, by its name.
 enum TorchTrait : uint32_t {
@@ -157,10 +163,23 @@ enum TorchTrait : uint32_t {
   kDeviceGetter = 1U << 6,
   kBreaksAsOperator =
       1U << 7,  ///< of the dispatcher: for an operand that requires grad its result has a history that raises
+  kTakesNumber = 1U << 8,       ///< with another operand, a number that varies is one, too
+  kTakesScaled = 1U << 9,       ///< the same for alpha=
+  kGivesTuple = 1U << 10,       ///< also where it holds one tensor
+  kWithoutHistory = 1U << 11,   ///< its results never require grad
+  kDiffersInLevels = 1U << 12,  ///< an attribute that differs between a tensor and what a transform wraps
+  kKeepsLeaf = 1U << 13,        ///< in place, and may be called on a leaf
+  kDependsOnBase = 1U << 14,    ///< an attribute that depends on what a tensor is a view of
+  kCountsSteps = 1U << 15,      ///< what optimizers count their steps with
+  kChangesLayout = 1U << 16,    ///< of a tensor, and not its values
+  kTurnsDims = 1U << 17,        ///< exchanges two dimensions
+  kHandsTangents = 1U << 18,    ///< the tangent of its result is the operand's, the very object
+  kGivesOneForEach = 1U << 19,  ///< of a list of tensors, also where that holds one
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;
   uint32_t traits = 0;
+  bool is(uint32_t trait) const { return (traits & trait) != 0; }
 };
 /// kRecord without traits for names that are in no row.
 KnownTorch known_torch(std::string_view name);
@@ -178,7 +197,11 @@ std::vector<CallRow> call_rows();
 /// Rows of loaded modules that name nothing, on the log's channel `capture`.
 void log_unknown_rows();
 
-/// How often something was looked up by its identity.
-uint64_t call_look_ups();
+struct CallCounts {
+  uint64_t calls = 0;     ///< that a trace has met
+  uint64_t look_ups = 0;  ///< of callables: of those that are called, and of functions given to code in C
+};
+CallCounts call_counts();
+void count_call();
 
 }  // namespace tatara::capture

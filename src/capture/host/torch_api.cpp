@@ -354,26 +354,25 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   result.name = result.dispatcher ? operator_name(key) : name_of(key);
   const bool getter = key != func;
   const KnownTorch known = known_torch(result.name);
-  const auto is = [&known](uint32_t trait) { return (known.traits & trait) != 0; };
-  if (getter && is(kDeviceGetter)) {
+  if (getter && known.is(kDeviceGetter)) {
     result.kind = TorchKind::kDevice;
-  } else if (getter && is(kGradGetter)) {
+  } else if (getter && known.is(kGradGetter)) {
     result.kind = TorchKind::kGrad;
   } else if (PyFunction_Check(func)) {
     result.kind = TorchKind::kPython;
   } else if (is_profiler_mark(result.name)) {
     result.kind = TorchKind::kPassthrough;
-  } else if (result.dispatcher && is(kBreaksAsOperator)) {
+  } else if (result.dispatcher && known.is(kBreaksAsOperator)) {
     result.kind = TorchKind::kBreak;
   } else if (known.kind != TorchKind::kRecord) {
     result.kind = known.kind;
-    result.of_sizes = is(kOfSizes);
-    result.of_layout = is(kOfLayout);
-    result.reads_values = is(kOfValues);
-  } else if (getter && !is(kViewGetter)) {
+    result.of_sizes = known.is(kOfSizes);
+    result.of_layout = known.is(kOfLayout);
+    result.reads_values = known.is(kOfValues);
+  } else if (getter && !known.is(kViewGetter)) {
     result.kind = TorchKind::kBreak;  // what a placeholder has there says nothing of the tensor
   } else {
-    result.factory = is(kFactory);
+    result.factory = known.is(kFactory);
   }
   return result;
 }

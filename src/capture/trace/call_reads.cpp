@@ -58,12 +58,13 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
   return true;
 }
 
-bool ReadTracing::reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
-  if (plan.name != "get" && plan.name != "__getitem__" && plan.name != "__contains__") return false;
-  const Py_ssize_t at = PyCFunction_Check(callable) ? 0 : 1;
-  if (nargs <= at || !is_atom(args[at], api_)) return false;
-  if (!born(plan.target) && !origins().contents_guarded(plan.target)) trace_->watches.dict_key(plan.target, args[at]);
+  if (!call.known.is(kReadsOneKey)) return false;
+  const Py_ssize_t at = PyCFunction_Check(call.callable) ? 0 : 1;
+  if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
+  if (!born(plan.target) && !origins().contents_guarded(plan.target))
+    trace_->watches.dict_key(plan.target, call.args[at]);
   return true;
 }
 

@@ -70,7 +70,7 @@ class NumberTracing final : public TraceFeature {
   bool from_numbers(int slot) const;  // a number that no tensor decides
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.
-  Ref number_call(PyObject* callable, PyObject* args);
+  Ref number_call(PyObject* callable, const KnownCall& known, PyObject* args);
   Ref dict_get(PyObject* callable, PyObject* args);
   Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
   Ref value_of(int slot);

@@ -86,7 +86,7 @@ PyObject* NumpyTracing::numpy_call(PyObject* callable, const KnownCall& known, P
     }
     const std::string module = text_of(reinterpret_cast<PyCFunctionObject*>(callable)->m_module);
     if (module.substr(0, 5) == "numpy") return numpy_builtin(callable, known, name, args, kwargs);
-    if (inside && module == "builtins" && (name == "abs" || name == "divmod" || name == "pow")) {
+    if (inside && known.is(kArrayOperator)) {
       if (PyTuple_GET_SIZE(args) == 3) return numpy_break("pow with three arguments");
       const bool divmod = name == "divmod";
       return numpy_record({divmod ? Ref::borrow(callable) : Ref::steal(operator_for_builtin(name)),
@@ -175,8 +175,7 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
     const bool mutates = name == "at" || arguments_have_out(kwargs);
     return numpy_record({Ref::borrow(callable), Ref::borrow(args), Ref::borrow(kwargs), full, mutates});
   }
-  if (name == "__len__" || name == "__sizeof__" || name == "__class__" || name == "__iter__" ||
-      name == "__array_namespace__") {
+  if (known.is(kArrayPlain)) {
     return not_handled();
   }
   // A bound method becomes the function with self first.
@@ -192,7 +191,7 @@ PyObject* NumpyTracing::numpy_method(PyObject* callable, const KnownCall& known,
   if (name == "__getitem__" && PyTuple_GET_SIZE(all.get()) == 2)
     return numpy_get_item(owner, PyTuple_GET_ITEM(all.get(), 1));
   if (!function || !known.is(kArrayMethod)) return numpy_break("method " + name + " of an array");
-  const bool shape_from_values = (name == "reshape" || name == "view" || name == "transpose") && [&] {
+  const bool shape_from_values = known.is(kArrayShape) && [&] {
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(all.get()); ++i) {
       if (numpy_inside(PyTuple_GET_ITEM(all.get(), i))) return true;
     }

@@ -37,7 +37,7 @@ class ReadTracing final : public TraceFeature {
   bool watch_searched(PyObject* container, PyObject* table);
   bool watch_operands(const TracedCall& call, const CallPlan& plan);
   /// dict.get() and the like: watches the key.
-  bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool reads_one_key(const TracedCall& call, const CallPlan& plan);
   /// A value becomes text: not_handled(), once what it shows is watched.
   PyObject* show(PyObject* value);
 

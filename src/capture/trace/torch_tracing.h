@@ -25,6 +25,12 @@ class TorchTracing final : public TraceFeature {
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
   enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
 
+  struct Recording;
+  Ref to_tape(Recording& call, PyObject* o);
+  std::string why_unrecorded(const Recording& call);
+  std::string why_not_with_gradients(const Recording& call);
+  Ref infer_by_host(Recording& call);
+  PyObject* answer_metadata(const Recording& call);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
   bool reads_batch(PyObject* args, PyObject* kwargs) const;

@@ -502,6 +502,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
   }
+  log_unknown_rows();
   TATARA_LOG(kCapture, "trace of ", place_text(f.code(), f.offset()));
   context_.root = &f;
   trace->symbols.set_derive(

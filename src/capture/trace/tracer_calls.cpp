@@ -127,6 +127,7 @@ PyObject* Tracer::call(Frame& f, PyObject* callable, PyObject* const* args, size
 
 PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
   using Kind = CallPlan::Kind;
+  count_call();
   const Py_ssize_t nargs = call.nargs(), keywords = call.keywords();
   if (PyObject* done = calls().call_float(call); done != not_handled()) return done;
   if (PyObject* done = calls().call_special(f, call); done != not_handled() || !tracing()) return done;
@@ -199,7 +200,7 @@ PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
                                                                                                 : nullptr;
     }
   }
-  const bool keyed = reads().reads_one_key(plan, callable, call.args, nargs);
+  const bool keyed = reads().reads_one_key(call, plan);
   if (!keyed && !reads().watch_operands(call, plan)) return nullptr;
   if (!tracing()) return not_handled();
   if ((plan.name == "vars" || plan.name == "dir") && nargs == 1) reads().watch_all(call.args[0]);

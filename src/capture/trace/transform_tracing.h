@@ -15,6 +15,8 @@ namespace tatara::capture {
 
 /// The call that a callable is which is known as `known`: what only looks like it is none.
 TransformCall transform_call_of(PyObject* callable, TransformCall known);
+/// The C function behind a function of torch's in Python, which only looks for other modes.
+Ref host_call(PyObject* callable);
 
 /// A level of torch.func's transforms or of forward-mode derivatives.
 struct Level {
