@@ -99,11 +99,9 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 }  // namespace
 
 TransformCall transform_call_of(PyObject* callable, TransformCall known) {
-  switch (known) {
-    case TransformCall::kCheckpoint: return is_checkpoint(callable) ? known : TransformCall::kNone;
-    case TransformCall::kReentrant: return is_reentrant_checkpoint(callable) ? known : TransformCall::kNone;
-    default: return PyMethod_Check(callable) ? TransformCall::kNone : known;
-  }
+  if (known == TransformCall::kCheckpoint) return is_checkpoint(callable) ? known : TransformCall::kNone;
+  if (known == TransformCall::kReentrant) return is_reentrant_checkpoint(callable) ? known : TransformCall::kNone;
+  return PyMethod_Check(callable) ? TransformCall::kNone : known;
 }
 
 Ref host_call(PyObject* callable) {
