@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import docs_check
+import name_tables
 import rooms
 import sizes
 
@@ -156,7 +157,7 @@ def layout_problems() -> Iterator[str]:
 
 def check_layout(_fix: bool) -> list[str]:
     """What the layout of the house demands."""
-    return [*layout_problems(), *rooms.problems(ROOT)]
+    return [*layout_problems(), *rooms.problems(ROOT), *name_tables.problems(ROOT), *name_tables.stale(ROOT)]
 
 
 def check_sizes(_fix: bool) -> list[str]:

@@ -6,6 +6,7 @@
 #include "capture/compiled_function.h"
 #include "capture/entries/owner.h"
 #include "capture/host/errors.h"
+#include "capture/host/known_calls.h"
 #include "capture/host/torch_hooks.h"
 #include "capture/python/py_errors.h"
 #include "capture/run/backward_node.h"
@@ -107,6 +108,27 @@ NB_MODULE(_core, m) {
       "install_node",
       [](nb::handle context) { context.attr("apply") = nb::steal(tatara::capture::compiled_node_apply()); },
       nb::arg("context"), "Gives a class of contexts the core's apply(context, *cotangents).");
+  m.def(
+      "known_calls",
+      [] {
+        nb::list rows;
+        const auto text = [](std::string_view view) { return nb::str(view.data(), view.size()); };
+        for (const tatara::capture::CallRow& row : tatara::capture::call_rows()) {
+          rows.append(nb::make_tuple(text(row.kind), text(row.place), text(row.name), text(row.versions), row.loaded,
+                                     row.found));
+        }
+        return rows;
+      },
+      nb::sig("def known_calls() -> list[tuple[str, str, str, str, bool, bool]]"),
+      "Rows of known_calls.def: kind, place, name, versions, whether the module is loaded, whether it names "
+      "something.");
+  m.def(
+      "call_counts",
+      [] {
+        const tatara::capture::CallCounts counts = tatara::capture::call_counts();
+        return nb::make_tuple(counts.calls, counts.look_ups);
+      },
+      nb::sig("def call_counts() -> tuple[int, int]"), "Traced calls so far, and how often a callable was looked up.");
   m.def("reset", &tatara::capture::reset_all, "Forgets every captured graph.");
   m.def("disable", &tatara::capture::disable, nb::arg("change"), "Nests: 1 to disable in this thread, -1 to end that.");
   m.def(

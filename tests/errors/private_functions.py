@@ -41,7 +41,7 @@ def names() -> Iterator[str]:
     words: set[str] = set()
     for folder in ("src", "python/tatara"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".cpp", ".h", ".inc"):
+            if path.suffix in (".py", ".cpp", ".h", ".inc") or path.name == "known_calls.def":
                 words |= set(re.findall(r"\w+", path.read_text()))
     for place, holder in PLACES.items():
         private = place.startswith("torch._C._")

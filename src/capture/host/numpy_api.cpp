@@ -137,10 +137,6 @@ bool NumpyApi::load() {
   ufunc_type_ = type(ufunc);
   bool_type_ = type(boolean);
   dispatcher_type_ = reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(sum.get()))));
-  for (const char* name : {"ones", "full", "eye", "identity", "tri"}) {
-    const Ref function = attr_or_null(numpy.get(), name);
-    if (function && PyFunction_Check(function.get())) whole_functions_.insert(Py_NewRef(function.get()));
-  }
   return table_ != nullptr;
 }
 

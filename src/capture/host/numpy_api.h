@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "capture/host/torch_api.h"
@@ -33,8 +32,6 @@ class NumpyApi {
   /// Functions that honour __array_function__: np.sum, np.concatenate, ...
   bool is_dispatcher(PyObject* o) const { return Py_TYPE(o) == dispatcher_type_; }
   bool is_bool_scalar(PyObject* o) const { return Py_TYPE(o) == bool_type_; }
-  /// NumPy's functions in Python that are recorded as one call: np.ones and the like.
-  bool is_whole_function(PyObject* o) const { return whole_functions_.contains(o); }
   PyObject* array_type() const { return reinterpret_cast<PyObject*>(array_type_); }
 
   /// Metadata in elements; scalars count as arrays without dimensions. False for element types that the graph has not,
@@ -84,7 +81,6 @@ class NumpyApi {
                *dispatcher_type_ = nullptr, *bool_type_ = nullptr;
   std::string errstate_text(PyObject* errstate) const;
   Ref errstate_var_, errstate_dict_;
-  std::unordered_set<PyObject*> whole_functions_;
 };
 
 /// Element type for a NumPy type number; false for object, text, dates, long double.

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/host/torch_native.h"
 
@@ -39,198 +40,6 @@ struct DlExchangeApi {
   int (*view)(void* object, DlTensor* out);
   void* stream;
 };
-
-using Names = std::unordered_set<std::string_view>;
-
-const Names& break_names() {
-  static const Names names = {"item",
-                              "tolist",
-                              "numpy",
-                              "__bool__",
-                              "__int__",
-                              "__float__",
-                              "__index__",
-                              "__complex__",
-                              "__repr__",
-                              "__str__",
-                              "__format__",
-                              "data_ptr",
-                              "untyped_storage",
-                              "storage",
-                              "_typed_storage",
-                              "__array__",
-                              "__dlpack__",
-                              "backward",
-                              "register_hook",
-                              "requires_grad_",
-                              "__reduce_ex__",
-                              "__deepcopy__",
-                              "equal",
-                              "allclose",
-                              "is_nonzero",
-                              "set_",
-                              "resize_",
-                              "resize_as_",
-                              "share_memory_",
-                              "pin_memory",
-                              "manual_seed",
-                              "seed",
-                              "set_default_dtype",
-                              "from_numpy",
-                              "_make_subclass",
-                              "_make_wrapper_subclass",
-                              "load",
-                              "save",
-                              "set_num_threads",
-                              "__cuda_array_interface__",
-                              "is_set_to",
-                              "_version",
-                              "cuda",
-                              "from_file",
-                              "frombuffer",
-                              "compile",
-                              "retain_grad",
-                              "asarray",
-                              "__contains__",
-                              "as_subclass",
-                              "nonzero",
-                              "unique",
-                              "_unique2",
-                              "unique_consecutive",
-                              "bincount",
-                              "masked_select",
-                              "histc",
-                              "grad",
-                              "detach_",
-                              "type",
-                              "sparse_coo_tensor",
-                              "to_sparse",
-                              "to_sparse_csr",
-                              "to_mkldnn",
-                              "quantize_per_tensor",
-                              "rename_",
-                              "align_to"};
-  return names;
-}
-
-const Names& value_names() {
-  static const Names names = {"item",       "tolist",      "__bool__",     "__int__", "__float__",
-                              "__index__",  "__complex__", "__contains__", "equal",   "allclose",
-                              "is_nonzero", "__format__",  "__repr__"};
-  return names;
-}
-
-/// Getters that are None on a placeholder and real on others.
-const Names& grad_names() {
-  static const Names names = {"grad", "grad_fn", "_grad", "_base", "_backward_hooks", "_post_accumulate_grad_hooks"};
-  return names;
-}
-
-/// Getters that give a tensor.
-const Names& view_names() {
-  static const Names names = {"T", "mT", "H", "mH", "real", "imag", "data"};
-  return names;
-}
-
-const Names& metadata_names() {
-  static const Names names = {"shape",
-                              "dtype",
-                              "ndim",
-                              "layout",
-                              "size",
-                              "stride",
-                              "dim",
-                              "ndimension",
-                              "numel",
-                              "nelement",
-                              "element_size",
-                              "is_contiguous",
-                              "is_floating_point",
-                              "is_complex",
-                              "is_signed",
-                              "is_conj",
-                              "is_neg",
-                              "storage_offset",
-                              "get_device",
-                              "is_same_size",
-                              "result_type",
-                              "__len__",
-                              "is_sparse",
-                              "is_quantized",
-                              "is_nested",
-                              "is_mkldnn",
-                              "itemsize",
-                              "nbytes",
-                              "is_leaf",
-                              "requires_grad",
-                              "names",
-                              "is_sparse_csr",
-                              "is_xpu",
-                              "is_mps",
-                              "is_ipu",
-                              "is_xla",
-                              "is_vulkan",
-                              "is_hpu",
-                              "has_names",
-                              "is_inference",
-                              "can_cast",
-                              "promote_types",
-                              "dim_order",
-                              "is_distributed",
-                              "is_maia",
-                              "is_mtia",
-                              "_is_view",
-                              "_is_zerotensor",
-                              "__hash__",
-                              "output_nr",
-                              "is_coalesced"};
-  return names;
-}
-
-/// Metadata that says something of sizes or strides.
-const Names& size_names() {
-  static const Names names = {"shape",          "size",         "stride",  "numel",  "nelement", "is_contiguous",
-                              "storage_offset", "is_same_size", "__len__", "nbytes", "dim_order"};
-  return names;
-}
-
-const Names& layout_names() {
-  static const Names names = {"stride", "is_contiguous", "storage_offset", "dim_order"};
-  return names;
-}
-
-const Names& passthrough_names() {
-  static const Names names = {"is_grad_enabled",
-                              "_set_grad_enabled",
-                              "is_inference_mode_enabled",
-                              "get_default_dtype",
-                              "is_tensor",
-                              "is_storage",
-                              "is_autocast_enabled",
-                              "is_autocast_cpu_enabled",
-                              "get_autocast_dtype",
-                              "get_autocast_cpu_dtype",
-                              "get_num_threads",
-                              "_get_tracing_state",
-                              "finfo",
-                              "iinfo",
-                              "is_anomaly_enabled",
-                              "_get_default_device",
-                              "get_default_device",
-                              "are_deterministic_algorithms_enabled",
-                              "broadcast_shapes"};
-  return names;
-}
-
-const Names& factory_names() {
-  static const Names names = {"empty",           "zeros",           "ones",          "full",         "arange",
-                              "linspace",        "logspace",        "eye",           "rand",         "randn",
-                              "randint",         "randperm",        "tril_indices",  "triu_indices", "empty_strided",
-                              "scalar_tensor",   "empty_permuted",  "range",         "hann_window",  "hamming_window",
-                              "blackman_window", "bartlett_window", "kaiser_window", "normal",       "fft_fftfreq",
-                              "fft_rfftfreq"};
-  return names;
-}
 
 }  // namespace
 
@@ -436,30 +245,26 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   result.dispatcher = is_dispatcher_operator(key);
   result.name = result.dispatcher ? operator_name(key) : name_of(key);
   const bool getter = key != func;
-  const std::string_view name = result.name;
-  if (getter && (name == "device" || name == "is_cuda" || name == "is_cpu" || name == "is_meta")) {
+  const KnownTorch known = known_torch(result.name);
+  if (getter && known.is(kDeviceGetter)) {
     result.kind = TorchKind::kDevice;
-  } else if (getter && grad_names().contains(name)) {
+  } else if (getter && known.is(kGradGetter)) {
     result.kind = TorchKind::kGrad;
   } else if (PyFunction_Check(func)) {
     result.kind = TorchKind::kPython;
-  } else if (name == "cpu") {
-    result.kind = TorchKind::kToCpu;
-  } else if (passthrough_names().contains(name) || is_profiler_mark(name)) {
+  } else if (is_profiler_mark(result.name)) {
     result.kind = TorchKind::kPassthrough;
-  } else if (metadata_names().contains(name)) {
-    result.kind = TorchKind::kMetadata;
-    result.of_sizes = size_names().contains(name);
-    result.of_layout = layout_names().contains(name);
-  } else if (result.dispatcher && name == "randint_like") {
-    result.kind = TorchKind::kBreak;  // for an operand that requires grad its result has a history that raises
-  } else if (break_names().contains(name)) {
+  } else if (result.dispatcher && known.is(kBreaksAsOperator)) {
     result.kind = TorchKind::kBreak;
-    result.reads_values = value_names().contains(name);
-  } else if (getter && !view_names().contains(name)) {
+  } else if (known.kind != TorchKind::kRecord) {
+    result.kind = known.kind;
+    result.of_sizes = known.is(kOfSizes);
+    result.of_layout = known.is(kOfLayout);
+    result.reads_values = known.is(kOfValues);
+  } else if (getter && !known.is(kViewGetter)) {
     result.kind = TorchKind::kBreak;  // what a placeholder has there says nothing of the tensor
   } else {
-    result.factory = factory_names().contains(name);
+    result.factory = known.is(kFactory);
   }
   return result;
 }

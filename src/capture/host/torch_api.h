@@ -116,7 +116,6 @@ struct TorchApi {
   TorchAutocast autocast;
   TorchFunctions functions;
   TorchFiles files;
-  std::vector<PyObject*> has_torch_function;
 
   /// What Tatara needs and this torch does not have, in words; empty: nothing. Then everything runs in eager.
   std::string lacks;

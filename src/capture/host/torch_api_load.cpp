@@ -61,9 +61,8 @@ bool TorchApi::load_functions(NeededFromTorch& need) {
   modes.load(need, core.get());
   autocast.load(need, torch.get(), core.get());
   functions.load(need, torch.get(), core.get());
-  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"}) {
-    has_torch_function.push_back(need(core.get(), "torch._C", name).release());
-  }
+  for (const char* name : {"_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic"})
+    need(core.get(), "torch._C", name);
   return state.load(need, torch.get(), core.get()) && lacks.empty();
 }
 

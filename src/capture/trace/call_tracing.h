@@ -1,4 +1,5 @@
-// What the tracer does with a call, by its callable (tracer_calls.cpp, function_modes.cpp).
+// What the tracer does with a call, by its callable (call_plan.cpp, tracer_calls.cpp, cached_calls.cpp,
+// function_modes.cpp). What is known of a callable is looked up once (host/known_calls.h), and goes with the call from there.
 #pragma once
 
 #include <memory>
@@ -6,9 +7,30 @@
 #include <string>
 #include <unordered_map>
 
+#include "capture/host/known_calls.h"
 #include "capture/trace/trace_context.h"
 
 namespace tatara::capture {
+
+/// A call that the virtual machine is about to make.
+struct TracedCall {
+  PyObject* callable;
+  KnownCall known;
+  PyObject* const* args;
+  size_t nargsf;
+  PyObject* kwnames;
+
+  Py_ssize_t nargs() const { return PyVectorcall_NARGS(nargsf); }
+  Py_ssize_t keywords() const { return kwnames != nullptr ? PyTuple_GET_SIZE(kwnames) : 0; }
+  std::span<PyObject* const> operands() const { return {args, static_cast<size_t>(nargs() + keywords())}; }
+  std::pair<Ref, Ref> packed() const;
+  PyObject* perform() const { return PyObject_Vectorcall(callable, args, nargsf, kwnames); }
+  /// Not of what is asked only for its type or identity.
+  bool reads_contents() const { return callable != reinterpret_cast<PyObject*>(&PyType_Type) && !known.is(kAsksType); }
+};
+
+/// A list, dict, set or deque, or a class of such.
+bool is_container_type(PyTypeObject* type);
 
 class CallTracing final : public TraceFeature {
  public:
@@ -22,9 +44,13 @@ class CallTracing final : public TraceFeature {
   /// said for real then, and is no part of the trace.
   bool says_once(std::span<PyObject* const> args);
   /// Code of the standard library's logging, before it runs. True: it is to run for real.
-  bool logs(const Frame& f);
+  bool logs(const Frame& f, KnownCode known);
   bool note_context(PyObject* variable, const std::string& method, PyObject* given, PyObject* result);
-  CallPlan plan_call(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  CallPlan plan_call(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
+  PyObject* call_float(const TracedCall& call);
+  PyObject* call_special(const Frame& f, const TracedCall& call);
+  PyObject* call_by_operands(const Frame& f, const TracedCall& call);
+  PyObject* call_in_c(const TracedCall& call, const CallPlan& plan);
   /// Why the graph breaks before a call that enters a guard of torch's (function_modes.cpp); empty: it is none.
   std::string enters_guard(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) const;
   /// Whether the exception that is being handled here is the same in each call: false where it is one of a caller's.
@@ -41,6 +67,15 @@ class CallTracing final : public TraceFeature {
   void reset() { own_ = {}; }
 
  private:
+  CallPlan plan_class(PyTypeObject* type) const;
+  static CallPlan plan_object(PyObject* callable);
+  CallPlan plan_has_torch_function(PyObject* const* args, Py_ssize_t nargs) const;
+  CallPlan plan_function(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
+  CallPlan plan_in_module(const KnownCall& known, const std::string& module, const std::string& name,
+                          PyObject* const* args, Py_ssize_t nargs);
+  CallPlan plan_method(PyObject* callable, const KnownCall& known, PyTypeObject* owner, PyObject* target,
+                       const std::string& name);
+  bool changes_unseen(PyObject* object) const;
   void watch_cached(PyObject* callable, std::span<PyObject* const> args, PyObject* kwnames, PyObject* result);
 
   /// Of one trace.

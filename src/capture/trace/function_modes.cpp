@@ -1,8 +1,8 @@
 // What the program does with torch-function modes, with the switches of __torch_function__ and with torch's other guards in a
 // trace: these change what torch's calls mean, or whether capture sees them at all.
 #include <string_view>
-#include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/torch_api.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -14,12 +14,10 @@ namespace {
 
 /// A context manager of torch's in C, but for those that change nothing that a graph could miss.
 bool is_guard(PyTypeObject* type, PyObject* enter) {
-  static const std::unordered_set<std::string_view> others = {"Stream", "Event", "_RecordFunctionFast"};
   if (enter == nullptr || PyFunction_Check(enter)) return false;
   const Ref module = attr_or_null(reinterpret_cast<PyObject*>(type), "__module__");
   const std::string where = text_of(module.get());
-  const std::string_view name = type->tp_name;
-  return (where == "torch" || where.rfind("torch._C", 0) == 0) && !others.contains(name.substr(name.rfind('.') + 1));
+  return (where == "torch" || where.rfind("torch._C", 0) == 0) && !known_type(type).is(kPlainGuard);
 }
 
 PyObject* enter_of(PyTypeObject* type) {

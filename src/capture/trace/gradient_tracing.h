@@ -26,11 +26,12 @@ class GradientTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
 
-  bool is_engine_call(PyObject* callable) const;
+  /// Of what is called run_backward, the method of torch's engine.
+  static bool is_engine_call(PyObject* callable);
   PyObject* run_backward(PyObject* args, PyObject* kwargs);
   /// A placeholder for a gradient by a tensor. -1, and no object, with a Python error set.
   int add_gradient(const TapeSlot& variable, const std::vector<int64_t>& strides, Ref& made);
-  PyObject* register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  PyObject* register_hook(const Frame& f, PyObject* const* args, Py_ssize_t nargs);
   bool leaves_hooked(const std::vector<int>& slots) const;
   /// Whether requires_grad_() leaves the tensor as it is.
   bool changes_nothing(PyObject* args, PyObject* kwargs);

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -18,8 +19,6 @@
 
 namespace tatara::capture {
 namespace {
-
-using Names = std::unordered_set<std::string_view>;
 
 /// What a function in C does with numbers that it is given.
 enum class Taking : uint8_t {
@@ -30,72 +29,13 @@ enum class Taking : uint8_t {
 
 /// Types whose constructors and methods, where they are C code, only keep, find and compare objects.
 bool is_holder(const PyTypeObject* type) {
-  static const Names names = {"tuple",
-                              "list",
-                              "dict",
-                              "set",
-                              "frozenset",
-                              "collections.OrderedDict",
-                              "collections.defaultdict",
-                              "object",
-                              "type",
-                              "mappingproxy",
-                              "types.SimpleNamespace",
-                              "slice",
-                              "property",
-                              "staticmethod",
-                              "classmethod",
-                              "super",
-                              "function",
-                              "method",
-                              "method-wrapper",
-                              "generator",
-                              "coroutine",
-                              "async_generator",
-                              "functools.partial",
-                              "operator.itemgetter",
-                              "operator.attrgetter",
-                              "functools.KeyWrapper",
-                              "ContextVar",
-                              "_contextvars.ContextVar",
-                              "Context",
-                              "_contextvars.Context",
-                              "Token",
-                              "member_descriptor",
-                              "_collections._tuplegetter",
-                              "bool",
-                              "zip",
-                              "map",
-                              "filter",
-                              "reversed",
-                              "itertools.chain",
-                              "itertools.compress",
-                              "itertools.cycle",
-                              "itertools.dropwhile",
-                              "itertools.takewhile",
-                              "itertools.filterfalse",
-                              "itertools.groupby",
-                              "itertools.pairwise",
-                              "itertools.starmap",
-                              "itertools.zip_longest",
-                              "itertools.accumulate",
-                              "itertools.repeat"};
-  return names.contains(type->tp_name) || is_dict_view(type->tp_name) ||
+  return known_type(type).is(kHolds) || is_dict_view(type->tp_name) ||
          PyType_IsSubtype(const_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
-}
-
-/// The same but for counts and places.
-bool counts_items(const PyTypeObject* type) {
-  static const Names names = {"collections.deque",      "enumerate",
-                              "itertools.islice",       "itertools.product",
-                              "itertools.combinations", "itertools.combinations_with_replacement",
-                              "itertools.permutations", "itertools.batched"};
-  return names.contains(type->tp_name);
 }
 
 Taking taking_of(const PyTypeObject* type) {
   if (is_holder(type)) return Taking::kSlots;
-  return counts_items(type) ? Taking::kItems : Taking::kValues;
+  return known_type(type).is(kCounts) ? Taking::kItems : Taking::kValues;
 }
 
 Taking worse(Taking a, Taking b) { return std::max(a, b); }
@@ -128,57 +68,26 @@ Taking taking_of_class(PyObject* cls) {
   return result;
 }
 
-Taking taking_of_builtin(std::string_view module, std::string_view name) {
-  if (module == "builtins") {
-    static const Names slots = {
-        "abs",  "sum",    "all",  "any", "callable",   "divmod", "getattr", "hasattr",    "setattr",        "delattr",
-        "hash", "id",     "iter", "len", "isinstance", "max",    "min",     "issubclass", "next",           "pow",
-        "repr", "sorted", "vars", "dir", "globals",    "locals", "super",   "round",      "__build_class__"};
-    return slots.contains(name) ? Taking::kSlots : Taking::kValues;
-  }
-  static const Names modules = {"_operator", "operator", "_functools", "functools", "_collections", "collections",
-                                "typing",    "_typing",  "_abc",       "_weakref",  "_bisect",      "_heapq"};
-  if (modules.contains(module)) {
-    static const Names reading = {"index", "length_hint", "_compare_digest", "lru_cache"};
-    return reading.contains(name) ? Taking::kValues : Taking::kSlots;
-  }
-  return module == "itertools" ? Taking::kItems : Taking::kValues;
+Taking taking_of_builtin(const KnownCall& known) {
+  if (known.is(kReadsNumbers)) return Taking::kValues;
+  if (known.is(kTakesItems)) return Taking::kItems;
+  return known.is(kTakesNumbers) ? Taking::kSlots : Taking::kValues;
 }
 
 /// Functions in C that compute with objects of any type: these may check what they meet.
-bool computes(PyObject* callable) {
-  static const Names names = {"abs", "divmod", "pow", "round", "max", "min", "sum"};
-  if (!PyCFunction_Check(callable)) return false;
-  const auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
-  if (function->m_self == nullptr || !PyModule_Check(function->m_self)) return false;
-  const std::string module = text_of(function->m_module);
-  return module == "_operator" || (module == "builtins" && names.contains(function->m_ml->ml_name));
+bool computes(PyObject* callable, const KnownCall& known) {
+  if (!known.is(kComputes) || !PyCFunction_Check(callable)) return false;
+  PyObject* self = reinterpret_cast<PyCFunctionObject*>(callable)->m_self;
+  return self != nullptr && PyModule_Check(self);
 }
 
 /// Code in C that calls what it is given.
-bool calls_arguments(PyObject* callable) {
-  static const Names functions = {"max",        "min",         "sorted",      "reduce",      "sort",
-                                  "cmp_to_key", "iter",        "bisect",      "bisect_left", "bisect_right",
-                                  "insort",     "insort_left", "insort_right"};
-  static const Names types = {"map",
-                              "filter",
-                              "functools.partial",
-                              "functools.KeyWrapper",
-                              "collections.defaultdict",
-                              "itertools.dropwhile",
-                              "itertools.takewhile",
-                              "itertools.filterfalse",
-                              "itertools.groupby",
-                              "itertools.starmap",
-                              "itertools.accumulate"};
-  if (PyType_Check(callable)) return types.contains(reinterpret_cast<PyTypeObject*>(callable)->tp_name);
-  if (PyCFunction_Check(callable)) {
-    return functions.contains(reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name);
-  }
-  return Py_TYPE(callable) == &PyMethodDescr_Type && functions.contains(name_of(callable));
+bool calls_arguments(PyObject* callable, const KnownCall& known) {
+  const bool takes = PyType_Check(callable) || PyCFunction_Check(callable) || Py_TYPE(callable) == &PyMethodDescr_Type;
+  return takes && known.is(kCallsArguments);
 }
 
-Taking taking(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+Taking taking(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs);
 
 /// What a function does that code in C calls with numbers. `type` asks for the type that is there.
 Taking taking_when_called(PyObject* o) {
@@ -190,9 +99,9 @@ Taking taking_when_called(PyObject* o) {
   if (unbound) {
     PyTypeObject* owner = reinterpret_cast<PyDescrObject*>(o)->d_type;
     return owner == &PyLong_Type || owner == &PyFloat_Type || owner == &PyBaseObject_Type ? Taking::kValues
-                                                                                          : taking(o, nullptr, 0);
+                                                                                          : taking(o, {}, nullptr, 0);
   }
-  return taking(o, nullptr, 0);
+  return taking(o, known_call(o), nullptr, 0);
 }
 
 /// The type among `type` and its bases whose method this is; null: of none.
@@ -206,7 +115,7 @@ PyTypeObject* owner_of_method(const PyMethodDef* method, PyTypeObject* type) {
 }
 
 /// A bound method in C, a function of a module or what a type makes (`dict.fromkeys`).
-Taking taking_of_function(PyObject* callable) {
+Taking taking_of_function(PyObject* callable, const KnownCall& known) {
   const auto* function = reinterpret_cast<PyCFunctionObject*>(callable);
   PyObject* self = function->m_self;
   if (self != nullptr && !PyModule_Check(self)) {
@@ -218,13 +127,7 @@ Taking taking_of_function(PyObject* callable) {
     return name == "__new__" || is_holder(type) ? taking_of(type) : Taking::kValues;
   }
   if (self != nullptr && !PyModule_Check(self) && function->m_module == nullptr) return taking_of(Py_TYPE(self));
-  std::string module = text_of(function->m_module);
-  if (module.empty() && self != nullptr && PyModule_Check(self)) {
-    const char* text = PyModule_GetName(self);
-    if (text == nullptr) forget_error();
-    module = text != nullptr ? text : "";
-  }
-  return taking_of_builtin(module, function->m_ml->ml_name);
+  return taking_of_builtin(known);
 }
 
 /// A method of a type in C that gets its object as the first argument.
@@ -233,22 +136,22 @@ Taking taking_of_descriptor(PyObject* callable, PyObject* const* args, Py_ssize_
   return taking_of(reinterpret_cast<PyDescrObject*>(callable)->d_type);
 }
 
-Taking taking(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
+Taking taking(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs) {
   if (PyFunction_Check(callable)) return Taking::kSlots;
   if (PyMethod_Check(callable)) {
     std::vector<PyObject*> all{PyMethod_GET_SELF(callable)};
     all.insert(all.end(), args, args + nargs);
-    return taking(PyMethod_GET_FUNCTION(callable), all.data(), nargs + 1);
+    return taking(PyMethod_GET_FUNCTION(callable), known, all.data(), nargs + 1);
   }
   if (PyType_Check(callable)) return taking_of_class(callable);
-  if (PyCFunction_Check(callable)) return taking_of_function(callable);
+  if (PyCFunction_Check(callable)) return taking_of_function(callable, known);
   if (is_partial(callable)) {
     const Ref function = attr_or_null(callable, "func"), first = attr_or_null(callable, "args");
     if (!function || !first || !PyTuple_Check(first.get())) return Taking::kValues;
     std::vector<PyObject*> all;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(first.get()); ++i) all.push_back(PyTuple_GET_ITEM(first.get(), i));
     all.insert(all.end(), args, args + nargs);
-    return taking(function.get(), all.data(), static_cast<Py_ssize_t>(all.size()));
+    return taking(function.get(), known_call(function.get()), all.data(), static_cast<Py_ssize_t>(all.size()));
   }
   PyTypeObject* type = Py_TYPE(callable);
   if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) return taking_of_descriptor(callable, args, nargs);
@@ -259,7 +162,7 @@ Taking taking(PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
   }
   if (std::strcmp(type->tp_name, "types.GenericAlias") == 0) {
     const Ref origin = attr_or_null(callable, "__origin__");
-    return origin ? taking(origin.get(), args, nargs) : Taking::kValues;
+    return origin ? taking(origin.get(), known_call(origin.get()), args, nargs) : Taking::kValues;
   }
   if (c_owner(type, "__call__") == nullptr) return Taking::kSlots;  // Python code
   return is_holder(type) ? Taking::kSlots : Taking::kValues;
@@ -388,18 +291,19 @@ void NumberTracing::settle_floats(std::span<PyObject* const> objects) {
   }
 }
 
-bool NumberTracing::settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
+bool NumberTracing::settle_arguments(PyObject* callable, const KnownCall& known, PyObject* const* args,
+                                     Py_ssize_t nargs, Py_ssize_t keywords) {
   if (trace_->symbols.empty()) return false;
   const std::span<PyObject* const> all(args, static_cast<size_t>(nargs + keywords));
-  Taking how = taking(callable, args, nargs);
-  if (calls_arguments(callable)) {
+  Taking how = taking(callable, known, args, nargs);
+  if (calls_arguments(callable, known)) {
     for (PyObject* each : all) {
       if (taking_when_called(each) == Taking::kSlots) continue;
       how = Taking::kValues;
       own_.hidden_readers = true;
     }
   }
-  if (how == Taking::kSlots && computes(callable)) {
+  if (how == Taking::kSlots && computes(callable, known)) {
     const bool plain = std::all_of(all.begin(), all.end(), [this](PyObject* o) { return meets_numbers(o); });
     if (!plain) how = Taking::kItems;
   }
@@ -468,7 +372,7 @@ void NumberTracing::settle_result(const Frame& f, PyObject* result) {
   PyObject* self = f.code()->co_argcount > 0 && f.local_count() > 0 ? f.local(0) : nullptr;
   if (self != nullptr && PyCell_Check(self)) self = PyCell_GET(self);
   const bool read = own_.hidden_readers || (self != nullptr && function != nullptr && is_read_method(function, self)) ||
-                    (called != nullptr && taking(called, nullptr, 0) == Taking::kValues);
+                    (called != nullptr && taking(called, known_call(called), nullptr, 0) == Taking::kValues);
   if (read) {
     settle_reachable(result);
   } else if (called != nullptr && reads_floats(called)) {

@@ -14,6 +14,8 @@
 
 namespace tatara::capture {
 
+struct KnownCall;
+
 class NumberTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
@@ -37,7 +39,8 @@ class NumberTracing final : public TraceFeature {
   /// Numbers that code in C may find from `object` on become plain ones, guarded by value.
   void settle_reachable(PyObject* object);
   /// The same for what a call of `callable` gives to code in C; false where that keeps them as they are.
-  bool settle_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords);
+  bool settle_arguments(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs,
+                        Py_ssize_t keywords);
   bool holds_numbers(PyObject* container) const;
   void settle_operands(PyObject* left, PyObject* right);
   PyObject* is_number(PyObject* left, PyObject* right, bool invert);
@@ -45,7 +48,7 @@ class NumberTracing final : public TraceFeature {
   /// What a function in Python gives to code in C that called it.
   void settle_result(const Frame& f, PyObject* result);
   bool symbolic_arguments(PyObject* callable, PyObject* const* args, Py_ssize_t count);
-  PyObject* symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs);
+  PyObject* symbolic_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs);
   PyObject* symbolic_binary(int op, PyObject* left, PyObject* right);
   PyObject* symbolic_compare(int op, PyObject* left, PyObject* right);
   PyObject* symbolic_slice(PyObject* size, PyObject* key);
@@ -67,7 +70,7 @@ class NumberTracing final : public TraceFeature {
   bool from_numbers(int slot) const;  // a number that no tensor decides
   /// A call of Python's own with numbers that vary: types as functions, `round`, the module math. Null without an error set:
   /// it is none of these.
-  Ref number_call(PyObject* callable, PyObject* args);
+  Ref number_call(PyObject* callable, const KnownCall& known, PyObject* args);
   Ref dict_get(PyObject* callable, PyObject* args);
   Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
   Ref value_of(int slot);

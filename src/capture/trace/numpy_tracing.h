@@ -8,13 +8,15 @@
 
 namespace tatara::capture {
 
+struct KnownCall;
+
 class NumpyTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
 
   /// While it lives, C code that reads what Python code gives it is running.
   struct Reader {
-    Reader(NumpyTracing& numpy, PyObject* callable);
+    Reader(NumpyTracing& numpy, PyObject* callable, const KnownCall& known);
     ~Reader() { numpy_.reader_depth_ = before_; }
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
@@ -26,7 +28,8 @@ class NumpyTracing final : public TraceFeature {
 
   bool numpy_value(PyObject* object) const;
   bool numpy_inside(PyObject* object) const;
-  PyObject* numpy_vectorcall(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* numpy_vectorcall(PyObject* callable, const KnownCall& known, PyObject* const* args, Py_ssize_t nargs,
+                             PyObject* kwnames);
   /// Breaks the graph, then lets the VM go on: not_handled(), or null with an error.
   PyObject* numpy_break(const std::string& reason);
   PyObject* numpy_operator(const char* op, const char* name, std::initializer_list<PyObject*> operands,
@@ -50,11 +53,13 @@ class NumpyTracing final : public TraceFeature {
     bool mutates = false;
   };
 
-  PyObject* numpy_call(PyObject* callable, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_dispatcher(PyObject* callable, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_builtin(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_method(PyObject* callable, PyObject* self, const std::string& name, PyObject* args, PyObject* kwargs);
-  PyObject* numpy_foreign(PyObject* callable, const std::string& name, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_dispatcher(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs);
+  PyObject* numpy_builtin(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args,
+                          PyObject* kwargs);
+  PyObject* numpy_method(PyObject* callable, const KnownCall& known, PyObject* self, const std::string& name,
+                         PyObject* args, PyObject* kwargs);
+  PyObject* numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args);
   PyObject* numpy_record(NumpyCall call);
   int numpy_slot(PyObject* value);
   Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);

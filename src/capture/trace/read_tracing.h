@@ -8,6 +8,8 @@
 
 namespace tatara::capture {
 
+struct TracedCall;
+
 class ReadTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
@@ -33,17 +35,15 @@ class ReadTracing final : public TraceFeature {
   bool break_if_moved(PyObject* callable, PyObject* const* args, Py_ssize_t count);
   void pin_operands(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
   bool watch_searched(PyObject* container, PyObject* table);
-  bool watch_operands(PyObject* callable, const CallPlan& plan, PyObject* const* args, Py_ssize_t nargs,
-                      Py_ssize_t keywords);
+  bool watch_operands(const TracedCall& call, const CallPlan& plan);
   /// dict.get() and the like: watches the key.
-  bool reads_one_key(const CallPlan& plan, PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
+  bool reads_one_key(const TracedCall& call, const CallPlan& plan);
   /// A value becomes text: not_handled(), once what it shows is watched.
   PyObject* show(PyObject* value);
 
  private:
   struct Settling;
 
-  static Reading how_read(PyObject* callable, std::string_view name);
   void settle(PyObject* object, Settling& work);
   void watch_exception(PyObject* error);
   bool found_by_class(Frame& f, PyObject* function);

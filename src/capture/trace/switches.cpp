@@ -1,7 +1,6 @@
 // Switches of the host that a trace throws as the program does: those of autocast, and whether hooks on saved tensors are
 // refused (torch.func does, while a transform runs). Later calls throw them too, before what follows the graph.
 #include <string_view>
-#include <unordered_set>
 
 #include "capture/host/natures.h"
 #include "capture/trace/tracer_internal.h"
@@ -32,13 +31,6 @@ bool refuse_hooks(PyObject* why) {
 }
 
 }  // namespace
-
-bool is_thrown_switch(std::string_view name) {
-  static const std::unordered_set<std::string_view> autocast = {
-      "set_autocast_enabled",       "set_autocast_dtype",         "set_autocast_cache_enabled",
-      "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache"};
-  return autocast.contains(name) || is_hooks_switch(name);
-}
 
 PyObject* WriteTracing::throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
   const bool hooks = is_hooks_switch(name_of(callable));

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-#include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -14,8 +14,6 @@
 
 namespace tatara::capture {
 namespace {
-
-using Names = std::unordered_set<std::string_view>;
 
 bool is_torch_size(PyObject* type) {
   return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
@@ -177,12 +175,7 @@ constexpr const char* kFused = "_fused_";  // whole optimizers
 }  // namespace
 
 bool NumberTracing::takes_number(const std::string& function, PyObject* args, PyObject* kwargs) {
-  static const Names names = {
-      "add",          "sub",     "mul",      "div",         "subtract",     "multiply", "divide",   "true_divide",
-      "add_",         "sub_",    "rsub",     "mul_",        "div_",         "__add__",  "__radd__", "__sub__",
-      "__rsub__",     "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__iadd__", "__isub__", "__imul__",
-      "__itruediv__", "lt",      "le",       "gt",          "ge",           "eq",       "ne",       "__lt__",
-      "__le__",       "__gt__",  "__ge__",   "__eq__",      "__ne__"};
+  const KnownTorch known = known_torch(function);
   const Py_ssize_t keywords = kwargs != nullptr ? PyDict_GET_SIZE(kwargs) : 0;
   if (function.rfind(kFused, 0) == 0) return true;  // the host's own, which gets a number with each call
   if (function == "as_tensor") {
@@ -195,8 +188,7 @@ bool NumberTracing::takes_number(const std::string& function, PyObject* args, Py
            same_real_type(args);
   }
   if (keywords == 1 && PyTuple_GET_SIZE(args) == 2 && PyDict_GetItemString(kwargs, "alpha") != nullptr) {
-    static const Names scaled = {"add", "add_", "sub", "sub_"};
-    return scaled.contains(function) && same_real_type(args);
+    return known.is(kTakesScaled) && same_real_type(args);
   }
   if (keywords > 0) return false;
   if (function == "lerp" || function == "lerp_") {
@@ -207,7 +199,7 @@ bool NumberTracing::takes_number(const std::string& function, PyObject* args, Py
   constexpr Py_ssize_t kEps = 7;
   const bool momentum =
       function == "batch_norm" && PyTuple_GET_SIZE(args) > kEps && !is_symbolic_float(PyTuple_GET_ITEM(args, kEps));
-  if (!momentum && (!names.contains(function) || PyTuple_GET_SIZE(args) != 2)) return false;
+  if (!momentum && (!known.is(kTakesNumber) || PyTuple_GET_SIZE(args) != 2)) return false;
   PyObject* first = PyTuple_GET_ITEM(args, 0);
   PyObject* tensor = api_.is_tensor(first) ? first : PyTuple_GET_ITEM(args, 1);
   if (!api_.is_tensor(tensor) || !api_.is_plain_tensor(tensor)) return false;
@@ -441,7 +433,7 @@ PyObject* NumberTracing::symbolic_compare(int op, PyObject* left, PyObject* righ
   return not_handled();
 }
 
-PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+PyObject* NumberTracing::symbolic_call(PyObject* callable, const KnownCall& known, PyObject* args, PyObject* kwargs) {
   using Kind = CallPlan::Kind;
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   PyObject* first = count > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
@@ -451,7 +443,7 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
     return symbolic_length(first);
   }
   if (no_keywords) {
-    Ref made = number_call(callable, args);
+    Ref made = number_call(callable, known, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
     made = dict_get(callable, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
@@ -462,7 +454,8 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, PyObject* args, PyObj
     return size;
   }
   const Ref items = Ref::steal(PySequence_List(args));
-  const CallPlan plan = calls().plan_call(callable, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
+  const CallPlan plan =
+      calls().plan_call(callable, known, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
     if (!as_mode_call(callable, args, func, all_args)) return nullptr;

@@ -9,6 +9,8 @@
 
 namespace tatara::capture {
 
+struct TracedCall;
+
 class TorchTracing final : public TraceFeature {
  public:
   using TraceFeature::TraceFeature;
@@ -16,13 +18,19 @@ class TorchTracing final : public TraceFeature {
   PyObject* torch_function(PyObject* func, PyObject* args, PyObject* kwargs);
   PyObject* group_tensors(PyObject* const* args, Py_ssize_t nargs);
   PyObject* record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
-  PyObject* update_scaler(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
-  PyObject* stand_in(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+  PyObject* update_scaler(const TracedCall& call);
+  PyObject* stand_in(const TracedCall& call);
 
  private:
   enum class Cast : uint8_t { kSame, kCast, kUnknown, kFailed };
   enum class Inferred : uint8_t { kDone, kUnknown, kWrong };
 
+  struct Recording;
+  Ref to_tape(Recording& call, PyObject* o);
+  std::string why_unrecorded(const Recording& call);
+  std::string why_not_with_gradients(const Recording& call);
+  Ref infer_by_host(Recording& call);
+  PyObject* answer_metadata(const Recording& call);
   /// An operator on lists of tensors (torch._foreach_*), one by one.
   PyObject* each_tensor(const std::string& name, PyObject* args, PyObject* kwargs);
   bool reads_batch(PyObject* args, PyObject* kwargs) const;

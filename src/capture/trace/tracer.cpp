@@ -7,6 +7,7 @@
 
 #include "capture/entries/capture_log.h"
 #include "capture/entries/stats.h"
+#include "capture/host/known_calls.h"
 #include "capture/host/other_compilers.h"
 #include "capture/run/runner.h"
 #include "capture/trace/call_tracing.h"
@@ -122,30 +123,16 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 namespace {
 
-/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, the
-/// notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and annotations by name, which
-/// are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an optimizer's first step).
-bool is_opaque(const PyCodeObject* code) {
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, and
+/// what the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and
+/// annotations by name, which are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an
+/// optimizer's first step).
+bool is_opaque(const PyCodeObject* code, KnownCode known) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
-  if (code->co_name == del) return true;
+  if (code->co_name == del || known == KnownCode::kOpaque) return true;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
   if (file == nullptr) forget_error();
-  if (file == nullptr) return false;
-  if (std::strncmp(file, "<frozen importlib.", 18) == 0) return true;
-  if (PyUnicode_CompareWithASCIIString(code->co_qualname, "ForwardRef.__init__") == 0) {
-    return std::string_view(file).ends_with("/typing.py");
-  }
-  return std::string_view(file).ends_with("/torch/_dynamo/mutation_guard.py") &&
-         PyUnicode_CompareWithASCIIString(code->co_name, "tag") == 0;
-}
-
-/// LBFGS: it takes a branch by each of its sums, and one last bit of one weight is another path after a few steps. A graph
-/// would be broken at every turn, and would round elsewhere than eager does.
-bool decides_by_last_bits(const PyCodeObject* code) {
-  if (PyUnicode_CompareWithASCIIString(code->co_name, "step") != 0) return false;
-  const char* file = PyUnicode_AsUTF8(code->co_filename);
-  if (file == nullptr) forget_error();
-  return file != nullptr && std::string_view(file).ends_with("/torch/optim/lbfgs.py");
+  return file != nullptr && std::strncmp(file, "<frozen importlib.", 18) == 0;
 }
 
 }  // namespace
@@ -161,8 +148,9 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     return FrameAction::kHandBack;
   }
   if (!tracing()) modes().drop_modes();
+  const KnownCode known = tracing() && entered_ ? known_code(f.code()).code : KnownCode::kNone;
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
-  if (tracing() && entered_ && (is_opaque(f.code()) || calls().logs(f))) {
+  if (tracing() && entered_ && (is_opaque(f.code(), known) || calls().logs(f, known))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;
@@ -183,7 +171,9 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     mark_starred(f);
     return FrameAction::kRun;
   }
-  if (tracing() && entered_ && decides_by_last_bits(f.code()) &&
+  // It takes a branch by each of its sums, and one last bit of one weight is another path after a few steps. A graph would be
+  // broken at every turn, and would round elsewhere than eager does.
+  if (tracing() && entered_ && known == KnownCode::kLastBits &&
       !graph_break("LBFGS, which decides by the last bits of its sums", true)) {
     return FrameAction::kRaise;
   }
@@ -512,6 +502,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     owner_.note_unfit(f.code(), f.offset(), unfit);
     return false;
   }
+  log_unknown_rows();
   TATARA_LOG(kCapture, "trace of ", place_text(f.code(), f.offset()));
   context_.root = &f;
   trace->symbols.set_derive(

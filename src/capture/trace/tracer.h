@@ -12,6 +12,7 @@
 
 namespace tatara::capture {
 
+struct TracedCall;
 struct TracerParts;
 
 /// One call of a compiled function that did not end in a plain guard hit: its life, from frames and entries to the end of each
@@ -110,6 +111,8 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool run_entry(Entry& entry, const std::vector<PyObject*>& objects, std::vector<Ref>& made);
 
   void mark_starred(Frame& f);
+  PyObject* call_known(Frame& f, const TracedCall& call);
+  PyObject* look_up_attribute(Frame& f, const TracedCall& call, const CallPlan& plan);
 
   const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/package.h"
 #include "capture/trace/function_tracing.h"
 #include "capture/trace/history_tracing.h"
@@ -29,10 +30,7 @@ bool is_in(PyObject* tuple, PyObject* object) {
 bool is_once(PyObject* cls) {
   const Ref backward = attr_or_null(cls, "backward");
   if (!backward || !PyFunction_Check(backward.get())) return false;
-  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(backward.get()));
-  const std::string file = text_of(code->co_filename);
-  return PyUnicode_CompareWithASCIIString(code->co_name, "wrapper") == 0 &&
-         std::string_view(file).ends_with("/torch/autograd/function.py");
+  return known_code(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(backward.get()))).code == KnownCode::kOnce;
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ bool same_type(const TapeSlot& a, const TapeSlot& b) {
 bool FunctionTracing::is_function_apply(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
-  if (std::strcmp(f->m_ml->ml_name, "apply") != 0 || f->m_self == nullptr || !PyType_Check(f->m_self)) return false;
+  if (f->m_self == nullptr || !PyType_Check(f->m_self)) return false;
   for (const auto* type = reinterpret_cast<PyTypeObject*>(f->m_self); type != nullptr; type = type->tp_base) {
     if (std::strstr(type->tp_name, "_FunctionBase") != nullptr) return true;
   }

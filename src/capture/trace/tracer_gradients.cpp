@@ -82,11 +82,10 @@ int GradientTracing::add_gradient(const TapeSlot& variable, const std::vector<in
   return slot;
 }
 
-bool GradientTracing::is_engine_call(PyObject* callable) const {
+bool GradientTracing::is_engine_call(PyObject* callable) {
   if (!PyCFunction_Check(callable)) return false;
   const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
-  return std::strcmp(f->m_ml->ml_name, "run_backward") == 0 && f->m_self != nullptr &&
-         std::strstr(Py_TYPE(f->m_self)->tp_name, "_EngineBase") != nullptr;
+  return f->m_self != nullptr && std::strstr(Py_TYPE(f->m_self)->tp_name, "_EngineBase") != nullptr;
 }
 
 /// `.grad` of a tensor from before the trace, as the trace has it; null after a graph break, or with an error.

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "capture/graph/graph_from_tape.h"
+#include "capture/host/known_calls.h"
 #include "capture/host/package.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/view_origins.h"
@@ -110,9 +111,6 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
   for (const TapeSlot& each : tape.slots()) {
     needs.push_back(each.input && each.requires_grad ? NeedsGrad::kYes : NeedsGrad::kNo);
   }
-  static const std::unordered_set<std::string> constant = {"detach",    "zeros_like", "ones_like",  "full_like",
-                                                           "rand_like", "randn_like", "empty_like", "new_zeros",
-                                                           "new_ones",  "new_full",   "new_empty"};
   for (size_t n = 0; n < tape.nodes().size(); ++n) {
     const TapeNode& node = tape.nodes()[n];
     const bool pass = node.backward || node.step == FuncStep::kGradients;
@@ -132,7 +130,8 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
-    if (constant.contains(node.name) && node.name != "detach") made.insert(node.outputs.begin(), node.outputs.end());
+    if (known_torch(node.name).is(kWithoutHistory) && node.name != "detach")
+      made.insert(node.outputs.begin(), node.outputs.end());
     if ((!any && !maybe) || (node.mutates && !node.grad)) continue;
     if (!node.grad && may_be_view(node) && !detaches(node)) {
       // A view says that it requires grad where its base does, though nothing is recorded.
@@ -148,7 +147,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
       if (target < 0 || out) return unknown;
       needs[static_cast<size_t>(target)] = any ? NeedsGrad::kYes : NeedsGrad::kUnknown;
     }
-    if (!node.grad || constant.contains(node.name)) continue;
+    if (!node.grad || known_torch(node.name).is(kWithoutHistory)) continue;
     std::vector<int> operands;
     for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
     std::vector<NeedsGrad> answers(node.outputs.size(), any ? NeedsGrad::kYes : NeedsGrad::kUnknown);
@@ -174,9 +173,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
 }
 
 bool HistoryTracing::differs_in_levels(const TorchFunction& fn, PyObject* args) const {
-  static const std::unordered_set<std::string_view> names = {
-      "requires_grad", "is_leaf", "retains_grad", "output_nr", "_is_view", "is_inference", "_version"};
-  if (fn.kind != TorchKind::kGrad && !names.contains(fn.name)) return false;
+  if (fn.kind != TorchKind::kGrad && !known_torch(fn.name).is(kDiffersInLevels)) return false;
   PyObject* tensor = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   // Tensors that are no arguments are of no level.
   return tensor != nullptr && api_.is_tensor(tensor) &&

@@ -16,17 +16,11 @@ namespace {
 
 PyObject* first_of(const Ref& hooks) { return PyTuple_GET_ITEM(hooks.get(), 0); }
 
-bool is_register_hook(const TorchApi& api, PyObject* callable) {
-  if (api.tensor_type == nullptr || !PyFunction_Check(callable)) return false;
-  static PyObject* const function = attr(reinterpret_cast<PyObject*>(api.tensor_type), "register_hook").release();
-  return callable == function;
-}
-
 }  // namespace
 
 /// tensor.register_hook(hook) of a result of the trace, where nobody keeps the handle: it could take the hook off again.
-PyObject* GradientTracing::register_hook(const Frame& f, PyObject* callable, PyObject* const* args, Py_ssize_t nargs) {
-  if (nargs != 2 || !is_register_hook(api_, callable) || !f.drops_result()) return not_handled();
+PyObject* GradientTracing::register_hook(const Frame& f, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs != 2 || !f.drops_result()) return not_handled();
   const Ref operands = Ref::steal(PyTuple_Pack(1, args[0]));
   FunctionCall call;
   call.cls = args[1];

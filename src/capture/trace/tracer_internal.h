@@ -7,9 +7,6 @@
 
 namespace tatara::capture {
 
-/// A switch of the host's that a trace throws as the program does (switches.cpp).
-bool is_thrown_switch(std::string_view name);
-
 /// A call of the host's on meta tensors, which tells what its results are. Null with a Python error set.
 Ref call_meta(PyObject* func, PyObject* args, PyObject* kwargs);
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "capture/host/known_calls.h"
 #include "capture/tape/node_operators.h"
 #include "capture/tape/view_origins.h"
 #include "capture/trace/gradient_tracing.h"
@@ -21,8 +22,7 @@ bool is_in_place(std::string_view name) {
   if (name.starts_with("__i") && name.ends_with("__"))
     return name != "__invert__" && name != "__index__" && name != "__int__";
   // These change the tensor itself, and may be called on a leaf.
-  static const std::unordered_set<std::string_view> own = {"requires_grad_", "detach_", "share_memory_", "rename_"};
-  return name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_' && !own.contains(name);
+  return name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_' && !known_torch(name).is(kKeepsLeaf);
 }
 
 }  // namespace
@@ -65,9 +65,8 @@ bool HistoryTracing::made_as_view(int slot) const {
 }
 
 bool HistoryTracing::depends_on_base(const TorchFunction& fn, PyObject* args) const {
-  static const std::unordered_set<std::string_view> names = {"_base", "_is_view", "storage_offset", "is_inference",
-                                                             "output_nr"};
-  PyObject* tensor = names.contains(fn.name) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+  PyObject* tensor =
+      known_torch(fn.name).is(kDependsOnBase) && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
   if (tensor == nullptr || !api_.is_tensor(tensor)) return false;
   const int slot = trace_->tape.find(tensor);
   if (fn.name == "output_nr") {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/read_tracing.h"
 #include "capture/trace/tracer_internal.h"
@@ -28,12 +29,7 @@ bool fits_word(PyObject* number) {
   return overflow == 0;
 }
 
-bool is_counting(const std::string& name) {
-  static const std::unordered_set<std::string> names = {
-      "add",     "add_",     "__add__", "__iadd__", "sub",   "sub_",  "__sub__", "__isub__", "mul",          "mul_",
-      "__mul__", "__imul__", "fill_",   "zero_",    "clone", "copy_", "tensor",  "zeros",    "scalar_tensor"};
-  return names.contains(name);
-}
+bool is_counting(const std::string& name) { return known_torch(name).is(kCountsSteps); }
 
 }  // namespace
 
@@ -145,7 +141,7 @@ void NumberTracing::need_number(int slot) {
   record_number_node(std::move(node), value);
 }
 
-Ref NumberTracing::number_call(PyObject* callable, PyObject* args) {
+Ref NumberTracing::number_call(PyObject* callable, const KnownCall& known, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   if (count == 0 || count > 2) return {};
   PyObject* first = PyTuple_GET_ITEM(args, 0);
@@ -168,8 +164,7 @@ Ref NumberTracing::number_call(PyObject* callable, PyObject* args) {
     return real || second != nullptr ? derive_number("round", first, second, callable) : Ref::borrow(first);
   }
   if (module != "math") return {};
-  static const std::unordered_set<std::string> of_whole = {"floor", "ceil", "trunc"};
-  if (!real && second == nullptr && of_whole.contains(name)) return Ref::borrow(first);
+  if (!real && second == nullptr && known.is(kOfWhole)) return Ref::borrow(first);
   return derive_number(name.c_str(), first, second, callable);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -200,11 +201,7 @@ namespace {
 bool may_be_one(PyObject* a, PyObject* b) { return a != b && Py_TYPE(a) == Py_TYPE(b); }
 
 /// torch's operators that change the layout of a tensor and not its values.
-bool changes_layout(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"as_strided_", "squeeze_",   "swapaxes_", "swapdims_",
-                                                "t_",          "transpose_", "unsqueeze_"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
+bool changes_layout(std::string_view name) { return known_torch(name).is(kChangesLayout); }
 
 bool is_changeable(PyObject* o) {
   return PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) || PyCell_Check(o) || is_plain_instance(o);

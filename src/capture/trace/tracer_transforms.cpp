@@ -25,69 +25,6 @@ namespace tatara::capture {
 
 namespace {
 
-struct Name {
-  const char* file;  // of Python functions, its end; null: C code of torch, torch._C or torch._C._functorch
-  const char* name;
-  TransformCall call;
-};
-
-constexpr Name in_package(PackageFunction function, TransformCall call) {
-  const PackageEntry& entry = package_entry(function);
-  return {package_file(entry.module).data(), entry.name.data(), call};
-}
-
-constexpr Name kNames[] = {
-    {nullptr, "_grad_increment_nesting", TransformCall::kEnterGrad},
-    {nullptr, "_grad_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_wrap_for_grad", TransformCall::kWrap},
-    {nullptr, "_unwrap_for_grad", TransformCall::kUnwrap},
-    {nullptr, "set_inplace_requires_grad_allowed", TransformCall::kAllowVariables},
-    {nullptr, "_jvp_increment_nesting", TransformCall::kEnterJvp},
-    {nullptr, "_jvp_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_vmap_increment_nesting", TransformCall::kEnterVmap},
-    {nullptr, "_vmap_decrement_nesting", TransformCall::kExit},
-    {nullptr, "_add_batch_dim", TransformCall::kBatchIn},
-    {nullptr, "_remove_batch_dim", TransformCall::kBatchOut},
-    {nullptr, "is_batchedtensor", TransformCall::kIsBatched},
-    {nullptr, "unwrap_if_dead", TransformCall::kUnwrapDead},
-    {nullptr, "_vmapmode_increment_nesting", TransformCall::kOldVmap},
-    {nullptr, "_vmapmode_decrement_nesting", TransformCall::kOldVmap},
-    {nullptr, "_set_fwd_grad_enabled", TransformCall::kForwardSwitch},
-    {nullptr, "_enter_dual_level", TransformCall::kEnterDual},
-    {nullptr, "_exit_dual_level", TransformCall::kExitDual},
-    {nullptr, "_make_dual", TransformCall::kMakeDual},
-    {nullptr, "_unpack_dual", TransformCall::kUnpackDual},
-    {"/torch/_functorch/predispatch.py", "_unwrap_for_grad", TransformCall::kUnwrap},
-    {"/torch/_functorch/predispatch.py", "_jvp_increment_nesting", TransformCall::kEnterJvp},
-    {"/torch/_functorch/predispatch.py", "_jvp_decrement_nesting", TransformCall::kExit},
-    {"/torch/_functorch/predispatch.py", "_vmap_increment_nesting", TransformCall::kEnterVmap},
-    {"/torch/_functorch/predispatch.py", "_vmap_decrement_nesting", TransformCall::kExit},
-    {"/torch/_functorch/predispatch.py", "_add_batch_dim", TransformCall::kBatchIn},
-    {"/torch/_functorch/predispatch.py", "_remove_batch_dim", TransformCall::kBatchOut},
-    {"/torch/_functorch/predispatch.py", "lazy_load_decompositions", TransformCall::kLoadRules},
-    {"/torch/_functorch/predispatch.py", "_make_dual", TransformCall::kMakeDual},
-    {"/torch/_functorch/predispatch.py", "_unpack_dual", TransformCall::kUnpackDual},
-    {"/torch/_functorch/predispatch.py", "_enter_dual_level", TransformCall::kEnterDual},
-    {"/torch/_functorch/predispatch.py", "_exit_dual_level", TransformCall::kExitDual},
-    {"/torch/_functorch/eager_transforms.py", "_autograd_grad", TransformCall::kGradients},
-    {"/torch/_functorch/eager_transforms.py", "linearize", TransformCall::kLinearize},
-    {"/torch/utils/checkpoint.py", "_checkpoint_without_reentrant_generator", TransformCall::kRegion},
-    in_package(PackageFunction::kTransformRecord, TransformCall::kRecord),
-    in_package(PackageFunction::kTransformReplay, TransformCall::kReplay),
-    in_package(PackageFunction::kCheckpointMark, TransformCall::kRegionMark),
-    in_package(PackageFunction::kFunctionHang, TransformCall::kHang),
-    in_package(PackageFunction::kFunctionStop, TransformCall::kStop),
-};
-
-/// What tells of levels that the trace has not entered.
-bool asks_for_levels(std::string_view name) {
-  return name == "_are_functorch_transforms_active" || name == "is_gradtrackingtensor" ||
-         name == "is_functorch_wrapped_tensor" || name == "get_unwrapped" || name == "maybe_get_level" ||
-         name == "maybe_get_bdim" || name == "current_level" || name == "maybe_current_level" ||
-         name == "peek_interpreter_stack" || name == "get_interpreter_stack" ||
-         name == "get_dynamic_layer_stack_depth" || name == "_unwrap_batched" || name == "is_batchedtensor";
-}
-
 /// torch.utils.checkpoint.checkpoint, which torch wraps in a switch for its own compiler, or a functools.partial of it.
 bool is_checkpoint(PyObject* callable) {
   if (is_partial(callable)) {
@@ -113,16 +50,6 @@ bool is_reentrant_checkpoint(PyObject* callable) {
   const Ref module = attr_or_null(PyMethod_GET_SELF(callable), "__module__");
   return text_of(module.get()) == "torch.utils.checkpoint" &&
          PyUnicode_CompareWithASCIIString(code->co_name, "apply") == 0;
-}
-
-/// Operators of one tensor whose tangent is the operand's, the very object.
-bool hands_tangents_on(std::string_view name) {
-  return name == "alias_copy" || name == "frac" || name == "fmod" || name == "remainder";
-}
-
-/// Operators that exchange two dimensions.
-bool turns_dims(std::string_view name) {
-  return name == "t" || name == "transpose" || name == "swapaxes" || name == "swapdims";
 }
 
 /// Arguments of a call, by position or name.
@@ -161,31 +88,6 @@ Ref slots_of(const std::vector<int>& slots) {
   return list;
 }
 
-/// The C function behind a function of torch's in Python, which only looks for other modes.
-Ref host_call(PyObject* callable) {
-  if (!PyFunction_Check(callable)) return Ref::borrow(callable);
-  const Ref name = attr_or_null(callable, "__name__");
-  const std::string impl = text_of(name.get()) + "_impl";
-  PyObject* found = PyDict_GetItemString(PyFunction_GET_GLOBALS(callable), impl.c_str());
-  return Ref::borrow(found != nullptr ? found : callable);
-}
-
-/// Calls fn for the tensors in tuples, lists and dicts.
-template <typename Fn>
-void tensors_in(PyObject* object, const Fn& fn) {
-  if (object == nullptr) return;
-  if (PyTuple_Check(object) || PyList_Check(object)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i)
-      tensors_in(PySequence_Fast_GET_ITEM(object, i), fn);
-  } else if (PyDict_Check(object)) {
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(object, &at, &key, &value) != 0) tensors_in(value, fn);
-  } else if (TorchApi::get()->is_torch_tensor(object)) {
-    fn(object);
-  }
-}
-
 std::vector<PyObject*> items_of(PyObject* sequence) {
   std::vector<PyObject*> items;
   if (sequence == nullptr || !(PyTuple_Check(sequence) || PyList_Check(sequence))) return items;
@@ -196,33 +98,18 @@ std::vector<PyObject*> items_of(PyObject* sequence) {
 
 }  // namespace
 
-TransformCall transform_call_of(PyObject* callable) {
-  if (is_checkpoint(callable)) return TransformCall::kCheckpoint;
-  if (is_reentrant_checkpoint(callable)) return TransformCall::kReentrant;
-  if (PyFunction_Check(callable)) {
-    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(callable));
-    const char* name = PyUnicode_AsUTF8(code->co_name);
-    if (name == nullptr || (name[0] != '_' && name[0] != 'l' && name[0] != 'h')) return TransformCall::kNone;
-    for (const Name& each : kNames) {
-      if (each.file == nullptr || std::strcmp(name, each.name) != 0) continue;
-      const std::string file = text_of(code->co_filename);
-      if (std::string_view(file).ends_with(each.file)) return each.call;
-    }
-    return TransformCall::kNone;
-  }
-  if (PyType_Check(callable)) {
-    // Switches the levels off: what was recorded must run before.
-    const char* name = reinterpret_cast<PyTypeObject*>(callable)->tp_name;
-    return std::strcmp(name, "torch._C._DisableFuncTorch") == 0 ? TransformCall::kAsks : TransformCall::kNone;
-  }
-  if (!PyCFunction_Check(callable)) return TransformCall::kNone;
-  const auto* f = reinterpret_cast<PyCFunctionObject*>(callable);
-  const std::string module = text_of(f->m_module);
-  if (module != "torch._C._functorch" && module != "torch._C" && module != "torch") return TransformCall::kNone;
-  for (const Name& each : kNames) {
-    if (each.file == nullptr && std::strcmp(f->m_ml->ml_name, each.name) == 0) return each.call;
-  }
-  return asks_for_levels(f->m_ml->ml_name) ? TransformCall::kAsks : TransformCall::kNone;
+TransformCall transform_call_of(PyObject* callable, TransformCall known) {
+  if (known == TransformCall::kCheckpoint) return is_checkpoint(callable) ? known : TransformCall::kNone;
+  if (known == TransformCall::kReentrant) return is_reentrant_checkpoint(callable) ? known : TransformCall::kNone;
+  return PyMethod_Check(callable) ? TransformCall::kNone : known;
+}
+
+Ref host_call(PyObject* callable) {
+  if (!PyFunction_Check(callable)) return Ref::borrow(callable);
+  const Ref name = attr_or_null(callable, "__name__");
+  const std::string impl = text_of(name.get()) + "_impl";
+  PyObject* found = PyDict_GetItemString(PyFunction_GET_GLOBALS(callable), impl.c_str());
+  return Ref::borrow(found != nullptr ? found : callable);
 }
 
 /// The slot of a tensor that a level is given, or -1 after `problem` was set.
@@ -427,295 +314,6 @@ std::string TransformTracing::level_write_problem(const std::string& name, PyObj
   return {};
 }
 
-PyObject* TransformTracing::enter_dual(PyObject* callable) {
-  if (own_.duals > 0 ||
-      (!own_.open_levels.empty() && own_.levels[static_cast<size_t>(innermost())].kind != Level::Kind::kJvp)) {
-    return transform_break("a level of forward-mode derivatives inside of another");
-  }
-  record_step(FuncStep::kEnter, "enter_dual", host_call(callable), api_.empty_tuple, {});
-  ++own_.duals;
-  return PyLong_FromLong(0);
-}
-
-PyObject* TransformTracing::exit_dual(PyObject* callable) {
-  if (own_.duals == 0) return transform_break("a level ends that the trace has not entered");
-  record_step(FuncStep::kExit, "exit_dual", host_call(callable), api_.empty_tuple, {});
-  trace_->tape.set_last_keyword("level", 0);
-  --own_.duals;
-  Py_RETURN_NONE;
-}
-
-PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyObject* tangent, int number) {
-  Trace& t = *trace_;
-  std::string problem;
-  const bool inside =
-      innermost() == 0 ? own_.duals > 0 : own_.levels[static_cast<size_t>(innermost())].kind == Level::Kind::kJvp;
-  if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
-  const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
-  const int direction = problem.empty() ? transform_operand(tangent, problem) : -1;
-  if (problem.empty()) {
-    const Bypass bypass(bypass_);
-    const TapeSlot a = t.tape.slots()[static_cast<size_t>(slot)], b = t.tape.slots()[static_cast<size_t>(direction)];
-    if (a.dtype.get() != b.dtype.get() || PyObject_RichCompareBool(a.sizes.get(), b.sizes.get(), Py_EQ) != 1) {
-      problem = "a tangent of another type than its primal";
-    }
-    for (const TapeNode& node : t.tape.nodes()) {
-      // Part of a dual tensor, or what was computed from one.
-      if (node.step == FuncStep::kMakeDual && node.level == innermost() && innermost() == 0 &&
-          (is_made_from(slot, node.outputs[0]) || is_made_from(direction, node.outputs[0]))) {
-        problem = "a dual tensor made of another one";
-      }
-    }
-  }
-  if (!problem.empty()) return transform_break(problem);
-  const int made = placeholder_like(slot, innermost());
-  if (made < 0) return nullptr;
-  const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
-  record_step(FuncStep::kMakeDual, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
-              {made});
-  trace_->tape.set_last_keyword("level", 0);
-  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
-}
-
-int TransformTracing::tangent_of(int dual) {
-  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  for (size_t n = nodes.size(); n-- > 0;) {
-    const TapeNode& node = nodes[n];
-    if (std::find(node.outputs.begin(), node.outputs.end(), dual) == node.outputs.end()) continue;
-    std::vector<int> operands;
-    for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
-    const bool itself = std::find(operands.begin(), operands.end(), dual) != operands.end();
-    if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i"))
-      continue;  // positive(), contiguous(), ...
-    if (node.step == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
-    if (node.step != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
-    const int tangent = tangent_of(operands[0]);
-    return tangent >= 0 && same_form(dual, tangent) ? tangent : -1;
-  }
-  return -1;
-}
-
-bool TransformTracing::same_form(int one, int other) {
-  const Bypass bypass(bypass_);
-  const TapeSlot &a = trace_->tape.slots()[static_cast<size_t>(one)],
-                 &b = trace_->tape.slots()[static_cast<size_t>(other)];
-  // Steps along dimensions of size one are free.
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.sizes.get()); ++i) {
-    if (PyLong_AsLongLong(PyTuple_GET_ITEM(a.sizes.get(), i)) == 1) continue;
-    PyObject *step = PyTuple_GET_ITEM(a.strides.get(), i), *step_of_other = PyTuple_GET_ITEM(b.strides.get(), i);
-    if (PyObject_RichCompareBool(step, step_of_other, Py_EQ) != 1) return false;
-  }
-  const auto place = [](const TapeSlot& slot) {
-    const Ref offset = Ref::steal(PyObject_CallMethod(slot.object.get(), "storage_offset", nullptr));
-    const Ref storage = Ref::steal(PyObject_CallMethod(slot.object.get(), "untyped_storage", nullptr));
-    const Ref size = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
-    return offset && size ? Ref::steal(PyTuple_Pack(2, offset.get(), size.get())) : Ref();
-  };
-  const Ref first = place(a), second = place(b);
-  const bool same = first && second && PyObject_RichCompareBool(first.get(), second.get(), Py_EQ) == 1;
-  forget_error();
-  return same;
-}
-
-/// (primal, tangent or None).
-PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, int number) {
-  Trace& t = *trace_;
-  std::string problem;
-  const bool inside =
-      innermost() == 0 ? own_.duals > 0 : own_.levels[static_cast<size_t>(innermost())].kind == Level::Kind::kJvp;
-  if (!inside || number != 0) problem = "a dual tensor of a level that is not the innermost one";
-  const int slot = problem.empty() ? transform_operand(tensor, problem) : -1;
-  std::vector<std::optional<GradientLayout>> layouts;
-  TapeNode node;
-  const Ref ref = make_slot_ref(slot);
-  if (problem.empty()) {
-    const Bypass bypass(bypass_);
-    node.step = FuncStep::kUnpackDual;
-    node.name = "unpack_dual";
-    node.level = innermost();
-    node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
-    try {
-      const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-      layouts = gradient_layouts(*before, api_, node);
-    } catch (const Error& error) {
-      problem = error.message();
-    }
-    forget_error();
-    const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
-    if (problem.empty() && layouts[0] && !knows_layout(info, layouts[0]->strides)) {
-      problem = "a tangent whose layout depends on sizes that vary";
-    }
-  }
-  if (!problem.empty()) return transform_break(problem);
-  const int primal = placeholder_like(slot, innermost());
-  std::vector<int> outputs{primal};
-  Ref tangent = Ref::borrow(Py_None);
-  if (const int moving = tangent_of(slot); moving >= 0) {
-    // Nothing was done that changes it: eager gives back the very tangent.
-    tangent = t.tape.slots()[static_cast<size_t>(moving)].object;
-    layouts[0].reset();
-  }
-  if (layouts[0]) {
-    const Bypass bypass(bypass_);
-    const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-    outputs.push_back(gradients().add_gradient(info, layouts[0]->strides, tangent));
-    if (!tangent) return nullptr;
-    t.tape.set_level(outputs[1], innermost());
-  }
-  const bool history = layouts[0] && layouts[0]->history;
-  record_step(FuncStep::kUnpackDual, "unpack_dual",
-              layouts[0] ? package_function(PackageFunction::kUnpackDual) : host_call(callable), std::move(node.args),
-              std::move(outputs), {false, history});
-  trace_->tape.set_last_keyword("level", 0);
-  return PyTuple_Pack(2, t.tape.slots()[static_cast<size_t>(primal)].object.get(), tangent.get());
-}
-
-bool TransformTracing::is_made_from(int slot, int source) const {
-  const Tape& tape = trace_->tape;
-  std::vector<bool> made(tape.slots().size(), false);
-  made[static_cast<size_t>(source)] = true;
-  for (const TapeNode& node : tape.nodes()) {
-    bool any = false;
-    const auto look = [&](int operand) { any = any || made[static_cast<size_t>(operand)]; };
-    for_each_slot(node.args.get(), look);
-    for_each_slot(node.kwargs.get(), look);
-    for (const int output : node.outputs) {
-      if (any && output >= 0) made[static_cast<size_t>(output)] = true;
-    }
-  }
-  return made[static_cast<size_t>(slot)];
-}
-
-bool TransformTracing::is_batched(int slot, int level) const {
-  const Tape& tape = trace_->tape;
-  std::vector<bool> batched(tape.slots().size(), false);
-  for (const TapeNode& node : tape.nodes()) {
-    if (node.step == FuncStep::kBatchIn && node.level == level) {
-      batched[static_cast<size_t>(node.outputs[0])] = true;
-      continue;
-    }
-    bool any = false;
-    const auto look = [&](int operand) { any = any || batched[static_cast<size_t>(operand)]; };
-    for_each_slot(node.args.get(), look);
-    for_each_slot(node.kwargs.get(), look);
-    if (!any) continue;
-    for (const int output : node.outputs) {
-      if (output >= 0) batched[static_cast<size_t>(output)] = true;
-    }
-  }
-  return batched[static_cast<size_t>(slot)];
-}
-
-int TransformTracing::whole_batch(int slot, int dim) const {
-  const std::vector<TapeNode>& nodes = trace_->tape.nodes();
-  for (size_t n = nodes.size(); n-- > 0;) {
-    const TapeNode& node = nodes[n];
-    if (node.outputs.size() != 1 || node.outputs[0] != slot) continue;
-    if (node.step == FuncStep::kNone && turns_dims(node.name)) {
-      // Turning the dimensions of one number round does nothing at all to the batch.
-      int operand = -1;
-      for_each_slot(node.args.get(), [&](int each) { operand = each; });
-      const bool number = PyTuple_GET_SIZE(trace_->tape.slots()[static_cast<size_t>(slot)].sizes.get()) == 0;
-      if (number && operand >= 0 && operand != slot) slot = operand;
-      continue;
-    }
-    if (node.step != FuncStep::kBatchIn) continue;
-    int whole = -1;
-    for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int operand) { whole = operand; });
-    return PyLong_AsLong(PyTuple_GET_ITEM(node.args.get(), 1)) == dim ? whole : -1;
-  }
-  return -1;
-}
-
-PyObject* TransformTracing::batch_in(PyObject* callable, PyObject* tensor, int dim, int number) {
-  Trace& t = *trace_;
-  std::string problem;
-  const int level = open_level(number);
-  const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != innermost()) problem = "a batch for a level that is not the innermost one";
-  if (!problem.empty()) return transform_break(problem);
-  const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-  const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get()));
-  if (dim < 0) dim += rank;
-  if (dim < 0 || dim >= rank) return transform_break("a batch along a dimension that is not there");
-  int made = -1;
-  {
-    const Bypass bypass(bypass_);
-    const auto without = [dim](PyObject* tuple) {
-      const Ref list = Ref::steal(PySequence_List(tuple));
-      PyList_SetSlice(list.get(), dim, dim + 1, nullptr);
-      return Ref::steal(PyList_AsTuple(list.get()));
-    };
-    const Ref sizes = without(info.sizes.get()), strides = without(info.strides.get());
-    const Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), info.dtype.get());
-    if (!placeholder) return nullptr;
-    made = t.tape.add_placeholder(placeholder.get(), info.device);
-    if (!info.symbolic_sizes.empty()) {
-      std::vector<Expr> a = info.symbolic_sizes, b = info.symbolic_strides;
-      a.erase(a.begin() + dim);
-      b.erase(b.begin() + dim);
-      t.tape.set_layout(made, std::move(a), std::move(b));
-    }
-    t.tape.set_level(made, level);
-  }
-  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(dim)),
-            count = Ref::steal(PyLong_FromLong(number));
-  record_step(FuncStep::kBatchIn, "batch_in", host_call(callable),
-              Ref::steal(PyTuple_Pack(3, ref.get(), at.get(), count.get())), {made});
-  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
-}
-
-PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int number, PyObject* size, int dim) {
-  Trace& t = *trace_;
-  std::string problem;
-  const int level = open_level(number);
-  const int slot = transform_operand(tensor, problem);
-  if (level == 0 || level != innermost()) problem = "a batch from a level that is not the innermost one";
-  if (size == nullptr || !(PyLong_Check(size) || is_symbolic_int(size))) problem = "a batch of unknown size";
-  if (!problem.empty()) return transform_break(problem);
-  const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
-  const auto rank = static_cast<int>(PyTuple_GET_SIZE(info.sizes.get())) + 1;
-  const int place = dim < 0 ? dim + rank : dim;
-  if (place < 0 || place >= rank) return transform_break("a batch along a dimension that is not there");
-  if (!is_batched(slot, level)) return transform_break("a result of vmap that is the same for every example");
-  if (const int whole = whole_batch(slot, place); whole >= 0) {
-    // Nothing was done to the examples: eager gives back the tensor that they came from.
-    return Py_NewRef(t.tape.slots()[static_cast<size_t>(whole)].object.get());
-  }
-  int made = -1;
-  {
-    const Bypass bypass(bypass_);
-    ExprContext& ctx = t.symbols.ctx();
-    std::vector<Expr> sizes = info.symbolic_sizes;
-    for (Py_ssize_t i = 0; sizes.size() + 1 < static_cast<size_t>(rank); ++i) {
-      sizes.push_back(ctx.constant(PyLong_AsLongLong(PyTuple_GET_ITEM(info.sizes.get(), i))));
-    }
-    const Expr count = is_symbolic_int(size) ? symbolic_expr(size) : ctx.constant(PyLong_AsLongLong(size));
-    sizes.insert(sizes.begin(), count);
-    std::vector<Expr> strides = contiguous_strides(ctx, sizes);
-    for (std::vector<Expr>* list : {&sizes, &strides}) {
-      const Expr first = list->front();
-      list->erase(list->begin());
-      list->insert(list->begin() + place, first);
-    }
-    std::vector<int64_t> now, steps;
-    for (const Expr e : sizes) now.push_back(ctx.evaluate_hint(e).value());
-    for (const Expr e : strides) steps.push_back(ctx.evaluate_hint(e).value());
-    const Ref shape = int_tuple(now), stride = int_tuple(steps);
-    const Ref placeholder = api_.empty_meta(shape.get(), stride.get(), info.dtype.get());
-    if (!placeholder) return nullptr;
-    made = t.tape.add_placeholder(placeholder.get(), info.device);
-    t.tape.set_layout(made, std::move(sizes), std::move(strides));
-    t.tape.set_level(made, own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0);
-  }
-  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(place)),
-            count = Ref::steal(PyLong_FromLong(number)),
-            examples = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
-  record_step(FuncStep::kBatchOut, "batch_out", host_call(callable),
-              Ref::steal(PyTuple_Pack(4, ref.get(), count.get(), examples.get(), at.get())), {made});
-  return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
-}
-
 std::string TransformTracing::level_problem(const std::string& name, PyObject* args, PyObject* kwargs) const {
   if (own_.levels.size() == 1) return {};
   const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
@@ -821,53 +419,6 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), zeros);
   }
   return results.release();
-}
-
-void TraceEnds::finish_look(PyObject* result) {
-  Trace& t = *trace_;
-  const ErrorAside aside;
-  context_.state = State::kConcrete;
-  modes().set_mode(false);
-  const Bypass bypass(bypass_);
-  writes().drop_undone_switches();
-  if (!t.effects.empty() && context_.found.empty()) context_.found = "it writes to objects from before the call";
-  if (calls().sets_context() && context_.found.empty()) context_.found = "it sets a context variable";
-  if (context_.found.empty() && t.snap.grad != t.state.grad) context_.found = "it switches gradients";
-  for (const TapeSlot& slot : t.tape.slots()) {
-    if (context_.found.empty() && slot.input && slot.guard_index < 0 && slot.requires_grad && t.state.grad) {
-      context_.found = "it reads a tensor that requires grad and is no argument";
-    }
-  }
-  for (const TapeNode& node : t.tape.nodes()) {
-    if (context_.found.empty() && node.backward) context_.found = "it calls the engine of gradients";
-    context_.switches_grad = context_.switches_grad || node.grad != t.snap.grad;
-  }
-  try {
-    if (context_.found.empty()) {
-      numbers().take_back_symbols();
-      const std::shared_ptr<Tape> tape = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-      std::vector<int> outputs;
-      tensors_in(result, [&](PyObject* tensor) { outputs.push_back(t.tape.find(tensor)); });
-      std::erase(outputs, -1);
-      tape->set_outputs(std::move(outputs));
-      const TapeGraph made = build_graph(*tape, api_);
-      if (!made.graph.input_writes().empty()) context_.found = "it writes to a tensor from before the call";
-      for (const GraphOutput& output : made.graph.outputs()) {
-        if (output.alias.kind != OutputAlias::Kind::kFresh)
-          context_.found = "a result shares memory with another tensor";
-      }
-      for (const Node& node : made.graph.nodes()) {
-        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) context_.found = "it draws random numbers";
-      }
-    }
-  } catch (const std::exception& error) {
-    context_.found = error.what();
-  }
-  t.transaction.undo();
-  // A generator that is closed would leave a level (`with` in torch.func) that only the trace has entered.
-  lifetimes().drop_finalizers();
-  forget_error();
-  end_trace();
 }
 
 /// Before a switch of the host's is thrown; `reader` tells how it stands.

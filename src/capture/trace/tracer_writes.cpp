@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "capture/host/known_calls.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
@@ -273,9 +274,7 @@ PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::
                                            : " on an object that existed before the trace (";
     return graph_break(name + what + type_name(target) + ")") ? not_handled() : nullptr;
   }
-  static const std::unordered_set<std::string_view> adds = {"append", "appendleft", "insert",
-                                                            "extend", "add",        "setdefault"};
-  if (!adds.contains(name) && !lifetimes().break_if_noticed(target)) return nullptr;
+  if ((name_traits(name) & kAdds) == 0 && !lifetimes().break_if_noticed(target)) return nullptr;
   if (!tracing()) return not_handled();
   for (PyObject* operand : operands) {
     reads().watch_container(operand);

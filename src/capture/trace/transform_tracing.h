@@ -8,44 +8,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/host/known_calls.h"
 #include "capture/trace/trace_context.h"
 
 namespace tatara::capture {
 
-/// The calls that torch.func's transforms are made of.
-enum class TransformCall : uint8_t {
-  kNone,
-  kEnterGrad,
-  kEnterJvp,
-  kEnterVmap,
-  kEnterDual,
-  kExit,
-  kExitDual,
-  kWrap,
-  kUnwrap,
-  kAllowVariables,
-  kGradients,
-  kBatchIn,
-  kBatchOut,
-  kIsBatched,
-  kMakeDual,
-  kUnpackDual,
-  kForwardSwitch,
-  kLoadRules,
-  kOldVmap,  // the level of torch._vmap_internals begins or ends
-  kCheckpoint,
-  kRegion,
-  kReentrant,
-  kRegionMark,
-  kUnwrapDead,
-  kHang,
-  kLinearize,
-  kRecord,
-  kReplay,
-  kStop,
-  kAsks,  // for what is not so while the trace is open
-};
-TransformCall transform_call_of(PyObject* callable);
+/// The call that a callable is which is known as `known`: what only looks like it is none.
+TransformCall transform_call_of(PyObject* callable, TransformCall known);
+/// The C function behind a function of torch's in Python, which only looks for other modes.
+Ref host_call(PyObject* callable);
 
 /// A level of torch.func's transforms or of forward-mode derivatives.
 struct Level {

@@ -1,0 +1,505 @@
+// A torch call goes onto the tape: its operands, what it gives, and the node.
+#include <algorithm>
+
+#include "capture/host/known_calls.h"
+#include "capture/trace/history_tracing.h"
+#include "capture/trace/number_tracing.h"
+#include "capture/trace/torch_tracing.h"
+#include "capture/trace/tracer_internal.h"
+#include "capture/trace/transform_tracing.h"
+#include "runtime/host/torch_abi.h"
+#include "support/error.h"
+#include "support/made_once.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Results are inferred in inference mode: views then keep no reference to their base, so that placeholders can be swapped.
+class InferenceMode {
+ public:
+  explicit InferenceMode(TorchApi& api)
+      : guard_(Ref::steal(PyObject_CallOneArg(api.state.inference_mode.get(), Py_True))) {
+    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__enter__", nullptr));
+  }
+  ~InferenceMode() {
+    const ErrorAside aside;
+    if (guard_) Ref::steal(PyObject_CallMethod(guard_.get(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+    forget_error();
+  }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  Ref guard_;
+};
+
+/// Results that the host's kernels give only if asked to, as None otherwise, while its meta kernels always give a tensor.
+struct AskedFor {
+  const char* function;
+  const char* argument;  // a bool
+  Py_ssize_t place;      // of the argument
+  Py_ssize_t result;
+};
+constexpr AskedFor kAskedFor[] = {{"_native_multi_head_attention", "need_weights", 10, 1}};
+
+void leave_out_unasked(const std::string& name, PyObject* args, PyObject* kwargs, Ref& result) {
+  for (const AskedFor& each : kAskedFor) {
+    if (name != each.function || !result || !PyTuple_CheckExact(result.get())) continue;
+    PyObject* asked = kwargs != nullptr ? PyDict_GetItemString(kwargs, each.argument) : nullptr;
+    if (asked == nullptr && PyTuple_GET_SIZE(args) > each.place) asked = PyTuple_GET_ITEM(args, each.place);
+    if (asked != Py_False) continue;
+    Ref changed = Ref::steal(PySequence_List(result.get()));
+    PyList_SetItem(changed.get(), each.result, Py_NewRef(Py_None));
+    result = Ref::steal(PyList_AsTuple(changed.get()));
+  }
+}
+
+/// Not a sparse tensor, of which a meta kernel may give one, too.
+bool is_strided(const TorchApi& api, PyObject* tensor) {
+  const Ref& strided = made_once([&] { return attr(api.torch.get(), "strided"); });
+  return attr_or_null(tensor, "layout").get() == strided.get();
+}
+
+/// Whether a call of the dispatcher's operator names another device than the CPU as text.
+bool names_device(PyObject* func, PyObject* args) {
+  if (!is_dispatcher_operator(func)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    const std::string text = text_of(PyTuple_GET_ITEM(args, i));
+    if (text.rfind("meta", 0) == 0 || text.rfind("cuda", 0) == 0) return true;
+  }
+  return false;
+}
+
+bool on_meta(PyObject* device) { return text_of(attr_or_null(device, "type").get()) == "meta"; }
+
+/// Whether a call for device `wanted` leaves a tensor where it is. One without an index is any of its type.
+bool stays_on(PyObject* device, PyObject* wanted) {
+  if (device == wanted) return true;
+  const auto part = [](PyObject* o, const char* name) { return attr_or_null(o, name); };
+  const Ref type = part(device, "type"), index = part(device, "index"), other = part(wanted, "index");
+  return text_of(type.get()) == text_of(part(wanted, "type").get()) &&
+         (index.get() == Py_None || other.get() == Py_None ||
+          PyObject_RichCompareBool(index.get(), other.get(), Py_EQ) == 1);
+}
+
+/// A torch.Size as a plain tuple.
+Ref sizes_on_tape(PyObject* size, const TraceSymbols& symbols) {
+  const Ref items = Ref::steal(PySequence_Tuple(size));
+  return map_structure(items.get(), [&symbols](PyObject* o) {
+    return is_symbolic_int(o) ? make_size_ref(symbolic_expr(o), symbols) : plain_number(o);
+  });
+}
+
+std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
+  std::vector<int64_t> result;
+  for (const Expr e : values) result.push_back(e.context().evaluate_hint(e).value());
+  return result;
+}
+
+/// Operators whose result is a tuple also when it holds one tensor.
+bool returns_tuple(const std::string& name) { return known_torch(name).is(kGivesTuple); }
+
+/// Whether an operator of the dispatcher's gives one result for each tensor of a list.
+bool gives_one_for_each(const std::string& name, PyObject* args) {
+  PyObject* const first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None;
+  return known_torch(name).is(kGivesOneForEach) && (PyList_Check(first) || PyTuple_Check(first));
+}
+
+}  // namespace
+
+namespace {
+
+/// Kernels of the dispatcher resize results that they are given (always keywords) or not, whatever their meta form does.
+bool takes_empty_result(PyObject* kwargs, const Tape& tape) {
+  bool found = false;
+  for_each_slot(kwargs, [&](int slot) {
+    PyObject* meta = tape.slots()[static_cast<size_t>(slot)].meta.get();
+    const Ref count = Ref::steal(PyObject_CallMethod(meta, "numel", nullptr));
+    found = found || !count || PyLong_AsLong(count.get()) == 0;
+  });
+  forget_error();
+  return found;
+}
+
+}  // namespace
+
+/// A call on its way to the tape.
+struct TorchTracing::Recording {
+  const TorchFunction& fn;
+  PyObject* func;
+  PyObject* args;
+  PyObject* kwargs;
+  Ref cast_args, cast_kwargs;  // what autocast has made of them
+  Ref tape_args, tape_kwargs;
+  size_t tensors = 0;
+  Ref device;           // of the results
+  std::string problem;  // why it cannot be recorded
+};
+
+/// An operand as the tape has it.
+Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
+  Trace& t = *trace_;
+  if (!api_.is_tensor(o)) {
+    if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
+    if (const int slot = float_slot(o); slot >= 0) {
+      return numbers().takes_number(call.fn.name, call.args, call.kwargs) ? make_slot_ref(slot) : plain_number(o);
+    }
+    if (is_derived_int(o)) return plain_number(o);
+    if (PyTuple_Check(o) && holds_symbolic_number(o)) return sizes_on_tape(o, t.symbols);
+    if (Py_TYPE(o) == api_.device_type && !call.device) call.device = Ref::borrow(o);
+    if (api_.is_numpy(o)) call.problem = "a NumPy array in a torch call";
+    return Ref::borrow(o);
+  }
+  ++call.tensors;
+  if (!api_.is_plain_tensor(o)) {
+    call.problem = "a tensor subclass (" + type_name(o) + ")";
+    return Ref::borrow(o);
+  }
+  const bool known = t.tape.find(o) >= 0;
+  if (!known) {
+    TensorMeta meta;
+    if (!api_.read_meta(o, meta)) {
+      call.problem = api_.why_not(o);
+      return Ref::borrow(o);
+    }
+  }
+  const int slot = slot_for(o);
+  if (slot < 0) {
+    call.problem = "a tensor without meta form";
+    return Ref::borrow(o);
+  }
+  const TapeSlot& info = t.tape.slots()[static_cast<size_t>(slot)];
+  if (call.tensors > 1 && call.device && call.device.get() != info.device.get() &&
+      on_meta(call.device.get()) != on_meta(info.device.get())) {
+    call.problem = "tensors on the meta device beside others";
+  }
+  if (!call.device || (call.tensors == 1)) call.device = info.device;
+  return make_slot_ref(slot);
+}
+
+/// What is against recording a call whose operands are on the tape; empty: nothing.
+std::string TorchTracing::why_unrecorded(const Recording& call) {
+  Trace& t = *trace_;
+  const TorchFunction& fn = call.fn;
+  std::string problem = call.problem;
+  if (problem.empty() && names_device(call.func, call.args)) problem = "a device given as text";
+  if (problem.empty() && fn.kind == TorchKind::kRecord) {
+    problem = transforms().level_problem(fn.name, call.args, call.kwargs);
+  }
+  if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
+  return problem.empty() ? problem : problem + " (" + fn.name + ")";
+}
+
+/// The same, of an operation on tensors, with gradients.
+std::string TorchTracing::why_not_with_gradients(const Recording& call) {
+  if (trace_->state.inference && api_.grad_enabled()) {
+    return "gradients are switched on in inference mode, where nothing is recorded";
+  }
+  const std::string& name = call.fn.name;
+  if (name != "detach" && name != "data" &&
+      histories().takes_silent_view(call.tape_args.get(), call.tape_kwargs.get())) {
+    return "with gradients on, " + name + " takes a view that was made without them";
+  }
+  return {};
+}
+
+/// What the host gives for meta tensors in place of the operands. Null with a Python error set.
+Ref TorchTracing::infer_by_host(Recording& call) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  Ref device_argument;
+  const auto device_named = [this](PyObject* text) {
+    return Ref::steal(PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(api_.device_type), text, nullptr));
+  };
+  const auto to_meta = [&](PyObject* o) -> Ref {
+    if (const int slot = slot_of(o); slot >= 0) return t.tape.slots()[static_cast<size_t>(slot)].meta;
+    if (is_size_ref(o)) return size_ref_value(o, t.symbols.hints());
+    if (Py_TYPE(o) == api_.device_type) {
+      device_argument = Ref::borrow(o);
+      return api_.meta_device;
+    }
+    return Ref::borrow(o);
+  };
+  Ref args = map_structure(call.tape_args.get(), to_meta);
+  Ref kwargs = call.tape_kwargs ? map_structure(call.tape_kwargs.get(), to_meta) : Ref();
+  // Devices given as text, and factories that take the default device.
+  PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
+  const bool text_device = given != nullptr && PyUnicode_Check(given) != 0;
+  if (text_device || (call.fn.factory && call.tensors == 0 && (given == nullptr || given == Py_None))) {
+    if (text_device) device_argument = device_named(given);
+    if (!kwargs) kwargs = Ref::steal(PyDict_New());
+    PyDict_SetItem(kwargs.get(), api_.device_key.get(), api_.meta_device.get());
+  }
+  if (call.fn.name == "to" && PyTuple_GET_SIZE(args.get()) > 1 && PyUnicode_Check(PyTuple_GET_ITEM(args.get(), 1))) {
+    device_argument = device_named(PyTuple_GET_ITEM(args.get(), 1));
+    Ref changed = Ref::steal(PySequence_List(args.get()));
+    PyList_SetItem(changed.get(), 1, Py_NewRef(api_.meta_device.get()));
+    args = Ref::steal(PyList_AsTuple(changed.get()));
+  }
+  forget_error();
+  const InferenceMode mode(api_);
+  Ref result = call_meta(call.func, args.get(), kwargs.get());
+  leave_out_unasked(call.fn.name, args.get(), kwargs.get(), result);
+  if (device_argument) call.device = device_argument;
+  if (!call.device) call.device = api_.cpu_device;
+  return result;
+}
+
+/// Sizes, strides and the like; not_handled(): the host says them.
+PyObject* TorchTracing::answer_metadata(const Recording& call) {
+  Trace& t = *trace_;
+  PyObject* const args = call.tape_args.get();
+  if (call.fn.of_layout) for_each_slot(args, [&t](int slot) { t.tape.set_layout_read(slot); });
+  if (t.symbols.empty() || !call.fn.of_sizes) return not_handled();
+  const int slot = PyTuple_GET_SIZE(args) > 0 ? slot_of(PyTuple_GET_ITEM(args, 0)) : -1;
+  return numbers().symbolic_metadata(call.fn, slot, args, call.tape_kwargs.get());
+}
+
+PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
+  Trace& t = *trace_;
+  Recording call{fn, func, args, kwargs, {}, {}, {}, {}, 0, {}, {}};
+  const auto give_up = [&call, this](const std::string& reason) -> PyObject* {
+    forget_error();
+    return graph_break(reason) ? PyObject_Call(call.func, call.args, call.kwargs) : nullptr;
+  };
+  if (fn.kind == TorchKind::kRecord) {
+    switch (cast_operands(fn, args, kwargs, call.cast_args, call.cast_kwargs)) {
+      case Cast::kSame: break;
+      case Cast::kCast:
+        call.args = call.cast_args.get();
+        call.kwargs = call.cast_kwargs.get();
+        break;
+      case Cast::kUnknown: return give_up("under autocast the host decides what " + fn.name + " casts");
+      case Cast::kFailed: return nullptr;
+    }
+    if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);
+  }
+  {
+    const Bypass bypass(bypass_);
+    const auto each = [&](PyObject* o) { return to_tape(call, o); };
+    call.tape_args = map_structure(call.args, each);
+    if (call.kwargs != nullptr && PyDict_GET_SIZE(call.kwargs) > 0) call.tape_kwargs = map_structure(call.kwargs, each);
+  }
+  if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);  // an operand was asked for its value
+  if (const std::string problem = why_unrecorded(call); !problem.empty()) return give_up(problem);
+  if (fn.kind == TorchKind::kToCpu && call.tensors == 1 && call.device) {
+    const Ref kind = attr(call.device.get(), "type");
+    if (text_of(kind.get()) == "cpu") return Py_NewRef(PyTuple_GET_ITEM(call.args, 0));
+    return give_up("copy to the CPU");
+  }
+  if (fn.kind == TorchKind::kMetadata) {
+    if (call.tensors == 0) return PyObject_Call(func, call.args, call.kwargs);
+    if (PyObject* answer = answer_metadata(call); answer != not_handled()) return answer;
+  }
+  Ref result;
+  if (fn.kind == TorchKind::kRecord) {
+    if (const std::string problem = why_not_with_gradients(call); !problem.empty()) return give_up(problem);
+    switch (record_inferred(func, fn, call.tape_args, call.tape_kwargs, call.device, result)) {
+      case Inferred::kDone: return result.release();
+      case Inferred::kWrong: return give_up(fn.name + " is an error for these arguments");
+      case Inferred::kUnknown: break;
+    }
+    const auto takes_empty = [&] {
+      const Bypass bypass(bypass_);
+      return takes_empty_result(call.tape_kwargs.get(), t.tape);
+    };
+    if (fn.dispatcher && call.tape_kwargs && takes_empty()) {
+      return give_up("whether " + fn.name + " gives an empty result its size is the host's to say");
+    }
+    // The host infers from the sizes of this call.
+    if (fn.name.rfind("_fused_", 0) != 0) numbers().specialize_operands(call.tape_args.get(), call.tape_kwargs.get());
+  }
+  result = infer_by_host(call);
+  if (!result) {
+    const std::string text = take_error_text();
+    return give_up("no meta form of " + fn.name + " for these arguments: " + text.substr(0, 120));
+  }
+  if (!record_result(func, fn, std::move(call.tape_args), std::move(call.tape_kwargs), std::move(call.device),
+                     result)) {
+    return give_up(fn.name + " gives no tensor");
+  }
+  return result.release();
+}
+
+bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref args, Ref kwargs, Ref device,
+                                 Ref& result) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  if (fn.kind == TorchKind::kMetadata) return !api_.is_tensor(result.get());
+  TapeNode node;
+  bool bad = false;
+  bool fresh = false;
+  const auto take = [&](PyObject* o) -> Ref {
+    if (!api_.is_tensor(o)) {
+      node.outputs.push_back(-1);
+      if (o != Py_None) bad = true;
+      return Ref::borrow(o);
+    }
+    if (!is_strided(api_, o)) {
+      bad = true;
+      return Ref::borrow(o);
+    }
+    if (const int known = t.tape.find_meta(o); known >= 0) {
+      const TapeSlot& operand = t.tape.slots()[static_cast<size_t>(known)];
+      bad = bad || !stays_on(operand.device.get(), device.get());  // a copy to another device
+      node.outputs.push_back(known);
+      return operand.object;
+    }
+    fresh = true;
+    Ref placeholder = Ref::borrow(o);
+    const Ref is_meta = attr(o, "is_meta");
+    if (is_meta.get() != Py_True) {
+      placeholder = api_.meta_like(o);
+      if (!placeholder) {
+        bad = true;
+        return Ref::borrow(o);
+      }
+    }
+    node.outputs.push_back(t.tape.add_placeholder(placeholder.get(), device));
+    return placeholder;
+  };
+  if (PyTuple_Check(result.get()) && !PyTuple_CheckExact(result.get())) {
+    // torch.return_types: immutable, so its own tensors become the placeholders.
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result.get()); ++i) {
+      const Ref placeholder = take(PyTuple_GET_ITEM(result.get(), i));
+      if (placeholder.get() != PyTuple_GET_ITEM(result.get(), i)) bad = true;
+    }
+    node.sequence = true;
+  } else if (PyTuple_Check(result.get()) || PyList_Check(result.get())) {
+    result = map_structure(result.get(), take);
+    node.sequence = true;
+  } else {
+    result = take(result.get());
+  }
+  forget_error();
+  if (bad || !result) return false;
+  node.func = Ref::borrow(func);
+  node.args = std::move(args);
+  node.kwargs = std::move(kwargs);
+  node.name = fn.name;
+  finish_node(node, fresh, false);
+  return true;
+}
+
+namespace {
+
+/// Whether it is a norm that keeps running statistics, and is asked to update them.
+bool updates_statistics(const TapeNode& node) {
+  if (node.name.find("batch_norm") == std::string::npos && node.name.find("instance_norm") == std::string::npos) {
+    return false;
+  }
+  constexpr Py_ssize_t kPlace = 5;  // of the flag, in all forms
+  PyObject* own = PyTuple_GET_SIZE(node.args.get()) > kPlace ? PyTuple_GET_ITEM(node.args.get(), kPlace) : nullptr;
+  for (const char* keyword : {"training", "use_input_stats"}) {
+    if (own == nullptr && node.kwargs) own = PyDict_GetItemString(node.kwargs.get(), keyword);
+  }
+  return own != Py_False;
+}
+
+/// The generator that the call is given; null: none.
+PyObject* generator_of(const TapeNode& node) {
+  const auto is_generator = [](PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch._C.Generator") == 0; };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
+    if (PyObject* arg = PyTuple_GET_ITEM(node.args.get(), i); is_generator(arg)) return arg;
+  }
+  PyObject* named = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "generator") : nullptr;
+  return named != nullptr && is_generator(named) ? named : nullptr;
+}
+
+}  // namespace
+
+void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
+  Trace& t = *trace_;
+  const std::string& name = node.name;
+  const bool in_place = name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_';
+  const bool dunder = name == "__setitem__" || name.rfind("__i", 0) == 0;  // __iadd__ and its kin; also __invert__
+  node.mutates = in_place || (dunder && !fresh) || (!fresh && !known) ||
+                 (node.kwargs && PyDict_GetItemString(node.kwargs.get(), "out") != nullptr);
+  node.statistics = updates_statistics(node);
+  node.generator = generator_of(node);
+  forget_error();
+  user_location(node.file, node.function, node.line);
+  transforms().note_modes(node);
+  if (node.level != 0) {
+    std::unordered_set<int> operands;
+    const auto note = [&operands](int slot) { operands.insert(slot); };
+    for_each_slot(node.args.get(), note);
+    for_each_slot(node.kwargs.get(), note);
+    for (const int slot : node.outputs) {
+      if (slot >= 0 && !operands.contains(slot)) t.tape.set_level(slot, node.level);
+    }
+  }
+  histories().note_silent_views(node);
+  t.tape.add_node(std::move(node));
+  t.symbols.note_guards();
+}
+
+TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const TorchFunction& fn, const Ref& args,
+                                                     const Ref& kwargs, const Ref& device, Ref& result) {
+  Trace& t = *trace_;
+  const Bypass bypass(bypass_);
+  TapeNode node;
+  node.func = Ref::borrow(func);
+  node.args = args;
+  node.kwargs = kwargs;
+  node.name = fn.name;
+  std::vector<InferredTensor> inferred;
+  try {
+    inferred = t.inference.infer(t.tape, node);
+  } catch (const InvalidArgument&) {
+    return Inferred::kWrong;
+  } catch (const Error&) {
+    return Inferred::kUnknown;
+  } catch (const std::out_of_range&) {
+    return Inferred::kUnknown;  // a dimension that is not there: eager says so
+  }
+  PyObject* given = kwargs ? PyDict_GetItem(kwargs.get(), api_.device_key.get()) : nullptr;
+  Ref where = device ? device : api_.cpu_device;
+  if (given != nullptr && PyUnicode_Check(given)) {
+    where = Ref::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(api_.device_type), given));
+  }
+  bool fresh = false;
+  std::vector<Ref> tensors;
+  for (const InferredTensor& each : inferred) {
+    if (each.slot >= 0) {
+      node.outputs.push_back(each.slot);
+      tensors.push_back(t.tape.slots()[static_cast<size_t>(each.slot)].object);
+      continue;
+    }
+    fresh = true;
+    const Ref sizes = int_tuple(hints_of(each.sizes)), strides = int_tuple(hints_of(each.strides));
+    const Ref dtype = attr(api_.torch.get(), torch_abi::dtype_attribute(each.dtype));
+    Ref placeholder = api_.empty_meta(sizes.get(), strides.get(), dtype.get());
+    if (!placeholder) {
+      forget_error();
+      return Inferred::kUnknown;
+    }
+    const int slot = t.tape.add_placeholder(placeholder.get(), where);
+    t.tape.set_layout(slot, each.sizes, each.strides);
+    t.inference.bind(slot, each.ref);
+    node.outputs.push_back(slot);
+    tensors.push_back(std::move(placeholder));
+  }
+  if (fn.name == "__setitem__") {
+    result = Ref::borrow(Py_None);
+  } else if (tensors.size() == 1 && !returns_tuple(fn.name) && !gives_one_for_each(fn.name, args.get())) {
+    result = tensors[0];
+  } else {
+    result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensors[i].get()));
+    }
+    // Python's functions have names for their results; the dispatcher's operators give tuples, and lists where they give any
+    // number of tensors.
+    const Ref types = attr(api_.torch.get(), "return_types");
+    const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
+    if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
+    const bool sequence = returns_tuple(fn.name) || gives_one_for_each(fn.name, args.get());
+    if (fn.dispatcher && sequence) result = Ref::steal(PySequence_List(result.get()));
+    node.sequence = true;
+  }
+  finish_node(node, fresh, true);
+  return result ? Inferred::kDone : Inferred::kUnknown;
+}
+
+}  // namespace tatara::capture
