@@ -166,6 +166,8 @@ void register_random(OpRegistry& r) {
     def.not_differentiable = true;
     r.add(std::move(def));
   }
+  r.amend("bernoulli_mask").facts.with_state = "bernoulli_mask_kept";
+  r.amend("bernoulli_mask_kept").facts.draws_again = "bernoulli_mask_again";
   // What dropout is on a GPU; its mask alone is used here.
   add("native_dropout", "", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", "",
       [](MetaContext& m) -> std::vector<TensorType> {

@@ -611,6 +611,14 @@ void register_views(OpRegistry& r) {
                 nullptr, reshape_copy_lower));
   register_spellings(r);
   register_parts(r);
+  r.mark(&OpFacts::repeats_operand, {"view", "expand", "reshape", "alias", "detach"});
+  r.mark(&OpFacts::picks_index, {"select"});
+  r.mark(&OpFacts::detaches, {"detach"});
+  for (const char* name : {"view", "unfold"}) r.amend(name).facts.stride_use = StrideUse::kOperand;
+  r.mark(&OpFacts::may_view,
+         {"reshape", "reshape_as", "view_as", "flatten", "unflatten", "ravel", "t", "transpose", "mT", "T",
+          "movedim", "expand_as", "broadcast_to", "narrow", "real", "split.int", "split.sizes", "chunk",
+          "unbind"});
 }
 
 }  // namespace tatara
