@@ -75,9 +75,8 @@ std::string dotted_name(const TapeNode& node) {
 
 bool any_operator(const TapeNode& node, bool OpFacts::* fact) {
   const Candidates* candidates = candidates_of(node);
-  return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(), [fact](const auto& candidate) {
-           return candidate.op->facts.*fact;
-         });
+  return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(),
+                                              [fact](const auto& candidate) { return candidate.op->facts.*fact; });
 }
 
 bool hands_on_history(const TapeNode& node) {

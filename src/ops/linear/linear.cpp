@@ -533,10 +533,9 @@ void register_linear(OpRegistry& r) {
   const char* baddbmm = "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
   r.add(host({"baddbmm", kind, baddbmm, "torch.baddbmm torch.Tensor.baddbmm", "torch.Tensor.baddbmm_"}, added_meta(3),
              "out", added_decompose("bmm")));
-  OpDef matmul_def =
-      make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
-               "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul numpy.matmul"},
-              nullptr, decompose_matmul);
+  OpDef matmul_def = make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
+                              "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul"},
+                             nullptr, decompose_matmul);
   r.add(std::move(matmul_def));
   r.add(make_op({"rmatmul", composite, "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.__rmatmul__"}, nullptr,
                 decompose_rmatmul));

@@ -186,9 +186,9 @@ void register_pointwise_more(OpRegistry& r) {
                 }));
   const char* tensors = "(Tensor self, Tensor other) -> Tensor";
   const char* operands = "(Operand self, Operand other) -> Tensor";
-  r.add(make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2"},
-                floating_meta({0, 1}, Promotion::kSame), nullptr,
-                pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
+  r.add(
+      make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2 numpy.logaddexp2"},
+              floating_meta({0, 1}, Promotion::kSame), nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
   r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
                 float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));

@@ -616,9 +616,8 @@ void register_views(OpRegistry& r) {
   r.mark(&OpFacts::detaches, {"detach"});
   for (const char* name : {"view", "unfold"}) r.amend(name).facts.stride_use = StrideUse::kOperand;
   r.mark(&OpFacts::may_view,
-         {"reshape", "reshape_as", "view_as", "flatten", "unflatten", "ravel", "t", "transpose", "mT", "T",
-          "movedim", "expand_as", "broadcast_to", "narrow", "real", "split.int", "split.sizes", "chunk",
-          "unbind"});
+         {"reshape", "reshape_as", "view_as", "flatten", "unflatten", "ravel", "t", "transpose", "mT", "T", "movedim",
+          "expand_as", "broadcast_to", "narrow", "real", "split.int", "split.sizes", "chunk", "unbind"});
 }
 
 }  // namespace tatara
