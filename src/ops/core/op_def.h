@@ -160,6 +160,8 @@ struct OpFacts {
   std::vector<size_t> linear_operands;
   /// The argument with weights of classes, along which eager has no tangent.
   std::optional<size_t> class_weights;
+  /// ATen differentiates it, so that its tangents are ATen's too.
+  bool by_host = false;
   /// A variance: its tangent for one number is not the rule's NaN in eager.
   bool spread = false;
 

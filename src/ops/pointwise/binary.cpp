@@ -245,17 +245,6 @@ ScalarId xlogy(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   return b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[1]}), v[1], chosen);
 }
 
-ScalarId logaddexp(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
-  // max + log1p(exp(-|a - b|)); equal infinities stay themselves.
-  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
-  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
-  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply1(Op::kLog1p, b.apply1(Op::kExp, gap)));
-  const ScalarId infinite = b.apply(Op::kIsInf, DType::kBool, std::vector<ScalarId>{v[0]});
-  const ScalarId same = b.apply2(Op::kAnd, infinite, b.compare(Op::kEq, v[0], v[1]));
-  (void)dtype;
-  return b.select(same, v[0], sum);
-}
-
 ScalarId heaviside(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   const bool whole = !is_floating(dtype);
   const ScalarId zero = whole ? b.constant_int(0, dtype) : b.constant(0, dtype);
@@ -342,15 +331,6 @@ void register_pointwise_binary(OpRegistry& r) {
         return {pointwise_type(m, both, dtype)};
       },
       nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
-  r.add(make_op(
-      {"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp numpy.logaddexp"},
-      [](MetaContext& m) -> std::vector<TensorType> {
-        const size_t both[] = {0, 1};
-        const DType dtype = m.result_type(both);
-        if (!is_floating(dtype)) throw Unsupported("logaddexp of other types than floats runs by the host");
-        return {pointwise_type(m, both, dtype)};
-      },
-      nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
   r.add(make_op(
       {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside numpy.heaviside",
        "torch.Tensor.heaviside_"},

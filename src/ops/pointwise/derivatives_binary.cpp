@@ -225,12 +225,6 @@ void x_log_rule(VjpContext& v, const char* op, double shift) {
   }
 }
 
-void log_sum_rule(VjpContext& v, const char* power) {
-  const Term g = gradient(v), x = operand(v, 0), y = operand(v, 1);
-  v.give(0, (g / ((y - x).un(power) + 1.0)).id);
-  v.give(1, (g / ((x - y).un(power) + 1.0)).id);
-}
-
 void from_parts_rule(VjpContext& v) {
   const Term g = gradient(v);
   v.give(0, g.un("real_part").id);
@@ -271,8 +265,6 @@ void register_derivatives_binary(OpRegistry& r) {
   rule("copysign", copysign_rule);
   rule("xlogy", [](VjpContext& v) { x_log_rule(v, "xlogy", 0); });
   rule("special_xlog1py", [](VjpContext& v) { x_log_rule(v, "special_xlog1py", 1); });
-  rule("logaddexp", [](VjpContext& v) { log_sum_rule(v, "exp"); });
-  rule("logaddexp2", [](VjpContext& v) { log_sum_rule(v, "exp2"); });
   rule("from_parts", from_parts_rule);
   rule("copy", [](VjpContext& v) {
     v.give_zeros(0);

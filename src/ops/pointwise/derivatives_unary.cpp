@@ -18,7 +18,6 @@ constexpr double kSqrt2 = std::numbers::sqrt2;
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
 const double kInvSqrt2Pi = 1 / std::sqrt(2 * kPi);
 
-using Unary = Term (*)(Term g, Term x, Term y);
 using WithArgs = Term (*)(Term g, Term x, Term y, const Args& args);
 
 Term normal_density(Term x) { return (x * x * -0.5).un("exp") * kInvSqrt2Pi; }
@@ -33,7 +32,7 @@ Term direction(Term x, Term magnitude) {
 
 struct UnaryRow {
   const char* name;
-  Unary rule;
+  UnaryRule rule;
   bool complex = false;  // holds for complex numbers with x and y conjugated
 };
 

@@ -96,15 +96,6 @@ std::vector<TensorType> isreal_meta(MetaContext& m) {
 
 // ---- two operands ----------------------------------------------------------------------------------------------------
 
-ScalarId logaddexp2(LoopBuilder& b, DType t, Scalars v) {
-  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
-  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
-  const ScalarId log = b.apply1(Op::kLog1p, b.apply1(Op::kExp2, gap));
-  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply2(Op::kMul, log, number(b, std::numbers::log2e, t)));
-  const ScalarId same = b.apply2(Op::kAnd, b.apply1(Op::kIsInf, v[0]), b.compare(Op::kEq, v[0], v[1]));
-  return b.select(same, v[0], sum);
-}
-
 ScalarId power(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
 
 std::vector<TensorType> float_power_meta(MetaContext& m) {
@@ -184,11 +175,7 @@ void register_pointwise_more(OpRegistry& r) {
                   ctx.pointwise(0,
                                 [](LoopBuilder& b, std::span<const Expr>) { return b.constant_int(1, DType::kBool); });
                 }));
-  const char* tensors = "(Tensor self, Tensor other) -> Tensor";
   const char* operands = "(Operand self, Operand other) -> Tensor";
-  r.add(
-      make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2 numpy.logaddexp2"},
-              floating_meta({0, 1}, Promotion::kSame), nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
   r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
                 float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));

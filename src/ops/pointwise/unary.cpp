@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "ops/core/pointwise_util.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -108,6 +109,7 @@ struct Row {
   Accepts accepts;
   const char* names;
   const char* inplace;
+  UnaryRule rule = nullptr;  // of the derivative; most are in derivatives_unary.cpp
 };
 
 // clang-format off
@@ -244,8 +246,10 @@ void register_pointwise_unary(OpRegistry& r) {
         });
       }));
   for (const Row& row : kRows) {
-    r.add(make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace}, row_meta(row),
-                  nullptr, row_lower(row)));
+    OpDef def = make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace},
+                        row_meta(row), nullptr, row_lower(row));
+    if (row.rule != nullptr) def.vjp = unary_vjp(row.rule);
+    r.add(std::move(def));
   }
   r.add(make_op(
       {"abs", OpKind::kPointwise, "(Tensor self) -> Tensor",
