@@ -33,6 +33,7 @@ WHOLE_NUMBERS = (torch.uint8, torch.int32, torch.int64)
 OPERATORS = {
     "logaddexp": Whole(torch.logaddexp, 2, -3, 3, (*HALVES, *FLOATS), np.logaddexp),
     "logaddexp2": Whole(torch.logaddexp2, 2, -3, 3, (*HALVES, *FLOATS), np.logaddexp2),
+    "mvlgamma": Whole(lambda x: torch.mvlgamma(x, 3), 1, 1.2, 6, (*WHOLE_NUMBERS, *HALVES, *FLOATS)),
     "erfcx": Whole(torch.special.erfcx, 1, -2, 6, (torch.bool, *WHOLE_NUMBERS, *FLOATS)),
 }
 DTYPES = (torch.bool, *WHOLE_NUMBERS, *HALVES, *FLOATS, torch.complex64)
