@@ -260,16 +260,7 @@ ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v
   return b.apply1(Op::kTrunc, b.apply2(Op::kDiv, v[0], v[1]));
 }
 
-}  // namespace
-
-void register_pointwise_binary(OpRegistry& r) {
-  for (const Row& row : kRows) {
-    OpDef def =
-        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
-                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
-    def.reflected_names = row.reflected;
-    r.add(std::move(def));
-  }
+void register_sums(OpRegistry& r) {
   const char* sum_schema = "(Operand self, Operand other, *, Scalar alpha=1) -> Tensor";
   OpDef add =
       make_op({"add", OpKind::kPointwise, sum_schema, "torch.add torch.Tensor.add torch.Tensor.__add__ numpy.add",
@@ -283,17 +274,13 @@ void register_pointwise_binary(OpRegistry& r) {
                 sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
   r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
                 nullptr, sum_lower(Sum::kRsub)));
+}
+
+void register_powers(OpRegistry& r) {
   r.add(make_op({"pow", OpKind::kPointwise, kSchema,
                  "torch.pow torch.Tensor.pow torch.Tensor.__pow__ numpy.power numpy.float_power",
                  "torch.Tensor.pow_ torch.Tensor.__ipow__"},
                 pow_meta(), nullptr, pow_lower()));
-  OpDef rdiv =
-      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
-              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
-              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
-                return b.apply2(Op::kDiv, v[0], v[1]);
-              }));
-  r.add(std::move(rdiv));
   OpDef rpow = make_op(
       {"rpow", OpKind::kPointwise, kSchema, "torch.Tensor.__rpow__"},
       [](MetaContext& m) -> std::vector<TensorType> {
@@ -304,6 +291,9 @@ void register_pointwise_binary(OpRegistry& r) {
       },
       nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
   r.add(std::move(rpow));
+}
+
+void register_logic(OpRegistry& r) {
   const struct {
     const char* name;
     Logic logic;
@@ -321,6 +311,28 @@ void register_pointwise_binary(OpRegistry& r) {
     r.add(make_op({row.name, OpKind::kPointwise, kTensors, row.names, row.inplace},
                   pointwise_meta({0, 1}, Promotion::kBool), nullptr, logical_lower(row.logic)));
   }
+}
+
+}  // namespace
+
+void register_pointwise_binary(OpRegistry& r) {
+  for (const Row& row : kRows) {
+    OpDef def =
+        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
+                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
+    def.reflected_names = row.reflected;
+    r.add(std::move(def));
+  }
+  register_sums(r);
+  register_powers(r);
+  register_logic(r);
+  OpDef rdiv =
+      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
+              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
+              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
+                return b.apply2(Op::kDiv, v[0], v[1]);
+              }));
+  r.add(std::move(rdiv));
   r.add(make_op(
       {"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy",
        "torch.Tensor.xlogy_"},
