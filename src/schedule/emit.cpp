@@ -91,7 +91,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   for (const std::string& op : nest.fused_ops) {
     if (info.name.size() > 60) break;
     const OpDef* def = OpRegistry::global().find(op);
-    if (def != nullptr && def->facts.unnamed && nest.fused_ops.size() > 1) continue;
+    if (def != nullptr && def->traits.unnamed && nest.fused_ops.size() > 1) continue;
     std::string word = op;
     std::replace(word.begin(), word.end(), '.', '_');
     info.name += (info.name.empty() ? "" : "_") + word;

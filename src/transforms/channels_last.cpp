@@ -26,7 +26,7 @@ double elements(ExprContext& ctx, const TensorType& type) {
 /// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
 /// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
 bool gains(const Graph& g, const Node& node) {
-  const std::optional<ImageArgs>& images = node.op->facts.images;
+  const std::optional<ImageArgs>& images = node.op->traits.images;
   if (!images) return false;
   const auto* input = std::get_if<TensorArg>(&node.args[images->last]);
   const auto* weight = std::get_if<TensorArg>(&node.args[images->last + 1]);
@@ -51,7 +51,7 @@ bool ignores_strides(const OpDef& op) {
     case OpKind::kScan:
     case OpKind::kComposite:
     case OpKind::kIndexing: return true;
-    case OpKind::kView: return op.facts.stride_use != StrideUse::kMemory;
+    case OpKind::kView: return op.traits.stride_use != StrideUse::kMemory;
     case OpKind::kCreation:
     case OpKind::kRandom:
     case OpKind::kHost: return false;
@@ -120,7 +120,7 @@ class Relayout {
     if (!convolution && !ignores_strides(*node.op)) return false;
     std::vector<Arg> args = copy_.args(node);
     if (convolution) {
-      const ImageArgs images = *node.op->facts.images;
+      const ImageArgs images = *node.op->traits.images;
       for (size_t i = images.first; i <= images.last; ++i) {
         args[i] = TensorArg{channels_last(std::get<TensorArg>(args[i]).value)};
       }

@@ -61,7 +61,7 @@ class InParts {
   }
 
   bool in_parts(const Node& node) {
-    if (!node.op->facts.cut_in_parts) return false;
+    if (!node.op->traits.cut_in_parts) return false;
     const size_t before = to().num_nodes();
     GraphBuilder builder(to());
     builder.set_location(node.location);

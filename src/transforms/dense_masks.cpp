@@ -9,8 +9,8 @@ namespace {
 
 /// The mask to lay out anew; kNoValue leaves the node as it is.
 ValueId scattered_mask(const Graph& g, const Node& node) {
-  if (!node.op->facts.mask_arg) return kNoValue;
-  const auto* mask = std::get_if<TensorArg>(&node.args[*node.op->facts.mask_arg]);
+  if (!node.op->traits.mask_arg) return kNoValue;
+  const auto* mask = std::get_if<TensorArg>(&node.args[*node.op->traits.mask_arg]);
   if (mask == nullptr || mask->value == kNoValue) return kNoValue;
   const TensorType& type = g.type(mask->value);
   if (type.device.kind != DeviceKind::kCuda || type.dim() < 2) return kNoValue;
@@ -31,7 +31,7 @@ Graph dense_masks(const Graph& graph, const PassOptions& options) {
       GraphBuilder b(copy.to());
       b.set_location(node.location);
       std::vector<Arg> args = copy.args(node);
-      Arg& mask_arg = args[*node.op->facts.mask_arg];
+      Arg& mask_arg = args[*node.op->traits.mask_arg];
       const ValueId mask = std::get<TensorArg>(mask_arg).value;
       const SymInts strides{contiguous_strides(b.ctx(), b.type(mask).sizes)};
       mask_arg = TensorArg{b.op("relayout", {TensorArg{mask}, strides})};

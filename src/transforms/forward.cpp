@@ -57,12 +57,12 @@ std::vector<bool> changed_by(const Graph& graph, size_t node) {
 void check_operands(const Graph& graph, size_t count, const std::vector<bool>& changes) {
   for (size_t n = 0; n < count; ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
-    const std::optional<size_t> at = node.op->facts.class_weights;
+    const std::optional<size_t> at = node.op->traits.class_weights;
     const auto* weight = at && node.args.size() > *at ? std::get_if<TensorArg>(&node.args[*at]) : nullptr;
     if (weight != nullptr && weight->value != kNoValue && changes[static_cast<size_t>(weight->value)]) {
       throw Unsupported("a tangent of the weights of " + node.op->name);
     }
-    const auto* of = node.op->facts.spread && !node.args.empty() ? std::get_if<TensorArg>(&node.args[0]) : nullptr;
+    const auto* of = node.op->traits.spread && !node.args.empty() ? std::get_if<TensorArg>(&node.args[0]) : nullptr;
     if (of != nullptr && changes[static_cast<size_t>(of->value)] && graph.type(of->value).dim() == 0) {
       throw Unsupported("a tangent of " + node.op->name + " of one number");
     }
@@ -92,8 +92,8 @@ class Forward {
     std::vector<ValueId> results;
     if (is_plain_view(node)) {
       results = {along_view(node)};
-    } else if (!node.op->facts.linear_operands.empty()) {
-      results = {applied(node, node.op->facts.linear_operands)};
+    } else if (!node.op->traits.linear_operands.empty()) {
+      results = {applied(node, node.op->traits.linear_operands)};
     } else {
       results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
     }
@@ -111,7 +111,7 @@ class Forward {
  private:
   static bool is_plain_view(const Node& node) {
     if (node.op->kind != OpKind::kView || node.outputs.size() != 1) return false;
-    if (node.op->facts.stride_use == StrideUse::kMemory) return false;
+    if (node.op->traits.stride_use == StrideUse::kMemory) return false;
     int operands = 0;
     for_each_operand(node, [&](ValueId) { ++operands; });
     return operands == 1 && std::holds_alternative<TensorArg>(node.args[0]);
@@ -126,7 +126,7 @@ class Forward {
   ValueId along_view(const Node& node) {
     const ValueId operand = std::get<TensorArg>(node.args[0]).value;
     std::vector<Arg> args = node.args;
-    const bool by_strides = node.op->facts.stride_use != StrideUse::kNone;
+    const bool by_strides = node.op->traits.stride_use != StrideUse::kNone;
     const ValueId moved = tangent(operand);
     args[0] = TensorArg{by_strides ? laid_out(moved, graph_.type(operand).strides) : moved};
     return builder_.call(*node.op, std::move(args)).front();

@@ -45,7 +45,7 @@ int64_t work(const Graph& graph, const Node& node) {
     case OpKind::kScan: return in + out;
     case OpKind::kComposite:
       // without products they pass over their operands a few times
-      return node.op->facts.holds_products ? FlowNetwork::kInfinite : 2 * in + out;
+      return node.op->traits.holds_products ? FlowNetwork::kInfinite : 2 * in + out;
     case OpKind::kRandom:
     case OpKind::kHost: break;
   }

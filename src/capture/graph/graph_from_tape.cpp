@@ -252,7 +252,7 @@ class Converter {
   /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
   /// does not.
   bool has_unclear_writes() const {
-    const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpFacts::detaches); };
+    const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpTraits::detaches); };
     const auto writes = [this](const TapeNode& node) {
       if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
       const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
@@ -292,8 +292,8 @@ class Converter {
     if (node.number) return convert_number(node);
     if (node.region != RegionMark::kNone) return convert_region(node);
     if (node.custom) return convert_custom(node);
-    const bool statistics = node.statistics && any_operator(node, &OpFacts::uncounted_statistics);
-    const bool dropout = node.mutates && any_operator(node, &OpFacts::may_write_nothing);
+    const bool statistics = node.statistics && any_operator(node, &OpTraits::uncounted_statistics);
+    const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
     const std::vector<int64_t> before = statistics || dropout ? versions() : std::vector<int64_t>();
     const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
     set_outputs(node, results_of(node));

@@ -73,10 +73,10 @@ std::string dotted_name(const TapeNode& node) {
   return name;
 }
 
-bool any_operator(const TapeNode& node, bool OpFacts::* fact) {
+bool any_operator(const TapeNode& node, bool OpTraits::* trait) {
   const Candidates* candidates = candidates_of(node);
   return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(),
-                                              [fact](const auto& candidate) { return candidate.op->facts.*fact; });
+                                              [trait](const auto& candidate) { return candidate.op->traits.*trait; });
 }
 
 bool hands_on_history(const TapeNode& node) {
@@ -98,7 +98,7 @@ bool is_no_view(const TapeNode& node) {
 bool may_be_view(const TapeNode& node) {
   const Candidates* candidates = candidates_of(node);
   return candidates == nullptr || std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-           return candidate.op->kind == OpKind::kView || candidate.op->facts.may_view;
+           return candidate.op->kind == OpKind::kView || candidate.op->traits.may_view;
          });
 }
 
@@ -106,7 +106,7 @@ bool varies(const TapeNode& node) {
   if (const Candidates* candidates = candidates_of(node)) {
     return std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
       const OpDef& op = *candidate.op;
-      return op.nondeterministic || op.kind == OpKind::kRandom || op.facts.varies;
+      return op.nondeterministic || op.kind == OpKind::kRandom || op.traits.varies;
     });
   }
   // Of calls that the registry lacks (torch._fused_dropout, a user's own), names alone say something.

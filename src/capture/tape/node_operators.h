@@ -24,6 +24,6 @@ bool may_be_view(const TapeNode& node);
 bool varies(const TapeNode& node);
 
 /// Whether the registry says it of one of the operators that the call may be.
-bool any_operator(const TapeNode& node, bool OpFacts::* fact);
+bool any_operator(const TapeNode& node, bool OpTraits::* trait);
 
 }  // namespace tatara::capture

@@ -86,7 +86,7 @@ int UsedHistory::first_used(const std::vector<int>& slots) {
       return -1;
     };
     // Asking torch costs imports the first time.
-    int used = look([&](size_t i) { return any_operator(all[i], &OpFacts::always_saves); });
+    int used = look([&](size_t i) { return any_operator(all[i], &OpTraits::always_saves); });
     if (used < 0) used = look([&](size_t i) { return saves(i); });
     if (used >= 0) return used;
   }

@@ -125,7 +125,7 @@ struct ImageArgs {
 
 /// What passes and capture ask about an operator. Set where the operator is registered, or beside its rules; no other place
 /// lists operators by name (tests/unit/test_operator_names.cpp).
-struct OpFacts {
+struct OpTraits {
   // ---- values
   /// A result of the operand's own type is the operand (cast, expand).
   bool repeats_operand = false;
@@ -222,7 +222,7 @@ struct OpDef {
   /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
   BatchFn batch;
 
-  OpFacts facts;
+  OpTraits traits;
 };
 
 class OpRegistry {
@@ -246,8 +246,8 @@ class OpRegistry {
 
   void add(OpDef def);                  // used by the families' register_* functions only
   OpDef& amend(std::string_view name);  // likewise, for tables of further properties
-  /// Likewise, for facts that several operators share.
-  void mark(bool OpFacts::* fact, std::initializer_list<const char*> names);
+  /// Likewise, for traits that several operators share.
+  void mark(bool OpTraits::* trait, std::initializer_list<const char*> names);
 
  private:
   std::vector<const OpDef*> ordered_;

@@ -56,8 +56,8 @@ OpDef& OpRegistry::amend(std::string_view name) {
   return *found->second;
 }
 
-void OpRegistry::mark(bool OpFacts::* fact, std::initializer_list<const char*> names) {
-  for (const char* name : names) amend(name).facts.*fact = true;
+void OpRegistry::mark(bool OpTraits::* trait, std::initializer_list<const char*> names) {
+  for (const char* name : names) amend(name).traits.*trait = true;
 }
 
 const OpDef* OpRegistry::find(std::string_view name) const {

@@ -383,7 +383,7 @@ VjpFn host_derivative_of(const OpDef& op) {
   return rule != nullptr && *rule == linear_host_derivative ? linear_host_derivative : host_derivative;
 }
 
-bool is_host_differentiated(const OpDef& op) { return is_host_transform(op) || op.facts.by_host; }
+bool is_host_differentiated(const OpDef& op) { return is_host_transform(op) || op.traits.by_host; }
 
 void register_derivatives_host(OpRegistry& r) {
   // Where a family has the operator with a rule of its own, ATen's kernel beside it is meant.
@@ -393,7 +393,7 @@ void register_derivatives_host(OpRegistry& r) {
     const bool has_rule = (def.vjp || def.differentiable_parts) && r.find(beside) != nullptr;
     OpDef& meant = r.amend(has_rule ? beside : name);
     meant.vjp = std::move(rule);
-    meant.facts.by_host = true;
+    meant.traits.by_host = true;
   };
   for (const char* name : kHostDerivatives) by_host(name, host_derivative);
   for (const char* name : {"linalg_eigh", "linalg_svd", "svd"}) {

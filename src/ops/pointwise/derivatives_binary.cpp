@@ -243,7 +243,7 @@ void register_derivatives_binary(OpRegistry& r) {
   rule("rdiv", [](VjpContext& v) { quotient_rule(v, 1, 0); });
   rule("div.mode", div_mode_rule);
   rule("pow", [](VjpContext& v) { power_rule(v, 0, 1); });
-  r.mark(&OpFacts::always_saves, {"pow"});
+  r.mark(&OpTraits::always_saves, {"pow"});
   rule("rpow", [](VjpContext& v) { power_rule(v, 1, 0); });
   rule("maximum", [](VjpContext& v) { extreme_rule(v, "lt"); });
   rule("minimum", [](VjpContext& v) { extreme_rule(v, "gt"); });

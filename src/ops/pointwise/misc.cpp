@@ -324,9 +324,9 @@ void register_pointwise_misc(OpRegistry& r) {
                   });
                 }));
   register_conversions(r);
-  r.mark(&OpFacts::repeats_operand, {"cast"});
-  r.mark(&OpFacts::unnamed, {"cast"});
-  r.mark(&OpFacts::may_view, {"contiguous", "to.dtype", "to.device", "to.other"});
+  r.mark(&OpTraits::repeats_operand, {"cast"});
+  r.mark(&OpTraits::unnamed, {"cast"});
+  r.mark(&OpTraits::may_view, {"contiguous", "to.dtype", "to.device", "to.other"});
 }
 
 }  // namespace tatara

@@ -132,8 +132,8 @@ void register_masks(OpRegistry& r) {
     def.not_differentiable = true;
     r.add(std::move(def));
   }
-  r.amend("bernoulli_mask").facts.with_state = "bernoulli_mask_kept";
-  r.amend("bernoulli_mask_kept").facts.draws_again = "bernoulli_mask_again";
+  r.amend("bernoulli_mask").traits.with_state = "bernoulli_mask_kept";
+  r.amend("bernoulli_mask_kept").traits.draws_again = "bernoulli_mask_again";
 }
 
 }  // namespace

@@ -202,9 +202,9 @@ void register_views_memory(OpRegistry& r) {
               nullptr, tensor_split_indices);
   r.add(std::move(sections));
   r.add(std::move(indices));
-  r.amend("as_strided").facts.stride_use = StrideUse::kMemory;
-  for (const char* name : {"view_as_real", "view_as_complex"}) r.amend(name).facts.stride_use = StrideUse::kOperand;
-  r.mark(&OpFacts::may_view,
+  r.amend("as_strided").traits.stride_use = StrideUse::kMemory;
+  for (const char* name : {"view_as_real", "view_as_complex"}) r.amend(name).traits.stride_use = StrideUse::kOperand;
+  r.mark(&OpTraits::may_view,
          {"imag", "H", "mH", "atleast_1d", "swapaxes", "tensor_split.sections", "tensor_split.indices"});
 }
 

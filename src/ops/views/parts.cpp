@@ -92,7 +92,7 @@ void register_view_parts(OpRegistry& r) {
   for (const auto& row : rows) {
     r.add(make_op({row.name, OpKind::kComposite, row.schema, row.names}, nullptr, row.decompose));
   }
-  r.mark(&OpFacts::may_view, {"split.int", "split.sizes", "chunk", "unbind"});
+  r.mark(&OpTraits::may_view, {"split.int", "split.sizes", "chunk", "unbind"});
 }
 
 }  // namespace tatara

@@ -528,11 +528,11 @@ void register_views(OpRegistry& r) {
   r.add(make_op({"reshape_copy", OpKind::kPointwise, "(Tensor self, SymInt[] size) -> Tensor", ""}, reshape_copy_meta,
                 nullptr, reshape_copy_lower));
   register_spellings(r);
-  r.mark(&OpFacts::repeats_operand, {"view", "expand", "reshape", "alias", "detach"});
-  r.mark(&OpFacts::picks_index, {"select"});
-  r.mark(&OpFacts::detaches, {"detach"});
-  for (const char* name : {"view", "unfold"}) r.amend(name).facts.stride_use = StrideUse::kOperand;
-  r.mark(&OpFacts::may_view, {"reshape", "reshape_as", "view_as", "flatten", "unflatten", "ravel", "t", "transpose",
+  r.mark(&OpTraits::repeats_operand, {"view", "expand", "reshape", "alias", "detach"});
+  r.mark(&OpTraits::picks_index, {"select"});
+  r.mark(&OpTraits::detaches, {"detach"});
+  for (const char* name : {"view", "unfold"}) r.amend(name).traits.stride_use = StrideUse::kOperand;
+  r.mark(&OpTraits::may_view, {"reshape", "reshape_as", "view_as", "flatten", "unflatten", "ravel", "t", "transpose",
                                "mT", "T", "movedim", "expand_as", "broadcast_to", "narrow", "real"});
 }
 
