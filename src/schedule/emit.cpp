@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/core/op_def.h"
 #include "support/error.h"
 
 namespace tatara::sched {
@@ -89,7 +90,8 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   PlanKernel info;
   for (const std::string& op : nest.fused_ops) {
     if (info.name.size() > 60) break;
-    if (op == "cast" && nest.fused_ops.size() > 1) continue;
+    const OpDef* def = OpRegistry::global().find(op);
+    if (def != nullptr && def->traits.unnamed && nest.fused_ops.size() > 1) continue;
     std::string word = op;
     std::replace(word.begin(), word.end(), '.', '_');
     info.name += (info.name.empty() ? "" : "_") + word;

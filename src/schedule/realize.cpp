@@ -233,7 +233,7 @@ void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effectiv
 std::vector<Expr> storage_strides(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);
   const LoweredNode* producer = s.producer(v);
-  const bool moved = producer != nullptr && producer->node().op->name == "relayout";
+  const bool moved = producer != nullptr && producer->node().op->traits.copies_to_strides;
   // Dense in some order of the dimensions: sort by stride under the hints and check the products.
   std::vector<size_t> order;
   for (size_t d = 0; d < type.sizes.size(); ++d) {

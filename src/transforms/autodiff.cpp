@@ -101,9 +101,9 @@ class Reverse {
     const NodeId made = graph_.value(part).producer;
     if (made < 0) return false;
     const Node& node = graph_.node(made);
-    if (node.op->name != "index_add" && node.op->name != "scatter_add") return false;
+    if (!node.op->traits.adds_elements) return false;
     const NodeId base = graph_.value(std::get<TensorArg>(node.args[0]).value).producer;
-    if (base < 0 || graph_.node(base).op->name != "full") return false;
+    if (base < 0 || !graph_.node(base).op->traits.fills) return false;
     const auto& filler = std::get<Scalar>(graph_.node(base).args[1]);
     if (!std::holds_alternative<double>(filler) || std::get<double>(filler) != 0) return false;
     const TensorType &ours = graph_.type(part), &theirs = graph_.type(sum);

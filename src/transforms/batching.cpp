@@ -248,10 +248,10 @@ class Expansion {
       const Node& each = graph_.node(static_cast<NodeId>(n));
       if (n < end_) {
         if (!values_[at(operand(each))].batched) repeated[at(each.outputs[0])] = integer(each, 1);
-      } else if (each.op->kind == OpKind::kView || each.op->name == "relayout") {
+      } else if (each.op->kind == OpKind::kView || each.op->traits.copies_to_strides) {
         int64_t now = kNone;
         for_each_operand(each, [&](ValueId v) { now = repeated[at(v)] == kNone ? now : repeated[at(v)]; });
-        const bool picked = each.op->name == "select" && now >= 0 && integer(each, 1) == now;  // one of them
+        const bool picked = each.op->traits.picks_index && now >= 0 && integer(each, 1) == now;  // one of them
         for (const ValueId v : each.outputs) repeated[at(v)] = now == kNone || picked ? kNone : kSomewhere;
       }
     }

@@ -14,10 +14,7 @@ ValueId same_as_operand(const Graph& g, const Node& node) {
   const TensorType& in = g.type(tensor->value);
   const TensorType& out = g.type(node.outputs[0]);
   if (in.dtype != out.dtype || !(in.sizes == out.sizes) || !(in.strides == out.strides)) return kNoValue;
-  const std::string& op = node.op->name;
-  const bool repeats =
-      op == "cast" || op == "expand" || op == "reshape" || op == "view" || op == "alias" || op == "detach";
-  return repeats ? tensor->value : kNoValue;
+  return node.op->traits.repeats_operand ? tensor->value : kNoValue;
 }
 
 bool is_zero(const Graph& g, ValueId v) {
@@ -25,7 +22,7 @@ bool is_zero(const Graph& g, ValueId v) {
   while (node != nullptr && (node->op->name == "expand" || node->op->name == "cast")) {
     node = g.producer(std::get<TensorArg>(node->args[0]).value);
   }
-  if (node == nullptr || node->op->name != "full") return false;
+  if (node == nullptr || !node->op->traits.fills) return false;
   const auto* fill = std::get_if<Scalar>(&node->args[1]);
   const auto* real = fill == nullptr ? nullptr : std::get_if<double>(fill);
   const auto* integer = fill == nullptr ? nullptr : std::get_if<int64_t>(fill);

@@ -23,24 +23,10 @@ double elements(ExprContext& ctx, const TensorType& type) {
   return n;
 }
 
-/// Where a convolution's images stand among its arguments; the last of them is followed by the weights.
-struct Images {
-  size_t first;
-  size_t last;
-  std::optional<size_t> transposed;  // the argument that says so
-};
-
-std::optional<Images> images_of(const OpDef& op) {
-  if (op.name == "convolution") return Images{0, 0, 6};
-  if (op.name == "conv2d") return Images{0, 0, std::nullopt};
-  if (op.name == "convolution_backward") return Images{0, 1, 7};
-  return std::nullopt;
-}
-
 /// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
 /// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
 bool gains(const Graph& g, const Node& node) {
-  const auto images = images_of(*node.op);
+  const std::optional<ImageArgs>& images = node.op->traits.images;
   if (!images) return false;
   const auto* input = std::get_if<TensorArg>(&node.args[images->last]);
   const auto* weight = std::get_if<TensorArg>(&node.args[images->last + 1]);
@@ -65,7 +51,7 @@ bool ignores_strides(const OpDef& op) {
     case OpKind::kScan:
     case OpKind::kComposite:
     case OpKind::kIndexing: return true;
-    case OpKind::kView: return !op.name.starts_with("as_strided") && op.name.find("dtype") == std::string::npos;
+    case OpKind::kView: return op.traits.stride_use != StrideUse::kMemory;
     case OpKind::kCreation:
     case OpKind::kRandom:
     case OpKind::kHost: return false;
@@ -134,7 +120,7 @@ class Relayout {
     if (!convolution && !ignores_strides(*node.op)) return false;
     std::vector<Arg> args = copy_.args(node);
     if (convolution) {
-      const Images images = *images_of(*node.op);
+      const ImageArgs images = *node.op->traits.images;
       for (size_t i = images.first; i <= images.last; ++i) {
         args[i] = TensorArg{channels_last(std::get<TensorArg>(args[i]).value)};
       }

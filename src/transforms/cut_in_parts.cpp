@@ -1,9 +1,6 @@
 // A softmax is its operand, two numbers a row and a little arithmetic. Written out before a joint graph is cut, these two
 // numbers may be what is saved, and not a tensor as large as the operand and often twice as wide (logits of float16 whose
 // losses are computed in float32).
-#include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 #include "ops/core/builder.h"
@@ -14,9 +11,6 @@
 
 namespace tatara {
 namespace {
-
-constexpr std::array<std::string_view, 6> kInParts = {"softmax",     "_softmax",     "special_softmax",
-                                                      "log_softmax", "_log_softmax", "special_log_softmax"};
 
 /// A joint graph again, with the forward graph's values and nodes before all others.
 class InParts {
@@ -67,7 +61,7 @@ class InParts {
   }
 
   bool in_parts(const Node& node) {
-    if (std::find(kInParts.begin(), kInParts.end(), node.op->name) == kInParts.end()) return false;
+    if (!node.op->traits.cut_in_parts) return false;
     const size_t before = to().num_nodes();
     GraphBuilder builder(to());
     builder.set_location(node.location);

@@ -7,12 +7,10 @@
 namespace tatara {
 namespace {
 
-constexpr size_t kMask = 3;  // of scaled_dot_product_attention's arguments
-
 /// The mask to lay out anew; kNoValue leaves the node as it is.
 ValueId scattered_mask(const Graph& g, const Node& node) {
-  if (node.op->name != "scaled_dot_product_attention") return kNoValue;
-  const auto* mask = std::get_if<TensorArg>(&node.args[kMask]);
+  if (!node.op->traits.mask_arg) return kNoValue;
+  const auto* mask = std::get_if<TensorArg>(&node.args[*node.op->traits.mask_arg]);
   if (mask == nullptr || mask->value == kNoValue) return kNoValue;
   const TensorType& type = g.type(mask->value);
   if (type.device.kind != DeviceKind::kCuda || type.dim() < 2) return kNoValue;
@@ -33,9 +31,10 @@ Graph dense_masks(const Graph& graph, const PassOptions& options) {
       GraphBuilder b(copy.to());
       b.set_location(node.location);
       std::vector<Arg> args = copy.args(node);
-      const ValueId mask = std::get<TensorArg>(args[kMask]).value;
+      Arg& mask_arg = args[*node.op->traits.mask_arg];
+      const ValueId mask = std::get<TensorArg>(mask_arg).value;
       const SymInts strides{contiguous_strides(b.ctx(), b.type(mask).sizes)};
-      args[kMask] = TensorArg{b.op("relayout", {TensorArg{mask}, strides})};
+      mask_arg = TensorArg{b.op("relayout", {TensorArg{mask}, strides})};
       copy.set(node.outputs[0], b.call(*node.op, std::move(args))[0]);
     }
     return copy.finish();

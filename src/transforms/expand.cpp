@@ -26,7 +26,7 @@ void refuse_shared_tangents(const Graph& graph) {
     if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
     ValueId base = output.value;
     for (const Node* node = graph.producer(base); node != nullptr; node = graph.producer(base)) {
-      if (node->op->kind != OpKind::kView && node->op->name != "relayout") break;
+      if (node->op->kind != OpKind::kView && !node->op->traits.copies_to_strides) break;
       base = std::get<TensorArg>(node->args[0]).value;
     }
     const bool shared = graph.producer(base) == nullptr || std::find(bases.begin(), bases.end(), base) != bases.end();

@@ -1,6 +1,7 @@
 #include "transforms/forward.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "ops/rules/custom_gradient.h"
@@ -52,31 +53,16 @@ std::vector<bool> changed_by(const Graph& graph, size_t node) {
   return changes;
 }
 
-/// Operators that are linear in these tensor operands, but whose reverse rule is not their adjoint: where places of a result
-/// are written more than once, or gradients left out (padding).
-const std::vector<size_t>* linear_operands(const std::string& name) {
-  using Table = std::unordered_map<std::string, std::vector<size_t>>;
-  const Table& table = made_once([] {
-    return Table{
-        {"embedding", {0}},         {"scatter.src", {0, 3}}, {"index_put", {0, 2}}, {"index_copy", {0, 3}},
-        {"masked_scatter", {0, 2}}, {"max_unpool2d", {0}},   {"max_unpool3d", {0}},
-    };
-  });
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : &found->second;
-}
-
 /// Weights of classes have no derivative in eager, and the spread of one number has one that is no NaN.
 void check_operands(const Graph& graph, size_t count, const std::vector<bool>& changes) {
   for (size_t n = 0; n < count; ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
-    const bool losses = node.op->name.rfind("nll_loss", 0) == 0 || node.op->name.rfind("cross_entropy", 0) == 0;
-    const auto* weight = losses && node.args.size() > 2 ? std::get_if<TensorArg>(&node.args[2]) : nullptr;
+    const std::optional<size_t> at = node.op->traits.class_weights;
+    const auto* weight = at && node.args.size() > *at ? std::get_if<TensorArg>(&node.args[*at]) : nullptr;
     if (weight != nullptr && weight->value != kNoValue && changes[static_cast<size_t>(weight->value)]) {
       throw Unsupported("a tangent of the weights of " + node.op->name);
     }
-    const bool spread = node.op->name.rfind("var", 0) == 0 || node.op->name.rfind("std", 0) == 0;
-    const auto* of = spread && !node.args.empty() ? std::get_if<TensorArg>(&node.args[0]) : nullptr;
+    const auto* of = node.op->traits.spread && !node.args.empty() ? std::get_if<TensorArg>(&node.args[0]) : nullptr;
     if (of != nullptr && changes[static_cast<size_t>(of->value)] && graph.type(of->value).dim() == 0) {
       throw Unsupported("a tangent of " + node.op->name + " of one number");
     }
@@ -106,8 +92,8 @@ class Forward {
     std::vector<ValueId> results;
     if (is_plain_view(node)) {
       results = {along_view(node)};
-    } else if (const std::vector<size_t>* linear = linear_operands(node.op->name)) {
-      results = {applied(node, *linear)};
+    } else if (!node.op->traits.linear_operands.empty()) {
+      results = {applied(node, node.op->traits.linear_operands)};
     } else {
       results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
     }
@@ -124,7 +110,8 @@ class Forward {
 
  private:
   static bool is_plain_view(const Node& node) {
-    if (node.op->kind != OpKind::kView || node.outputs.size() != 1 || node.op->name == "as_strided") return false;
+    if (node.op->kind != OpKind::kView || node.outputs.size() != 1) return false;
+    if (node.op->traits.stride_use == StrideUse::kMemory) return false;
     int operands = 0;
     for_each_operand(node, [&](ValueId) { ++operands; });
     return operands == 1 && std::holds_alternative<TensorArg>(node.args[0]);
@@ -139,7 +126,7 @@ class Forward {
   ValueId along_view(const Node& node) {
     const ValueId operand = std::get<TensorArg>(node.args[0]).value;
     std::vector<Arg> args = node.args;
-    const bool by_strides = node.op->name.rfind("view", 0) == 0 || node.op->name == "unfold";
+    const bool by_strides = node.op->traits.stride_use != StrideUse::kNone;
     const ValueId moved = tangent(operand);
     args[0] = TensorArg{by_strides ? laid_out(moved, graph_.type(operand).strides) : moved};
     return builder_.call(*node.op, std::move(args)).front();

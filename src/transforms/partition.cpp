@@ -44,8 +44,8 @@ int64_t work(const Graph& graph, const Node& node) {
     case OpKind::kReduction:
     case OpKind::kScan: return in + out;
     case OpKind::kComposite:
-      // linear and its kin hold products; the others pass over their operands a few times
-      return node.op->name == "linear" ? FlowNetwork::kInfinite : 2 * in + out;
+      // without products they pass over their operands a few times
+      return node.op->traits.holds_products ? FlowNetwork::kInfinite : 2 * in + out;
     case OpKind::kRandom:
     case OpKind::kHost: break;
   }

@@ -158,17 +158,17 @@ class Recomputation {
 
 }  // namespace
 
-bool keeps_state(const Node& node) { return node.op->name == "bernoulli_mask_kept"; }
+bool keeps_state(const Node& node) { return !node.op->traits.draws_again.empty(); }
 
 ValueId draw_again(Graph& to, const Graph& from, const Node& node, ValueId state) {
   std::vector<Arg> args = node.args;
   args.insert(args.begin(), TensorArg{state});
-  const OpDef& op = OpRegistry::global().get("bernoulli_mask_again");
+  const OpDef& op = OpRegistry::global().get(node.op->traits.draws_again);
   return to.node(to.add_node(&op, std::move(args), {from.type(node.outputs[0])}, node.location)).outputs[0];
 }
 
 Graph with_generator_states(const Graph& graph, const PassOptions& options) {
-  const auto draws = [](const Node& node) { return node.region != nullptr && node.op->name == "bernoulli_mask"; };
+  const auto draws = [](const Node& node) { return node.region != nullptr && !node.op->traits.with_state.empty(); };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), draws)) return graph;
   return run_pass("generator_states", graph, options, [&](const Graph& g) {
     GraphCopy copy(g);
@@ -179,7 +179,7 @@ Graph with_generator_states(const Graph& graph, const PassOptions& options) {
         continue;
       }
       builder.set_location(node.location);
-      const std::vector<ValueId> made = builder.op_multi("bernoulli_mask_kept", node.args);
+      const std::vector<ValueId> made = builder.op_multi(node.op->traits.with_state, node.args);
       copy.to().node(copy.to().value(made[0]).producer).take_marks(node);
       copy.set(node.outputs[0], made[0]);
     }

@@ -1,33 +1,18 @@
 #include "capture/entries/constant_tensors.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "capture/entries/guards.h"
+#include "capture/tape/node_operators.h"
 
 namespace tatara::capture {
-namespace {
-
-/// Results differ from call to call, or hold what was in memory before.
-bool varies(std::string_view name) {
-  static constexpr std::array<std::string_view, 12> kParts = {"rand",    "dropout", "bernoulli",   "normal",
-                                                              "uniform", "poisson", "multinomial", "exponential",
-                                                              "cauchy",  "empty",   "geometric",   "rrelu"};
-  return std::any_of(kParts.begin(), kParts.end(),
-                     [name](std::string_view part) { return name.find(part) != std::string_view::npos; }) ||
-         name == "scaled_dot_product_attention";
-}
-
-}  // namespace
-
 void ConstantTensors::advance(const Tape& tape) {
   env_.resize(tape.slots().size());
   symbolic_.resize(env_.size());
   for (; seen_ < tape.nodes().size(); ++seen_) {
     const TapeNode& node = tape.nodes()[seen_];
-    bool constant = !varies(node.name) && node.step == FuncStep::kNone && node.region == RegionMark::kNone &&
-                    node.custom == nullptr;
+    bool constant =
+        !varies(node) && node.step == FuncStep::kNone && node.region == RegionMark::kNone && node.custom == nullptr;
     bool symbolic = holds_size_ref(node.args.get()) || holds_size_ref(node.kwargs.get());
     const auto check = [&](int slot) {
       constant = constant && env_[static_cast<size_t>(slot)];

@@ -252,7 +252,7 @@ class Converter {
   /// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
   /// does not.
   bool has_unclear_writes() const {
-    const auto stops = [](const TapeNode& node) { return !node.grad || node.name == "detach"; };
+    const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpTraits::detaches); };
     const auto writes = [this](const TapeNode& node) {
       if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
       const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
@@ -292,9 +292,8 @@ class Converter {
     if (node.number) return convert_number(node);
     if (node.region != RegionMark::kNone) return convert_region(node);
     if (node.custom) return convert_custom(node);
-    const auto is_of = [&](const char* family) { return node.name.find(family) != std::string::npos; };
-    // Eager's kernel writes to running statistics without counting it, and where dropout changes nothing it writes nothing.
-    const bool statistics = node.statistics && is_of("batch_norm"), dropout = node.mutates && is_of("dropout");
+    const bool statistics = node.statistics && any_operator(node, &OpTraits::uncounted_statistics);
+    const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
     const std::vector<int64_t> before = statistics || dropout ? versions() : std::vector<int64_t>();
     const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
     set_outputs(node, results_of(node));
@@ -447,19 +446,17 @@ class Converter {
       operands.push_back(from >= 0 ? builder_.cast(fz_.read(refs_[static_cast<size_t>(from)]), DType::kFloat64)
                                    : builder_.constant(PyFloat_AsDouble(operand), DType::kFloat64));
     }
-    static const std::unordered_map<std::string, const char*> names = {{"number.add", "add"},
-                                                                       {"number.sub", "sub"},
-                                                                       {"number.mul", "mul"},
-                                                                       {"number.truediv", "div"},
-                                                                       {"number.pow", "pow"}};
-    ValueId result = operands[0];
-    if (const auto found = names.find(node.name); found != names.end()) {
-      result = builder_.binary(found->second, operands[0], operands[1]);
-    } else if (node.name == "number.neg") {
-      result = builder_.unary("neg", operands[0]);
-    } else if (node.name != "number.item") {
+    const auto of_two = [&](const char* op) { return builder_.binary(op, operands[0], operands[1]); };
+    const auto result = [&]() -> ValueId {
+      if (node.name == "number.add") return of_two("add");
+      if (node.name == "number.sub") return of_two("sub");
+      if (node.name == "number.mul") return of_two("mul");
+      if (node.name == "number.truediv") return of_two("div");
+      if (node.name == "number.pow") return of_two("pow");
+      if (node.name == "number.neg") return builder_.unary("neg", operands[0]);
+      if (node.name == "number.item") return operands[0];
       throw Unsupported(node.name + " on a float that the graph computes");
-    }
+    }();
     refs_[static_cast<size_t>(slot)] = fz_.fresh(result);
   }
 

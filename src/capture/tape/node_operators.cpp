@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string_view>
 #include <unordered_map>
 
 #include "capture/host/torch_api.h"
@@ -36,10 +37,10 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
   return *table;
 }
 
-}  // namespace
-
-std::string dotted_name(const TapeNode& node) {
+/// Empty: the registry has none.
+std::string known_name(const TapeNode& node) {
   PyObject* key = node.func.get();
+  if (key == nullptr) return {};  // the mark of a region
   Ref self;
   if (std::strcmp(Py_TYPE(key)->tp_name, "method-wrapper") == 0) {
     self = attr(key, "__self__");
@@ -56,31 +57,64 @@ std::string dotted_name(const TapeNode& node) {
     const std::string name = prefix + node.name;
     if (OpRegistry::global().find_python(name) != nullptr) return name;
   }
-  throw Unsupported("no operator for torch's " + node.name);
+  return {};
+}
+
+const Candidates* candidates_of(const TapeNode& node) {
+  const std::string name = known_name(node);
+  return name.empty() ? nullptr : OpRegistry::global().find_python(name);
+}
+
+}  // namespace
+
+std::string dotted_name(const TapeNode& node) {
+  std::string name = known_name(node);
+  if (name.empty()) throw Unsupported("no operator for torch's " + node.name);
+  return name;
+}
+
+bool any_operator(const TapeNode& node, bool OpTraits::* trait) {
+  const Candidates* candidates = candidates_of(node);
+  return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(),
+                                              [trait](const auto& candidate) { return candidate.op->traits.*trait; });
 }
 
 bool hands_on_history(const TapeNode& node) {
   if (node.outputs.size() != 1 || node.sequence) return false;
-  try {
-    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
-    return candidates != nullptr && std::all_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-             const OpDef& op = *candidate.op;
-             return (op.vjp || op.differentiable_parts) && !op.not_differentiable;
-           });
-  } catch (const Unsupported&) {
-    return false;
-  }
+  const Candidates* candidates = candidates_of(node);
+  return candidates != nullptr && std::all_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+           const OpDef& op = *candidate.op;
+           return (op.vjp || op.differentiable_parts) && !op.not_differentiable;
+         });
 }
 
 bool is_no_view(const TapeNode& node) {
-  try {
-    const Candidates* candidates = OpRegistry::global().find_python(dotted_name(node));
-    return candidates != nullptr && std::none_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
-             return candidate.op->kind == OpKind::kView;
-           });
-  } catch (const Unsupported&) {
-    return false;
+  const Candidates* candidates = candidates_of(node);
+  return candidates != nullptr && std::none_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+           return candidate.op->kind == OpKind::kView;
+         });
+}
+
+bool may_be_view(const TapeNode& node) {
+  const Candidates* candidates = candidates_of(node);
+  return candidates == nullptr || std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+           return candidate.op->kind == OpKind::kView || candidate.op->traits.may_view;
+         });
+}
+
+bool varies(const TapeNode& node) {
+  if (const Candidates* candidates = candidates_of(node)) {
+    return std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
+      const OpDef& op = *candidate.op;
+      return op.nondeterministic || op.kind == OpKind::kRandom || op.traits.varies;
+    });
   }
+  // Of calls that the registry lacks (torch._fused_dropout, a user's own), names alone say something.
+  static constexpr std::array<std::string_view, 12> kParts = {"rand",    "dropout", "bernoulli",   "normal",
+                                                              "uniform", "poisson", "multinomial", "exponential",
+                                                              "cauchy",  "empty",   "geometric",   "rrelu"};
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return node.name.find(part) != std::string::npos; });
 }
 
 }  // namespace tatara::capture

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "capture/tape/tape.h"
+#include "ops/core/op_def.h"
 
 namespace tatara::capture {
 
@@ -15,5 +16,14 @@ bool hands_on_history(const TapeNode& node);
 
 /// Whether the registry knows that the call gives tensors of their own.
 bool is_no_view(const TapeNode& node);
+
+/// Whether a result may be a view of the first operand. True of calls that the registry lacks.
+bool may_be_view(const TapeNode& node);
+
+/// Whether results differ from call to call: random numbers, or what was in memory before.
+bool varies(const TapeNode& node);
+
+/// Whether the registry says it of one of the operators that the call may be.
+bool any_operator(const TapeNode& node, bool OpTraits::* trait);
 
 }  // namespace tatara::capture

@@ -1,31 +1,13 @@
 #include "capture/tape/used_history.h"
 
 #include <algorithm>
-#include <string>
-#include <unordered_set>
 
 #include "capture/host/package.h"
 #include "capture/host/torch_api.h"
 #include "capture/numbers/symbolic_int.h"
+#include "capture/tape/node_operators.h"
 
 namespace tatara::capture {
-namespace {
-
-/// Operations that always save something. Others are asked about, which costs imports of the host's the first time.
-bool always_saves(const TapeNode& node) {
-  static const std::unordered_set<std::string> names = {
-      "linear",        "matmul",   "mm",        "bmm",       "addmm",       "baddbmm",
-      "conv1d",        "conv2d",   "conv3d",    "embedding", "layer_norm",  "batch_norm",
-      "cross_entropy", "nll_loss", "mse_loss",  "softmax",   "log_softmax", "binary_cross_entropy_with_logits",
-      "relu",          "gelu",     "silu",      "tanh",      "sigmoid",     "scaled_dot_product_attention",
-      "exp",           "pow",      "logsumexp", "softplus",  "leaky_relu",  "group_norm",
-      "max_pool2d",    "sin",      "cos",       "abs",       "log",         "binary_cross_entropy",
-  };
-  return names.contains(node.name);
-}
-
-}  // namespace
-
 std::vector<bool> UsedHistory::nodes_of(const std::vector<int>& slots, size_t count) const {
   const std::vector<TapeNode>& all = tape_.nodes();
   std::vector<bool> nodes(all.size(), false), reached(tape_.slots().size(), false);
@@ -103,7 +85,8 @@ int UsedHistory::first_used(const std::vector<int>& slots) {
       }
       return -1;
     };
-    int used = look([&](size_t i) { return always_saves(all[i]); });
+    // Asking torch costs imports the first time.
+    int used = look([&](size_t i) { return any_operator(all[i], &OpTraits::always_saves); });
     if (used < 0) used = look([&](size_t i) { return saves(i); });
     if (used >= 0) return used;
   }

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "capture/tape/node_operators.h"
 #include "capture/tape/tape.h"
 
 namespace tatara::capture {
-
-/// Whether the node's results may share memory with its first operand.
-bool may_be_view(const TapeNode& node);
 
 /// Where a tensor comes from by calls that may be views.
 struct ViewOrigin {

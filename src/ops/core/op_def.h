@@ -7,6 +7,8 @@
 
 #include <climits>
 #include <functional>
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +109,78 @@ struct Choice {
 };
 using ChooseFn = std::function<Choice(MetaContext&)>;
 
+/// Which strides of its operand a view needs to have a meaning.
+enum class StrideUse : uint8_t {
+  kNone,
+  kOperand,  // whether and how the view is possible depends on them (view, unfold)
+  kMemory,   // places in memory are given, not elements (as_strided)
+};
+
+/// Where a convolution's images stand among its arguments; the last of them is followed by the weights.
+struct ImageArgs {
+  size_t first;
+  size_t last;
+  std::optional<size_t> transposed;  // the argument that says so
+};
+
+/// What passes and capture ask about an operator. Set where the operator is registered, or beside its rules; no other place
+/// lists operators by name (tests/unit/test_operator_names.cpp).
+struct OpTraits {
+  // ---- values
+  /// A result of the operand's own type is the operand (cast, expand).
+  bool repeats_operand = false;
+  /// Copies operand 0 to the strides that argument 1 gives.
+  bool copies_to_strides = false;
+  /// Every element is argument 1.
+  bool fills = false;
+  /// Operand 0 with elements added, so that a sum may start from another tensor than zeros.
+  bool adds_elements = false;
+  /// Of the dimension that argument 1 names, one index is left.
+  bool picks_index = false;
+
+  // ---- layouts and memory
+  StrideUse stride_use = StrideUse::kNone;
+  /// Not of kind kView, but the result may be a view of operand 0.
+  bool may_view = false;
+  /// The operand without its history.
+  bool detaches = false;
+  std::optional<ImageArgs> images;
+  /// The mask's argument, whose rows ATen's fused kernels for GPUs want to be contiguous.
+  std::optional<size_t> mask_arg;
+
+  // ---- derivatives
+  /// Eager's node keeps tensors, whatever the operands. Where this is not said, torch is asked.
+  bool always_saves = false;
+  /// A composite that holds matrix products: never computed twice.
+  bool holds_products = false;
+  /// Written out before a joint graph is cut, since its parts are smaller than its result (softmax: two numbers a row).
+  bool cut_in_parts = false;
+  /// Linear in these operands, but the reverse rule is not the adjoint: places of a result are written more than once, or
+  /// gradients are left out (padding). Their tangent is the operator itself.
+  std::vector<size_t> linear_operands;
+  /// The argument with weights of classes, along which eager has no tangent.
+  std::optional<size_t> class_weights;
+  /// ATen differentiates it, so that its tangents are ATen's too.
+  bool by_host = false;
+  /// A variance: its tangent for one number is not the rule's NaN in eager.
+  bool spread = false;
+
+  // ---- random numbers, statistics
+  /// Not said to draw random numbers (kRandom, nondeterministic), but results differ from call to call: the parts draw, or
+  /// results hold what was in memory before.
+  bool varies = false;
+  /// The operator that gives the generator's state as a second result, and of that one the operator that draws again.
+  std::string with_state, draws_again;
+  /// Eager's kernel writes to running statistics without counting the write.
+  bool uncounted_statistics = false;
+  /// In place it writes nothing where it changes nothing (dropout).
+  bool may_write_nothing = false;
+
+  // ---- reports
+  /// Kernels that do something else besides are not named after it.
+  bool unnamed = false;
+};
+
 struct OpDef {
   std::string name;  // unique in the registry: "add", "max.dim", "conv2d"
   OpKind kind = OpKind::kComposite;
@@ -114,7 +188,8 @@ struct OpDef {
   OpSchema schema;  // parsed at registration
   /// Python callables that mean this operator, space separated: "torch.add torch.Tensor.add torch.Tensor.__add__".
   /// A method form takes self first. In-place forms ("torch.Tensor.add_") are listed in `inplace_names`: they compute the
-  /// operator, cast to self's dtype, check that the shape is self's, and write it to self. NumPy names: "numpy.add".
+  /// operator, cast to self's dtype, check that the shape is self's, and write it to self. "numpy.divide" is a
+  /// ufunc that means this operator once operands have the types of its loop.
   std::string names;
   std::string inplace_names;
   std::string reflected_names;  // __radd__: operands 0 and 1 are exchanged
@@ -146,6 +221,8 @@ struct OpDef {
 
   /// Attached by the families batching_*. Without a rule the operator's parts are batched, else the host's vmap runs it.
   BatchFn batch;
+
+  OpTraits traits;
 };
 
 class OpRegistry {
@@ -169,6 +246,8 @@ class OpRegistry {
 
   void add(OpDef def);                  // used by the families' register_* functions only
   OpDef& amend(std::string_view name);  // likewise, for tables of further properties
+  /// Likewise, for traits that several operators share.
+  void mark(bool OpTraits::* trait, std::initializer_list<const char*> names);
 
  private:
   std::vector<const OpDef*> ordered_;

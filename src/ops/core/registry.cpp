@@ -56,6 +56,10 @@ OpDef& OpRegistry::amend(std::string_view name) {
   return *found->second;
 }
 
+void OpRegistry::mark(bool OpTraits::* trait, std::initializer_list<const char*> names) {
+  for (const char* name : names) amend(name).traits.*trait = true;
+}
+
 const OpDef* OpRegistry::find(std::string_view name) const {
   const auto found = tables_->by_name.find(std::string(name));
   return found == tables_->by_name.end() ? nullptr : found->second;

@@ -243,6 +243,7 @@ void register_creation(OpRegistry& r) {
   add_new(r, "new_full", "torch.Tensor.new_full", Fill::kArgument);
   add_arange(r);
   add_eye(r);
+  r.mark(&OpTraits::fills, {"full"});
 }
 
 }  // namespace tatara

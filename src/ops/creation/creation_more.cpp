@@ -179,6 +179,8 @@ void register_creation_more(OpRegistry& r) {
     const Device device = plain_device(m, 1);
     return full({}, m.scalar(0), m.dtype(1).value_or(number_dtype(m, m.scalar(0))), device);
   });
+  r.mark(&OpTraits::varies,
+         {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"});
   const std::string linear = factory("Operand start, Operand end, int steps");
   r.add(make_op({"linspace", OpKind::kPointwise, linear.c_str(), "torch.linspace"}, linspace_meta, nullptr,
                 lower_linspace(false)));

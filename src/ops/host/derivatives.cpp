@@ -383,15 +383,19 @@ VjpFn host_derivative_of(const OpDef& op) {
   return rule != nullptr && *rule == linear_host_derivative ? linear_host_derivative : host_derivative;
 }
 
-bool is_host_differentiated(const OpDef& op) {
-  const auto listed = [&](const auto& names) {
-    return std::any_of(std::begin(names), std::end(names), [&](const char* name) { return op.name == name; });
-  };
-  return is_host_transform(op) || listed(kHostDerivatives) || listed(kLinearHostDerivatives);
-}
+bool is_host_differentiated(const OpDef& op) { return is_host_transform(op) || op.traits.by_host; }
 
 void register_derivatives_host(OpRegistry& r) {
-  for (const char* name : kHostDerivatives) r.amend(name).vjp = host_derivative;
+  // Where a family has the operator with a rule of its own, ATen's kernel beside it is meant.
+  const auto by_host = [&r](const char* name, VjpFn rule) {
+    const std::string beside = str_cat(name, ".host");
+    const OpDef& def = r.get(name);
+    const bool has_rule = (def.vjp || def.differentiable_parts) && r.find(beside) != nullptr;
+    OpDef& meant = r.amend(has_rule ? beside : name);
+    meant.vjp = std::move(rule);
+    meant.traits.by_host = true;
+  };
+  for (const char* name : kHostDerivatives) by_host(name, host_derivative);
   for (const char* name : {"linalg_eigh", "linalg_svd", "svd"}) {
     r.amend(name).vjp = [](VjpContext& v) {
       // Complex vectors have a free phase, which the host checks in all cotangents together.
@@ -417,7 +421,7 @@ void register_derivatives_host(OpRegistry& r) {
     if (std::holds_alternative<Scalar>(v.args()[1]) && v.args().number(1) == 0) return;  // none in eager
     host_derivative(v);
   };
-  for (const char* name : kLinearHostDerivatives) r.amend(name).vjp = linear_host_derivative;
+  for (const char* name : kLinearHostDerivatives) by_host(name, linear_host_derivative);
   r.amend("lu_unpack").first_differentiable = 1;  // permutations have none
 }
 

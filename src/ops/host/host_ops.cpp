@@ -18,6 +18,7 @@ struct HostRow {
 constexpr HostRow kRows[] = {
 #define TATARA_HOST_OP(name, schema, names, beside) {name, schema, names, Beside::beside},
 #include "ops/host/host_ops.def"
+#include "ops/host/host_special.def"
 #undef TATARA_HOST_OP
 };
 

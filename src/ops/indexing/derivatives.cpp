@@ -140,6 +140,13 @@ void register_derivatives_indexing(OpRegistry& r) {
   rule("index_fill.int_Tensor", index_fill_rule);
   rule("take", take_rule);
   rule("embedding", embedding_rule);
+  r.mark(&OpTraits::always_saves, {"embedding"});
+  r.mark(&OpTraits::adds_elements, {"index_add", "scatter_add"});
+  r.amend("embedding").traits.linear_operands = {0};
+  r.amend("scatter.src").traits.linear_operands = {0, 3};
+  r.amend("index_put").traits.linear_operands = {0, 2};
+  r.amend("index_copy").traits.linear_operands = {0, 3};
+  r.amend("masked_scatter").traits.linear_operands = {0, 2};
 }
 
 }  // namespace tatara

@@ -135,6 +135,8 @@ void register_derivatives_linear(OpRegistry& r) {
   }
   r.amend("dot").vjp = dot_rule;
   r.amend("linear").vjp = linear_rule;
+  r.mark(&OpTraits::always_saves, {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm"});
+  r.mark(&OpTraits::holds_products, {"linear"});
 }
 
 }  // namespace tatara

@@ -394,6 +394,9 @@ void register_derivatives_attention(OpRegistry& r) {
   OpDef& attention = r.amend("scaled_dot_product_attention");
   attention.decompose = decompose_attention;
   attention.differentiable_parts = attention_parts;
+  attention.traits.always_saves = true;
+  attention.traits.varies = true;  // dropout
+  attention.traits.mask_arg = 3;
   OpDef flash = make_op({kFlash, OpKind::kHost,
                          "(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, "
                          "Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",

@@ -392,20 +392,16 @@ Subscripts parse_equation(std::string_view equation, std::span<const int64_t> ra
   return s;
 }
 
-Values decompose_einsum(GraphBuilder& b, std::span<const Arg> arguments) {
-  const Args args(b, arguments);
-  ExprContext& ctx = b.ctx();
-  Values ops = args.tensors(1);
-  if (ops.size() < 2) throw Unsupported("einsum of one operand (it may be a view) runs in eager");
-  std::vector<int64_t> ranks;
-  for (ValueId v : ops) ranks.push_back(b.type(v).dim());
-  const std::string equation = args.str(0);
-  if (std::count(equation.begin(), equation.end(), ',') != static_cast<int64_t>(ops.size()) - 1) {
-    throw InvalidArgument("einsum(): more operands or fewer than in the equation");
-  }
-  int64_t ellipsis = 0;
-  const Subscripts s = parse_equation(equation, ranks, &ellipsis);
-  // Position of each label in the common order: the output's dimensions, then those summed, by letter (upper case first).
+/// Places of the dimensions in an order that all operands are brought into: the output's, then those that are summed, by letter
+/// (upper case first).
+struct CommonOrder {
+  std::array<int64_t, 128> position{};  // of each label, -1 for none
+  int64_t ellipsis_at = -1;
+  int64_t out_rank = 0;
+  int64_t rank = 0;
+};
+
+CommonOrder common_order(const Subscripts& s, int64_t ellipsis) {
   std::array<int, 128> count{};
   for (const auto& labels : s.operands) {
     std::array<bool, 128> seen{};
@@ -416,10 +412,11 @@ Values decompose_einsum(GraphBuilder& b, std::span<const Arg> arguments) {
       ++count[static_cast<size_t>(c)];
     }
   }
-  std::array<int64_t, 128> position{};
+  CommonOrder order;
+  std::array<int64_t, 128>& position = order.position;
   position.fill(-1);
   int64_t next = 0;
-  int64_t ellipsis_at = -1;
+  int64_t& ellipsis_at = order.ellipsis_at;
   if (s.has_output) {
     for (char c : s.output) {
       if (c == '.') {
@@ -440,31 +437,52 @@ Values decompose_einsum(GraphBuilder& b, std::span<const Arg> arguments) {
     }
   }
   if (ellipsis > 0 && ellipsis_at < 0) throw Unsupported("einsum that sums over an ellipsis runs in eager");
-  const int64_t out_rank = next;
+  order.out_rank = next;
   for (size_t c = 'A'; c <= 'z'; ++c) {
     if (count[c] > 0 && position[c] < 0) position[c] = next++;
   }
-  const int64_t rank = next;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const auto& labels = s.operands[i];
-    std::vector<int64_t> source(static_cast<size_t>(rank), -1);
-    const int64_t dots = std::count(labels.begin(), labels.end(), '.');
-    int64_t dot = 0;
-    for (size_t d = 0; d < labels.size(); ++d) {
-      const int64_t to =
-          labels[d] == '.' ? ellipsis_at + ellipsis - dots + dot++ : position[static_cast<size_t>(labels[d])];
-      source[static_cast<size_t>(to)] = static_cast<int64_t>(d);
-    }
-    std::vector<int64_t> order;
-    for (int64_t d : source) {
-      if (d >= 0) order.push_back(d);
-    }
-    ValueId v = b.permute(ops[i], order);
-    for (int64_t d = 0; d < rank; ++d) {
-      if (source[static_cast<size_t>(d)] < 0) v = b.unsqueeze(v, d);
-    }
-    ops[i] = v;
+  order.rank = next;
+  return order;
+}
+
+/// The operand with its dimensions in the common order, and ones where it has none.
+ValueId in_order(GraphBuilder& b, ValueId v, const std::vector<char>& labels, const CommonOrder& order,
+                 int64_t ellipsis) {
+  std::vector<int64_t> source(static_cast<size_t>(order.rank), -1);
+  const int64_t dots = std::count(labels.begin(), labels.end(), '.');
+  int64_t dot = 0;
+  for (size_t d = 0; d < labels.size(); ++d) {
+    const int64_t to =
+        labels[d] == '.' ? order.ellipsis_at + ellipsis - dots + dot++ : order.position[static_cast<size_t>(labels[d])];
+    source[static_cast<size_t>(to)] = static_cast<int64_t>(d);
   }
+  std::vector<int64_t> kept;
+  for (int64_t d : source) {
+    if (d >= 0) kept.push_back(d);
+  }
+  v = b.permute(v, kept);
+  for (int64_t d = 0; d < order.rank; ++d) {
+    if (source[static_cast<size_t>(d)] < 0) v = b.unsqueeze(v, d);
+  }
+  return v;
+}
+
+Values decompose_einsum(GraphBuilder& b, std::span<const Arg> arguments) {
+  const Args args(b, arguments);
+  ExprContext& ctx = b.ctx();
+  Values ops = args.tensors(1);
+  if (ops.size() < 2) throw Unsupported("einsum of one operand (it may be a view) runs in eager");
+  std::vector<int64_t> ranks;
+  for (ValueId v : ops) ranks.push_back(b.type(v).dim());
+  const std::string equation = args.str(0);
+  if (std::count(equation.begin(), equation.end(), ',') != static_cast<int64_t>(ops.size()) - 1) {
+    throw InvalidArgument("einsum(): more operands or fewer than in the equation");
+  }
+  int64_t ellipsis = 0;
+  const Subscripts s = parse_equation(equation, ranks, &ellipsis);
+  const CommonOrder order = common_order(s, ellipsis);
+  const int64_t rank = order.rank, out_rank = order.out_rank;
+  for (size_t i = 0; i < ops.size(); ++i) ops[i] = in_order(b, ops[i], s.operands[i], order, ellipsis);
   // Left to right; a dimension is summed as soon as no later operand has it.
   const auto nontrivial = [&](ValueId v, int64_t d) { return !is_one(ctx, b.type(v).sizes[static_cast<size_t>(d)]); };
   std::vector<int> uses(static_cast<size_t>(rank), 0);
@@ -533,10 +551,9 @@ void register_linear(OpRegistry& r) {
   const char* baddbmm = "(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
   r.add(host({"baddbmm", kind, baddbmm, "torch.baddbmm torch.Tensor.baddbmm", "torch.Tensor.baddbmm_"}, added_meta(3),
              "out", added_decompose("bmm")));
-  OpDef matmul_def =
-      make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
-               "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul numpy.matmul"},
-              nullptr, decompose_matmul);
+  OpDef matmul_def = make_op({"matmul", composite, "(Tensor self, Tensor other) -> Tensor",
+                              "torch.matmul torch.Tensor.matmul torch.Tensor.__matmul__ torch.linalg.matmul"},
+                             nullptr, decompose_matmul);
   r.add(std::move(matmul_def));
   r.add(make_op({"rmatmul", composite, "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.__rmatmul__"}, nullptr,
                 decompose_rmatmul));

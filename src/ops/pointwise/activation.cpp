@@ -243,6 +243,7 @@ void register_activation(OpRegistry& r) {
         return unary_meta(false, true)(m);
       },
       nullptr, apply(rrelu));
+  random.traits.varies = true;
   r.add(std::move(random));
   r.add(make_op({"glu", OpKind::kComposite, "(Tensor self, int dim=-1) -> Tensor", "torch._C._nn.glu"}, nullptr,
                 decompose_glu));

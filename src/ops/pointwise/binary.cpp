@@ -34,30 +34,30 @@ using Refuse = Row::Refuse;
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"mul", Promotion::kSame, Op::kMul, "torch.mul torch.multiply torch.Tensor.mul torch.Tensor.multiply torch.Tensor.__mul__", "torch.Tensor.mul_ torch.Tensor.multiply_ torch.Tensor.__imul__", "torch.Tensor.__rmul__"},
-    {"div", Promotion::kIntToFloat, Op::kDiv, "torch.div torch.divide torch.true_divide torch.Tensor.div torch.Tensor.divide torch.Tensor.true_divide torch.Tensor.__truediv__ torch.Tensor.__div__", "torch.Tensor.div_ torch.Tensor.divide_ torch.Tensor.true_divide_ torch.Tensor.__itruediv__ torch.Tensor.__idiv__", ""},
-    {"floor_divide", Promotion::kSame, Op::kFloorDiv, "torch.floor_divide torch.Tensor.floor_divide", "torch.Tensor.floor_divide_", "", Refuse::kComplex},
-    {"remainder", Promotion::kSame, Op::kMod, "torch.remainder torch.Tensor.remainder torch.Tensor.__mod__", "torch.Tensor.remainder_ torch.Tensor.__imod__", "", Refuse::kComplex},
-    {"fmod", Promotion::kSame, Op::kFmod, "torch.fmod torch.Tensor.fmod", "torch.Tensor.fmod_", "", Refuse::kComplex},
-    {"maximum", Promotion::kSame, Op::kMax, "torch.maximum torch.Tensor.maximum", "", "", Refuse::kComplex},
-    {"minimum", Promotion::kSame, Op::kMin, "torch.minimum torch.Tensor.minimum", "", "", Refuse::kComplex},
-    {"fmax", Promotion::kSame, Op::kFmax, "torch.fmax torch.Tensor.fmax", "", "", Refuse::kComplex},
-    {"fmin", Promotion::kSame, Op::kFmin, "torch.fmin torch.Tensor.fmin", "", "", Refuse::kComplex},
-    {"atan2", Promotion::kIntToFloat, Op::kAtan2, "torch.atan2 torch.arctan2 torch.Tensor.atan2 torch.Tensor.arctan2", "torch.Tensor.atan2_ torch.Tensor.arctan2_", "", Refuse::kComplex},
-    {"hypot", Promotion::kSame, Op::kHypot, "torch.hypot torch.Tensor.hypot", "torch.Tensor.hypot_", "", Refuse::kComplex},
-    {"copysign", Promotion::kIntToFloat, Op::kCopysign, "torch.copysign torch.Tensor.copysign", "torch.Tensor.copysign_", "", Refuse::kComplex},
-    {"nextafter", Promotion::kSame, Op::kNextafter, "torch.nextafter torch.Tensor.nextafter", "torch.Tensor.nextafter_", "", Refuse::kComplex},
-    {"bitwise_and", Promotion::kSame, Op::kAnd, "torch.bitwise_and torch.Tensor.bitwise_and torch.Tensor.__and__", "torch.Tensor.bitwise_and_ torch.Tensor.__iand__", "torch.Tensor.__rand__", Refuse::kFloating},
-    {"bitwise_or", Promotion::kSame, Op::kOr, "torch.bitwise_or torch.Tensor.bitwise_or torch.Tensor.__or__", "torch.Tensor.bitwise_or_ torch.Tensor.__ior__", "torch.Tensor.__ror__", Refuse::kFloating},
-    {"bitwise_xor", Promotion::kSame, Op::kXor, "torch.bitwise_xor torch.Tensor.bitwise_xor torch.Tensor.__xor__", "torch.Tensor.bitwise_xor_ torch.Tensor.__ixor__", "torch.Tensor.__rxor__", Refuse::kFloating},
-    {"bitwise_left_shift", Promotion::kSame, Op::kShl, "torch.bitwise_left_shift torch.Tensor.bitwise_left_shift torch.Tensor.__lshift__", "torch.Tensor.bitwise_left_shift_ torch.Tensor.__ilshift__", "", Refuse::kFloating},
-    {"bitwise_right_shift", Promotion::kSame, Op::kShr, "torch.bitwise_right_shift torch.Tensor.bitwise_right_shift torch.Tensor.__rshift__", "torch.Tensor.bitwise_right_shift_ torch.Tensor.__irshift__", "", Refuse::kFloating},
-    {"eq", Promotion::kBool, Op::kEq, "torch.eq torch.Tensor.eq torch.Tensor.__eq__", "torch.Tensor.eq_", ""},
-    {"ne", Promotion::kBool, Op::kNe, "torch.ne torch.not_equal torch.Tensor.ne torch.Tensor.not_equal torch.Tensor.__ne__", "torch.Tensor.ne_ torch.Tensor.not_equal_", ""},
-    {"lt", Promotion::kBool, Op::kLt, "torch.lt torch.less torch.Tensor.lt torch.Tensor.less torch.Tensor.__lt__", "torch.Tensor.lt_ torch.Tensor.less_", "", Refuse::kComplex},
-    {"le", Promotion::kBool, Op::kLe, "torch.le torch.less_equal torch.Tensor.le torch.Tensor.less_equal torch.Tensor.__le__", "torch.Tensor.le_ torch.Tensor.less_equal_", "", Refuse::kComplex},
-    {"gt", Promotion::kBool, Op::kGt, "torch.gt torch.greater torch.Tensor.gt torch.Tensor.greater torch.Tensor.__gt__", "torch.Tensor.gt_ torch.Tensor.greater_", "", Refuse::kComplex},
-    {"ge", Promotion::kBool, Op::kGe, "torch.ge torch.greater_equal torch.Tensor.ge torch.Tensor.greater_equal torch.Tensor.__ge__", "torch.Tensor.ge_ torch.Tensor.greater_equal_", "", Refuse::kComplex},
+    {"mul", Promotion::kSame, Op::kMul, "torch.mul torch.multiply torch.Tensor.mul torch.Tensor.multiply torch.Tensor.__mul__ numpy.multiply", "torch.Tensor.mul_ torch.Tensor.multiply_ torch.Tensor.__imul__", "torch.Tensor.__rmul__"},
+    {"div", Promotion::kIntToFloat, Op::kDiv, "torch.div torch.divide torch.true_divide torch.Tensor.div torch.Tensor.divide torch.Tensor.true_divide torch.Tensor.__truediv__ torch.Tensor.__div__ numpy.divide", "torch.Tensor.div_ torch.Tensor.divide_ torch.Tensor.true_divide_ torch.Tensor.__itruediv__ torch.Tensor.__idiv__", ""},
+    {"floor_divide", Promotion::kSame, Op::kFloorDiv, "torch.floor_divide torch.Tensor.floor_divide numpy.floor_divide", "torch.Tensor.floor_divide_", "", Refuse::kComplex},
+    {"remainder", Promotion::kSame, Op::kMod, "torch.remainder torch.Tensor.remainder torch.Tensor.__mod__ numpy.remainder", "torch.Tensor.remainder_ torch.Tensor.__imod__", "", Refuse::kComplex},
+    {"fmod", Promotion::kSame, Op::kFmod, "torch.fmod torch.Tensor.fmod numpy.fmod", "torch.Tensor.fmod_", "", Refuse::kComplex},
+    {"maximum", Promotion::kSame, Op::kMax, "torch.maximum torch.Tensor.maximum numpy.maximum", "", "", Refuse::kComplex},
+    {"minimum", Promotion::kSame, Op::kMin, "torch.minimum torch.Tensor.minimum numpy.minimum", "", "", Refuse::kComplex},
+    {"fmax", Promotion::kSame, Op::kFmax, "torch.fmax torch.Tensor.fmax numpy.fmax", "", "", Refuse::kComplex},
+    {"fmin", Promotion::kSame, Op::kFmin, "torch.fmin torch.Tensor.fmin numpy.fmin", "", "", Refuse::kComplex},
+    {"atan2", Promotion::kIntToFloat, Op::kAtan2, "torch.atan2 torch.arctan2 torch.Tensor.atan2 torch.Tensor.arctan2 numpy.arctan2", "torch.Tensor.atan2_ torch.Tensor.arctan2_", "", Refuse::kComplex},
+    {"hypot", Promotion::kSame, Op::kHypot, "torch.hypot torch.Tensor.hypot numpy.hypot", "torch.Tensor.hypot_", "", Refuse::kComplex},
+    {"copysign", Promotion::kIntToFloat, Op::kCopysign, "torch.copysign torch.Tensor.copysign numpy.copysign", "torch.Tensor.copysign_", "", Refuse::kComplex},
+    {"nextafter", Promotion::kSame, Op::kNextafter, "torch.nextafter torch.Tensor.nextafter numpy.nextafter", "torch.Tensor.nextafter_", "", Refuse::kComplex},
+    {"bitwise_and", Promotion::kSame, Op::kAnd, "torch.bitwise_and torch.Tensor.bitwise_and torch.Tensor.__and__ numpy.bitwise_and", "torch.Tensor.bitwise_and_ torch.Tensor.__iand__", "torch.Tensor.__rand__", Refuse::kFloating},
+    {"bitwise_or", Promotion::kSame, Op::kOr, "torch.bitwise_or torch.Tensor.bitwise_or torch.Tensor.__or__ numpy.bitwise_or", "torch.Tensor.bitwise_or_ torch.Tensor.__ior__", "torch.Tensor.__ror__", Refuse::kFloating},
+    {"bitwise_xor", Promotion::kSame, Op::kXor, "torch.bitwise_xor torch.Tensor.bitwise_xor torch.Tensor.__xor__ numpy.bitwise_xor", "torch.Tensor.bitwise_xor_ torch.Tensor.__ixor__", "torch.Tensor.__rxor__", Refuse::kFloating},
+    {"bitwise_left_shift", Promotion::kSame, Op::kShl, "torch.bitwise_left_shift torch.Tensor.bitwise_left_shift torch.Tensor.__lshift__ numpy.left_shift", "torch.Tensor.bitwise_left_shift_ torch.Tensor.__ilshift__", "", Refuse::kFloating},
+    {"bitwise_right_shift", Promotion::kSame, Op::kShr, "torch.bitwise_right_shift torch.Tensor.bitwise_right_shift torch.Tensor.__rshift__ numpy.right_shift", "torch.Tensor.bitwise_right_shift_ torch.Tensor.__irshift__", "", Refuse::kFloating},
+    {"eq", Promotion::kBool, Op::kEq, "torch.eq torch.Tensor.eq torch.Tensor.__eq__ numpy.equal", "torch.Tensor.eq_", ""},
+    {"ne", Promotion::kBool, Op::kNe, "torch.ne torch.not_equal torch.Tensor.ne torch.Tensor.not_equal torch.Tensor.__ne__ numpy.not_equal", "torch.Tensor.ne_ torch.Tensor.not_equal_", ""},
+    {"lt", Promotion::kBool, Op::kLt, "torch.lt torch.less torch.Tensor.lt torch.Tensor.less torch.Tensor.__lt__ numpy.less", "torch.Tensor.lt_ torch.Tensor.less_", "", Refuse::kComplex},
+    {"le", Promotion::kBool, Op::kLe, "torch.le torch.less_equal torch.Tensor.le torch.Tensor.less_equal torch.Tensor.__le__ numpy.less_equal", "torch.Tensor.le_ torch.Tensor.less_equal_", "", Refuse::kComplex},
+    {"gt", Promotion::kBool, Op::kGt, "torch.gt torch.greater torch.Tensor.gt torch.Tensor.greater torch.Tensor.__gt__ numpy.greater", "torch.Tensor.gt_ torch.Tensor.greater_", "", Refuse::kComplex},
+    {"ge", Promotion::kBool, Op::kGe, "torch.ge torch.greater_equal torch.Tensor.ge torch.Tensor.greater_equal torch.Tensor.__ge__ numpy.greater_equal", "torch.Tensor.ge_ torch.Tensor.greater_equal_", "", Refuse::kComplex},
 };
 // clang-format on
 
@@ -245,17 +245,6 @@ ScalarId xlogy(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   return b.select(b.apply(Op::kIsNan, DType::kBool, std::vector<ScalarId>{v[1]}), v[1], chosen);
 }
 
-ScalarId logaddexp(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
-  // max + log1p(exp(-|a - b|)); equal infinities stay themselves.
-  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
-  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
-  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply1(Op::kLog1p, b.apply1(Op::kExp, gap)));
-  const ScalarId infinite = b.apply(Op::kIsInf, DType::kBool, std::vector<ScalarId>{v[0]});
-  const ScalarId same = b.apply2(Op::kAnd, infinite, b.compare(Op::kEq, v[0], v[1]));
-  (void)dtype;
-  return b.select(same, v[0], sum);
-}
-
 ScalarId heaviside(LoopBuilder& b, DType dtype, std::span<const ScalarId> v) {
   const bool whole = !is_floating(dtype);
   const ScalarId zero = whole ? b.constant_int(0, dtype) : b.constant(0, dtype);
@@ -271,38 +260,27 @@ ScalarId round_quotient(LoopBuilder& b, DType dtype, std::span<const ScalarId> v
   return b.apply1(Op::kTrunc, b.apply2(Op::kDiv, v[0], v[1]));
 }
 
-}  // namespace
-
-void register_pointwise_binary(OpRegistry& r) {
-  for (const Row& row : kRows) {
-    OpDef def =
-        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
-                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
-    def.reflected_names = row.reflected;
-    r.add(std::move(def));
-  }
+void register_sums(OpRegistry& r) {
   const char* sum_schema = "(Operand self, Operand other, *, Scalar alpha=1) -> Tensor";
-  OpDef add = make_op({"add", OpKind::kPointwise, sum_schema, "torch.add torch.Tensor.add torch.Tensor.__add__",
-                       "torch.Tensor.add_ torch.Tensor.__iadd__"},
-                      sum_meta(Sum::kAdd), nullptr, sum_lower(Sum::kAdd));
+  OpDef add =
+      make_op({"add", OpKind::kPointwise, sum_schema, "torch.add torch.Tensor.add torch.Tensor.__add__ numpy.add",
+               "torch.Tensor.add_ torch.Tensor.__iadd__"},
+              sum_meta(Sum::kAdd), nullptr, sum_lower(Sum::kAdd));
   add.reflected_names = "torch.Tensor.__radd__";
   r.add(std::move(add));
   r.add(make_op({"sub", OpKind::kPointwise, sum_schema,
-                 "torch.sub torch.subtract torch.Tensor.sub torch.Tensor.subtract torch.Tensor.__sub__",
+                 "torch.sub torch.subtract torch.Tensor.sub torch.Tensor.subtract torch.Tensor.__sub__ numpy.subtract",
                  "torch.Tensor.sub_ torch.Tensor.subtract_ torch.Tensor.__isub__"},
                 sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
   r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
                 nullptr, sum_lower(Sum::kRsub)));
-  r.add(make_op({"pow", OpKind::kPointwise, kSchema, "torch.pow torch.Tensor.pow torch.Tensor.__pow__",
+}
+
+void register_powers(OpRegistry& r) {
+  r.add(make_op({"pow", OpKind::kPointwise, kSchema,
+                 "torch.pow torch.Tensor.pow torch.Tensor.__pow__ numpy.power numpy.float_power",
                  "torch.Tensor.pow_ torch.Tensor.__ipow__"},
                 pow_meta(), nullptr, pow_lower()));
-  OpDef rdiv =
-      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
-              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
-              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
-                return b.apply2(Op::kDiv, v[0], v[1]);
-              }));
-  r.add(std::move(rdiv));
   OpDef rpow = make_op(
       {"rpow", OpKind::kPointwise, kSchema, "torch.Tensor.__rpow__"},
       [](MetaContext& m) -> std::vector<TensorType> {
@@ -313,20 +291,48 @@ void register_pointwise_binary(OpRegistry& r) {
       },
       nullptr, pointwise_lower({1, 0}, Promotion::kSame, power));
   r.add(std::move(rpow));
+}
+
+void register_logic(OpRegistry& r) {
   const struct {
     const char* name;
     Logic logic;
     const char* names;
     const char* inplace;
   } logicals[] = {
-      {"logical_and", Logic::kAnd, "torch.logical_and torch.Tensor.logical_and", "torch.Tensor.logical_and_"},
-      {"logical_or", Logic::kOr, "torch.logical_or torch.Tensor.logical_or", "torch.Tensor.logical_or_"},
-      {"logical_xor", Logic::kXor, "torch.logical_xor torch.Tensor.logical_xor", "torch.Tensor.logical_xor_"},
+      {"logical_and", Logic::kAnd, "torch.logical_and torch.Tensor.logical_and numpy.logical_and",
+       "torch.Tensor.logical_and_"},
+      {"logical_or", Logic::kOr, "torch.logical_or torch.Tensor.logical_or numpy.logical_or",
+       "torch.Tensor.logical_or_"},
+      {"logical_xor", Logic::kXor, "torch.logical_xor torch.Tensor.logical_xor numpy.logical_xor",
+       "torch.Tensor.logical_xor_"},
   };
   for (const auto& row : logicals) {
     r.add(make_op({row.name, OpKind::kPointwise, kTensors, row.names, row.inplace},
                   pointwise_meta({0, 1}, Promotion::kBool), nullptr, logical_lower(row.logic)));
   }
+}
+
+}  // namespace
+
+void register_pointwise_binary(OpRegistry& r) {
+  for (const Row& row : kRows) {
+    OpDef def =
+        make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
+                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
+    def.reflected_names = row.reflected;
+    r.add(std::move(def));
+  }
+  register_sums(r);
+  register_powers(r);
+  register_logic(r);
+  OpDef rdiv =
+      make_op({"rdiv", OpKind::kPointwise, kSchema, "torch.Tensor.__rtruediv__ torch.Tensor.__rdiv__"},
+              pointwise_meta({0, 1}, Promotion::kIntToFloat), nullptr,
+              pointwise_lower({1, 0}, Promotion::kIntToFloat, [](LoopBuilder& b, DType, std::span<const ScalarId> v) {
+                return b.apply2(Op::kDiv, v[0], v[1]);
+              }));
+  r.add(std::move(rdiv));
   r.add(make_op(
       {"xlogy", OpKind::kPointwise, kSchema, "torch.xlogy torch.special.xlogy torch.Tensor.xlogy",
        "torch.Tensor.xlogy_"},
@@ -338,16 +344,8 @@ void register_pointwise_binary(OpRegistry& r) {
       },
       nullptr, pointwise_lower({0, 1}, Promotion::kIntToFloat, xlogy)));
   r.add(make_op(
-      {"logaddexp", OpKind::kPointwise, kTensors, "torch.logaddexp torch.Tensor.logaddexp"},
-      [](MetaContext& m) -> std::vector<TensorType> {
-        const size_t both[] = {0, 1};
-        const DType dtype = m.result_type(both);
-        if (!is_floating(dtype)) throw Unsupported("logaddexp of other types than floats runs by the host");
-        return {pointwise_type(m, both, dtype)};
-      },
-      nullptr, pointwise_lower({0, 1}, Promotion::kSame, logaddexp)));
-  r.add(make_op(
-      {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside", "torch.Tensor.heaviside_"},
+      {"heaviside", OpKind::kPointwise, kTensors, "torch.heaviside torch.Tensor.heaviside numpy.heaviside",
+       "torch.Tensor.heaviside_"},
       [](MetaContext& m) -> std::vector<TensorType> {
         const size_t both[] = {0, 1};
         const DType dtype = m.result_type(both);

@@ -225,12 +225,6 @@ void x_log_rule(VjpContext& v, const char* op, double shift) {
   }
 }
 
-void log_sum_rule(VjpContext& v, const char* power) {
-  const Term g = gradient(v), x = operand(v, 0), y = operand(v, 1);
-  v.give(0, (g / ((y - x).un(power) + 1.0)).id);
-  v.give(1, (g / ((x - y).un(power) + 1.0)).id);
-}
-
 void from_parts_rule(VjpContext& v) {
   const Term g = gradient(v);
   v.give(0, g.un("real_part").id);
@@ -249,6 +243,7 @@ void register_derivatives_binary(OpRegistry& r) {
   rule("rdiv", [](VjpContext& v) { quotient_rule(v, 1, 0); });
   rule("div.mode", div_mode_rule);
   rule("pow", [](VjpContext& v) { power_rule(v, 0, 1); });
+  r.mark(&OpTraits::always_saves, {"pow"});
   rule("rpow", [](VjpContext& v) { power_rule(v, 1, 0); });
   rule("maximum", [](VjpContext& v) { extreme_rule(v, "lt"); });
   rule("minimum", [](VjpContext& v) { extreme_rule(v, "gt"); });
@@ -270,8 +265,6 @@ void register_derivatives_binary(OpRegistry& r) {
   rule("copysign", copysign_rule);
   rule("xlogy", [](VjpContext& v) { x_log_rule(v, "xlogy", 0); });
   rule("special_xlog1py", [](VjpContext& v) { x_log_rule(v, "special_xlog1py", 1); });
-  rule("logaddexp", [](VjpContext& v) { log_sum_rule(v, "exp"); });
-  rule("logaddexp2", [](VjpContext& v) { log_sum_rule(v, "exp2"); });
   rule("from_parts", from_parts_rule);
   rule("copy", [](VjpContext& v) {
     v.give_zeros(0);

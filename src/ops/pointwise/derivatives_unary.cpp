@@ -18,7 +18,6 @@ constexpr double kSqrt2 = std::numbers::sqrt2;
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
 const double kInvSqrt2Pi = 1 / std::sqrt(2 * kPi);
 
-using Unary = Term (*)(Term g, Term x, Term y);
 using WithArgs = Term (*)(Term g, Term x, Term y, const Args& args);
 
 Term normal_density(Term x) { return (x * x * -0.5).un("exp") * kInvSqrt2Pi; }
@@ -33,7 +32,7 @@ Term direction(Term x, Term magnitude) {
 
 struct UnaryRow {
   const char* name;
-  Unary rule;
+  UnaryRule rule;
   bool complex = false;  // holds for complex numbers with x and y conjugated
 };
 
@@ -225,6 +224,8 @@ void register_derivatives_pointwise(OpRegistry& r) {
   for (const char* name : {"cast", "cast_format", "clone", "relayout", "alias"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give(0, v.grad()); };
   }
+  r.mark(&OpTraits::always_saves,
+         {"relu", "gelu", "silu", "tanh", "sigmoid", "exp", "softplus", "leaky_relu", "sin", "cos", "abs", "log"});
   r.amend("rrelu").vjp = [](VjpContext& v) {
     if (v.args().flag(3)) throw Unsupported("the derivative of rrelu in training");
     const double slope = (v.args().number(1) + v.args().number(2)) / 2;

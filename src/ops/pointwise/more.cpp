@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "ops/core/pointwise_util.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -94,16 +95,44 @@ std::vector<TensorType> isreal_meta(MetaContext& m) {
   return {type};
 }
 
-// ---- two operands ----------------------------------------------------------------------------------------------------
+// ---- the multivariate log-gamma function ------------------------------------------------------------------------------
 
-ScalarId logaddexp2(LoopBuilder& b, DType t, Scalars v) {
-  const ScalarId top = b.apply2(Op::kMax, v[0], v[1]);
-  const ScalarId gap = b.apply1(Op::kNeg, b.apply1(Op::kAbs, b.apply2(Op::kSub, v[0], v[1])));
-  const ScalarId log = b.apply1(Op::kLog1p, b.apply1(Op::kExp2, gap));
-  const ScalarId sum = b.apply2(Op::kAdd, top, b.apply2(Op::kMul, log, number(b, std::numbers::log2e, t)));
-  const ScalarId same = b.apply2(Op::kAnd, b.apply1(Op::kIsInf, v[0]), b.compare(Op::kEq, v[0], v[1]));
-  return b.select(same, v[0], sum);
+constexpr int64_t kFewTerms = 16;  // written out
+
+double term_shift(int64_t i) { return -0.5 * static_cast<double>(i); }
+
+std::vector<TensorType> mvlgamma_meta(MetaContext& m) {
+  const size_t self[] = {0};
+  const DType dtype = promoted(m, self, Promotion::kIntToFloat);
+  const int64_t p = m.integer(1);
+  if (p < 1 || p > kFewTerms || !is_floating(dtype) || m.tensor(0).dtype == DType::kBool) {
+    throw Unsupported("mvlgamma of this type or so many terms runs by the host");
+  }
+  return {contiguous_type(m.ctx(), dtype, m.tensor(0).device, m.tensor(0).sizes)};
 }
+
+/// log(pi) p (p - 1) / 4 + the sum of lgamma(x - i / 2), in the order of eager's sum.
+void lower_mvlgamma(LowerContext& ctx) {
+  const int64_t p = Args(ctx).integer(1);
+  const DType t = compute_dtype(ctx.result().dtype);
+  ctx.pointwise(0, [&ctx, t, p](LoopBuilder& b, std::span<const Expr> at) {
+    const Calc c{b, t};
+    const ScalarId x = operand_at(ctx, b, 0, t, at);
+    const auto value = [&](int64_t i) { return c.un(Op::kLgamma, c.add(x, c.c(term_shift(i)))); };
+    ScalarId sum = value(p - 1);
+    for (int64_t i = p - 1; i-- > 0;) sum = c.add(sum, value(i));
+    return c.add(sum, c.c(static_cast<double>(p * (p - 1)) * 0.25 * std::log(std::numbers::pi)));
+  });
+}
+
+void mvlgamma_rule(VjpContext& v) {
+  const Term x = operand(v, 0);
+  Term slope = x.un("digamma");
+  for (int64_t i = 1; i < v.args().integer(1); ++i) slope = slope + (x + term_shift(i)).un("digamma");
+  v.give(0, (gradient(v) * slope).id);
+}
+
+// ---- two operands ----------------------------------------------------------------------------------------------------
 
 ScalarId power(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
 
@@ -184,11 +213,13 @@ void register_pointwise_more(OpRegistry& r) {
                   ctx.pointwise(0,
                                 [](LoopBuilder& b, std::span<const Expr>) { return b.constant_int(1, DType::kBool); });
                 }));
-  const char* tensors = "(Tensor self, Tensor other) -> Tensor";
+  OpDef mvlgamma =
+      make_op({"mvlgamma", OpKind::kPointwise, "(Tensor self, int p) -> Tensor",
+               "torch.mvlgamma torch.Tensor.mvlgamma torch.special.multigammaln", "torch.Tensor.mvlgamma_"},
+              mvlgamma_meta, nullptr, lower_mvlgamma);
+  mvlgamma.vjp = mvlgamma_rule;
+  r.add(std::move(mvlgamma));
   const char* operands = "(Operand self, Operand other) -> Tensor";
-  r.add(make_op({"logaddexp2", OpKind::kPointwise, tensors, "torch.logaddexp2 torch.Tensor.logaddexp2"},
-                floating_meta({0, 1}, Promotion::kSame), nullptr,
-                pointwise_lower({0, 1}, Promotion::kSame, logaddexp2)));
   r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
                 float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));

@@ -1,8 +1,10 @@
 // One-operand pointwise operators: a row each.
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 #include "ops/core/pointwise_util.h"
+#include "ops/rules/derivative.h"
 #include "support/error.h"
 
 namespace tatara {
@@ -89,6 +91,32 @@ ScalarId entropy(LoopBuilder& b, DType t, ScalarId x) {
   return b.select(b.compare(Op::kEq, x, number(b, 0, t)), number(b, 0, t), limits);
 }
 
+/// exp(x^2) * erfc(x). At and above 0, (1 + 2 x) * erfcx(x) is a polynomial in t = (x - k) / (x + k), to 3e-16: its Chebyshev
+/// series up to the degree of 26, written out in powers of t (that costs no accuracy: the coefficients are small). Below 0,
+/// erfcx(-x) = 2 exp(x^2) - erfcx(x).
+ScalarId scaled_erfc(LoopBuilder& b, DType t, ScalarId x) {
+  constexpr double kCentre = 3.75;
+  constexpr double kPowers[] = {
+      1.2375126308378275,     -0.14024059858554702,   0.00358541548546369,     0.08227673849015102,
+      -0.10880393014170746,   0.09230432116019834,    -0.05869339859054762,    0.0283622774215156,
+      -0.009746579547619623,  0.0017556258324217529,  0.00029371359480570737,  -0.00029015397928986765,
+      5.164940777546399e-05,  2.2383912036550678e-05, -1.1445049125831309e-05, -9.72849582211122e-07,
+      1.7534434251106334e-06, -5.826281078800777e-08, -2.6114702359900956e-07, 2.4289762925488707e-08,
+      4.0971223152703005e-08, -4.389284159986328e-09, -6.545560212480267e-09,  5.457157304704688e-10,
+      9.02214970034059e-10,   -3.75315827795962e-11,  -7.33950500852954e-11};
+  const Calc c{b, t};
+  const ScalarId distance = c.un(Op::kAbs, x);
+  // Not by a quotient of infinities.
+  const ScalarId place = c.sub(c.c(1), c.div(c.c(2 * kCentre), c.add(distance, c.c(kCentre))));
+  ScalarId sum = c.c(*std::rbegin(kPowers));
+  for (auto power = std::next(std::rbegin(kPowers)); power != std::rend(kPowers); ++power) {
+    sum = c.add(c.mul(sum, place), c.c(*power));
+  }
+  const ScalarId above = c.div(c.mul(sum, c.c(0.5)), c.add(distance, c.c(0.5)));
+  const ScalarId below = c.sub(c.mul(c.exp(c.mul(x, x)), c.c(2)), above);
+  return b.select(b.compare(Op::kLt, x, c.c(0)), below, above);
+}
+
 ScalarId bit_not(LoopBuilder& b, DType, ScalarId x) { return b.apply1(Op::kNot, x); }
 ScalarId logic_not(LoopBuilder& b, DType t, ScalarId x) {
   return b.compare(Op::kEq, x, is_floating(t) ? b.constant(0, t) : number(b, 0, t));
@@ -99,7 +127,7 @@ ScalarId sign_bit(LoopBuilder& b, DType t, ScalarId x) {
 }
 ScalarId conjugate(LoopBuilder& b, DType t, ScalarId x) { return is_complex(t) ? b.apply1(Op::kConj, x) : x; }
 
-enum class Accepts : uint8_t { kAll, kNoBool, kReal, kFloatingOnly, kIntegers, kRealNoBool };
+enum class Accepts : uint8_t { kAll, kNoBool, kReal, kFloatingOnly, kIntegers, kRealNoBool, kNoHalf };
 
 struct Row {
   const char* name;
@@ -108,49 +136,50 @@ struct Row {
   Accepts accepts;
   const char* names;
   const char* inplace;
+  UnaryRule rule = nullptr;  // of the derivative; most are in derivatives_unary.cpp
 };
 
 // clang-format off
 constexpr Row kRows[] = {
-    {"neg", Promotion::kSame, direct<Op::kNeg>, Accepts::kNoBool, "torch.neg torch.negative torch.Tensor.neg torch.Tensor.negative torch.Tensor.__neg__", "torch.Tensor.neg_ torch.Tensor.negative_"},
+    {"neg", Promotion::kSame, direct<Op::kNeg>, Accepts::kNoBool, "torch.neg torch.negative torch.Tensor.neg torch.Tensor.negative torch.Tensor.__neg__ numpy.negative", "torch.Tensor.neg_ torch.Tensor.negative_"},
     {"sign", Promotion::kSame, sign, Accepts::kReal, "torch.sign torch.Tensor.sign", "torch.Tensor.sign_"},
     {"sgn", Promotion::kSame, sign, Accepts::kReal, "torch.sgn torch.Tensor.sgn", "torch.Tensor.sgn_"},
-    {"square", Promotion::kSame, square, Accepts::kNoBool, "torch.square torch.Tensor.square", "torch.Tensor.square_"},
+    {"square", Promotion::kSame, square, Accepts::kNoBool, "torch.square torch.Tensor.square numpy.square", "torch.Tensor.square_"},
     {"floor", Promotion::kSame, rounding<Op::kFloor>, Accepts::kRealNoBool, "torch.floor torch.Tensor.floor", "torch.Tensor.floor_"},
     {"ceil", Promotion::kSame, rounding<Op::kCeil>, Accepts::kRealNoBool, "torch.ceil torch.Tensor.ceil", "torch.Tensor.ceil_"},
     {"trunc", Promotion::kSame, rounding<Op::kTrunc>, Accepts::kRealNoBool, "torch.trunc torch.fix torch.Tensor.trunc torch.Tensor.fix", "torch.Tensor.trunc_ torch.Tensor.fix_"},
     {"round", Promotion::kSame, rounding<Op::kRound>, Accepts::kRealNoBool, "torch.round torch.special.round torch.Tensor.round", "torch.Tensor.round_"},
     {"frac", Promotion::kSame, fraction, Accepts::kFloatingOnly, "torch.frac torch.Tensor.frac", "torch.Tensor.frac_"},
-    {"bitwise_not", Promotion::kSame, bit_not, Accepts::kIntegers, "torch.bitwise_not torch.Tensor.bitwise_not torch.Tensor.__invert__", "torch.Tensor.bitwise_not_"},
-    {"isnan", Promotion::kBool, test<Op::kIsNan>, Accepts::kReal, "torch.isnan torch.Tensor.isnan", ""},
-    {"isinf", Promotion::kBool, test<Op::kIsInf>, Accepts::kReal, "torch.isinf torch.Tensor.isinf", ""},
-    {"isfinite", Promotion::kBool, finite, Accepts::kReal, "torch.isfinite torch.Tensor.isfinite", ""},
+    {"bitwise_not", Promotion::kSame, bit_not, Accepts::kIntegers, "torch.bitwise_not torch.Tensor.bitwise_not torch.Tensor.__invert__ numpy.invert", "torch.Tensor.bitwise_not_"},
+    {"isnan", Promotion::kBool, test<Op::kIsNan>, Accepts::kReal, "torch.isnan torch.Tensor.isnan numpy.isnan", ""},
+    {"isinf", Promotion::kBool, test<Op::kIsInf>, Accepts::kReal, "torch.isinf torch.Tensor.isinf numpy.isinf", ""},
+    {"isfinite", Promotion::kBool, finite, Accepts::kReal, "torch.isfinite torch.Tensor.isfinite numpy.isfinite", ""},
     {"isposinf", Promotion::kBool, signed_infinity<true>, Accepts::kReal, "torch.isposinf torch.Tensor.isposinf", ""},
     {"isneginf", Promotion::kBool, signed_infinity<false>, Accepts::kReal, "torch.isneginf torch.Tensor.isneginf", ""},
-    {"logical_not", Promotion::kBool, logic_not, Accepts::kReal, "torch.logical_not torch.Tensor.logical_not", ""},
-    {"signbit", Promotion::kBool, sign_bit, Accepts::kReal, "torch.signbit torch.Tensor.signbit", ""},
-    {"sqrt", Promotion::kIntToFloat, direct<Op::kSqrt>, Accepts::kAll, "torch.sqrt torch.Tensor.sqrt", "torch.Tensor.sqrt_"},
+    {"logical_not", Promotion::kBool, logic_not, Accepts::kReal, "torch.logical_not torch.Tensor.logical_not numpy.logical_not", ""},
+    {"signbit", Promotion::kBool, sign_bit, Accepts::kReal, "torch.signbit torch.Tensor.signbit numpy.signbit", ""},
+    {"sqrt", Promotion::kIntToFloat, direct<Op::kSqrt>, Accepts::kAll, "torch.sqrt torch.Tensor.sqrt numpy.sqrt", "torch.Tensor.sqrt_"},
     {"rsqrt", Promotion::kIntToFloat, direct<Op::kRsqrt>, Accepts::kReal, "torch.rsqrt torch.Tensor.rsqrt", "torch.Tensor.rsqrt_"},
-    {"reciprocal", Promotion::kIntToFloat, direct<Op::kReciprocal>, Accepts::kReal, "torch.reciprocal torch.Tensor.reciprocal", "torch.Tensor.reciprocal_"},
-    {"exp", Promotion::kIntToFloat, direct<Op::kExp>, Accepts::kAll, "torch.exp torch.Tensor.exp", "torch.Tensor.exp_"},
-    {"exp2", Promotion::kIntToFloat, direct<Op::kExp2>, Accepts::kReal, "torch.exp2 torch.special.exp2 torch.Tensor.exp2", "torch.Tensor.exp2_"},
-    {"expm1", Promotion::kIntToFloat, direct<Op::kExpm1>, Accepts::kReal, "torch.expm1 torch.special.expm1 torch.Tensor.expm1", "torch.Tensor.expm1_"},
-    {"log", Promotion::kIntToFloat, direct<Op::kLog>, Accepts::kAll, "torch.log torch.Tensor.log", "torch.Tensor.log_"},
-    {"log2", Promotion::kIntToFloat, direct<Op::kLog2>, Accepts::kReal, "torch.log2 torch.Tensor.log2", "torch.Tensor.log2_"},
-    {"log10", Promotion::kIntToFloat, direct<Op::kLog10>, Accepts::kReal, "torch.log10 torch.Tensor.log10", "torch.Tensor.log10_"},
-    {"log1p", Promotion::kIntToFloat, direct<Op::kLog1p>, Accepts::kReal, "torch.log1p torch.special.log1p torch.Tensor.log1p", "torch.Tensor.log1p_"},
-    {"sin", Promotion::kIntToFloat, direct<Op::kSin>, Accepts::kReal, "torch.sin torch.Tensor.sin", "torch.Tensor.sin_"},
-    {"cos", Promotion::kIntToFloat, direct<Op::kCos>, Accepts::kReal, "torch.cos torch.Tensor.cos", "torch.Tensor.cos_"},
-    {"tan", Promotion::kIntToFloat, direct<Op::kTan>, Accepts::kReal, "torch.tan torch.Tensor.tan", "torch.Tensor.tan_"},
-    {"asin", Promotion::kIntToFloat, direct<Op::kAsin>, Accepts::kReal, "torch.asin torch.arcsin torch.Tensor.asin torch.Tensor.arcsin", "torch.Tensor.asin_ torch.Tensor.arcsin_"},
-    {"acos", Promotion::kIntToFloat, direct<Op::kAcos>, Accepts::kReal, "torch.acos torch.arccos torch.Tensor.acos torch.Tensor.arccos", "torch.Tensor.acos_ torch.Tensor.arccos_"},
-    {"atan", Promotion::kIntToFloat, direct<Op::kAtan>, Accepts::kReal, "torch.atan torch.arctan torch.Tensor.atan torch.Tensor.arctan", "torch.Tensor.atan_ torch.Tensor.arctan_"},
-    {"sinh", Promotion::kIntToFloat, direct<Op::kSinh>, Accepts::kReal, "torch.sinh torch.Tensor.sinh", "torch.Tensor.sinh_"},
-    {"cosh", Promotion::kIntToFloat, direct<Op::kCosh>, Accepts::kReal, "torch.cosh torch.Tensor.cosh", "torch.Tensor.cosh_"},
-    {"tanh", Promotion::kIntToFloat, direct<Op::kTanh>, Accepts::kReal, "torch.tanh torch.Tensor.tanh", "torch.Tensor.tanh_"},
-    {"asinh", Promotion::kIntToFloat, direct<Op::kAsinh>, Accepts::kReal, "torch.asinh torch.arcsinh torch.Tensor.asinh torch.Tensor.arcsinh", "torch.Tensor.asinh_ torch.Tensor.arcsinh_"},
-    {"acosh", Promotion::kIntToFloat, direct<Op::kAcosh>, Accepts::kReal, "torch.acosh torch.arccosh torch.Tensor.acosh torch.Tensor.arccosh", "torch.Tensor.acosh_ torch.Tensor.arccosh_"},
-    {"atanh", Promotion::kIntToFloat, direct<Op::kAtanh>, Accepts::kReal, "torch.atanh torch.arctanh torch.Tensor.atanh torch.Tensor.arctanh", "torch.Tensor.atanh_ torch.Tensor.arctanh_"},
+    {"reciprocal", Promotion::kIntToFloat, direct<Op::kReciprocal>, Accepts::kReal, "torch.reciprocal torch.Tensor.reciprocal numpy.reciprocal", "torch.Tensor.reciprocal_"},
+    {"exp", Promotion::kIntToFloat, direct<Op::kExp>, Accepts::kAll, "torch.exp torch.Tensor.exp numpy.exp", "torch.Tensor.exp_"},
+    {"exp2", Promotion::kIntToFloat, direct<Op::kExp2>, Accepts::kReal, "torch.exp2 torch.special.exp2 torch.Tensor.exp2 numpy.exp2", "torch.Tensor.exp2_"},
+    {"expm1", Promotion::kIntToFloat, direct<Op::kExpm1>, Accepts::kReal, "torch.expm1 torch.special.expm1 torch.Tensor.expm1 numpy.expm1", "torch.Tensor.expm1_"},
+    {"log", Promotion::kIntToFloat, direct<Op::kLog>, Accepts::kAll, "torch.log torch.Tensor.log numpy.log", "torch.Tensor.log_"},
+    {"log2", Promotion::kIntToFloat, direct<Op::kLog2>, Accepts::kReal, "torch.log2 torch.Tensor.log2 numpy.log2", "torch.Tensor.log2_"},
+    {"log10", Promotion::kIntToFloat, direct<Op::kLog10>, Accepts::kReal, "torch.log10 torch.Tensor.log10 numpy.log10", "torch.Tensor.log10_"},
+    {"log1p", Promotion::kIntToFloat, direct<Op::kLog1p>, Accepts::kReal, "torch.log1p torch.special.log1p torch.Tensor.log1p numpy.log1p", "torch.Tensor.log1p_"},
+    {"sin", Promotion::kIntToFloat, direct<Op::kSin>, Accepts::kReal, "torch.sin torch.Tensor.sin numpy.sin", "torch.Tensor.sin_"},
+    {"cos", Promotion::kIntToFloat, direct<Op::kCos>, Accepts::kReal, "torch.cos torch.Tensor.cos numpy.cos", "torch.Tensor.cos_"},
+    {"tan", Promotion::kIntToFloat, direct<Op::kTan>, Accepts::kReal, "torch.tan torch.Tensor.tan numpy.tan", "torch.Tensor.tan_"},
+    {"asin", Promotion::kIntToFloat, direct<Op::kAsin>, Accepts::kReal, "torch.asin torch.arcsin torch.Tensor.asin torch.Tensor.arcsin numpy.arcsin", "torch.Tensor.asin_ torch.Tensor.arcsin_"},
+    {"acos", Promotion::kIntToFloat, direct<Op::kAcos>, Accepts::kReal, "torch.acos torch.arccos torch.Tensor.acos torch.Tensor.arccos numpy.arccos", "torch.Tensor.acos_ torch.Tensor.arccos_"},
+    {"atan", Promotion::kIntToFloat, direct<Op::kAtan>, Accepts::kReal, "torch.atan torch.arctan torch.Tensor.atan torch.Tensor.arctan numpy.arctan", "torch.Tensor.atan_ torch.Tensor.arctan_"},
+    {"sinh", Promotion::kIntToFloat, direct<Op::kSinh>, Accepts::kReal, "torch.sinh torch.Tensor.sinh numpy.sinh", "torch.Tensor.sinh_"},
+    {"cosh", Promotion::kIntToFloat, direct<Op::kCosh>, Accepts::kReal, "torch.cosh torch.Tensor.cosh numpy.cosh", "torch.Tensor.cosh_"},
+    {"tanh", Promotion::kIntToFloat, direct<Op::kTanh>, Accepts::kReal, "torch.tanh torch.Tensor.tanh numpy.tanh", "torch.Tensor.tanh_"},
+    {"asinh", Promotion::kIntToFloat, direct<Op::kAsinh>, Accepts::kReal, "torch.asinh torch.arcsinh torch.Tensor.asinh torch.Tensor.arcsinh numpy.arcsinh", "torch.Tensor.asinh_ torch.Tensor.arcsinh_"},
+    {"acosh", Promotion::kIntToFloat, direct<Op::kAcosh>, Accepts::kReal, "torch.acosh torch.arccosh torch.Tensor.acosh torch.Tensor.arccosh numpy.arccosh", "torch.Tensor.acosh_ torch.Tensor.arccosh_"},
+    {"atanh", Promotion::kIntToFloat, direct<Op::kAtanh>, Accepts::kReal, "torch.atanh torch.arctanh torch.Tensor.atanh torch.Tensor.arctanh numpy.arctanh", "torch.Tensor.atanh_ torch.Tensor.arctanh_"},
     {"erf", Promotion::kIntToFloat, direct<Op::kErf>, Accepts::kReal, "torch.erf torch.special.erf torch.Tensor.erf", "torch.Tensor.erf_"},
     {"erfc", Promotion::kIntToFloat, direct<Op::kErfc>, Accepts::kReal, "torch.erfc torch.special.erfc torch.Tensor.erfc", "torch.Tensor.erfc_"},
     {"sigmoid", Promotion::kIntToFloat, direct<Op::kSigmoid>, Accepts::kReal, "torch.sigmoid torch.special.expit torch.Tensor.sigmoid", "torch.Tensor.sigmoid_"},
@@ -165,8 +194,10 @@ constexpr Row kRows[] = {
     {"special_log_ndtr", Promotion::kIntToFloat, direct<Op::kLogNdtr>, Accepts::kReal, "torch.special.log_ndtr", ""},
     {"special_ndtr", Promotion::kIntToFloat, normal_distribution, Accepts::kReal, "torch.special.ndtr", ""},
     {"special_entr", Promotion::kIntToFloat, entropy, Accepts::kReal, "torch.special.entr", ""},
-    {"deg2rad", Promotion::kIntToFloat, radians, Accepts::kReal, "torch.deg2rad torch.Tensor.deg2rad", "torch.Tensor.deg2rad_"},
-    {"rad2deg", Promotion::kIntToFloat, degrees, Accepts::kReal, "torch.rad2deg torch.Tensor.rad2deg", "torch.Tensor.rad2deg_"},
+    {"special_erfcx", Promotion::kIntToFloat, scaled_erfc, Accepts::kNoHalf, "torch.special.erfcx", "",
+     [](Term g, Term x, Term y) { return g * (x * y * 2.0 - 2 * std::numbers::inv_sqrtpi); }},
+    {"deg2rad", Promotion::kIntToFloat, radians, Accepts::kReal, "torch.deg2rad torch.Tensor.deg2rad numpy.deg2rad numpy.radians", "torch.Tensor.deg2rad_"},
+    {"rad2deg", Promotion::kIntToFloat, degrees, Accepts::kReal, "torch.rad2deg torch.Tensor.rad2deg numpy.rad2deg numpy.degrees", "torch.Tensor.rad2deg_"},
     {"sinc", Promotion::kIntToFloat, sinc, Accepts::kReal, "torch.sinc torch.special.sinc torch.Tensor.sinc", "torch.Tensor.sinc_"},
 };
 // clang-format on
@@ -180,6 +211,7 @@ void check(const char* name, Accepts accepts, DType dtype) {
     case Accepts::kFloatingOnly: fine = is_floating(dtype); break;
     case Accepts::kIntegers: fine = is_integral(dtype) || dtype == DType::kBool; break;
     case Accepts::kRealNoBool: fine = !is_complex(dtype) && dtype != DType::kBool; break;
+    case Accepts::kNoHalf: fine = !is_complex(dtype) && compute_dtype(dtype) == dtype; break;
   }
   if (!fine) throw Unsupported(str_cat(name, " of ", dtype_name(dtype), " runs in eager"));
 }
@@ -244,12 +276,14 @@ void register_pointwise_unary(OpRegistry& r) {
         });
       }));
   for (const Row& row : kRows) {
-    r.add(make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace}, row_meta(row),
-                  nullptr, row_lower(row)));
+    OpDef def = make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace},
+                        row_meta(row), nullptr, row_lower(row));
+    if (row.rule != nullptr) def.vjp = unary_vjp(row.rule);
+    r.add(std::move(def));
   }
   r.add(make_op(
       {"abs", OpKind::kPointwise, "(Tensor self) -> Tensor",
-       "torch.abs torch.absolute torch.Tensor.abs torch.Tensor.absolute torch.Tensor.__abs__",
+       "torch.abs torch.absolute torch.Tensor.abs torch.Tensor.absolute torch.Tensor.__abs__ numpy.fabs",
        "torch.Tensor.abs_ torch.Tensor.absolute_"},
       [](MetaContext& m) -> std::vector<TensorType> {
         const size_t self[] = {0};

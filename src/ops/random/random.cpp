@@ -65,6 +65,77 @@ std::vector<TensorType> contiguous_like_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
 }
 
+/// In-place forms: the host's own functional ones copy the tensor first.
+void register_fillers(OpRegistry& r) {
+  struct Filler {
+    const char *name, *overload, *host, *arguments, *method;
+  };
+  static constexpr Filler kFillers[] = {
+      {"bernoulli_fill", "p", "aten::bernoulli", "float p=0.5", "torch.Tensor.bernoulli_"},
+      {"bernoulli_fill.tensor", "Tensor", "aten::bernoulli", "Tensor p", "torch.Tensor.bernoulli_"},
+      {"uniform_fill", "", "aten::uniform", "float from=0., float to=1.", "torch.Tensor.uniform_"},
+      {"normal_fill", "", "aten::normal_functional", "float mean=0., float std=1.", "torch.Tensor.normal_"},
+      {"exponential_fill", "", "aten::exponential", "float lambd=1.", "torch.Tensor.exponential_"},
+      {"cauchy_fill", "", "aten::cauchy", "float median=0., float sigma=1.", "torch.Tensor.cauchy_"},
+      {"log_normal_fill", "", "aten::log_normal", "float mean=1., float std=2.", "torch.Tensor.log_normal_"},
+      {"geometric_fill", "", "aten::geometric", "float p", "torch.Tensor.geometric_"},
+      {"random_fill", "", "aten::random", "", "torch.Tensor.random_"},
+      {"random_fill.to", "to", "aten::random", "int to", "torch.Tensor.random_"},
+      {"random_fill.from", "from", "aten::random", "int from, int? to", "torch.Tensor.random_"},
+  };
+  for (const Filler& row : kFillers) {
+    const std::string arguments = *row.arguments == 0 ? "" : std::string(", ") + row.arguments;
+    const std::string schema = "(Tensor self" + arguments + ", *, Generator? generator=None) -> Tensor";
+    OpDef def = make_op({row.name, OpKind::kRandom, schema.c_str(), "", row.method},
+                        filled_meta(std::string_view(row.host) == "aten::bernoulli"));
+    def.host_name = row.host;
+    def.host_overload = row.overload;
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
+}
+
+/// Masks of a CPU (runtime/host/random_ops.h).
+void register_masks(OpRegistry& r) {
+  {
+    OpDef def = make_op({"bernoulli_mask", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> Tensor", ""},
+                        [](MetaContext& m) -> std::vector<TensorType> {
+                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0))};
+                        });
+    def.host_name = "tatara::bernoulli";
+    def.host_overload = "out";
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
+  {
+    // The same with the state of the generator before it, from which the numbers can be drawn again.
+    OpDef def = make_op(
+        {"bernoulli_mask_kept", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> (Tensor, Tensor)", ""},
+        [](MetaContext& m) -> std::vector<TensorType> {
+          const Expr bytes = m.ctx().constant(kGeneratorBytes);
+          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0)),
+                  contiguous_type(m.ctx(), DType::kUInt8, Device{}, {bytes})};
+        });
+    def.host_name = "tatara::bernoulli_kept";
+    def.host_overload = "out";
+    def.nondeterministic = true;
+    r.add(std::move(def));
+  }
+  {
+    OpDef def = make_op({"bernoulli_mask_again", OpKind::kHost,
+                         "(Tensor state, SymInt[] size, float p, ScalarType like) -> Tensor", ""},
+                        [](MetaContext& m) -> std::vector<TensorType> {
+                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(1))};
+                        });
+    def.host_name = "tatara::bernoulli_again";
+    def.host_overload = "out";
+    def.not_differentiable = true;
+    r.add(std::move(def));
+  }
+  r.amend("bernoulli_mask").traits.with_state = "bernoulli_mask_kept";
+  r.amend("bernoulli_mask_kept").traits.draws_again = "bernoulli_mask_again";
+}
+
 }  // namespace
 
 void register_random(OpRegistry& r) {
@@ -103,69 +174,8 @@ void register_random(OpRegistry& r) {
       "torch.bernoulli torch.Tensor.bernoulli", like_meta(-1));
   add("bernoulli.p", "p", "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
       "torch.bernoulli torch.Tensor.bernoulli", contiguous_like_meta);
-  // In-place forms: the host's own functional ones copy the tensor first.
-  struct Filler {
-    const char *name, *overload, *host, *arguments, *method;
-  };
-  static constexpr Filler kFillers[] = {
-      {"bernoulli_fill", "p", "aten::bernoulli", "float p=0.5", "torch.Tensor.bernoulli_"},
-      {"bernoulli_fill.tensor", "Tensor", "aten::bernoulli", "Tensor p", "torch.Tensor.bernoulli_"},
-      {"uniform_fill", "", "aten::uniform", "float from=0., float to=1.", "torch.Tensor.uniform_"},
-      {"normal_fill", "", "aten::normal_functional", "float mean=0., float std=1.", "torch.Tensor.normal_"},
-      {"exponential_fill", "", "aten::exponential", "float lambd=1.", "torch.Tensor.exponential_"},
-      {"cauchy_fill", "", "aten::cauchy", "float median=0., float sigma=1.", "torch.Tensor.cauchy_"},
-      {"log_normal_fill", "", "aten::log_normal", "float mean=1., float std=2.", "torch.Tensor.log_normal_"},
-      {"geometric_fill", "", "aten::geometric", "float p", "torch.Tensor.geometric_"},
-      {"random_fill", "", "aten::random", "", "torch.Tensor.random_"},
-      {"random_fill.to", "to", "aten::random", "int to", "torch.Tensor.random_"},
-      {"random_fill.from", "from", "aten::random", "int from, int? to", "torch.Tensor.random_"},
-  };
-  for (const Filler& row : kFillers) {
-    const std::string arguments = *row.arguments == 0 ? "" : std::string(", ") + row.arguments;
-    const std::string schema = "(Tensor self" + arguments + ", *, Generator? generator=None) -> Tensor";
-    OpDef def = make_op({row.name, OpKind::kRandom, schema.c_str(), "", row.method},
-                        filled_meta(std::string_view(row.host) == "aten::bernoulli"));
-    def.host_name = row.host;
-    def.host_overload = row.overload;
-    def.nondeterministic = true;
-    r.add(std::move(def));
-  }
-  {
-    // Masks of a CPU (runtime/host/random_ops.h).
-    OpDef def = make_op({"bernoulli_mask", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> Tensor", ""},
-                        [](MetaContext& m) -> std::vector<TensorType> {
-                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0))};
-                        });
-    def.host_name = "tatara::bernoulli";
-    def.host_overload = "out";
-    def.nondeterministic = true;
-    r.add(std::move(def));
-  }
-  {
-    // The same with the state of the generator before it, from which the numbers can be drawn again.
-    OpDef def = make_op(
-        {"bernoulli_mask_kept", OpKind::kRandom, "(SymInt[] size, float p, ScalarType like) -> (Tensor, Tensor)", ""},
-        [](MetaContext& m) -> std::vector<TensorType> {
-          const Expr bytes = m.ctx().constant(kGeneratorBytes);
-          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(0)),
-                  contiguous_type(m.ctx(), DType::kUInt8, Device{}, {bytes})};
-        });
-    def.host_name = "tatara::bernoulli_kept";
-    def.host_overload = "out";
-    def.nondeterministic = true;
-    r.add(std::move(def));
-  }
-  {
-    OpDef def = make_op({"bernoulli_mask_again", OpKind::kHost,
-                         "(Tensor state, SymInt[] size, float p, ScalarType like) -> Tensor", ""},
-                        [](MetaContext& m) -> std::vector<TensorType> {
-                          return {contiguous_type(m.ctx(), DType::kBool, Device{}, m.ints(1))};
-                        });
-    def.host_name = "tatara::bernoulli_again";
-    def.host_overload = "out";
-    def.not_differentiable = true;
-    r.add(std::move(def));
-  }
+  register_fillers(r);
+  register_masks(r);
   // What dropout is on a GPU; its mask alone is used here.
   add("native_dropout", "", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)", "",
       [](MetaContext& m) -> std::vector<TensorType> {

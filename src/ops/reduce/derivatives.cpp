@@ -278,6 +278,12 @@ void register_derivatives_reduce(OpRegistry& r) {
   for (const char* name : {"std", "std.dim", "std.correction", "std_mean", "std_mean.dim", "std_mean.correction"}) {
     rule(name, [](VjpContext& v) { variance_rule(v, true); });
   }
+  r.mark(&OpTraits::spread, {"var", "var.dim", "var.correction", "var_mean", "var_mean.dim", "var_mean.correction",
+                             "std", "std.dim", "std.correction", "std_mean", "std_mean.dim", "std_mean.correction"});
+  r.mark(&OpTraits::always_saves,
+         {"logsumexp", "softmax", "log_softmax", "layer_norm", "group_norm", "batch_norm", "nll_loss_nd", "mse_loss",
+          "binary_cross_entropy", "binary_cross_entropy_with_logits"});
+  for (const char* name : {"nll_loss_nd", "cross_entropy_loss"}) r.amend(name).traits.class_weights = 2;
   rule("linalg_vector_norm", vector_norm_rule);
   rule("norm.ScalarOpt_dim", norm_dim_rule);
   rule("norm.ScalarOpt_dim_dtype", norm_dim_rule);

@@ -493,6 +493,7 @@ void register_norm(OpRegistry& r) {
                  "bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
                  "torch.instance_norm"},
                 instance_norm_meta, decompose_instance_norm));
+  r.mark(&OpTraits::uncounted_statistics, {"batch_norm", "native_batch_norm"});
 }
 
 }  // namespace tatara

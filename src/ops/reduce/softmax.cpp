@@ -67,6 +67,8 @@ void register_softmax(OpRegistry& r) {
                 softmax_meta(Third::kDType), softmax_decompose(Form::kLog, Third::kDType)));
   r.add(make_op({"_log_softmax", OpKind::kComposite, private_schema, "torch._log_softmax"},
                 softmax_meta(Third::kHalfToFloat), softmax_decompose(Form::kLog, Third::kHalfToFloat)));
+  r.mark(&OpTraits::cut_in_parts,
+         {"softmax", "_softmax", "special_softmax", "log_softmax", "_log_softmax", "special_log_softmax"});
 }
 
 }  // namespace tatara

@@ -122,5 +122,11 @@ inline Term operand(VjpContext& v, size_t arg) { return {&v.builder(), v.args().
 inline Term result(VjpContext& v, size_t i = 0) { return {&v.builder(), v.out(i)}; }
 inline Term gradient(VjpContext& v, size_t i = 0) { return {&v.builder(), v.grad(i)}; }
 
+/// The cotangent of an operator's one operand x, from that of its result y.
+using UnaryRule = Term (*)(Term g, Term x, Term y);
+inline VjpFn unary_vjp(UnaryRule rule) {
+  return [rule](VjpContext& v) { v.give(0, rule(gradient(v), operand(v, 0), result(v)).id); };
+}
+
 }  // namespace ops
 }  // namespace tatara

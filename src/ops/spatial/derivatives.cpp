@@ -90,8 +90,14 @@ void register_derivatives_spatial(OpRegistry& r) {
        ""},
       convolution_backward_meta);
   backward.vjp = convolution_backward_rule;
+  backward.traits.images = ImageArgs{0, 1, 7};
   r.add(std::move(backward));
-  r.amend("convolution").vjp = convolution_rule;
+  OpDef& convolution = r.amend("convolution");
+  convolution.vjp = convolution_rule;
+  convolution.traits.images = ImageArgs{0, 0, 6};
+  r.amend("conv2d").traits.images = ImageArgs{0, 0, std::nullopt};
+  r.mark(&OpTraits::always_saves, {"conv1d", "conv2d", "conv3d", "max_pool2d"});
+  for (const char* name : {"max_unpool2d", "max_unpool3d"}) r.amend(name).traits.linear_operands = {0};
 }
 
 }  // namespace tatara

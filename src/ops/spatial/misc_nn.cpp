@@ -225,6 +225,9 @@ void register_misc_nn(OpRegistry& r) {
   r.add(make_op(
       {"feature_alpha_dropout", composite, schema, "torch.feature_alpha_dropout", "torch.feature_alpha_dropout_"},
       nullptr, decompose_eval_dropout));
+  for (bool OpTraits::* trait : {&OpTraits::varies, &OpTraits::may_write_nothing}) {
+    r.mark(trait, {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"});
+  }
 }
 
 }  // namespace tatara

@@ -255,6 +255,7 @@ void register_view_lists(OpRegistry& r) {
              [](MetaContext&) -> Choice { return {"alias_self", {}}; });
   add_choice(r, "linalg_diagonal", "(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
              "torch.linalg.diagonal", linalg_diagonal);
+  r.mark(&OpTraits::may_view, {"atleast_2d", "atleast_3d"});
 }
 
 }  // namespace tatara

@@ -202,6 +202,10 @@ void register_views_memory(OpRegistry& r) {
               nullptr, tensor_split_indices);
   r.add(std::move(sections));
   r.add(std::move(indices));
+  r.amend("as_strided").traits.stride_use = StrideUse::kMemory;
+  for (const char* name : {"view_as_real", "view_as_complex"}) r.amend(name).traits.stride_use = StrideUse::kOperand;
+  r.mark(&OpTraits::may_view,
+         {"imag", "H", "mH", "atleast_1d", "swapaxes", "tensor_split.sections", "tensor_split.indices"});
 }
 
 }  // namespace tatara

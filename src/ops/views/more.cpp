@@ -183,6 +183,7 @@ void register_views_more(OpRegistry& r) {
     r.add(make_op(
         {by_places.c_str(), OpKind::kComposite, "(Tensor(a) self, int[] indices) -> Tensor(a)[]", names.c_str()},
         nullptr, split_axis(row.name, row.axis, row.least)));
+    r.mark(&OpTraits::may_view, {by_number.c_str(), by_places.c_str()});
   }
 }
 

@@ -164,6 +164,7 @@ void register_view_scatter(OpRegistry& r) {
       },
       nullptr,
       [](LowerContext& c) { c.pointwise(0, [](LoopBuilder& b, std::span<const Expr> at) { return b.load(0, at); }); }));
+  r.mark(&OpTraits::copies_to_strides, {"relayout"});
   // Complex numbers from parts, without the checks and the host name of torch.complex.
   r.add(make_op(
       {"from_parts", OpKind::kPointwise, "(Tensor self, Tensor imag) -> Tensor", ""},

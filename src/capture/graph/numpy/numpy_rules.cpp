@@ -1,8 +1,8 @@
 // Rules of elementwise calls, casts, creation, joins; shapes, reductions and indexing are in numpy_shapes.cpp.
 #include "capture/graph/numpy/numpy_rules.h"
 
-#include <cstring>
-#include <unordered_map>
+#include <string_view>
+#include <utility>
 
 #include "capture/graph/numpy/numpy_rules_internal.h"
 #include "support/error.h"
@@ -66,13 +66,6 @@ namespace {
 using Values = std::vector<ValueId>;
 using Body = ValueId (*)(GraphBuilder&, const Values&);
 
-template <const char* const& name>
-ValueId same(GraphBuilder& b, const Values& v) {
-  std::vector<Arg> args;
-  for (const ValueId each : v) args.emplace_back(TensorArg{each});
-  return b.op(name, std::move(args));
-}
-
 ValueId identity(GraphBuilder& b, const Values& v) { return b.op("clone", {TensorArg{v[0]}}); }
 
 ValueId absolute(GraphBuilder& b, const Values& v) {
@@ -91,111 +84,42 @@ ValueId conjugate(GraphBuilder& b, const Values& v) {
 }
 
 /// Integers are whole already.
-template <const char* const& name>
-ValueId rounding(GraphBuilder& b, const Values& v) {
+ValueId rounding(GraphBuilder& b, const Values& v, const char* op) {
   if (is_complex(b.type(v[0]).dtype)) throw Unsupported("rounding of complex numbers");
-  return is_floating(b.type(v[0]).dtype) ? b.unary(name, v[0]) : identity(b, v);
+  return is_floating(b.type(v[0]).dtype) ? b.op(op, {TensorArg{v[0]}}) : identity(b, v);
 }
+
+ValueId rint(GraphBuilder& b, const Values& v) { return rounding(b, v, "round"); }
+ValueId floor(GraphBuilder& b, const Values& v) { return rounding(b, v, "floor"); }
+ValueId ceil(GraphBuilder& b, const Values& v) { return rounding(b, v, "ceil"); }
+ValueId trunc(GraphBuilder& b, const Values& v) { return rounding(b, v, "trunc"); }
 
 ValueId clip(GraphBuilder& b, const Values& v) { return b.binary("minimum", b.binary("maximum", v[0], v[1]), v[2]); }
 
-struct UfuncRow {
-  const char* numpy;
-  const char* op;  // null: body
+// Ufuncs that differ from the registry's operators even when operands have the loop's types. The others are Python names of
+// operators ("numpy.add").
+constexpr std::pair<std::string_view, Body> kBodies[] = {
+    {"positive", identity}, {"absolute", absolute}, {"sign", sign},   {"conjugate", conjugate}, {"rint", rint},
+    {"floor", floor},       {"ceil", ceil},         {"trunc", trunc}, {"clip", clip},
+};
+
+/// What a ufunc means: an operator or a body; neither: nothing that is known.
+struct Ufunc {
+  const OpDef* op = nullptr;
   Body body = nullptr;
+  explicit operator bool() const { return op != nullptr || body != nullptr; }
 };
 
-constexpr const char* kFloor = "floor";
-constexpr const char* kCeil = "ceil";
-constexpr const char* kTrunc = "trunc";
-constexpr const char* kRound = "round";
-
-// Ufuncs that the registry has under the same meaning once operands have the loop's types.
-constexpr UfuncRow kUfuncs[] = {
-    {"add", "add"},
-    {"subtract", "sub"},
-    {"multiply", "mul"},
-    {"divide", "div"},
-    {"floor_divide", "floor_divide"},
-    {"remainder", "remainder"},
-    {"fmod", "fmod"},
-    {"power", "pow"},
-    {"float_power", "pow"},
-    {"maximum", "maximum"},
-    {"minimum", "minimum"},
-    {"fmax", "fmax"},
-    {"fmin", "fmin"},
-    {"arctan2", "atan2"},
-    {"hypot", "hypot"},
-    {"copysign", "copysign"},
-    {"nextafter", "nextafter"},
-    {"logaddexp", "logaddexp"},
-    {"logaddexp2", "logaddexp2"},
-    {"heaviside", "heaviside"},
-    {"bitwise_and", "bitwise_and"},
-    {"bitwise_or", "bitwise_or"},
-    {"bitwise_xor", "bitwise_xor"},
-    {"left_shift", "bitwise_left_shift"},
-    {"right_shift", "bitwise_right_shift"},
-    {"equal", "eq"},
-    {"not_equal", "ne"},
-    {"less", "lt"},
-    {"less_equal", "le"},
-    {"greater", "gt"},
-    {"greater_equal", "ge"},
-    {"logical_and", "logical_and"},
-    {"logical_or", "logical_or"},
-    {"logical_xor", "logical_xor"},
-    {"logical_not", "logical_not"},
-    {"negative", "neg"},
-    {"positive", nullptr, identity},
-    {"invert", "bitwise_not"},
-    {"absolute", nullptr, absolute},
-    {"fabs", "abs"},
-    {"sign", nullptr, sign},
-    {"conjugate", nullptr, conjugate},
-    {"rint", nullptr, rounding<kRound>},
-    {"floor", nullptr, rounding<kFloor>},
-    {"ceil", nullptr, rounding<kCeil>},
-    {"trunc", nullptr, rounding<kTrunc>},
-    {"sqrt", "sqrt"},
-    {"square", "square"},
-    {"reciprocal", "reciprocal"},
-    {"exp", "exp"},
-    {"exp2", "exp2"},
-    {"expm1", "expm1"},
-    {"log", "log"},
-    {"log2", "log2"},
-    {"log10", "log10"},
-    {"log1p", "log1p"},
-    {"sin", "sin"},
-    {"cos", "cos"},
-    {"tan", "tan"},
-    {"arcsin", "asin"},
-    {"arccos", "acos"},
-    {"arctan", "atan"},
-    {"sinh", "sinh"},
-    {"cosh", "cosh"},
-    {"tanh", "tanh"},
-    {"arcsinh", "asinh"},
-    {"arccosh", "acosh"},
-    {"arctanh", "atanh"},
-    {"isnan", "isnan"},
-    {"isinf", "isinf"},
-    {"isfinite", "isfinite"},
-    {"signbit", "signbit"},
-    {"deg2rad", "deg2rad"},
-    {"radians", "deg2rad"},
-    {"rad2deg", "rad2deg"},
-    {"degrees", "rad2deg"},
-    {"clip", nullptr, clip},
-};
-
-const UfuncRow* find_ufunc(const std::string& name) {
-  for (const UfuncRow& row : kUfuncs) {
-    if (name == row.numpy) return &row;
+Ufunc find_ufunc(const std::string& name) {
+  for (const auto& [each, body] : kBodies) {
+    if (each == name) return {nullptr, body};
   }
-  return nullptr;
+  const auto* candidates = OpRegistry::global().find_python("numpy." + name);
+  return {candidates == nullptr ? nullptr : candidates->front().op, nullptr};
+}
+
+bool takes_number(const OpDef& op) {
+  return op.schema.args.size() > 1 && op.schema.args[1].type == ArgType::kTensorOrScalar;
 }
 
 }  // namespace
@@ -234,8 +158,8 @@ std::vector<DType> NumpyRules::loop_types(PyObject* ufunc, const std::vector<PyO
 }
 
 ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObject*>& operands) {
-  const UfuncRow* row = find_ufunc(name);
-  if (row == nullptr) throw Unsupported("no operator for numpy's " + name);
+  const Ufunc meaning = find_ufunc(name);
+  if (!meaning) throw Unsupported("no operator for numpy's " + name);
   const Ref ufunc = name == "clip" ? attr(attr(attr(g.np_.numpy.get(), "_core").get(), "umath").get(), "clip")
                                    : attr(g.np_.numpy.get(), name.c_str());
   const std::vector<DType> types = loop_types(ufunc.get(), operands, 1);
@@ -247,7 +171,7 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
   for (size_t i = 0; i < operands.size(); ++i) {
     const NumpyGraph::Operand o = g.operand(operands[i]);
     // A number stays one where the operator takes numbers: kernels know constants.
-    const bool number = o.ref < 0 && i == 1 && row->op != nullptr && takes_number(row->op);
+    const bool number = o.ref < 0 && i == 1 && meaning.op != nullptr && takes_number(*meaning.op);
     if (number) {
       args.emplace_back(g.number_as(o.number, types[i]));
     } else {
@@ -255,13 +179,9 @@ ValueId NumpyRules::apply_ufunc(const std::string& name, const std::vector<PyObj
       args.emplace_back(TensorArg{values.back()});
     }
   }
-  const ValueId result = row->op != nullptr ? g.builder_.op(row->op, std::move(args)) : row->body(g.builder_, values);
+  const ValueId result =
+      meaning.op != nullptr ? g.builder_.op(meaning.op->name, std::move(args)) : meaning.body(g.builder_, values);
   return g.builder_.cast(result, types.back());
-}
-
-bool NumpyRules::takes_number(const char* op) {
-  const OpSchema& schema = OpRegistry::global().get(op).schema;
-  return schema.args.size() > 1 && schema.args[1].type == ArgType::kTensorOrScalar;
 }
 
 namespace {
@@ -327,7 +247,7 @@ NumpyRule find_numpy_rule(const TapeNode& node, const NumpyApi& np) {
     // np.clip, the function, and the ufunc behind it differ in their arguments.
     if (!(np.is_ufunc(node.func.get()) && node.name == "clip")) return found->second;
   }
-  return find_ufunc(node.name) != nullptr ? rule_ufunc : nullptr;
+  return find_ufunc(node.name) ? rule_ufunc : nullptr;
 }
 
 }  // namespace tatara::capture

@@ -34,7 +34,6 @@ struct NumpyRules {
   std::vector<DType> loop_types(PyObject* ufunc, const std::vector<PyObject*>& operands, size_t outputs) const;
   ValueId apply_ufunc(const std::string& name, const std::vector<PyObject*>& operands);
   size_t arity(const std::string& name) const;
-  static bool takes_number(const char* op);
 };
 
 inline SymInts ints(GraphBuilder& b, const std::vector<int64_t>& values) {
