@@ -56,6 +56,7 @@ enum class SpecialCall : uint8_t {
   kRegisterHook,   ///< Tensor.register_hook
   kFunctionApply,  ///< apply of a torch.autograd.Function
   kUpdateScaler,   ///< GradScaler.update
+  kIsCompiling,    ///< torch.compiler.is_compiling
 };
 
 /// What a function in C does, as far as a trace is concerned.

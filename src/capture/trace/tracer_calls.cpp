@@ -87,6 +87,11 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     }
     case SpecialCall::kUpdateScaler: return torch().update_scaler(call);
     case SpecialCall::kStandIn: return PyCFunction_Check(call.callable) ? torch().stand_in(call) : not_handled();
+    case SpecialCall::kIsCompiling: {
+      // Libraries then take the way that can be traced. Torch's own code keeps eager's, whose results are to come out.
+      const bool own = text_of(f.code()->co_filename).starts_with(api_.files.torch_folder);
+      return own || call.nargs() + call.keywords() > 0 ? not_handled() : Py_NewRef(Py_True);
+    }
   }
   return not_handled();
 }
