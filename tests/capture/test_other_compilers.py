@@ -560,9 +560,9 @@ def test_breaks_and_reasons() -> None:
 
 def test_what_asks_for_compilers_breaks_nothing() -> None:
     def f(x: torch.Tensor) -> Any:
-        if torch.compiler.is_compiling() or torch.jit.is_scripting() or torch.jit.is_tracing():
+        if torch.jit.is_scripting() or torch.jit.is_tracing() or torch.compiler.is_dynamo_compiling():
             return x
-        if torch.compiler.is_exporting() or torch._dynamo.is_compiling() or torch.fx._symbolic_trace.is_fx_tracing():
+        if torch.compiler.is_exporting() or torch.fx._symbolic_trace.is_fx_tracing():
             return x
         return torch.compiler.disable(plain)(x) + helper(x)
 
@@ -574,6 +574,37 @@ def test_what_asks_for_compilers_breaks_nothing() -> None:
     torch.testing.assert_close(tatara.compile(f)(x), plain(x) + x.cos())
     report = tatara.explain(f)(x)
     assert len(report.graphs) == 1 and not report.breaks
+
+
+def test_programs_are_told_that_they_are_compiled() -> None:
+    """By each name of the question; torch's own code, and what goes on for real, is told what eager tells."""
+
+    def library(x: torch.Tensor) -> torch.Tensor:
+        told = torch.compiler.is_compiling(), torch._dynamo.is_compiling(), torch._utils.is_compiling()
+        return x * 2 if all(told) else x * 3 if not any(told) else x
+
+    def f(x: torch.Tensor) -> Any:
+        before = library(x)
+        print(end="")  # the graph breaks
+        return before, library(x)
+
+    x = torch.randn(3, 4)
+    compiled = tatara.compile(f)
+    for _ in range(3):
+        first, second = compiled(x)
+        torch.testing.assert_close((first, second), (x * 2, x * 2))
+    torch.testing.assert_close(library(x), x * 3)
+    torch.testing.assert_close(tatara.disable(library)(x), x * 3)
+    assert not torch.compiler.is_compiling()
+
+    adam = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
+    optimizers = [torch.optim.Adam([p], lr=0.1) for p in adam]
+    steps = [optimizers[0].step, tatara.compile(optimizers[1].step)]
+    for _ in range(3):
+        for parameter, step in zip(adam, steps, strict=True):
+            parameter.grad = torch.full((3,), 0.5)
+            step()
+    torch.testing.assert_close(adam[1], adam[0], rtol=1e-6, atol=1e-7)
 
 
 def test_program_modes_inside() -> None:

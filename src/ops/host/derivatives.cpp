@@ -3,6 +3,8 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <string_view>
+#include <unordered_set>
 
 #include "ops/rules/derivative.h"
 #include "ops/rules/host_transform.h"
@@ -52,7 +54,6 @@ constexpr const char* kHostDerivatives[] = {
     "float_power",
     "fractional_max_pool2d",
     "fractional_max_pool3d",
-    "gradient.tensorarray",
     "grid_sampler_2d",
     "grid_sampler_3d",
     "inner",
@@ -193,8 +194,9 @@ constexpr int64_t kNearestPixel = 1;
 
 /// Operators that are linear in one operand.
 constexpr std::pair<const char*, size_t> kLinearOperands[] = {
-    {"cholesky_solve", 0},          {"linalg_lu_solve", 2},    {"linalg_solve", 1}, {"linalg_solve_ex", 1},
-    {"linalg_solve_triangular", 1}, {"linalg_tensorsolve", 1}, {"lu_solve", 0},     {"triangular_solve", 0},
+    {"cholesky_solve", 0},   {"gradient.tensorarray", 0},    {"linalg_lu_solve", 2},    {"linalg_solve", 1},
+    {"linalg_solve_ex", 1},  {"linalg_solve_triangular", 1}, {"linalg_tensorsolve", 1}, {"lu_solve", 0},
+    {"triangular_solve", 0},
 };
 
 using Which = std::function<bool(size_t)>;
@@ -385,6 +387,13 @@ VjpFn host_derivative_of(const OpDef& op) {
 
 bool is_host_differentiated(const OpDef& op) { return is_host_transform(op) || op.traits.by_host; }
 
+/// Operators of which the derivative by ATen depends on more, or on less, than the whole program's would: gradients that are
+/// constant or absent, and the phase of eigenvectors, which is checked in all cotangents together.
+constexpr const char* kByWholeTape[] = {
+    "addr.host",  "gradient.array",     "gradient.scalararray", "gradient.tensorarrayint",
+    "linalg_eig", "linalg_vander.host", "nanquantile",          "quantile",
+    "vander"};
+
 void register_derivatives_host(OpRegistry& r) {
   // Where a family has the operator with a rule of its own, ATen's kernel beside it is meant.
   const auto by_host = [&r](const char* name, VjpFn rule) {
@@ -423,6 +432,19 @@ void register_derivatives_host(OpRegistry& r) {
   };
   for (const char* name : kLinearHostDerivatives) by_host(name, linear_host_derivative);
   r.amend("lu_unpack").first_differentiable = 1;  // permutations have none
+  // What has no rule is differentiated by ATen, which runs it again: one node, and not its whole graph.
+  const std::unordered_set<std::string_view> whole(std::begin(kByWholeTape), std::end(kByWholeTape));
+  for (const OpDef* op : r.all()) {
+    if (whole.contains(op->name)) continue;
+    const bool aliases = std::any_of(op->schema.output_alias.begin(), op->schema.output_alias.end(),
+                                     [](int alias) { return alias >= 0; });
+    const bool by_rule = op->vjp || op->differentiable_parts || op->not_differentiable;
+    const bool runs_alone = op->kind == OpKind::kHost && !op->meta && !op->decompose && !op->choose;
+    if (by_rule || !runs_alone || aliases || op->nondeterministic) continue;
+    OpDef& meant = r.amend(op->name);
+    meant.vjp = host_derivative;
+    meant.traits.by_host = true;
+  }
 }
 
 }  // namespace tatara
