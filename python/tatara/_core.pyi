@@ -68,7 +68,7 @@ def install_node(context: object) -> None:
     """Gives a class of contexts the core's apply(context, *cotangents)."""
 
 def known_calls() -> list[tuple[str, str, str, str, bool, bool]]:
-    """Rows of known_calls.def: kind, place, name, versions, whether the module is loaded, whether it names something."""
+    """Rows of known_calls.def, and whether each is loaded and found."""
 
 def call_counts() -> tuple[int, int]:
     """Traced calls so far, and how often a callable was looked up."""

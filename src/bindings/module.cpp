@@ -120,8 +120,7 @@ NB_MODULE(_core, m) {
         return rows;
       },
       nb::sig("def known_calls() -> list[tuple[str, str, str, str, bool, bool]]"),
-      "Rows of known_calls.def: kind, place, name, versions, whether the module is loaded, whether it names "
-      "something.");
+      "Rows of known_calls.def, and whether each is loaded and found.");
   m.def(
       "call_counts",
       [] {

@@ -57,6 +57,7 @@ enum class SpecialCall : uint8_t {
   kFunctionApply,  ///< apply of a torch.autograd.Function
   kUpdateScaler,   ///< GradScaler.update
   kIsCompiling,    ///< torch.compiler.is_compiling
+  kAssociativeScan,
 };
 
 /// What a function in C does, as far as a trace is concerned.

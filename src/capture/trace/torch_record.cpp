@@ -325,7 +325,10 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
                                  Ref& result) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
-  if (fn.kind == TorchKind::kMetadata) return !api_.is_tensor(result.get());
+  if (fn.kind == TorchKind::kMetadata) {
+    if (PyTuple_Check(result.get())) mark_born(result.get());  // sizes and strides: each call has its own
+    return !api_.is_tensor(result.get());
+  }
   TapeNode node;
   bool bad = false;
   bool fresh = false;

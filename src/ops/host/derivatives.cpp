@@ -432,6 +432,7 @@ void register_derivatives_host(OpRegistry& r) {
   };
   for (const char* name : kLinearHostDerivatives) by_host(name, linear_host_derivative);
   r.amend("lu_unpack").first_differentiable = 1;  // permutations have none
+  r.amend("histc").not_differentiable = true;
   // What has no rule is differentiated by ATen, which runs it again: one node, and not its whole graph.
   const std::unordered_set<std::string_view> whole(std::begin(kByWholeTape), std::end(kByWholeTape));
   for (const OpDef* op : r.all()) {
