@@ -20,6 +20,7 @@ import tatara  # noqa: E402
 
 pytestmark = pytest.mark.models
 
+torch.set_num_threads(1)
 OPTIONS = rows.Options(seconds=0.0)
 NAMES = ["BertForTokenClassification", "ResNetForImageClassification", "T5ForConditionalGeneration"]
 
