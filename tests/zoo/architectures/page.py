@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -68,6 +69,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _cell(text: str, most: int = 260) -> str:
+    text = re.sub(r"/\S*/(?=[^/\s]+)", "", re.sub(r"/\S*site-packages/", "", text))  # places on this machine
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")[:most]
 
 
