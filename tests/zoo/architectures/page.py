@@ -69,7 +69,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _cell(text: str, most: int = 260) -> str:
-    text = re.sub(r"/\S*/(?=[^/\s]+)", "", re.sub(r"/\S*site-packages/", "", text))  # places on this machine
+    text = re.sub(r"(?<!\w)/\S*/(?=[^/\s]+)", "", re.sub(r"/\S*site-packages/", "", text))  # places on this machine
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")[:most]
 
 
