@@ -94,9 +94,9 @@ signal-storm: build
 	  pythons="$$pythons --python .venv-$$version/bin/python"; \
 	done; $(PY) tests/errors/signal_storm.py $$pythons $(ARGS)
 
-# Every architecture of transformers at a small size, inference and training; goes on where it stopped (ARGS=--fresh).
+# Every class of the auto mappings of transformers at a small size, inference and training: ARGS="--resume --page docs/zoo.md".
 zoo: build
-	$(PY) bench/zoo_sweep.py $(ARGS)
+	cd tests/zoo && $(abspath $(PY)) -m architectures $(ARGS)
 
 # torch.compile with all backends, torch.cond and its kin, torch.export and others inside of compiled code at every position,
 # and around it: about two hours.

@@ -1,1 +1,0 @@
-"""Populations of programs that nobody chose: every architecture of a library, at a small size."""
