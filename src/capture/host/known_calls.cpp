@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <initializer_list>
 #include <unordered_map>
 
@@ -322,7 +323,7 @@ KnownCall known_call(PyObject* callable) {
   if (type == &PyWrapperDescr_Type) {
     return known_descriptor(reinterpret_cast<PyWrapperDescrObject*>(callable)->d_base, descriptor);
   }
-  if (type == &_PyMethodWrapper_Type) {
+  if (std::strcmp(type->tp_name, "method-wrapper") == 0) {  // 3.13 does not declare the type
     PyWrapperDescrObject* slot = reinterpret_cast<MethodWrapper*>(callable)->descriptor;
     return known_descriptor(slot->d_base, reinterpret_cast<PyDescrObject*>(slot));
   }
