@@ -148,17 +148,14 @@ def _seen_by_modes(ctx: Any, stage: Any, cotangents: Any, again: bool) -> list[A
         return None
     inputs, outputs = recorded
     places = [i for i in _wanted_inputs(ctx) if inputs[i] is not None]
+    given = tuple(g for g in cotangents if g is not None)
+    return _in_places(ctx, places, _by_engine(outputs, given, tuple(inputs[i] for i in places), again))
+
+
+def _by_engine(outputs: Any, cotangents: tuple[Any, ...], inputs: tuple[Any, ...], again: bool) -> Any:
+    """Gradients by `inputs` from what eager has recorded, of which some may not be reached."""
     engine = torch.autograd.Variable._execution_engine
-    found = engine.run_backward(
-        outputs,
-        tuple(g for g in cotangents if g is not None),
-        again,
-        again,
-        tuple(inputs[i] for i in places),
-        allow_unreachable=True,
-        accumulate_grad=False,
-    )
-    return _in_places(ctx, places, found)
+    return engine.run_backward(outputs, cotangents, again, again, inputs, allow_unreachable=True, accumulate_grad=False)
 
 
 def _wanted_inputs(ctx: Any) -> list[int]:
@@ -220,15 +217,7 @@ class _Gradients:
             asked = [self.targets[i] for i in wanted]
             if any(inputs[i] is None for i in asked):
                 return None
-            found = torch.autograd.Variable._execution_engine.run_backward(
-                outputs,
-                tuple(given.values()),
-                True,
-                True,
-                tuple(inputs[i] for i in asked),
-                allow_unreachable=True,
-                accumulate_grad=False,
-            )
+            found = _by_engine(outputs, tuple(given.values()), tuple(inputs[i] for i in asked), True)
         if any(g is None or not g.requires_grad for g in found):
             return None
         operands = [given[i] if kind == "g" else None if kind == "s" else inputs[i] for kind, i in self.sources]

@@ -80,9 +80,8 @@ int ReconstructionBuilder::add(PyObject* object) {
   const bool traced = api_.is_numpy(object) && (world_.slot(object) >= 0 || world_.object_index(object) >= 0);
   if (is_not_a_number(object) && !traced) return add_not_a_number(object);
   // Eager makes the sizes of a tensor anew whenever they are asked for: `is` tells.
-  const bool sizes = std::strcmp(Py_TYPE(object)->tp_name, "torch.Size") == 0;
-  const bool made = sizes && !traced && world_.origin(object) == Origin::kBorn;
-  if (is_atom(object, api_) && !traced && !made)
+  const bool own_sizes = is_torch_size(Py_TYPE(object)) && world_.origin(object) == Origin::kBorn;
+  if (is_atom(object, api_) && !traced && !own_sizes)
     return emit({Reconstruction::Kind::kConst, -1, Ref::borrow(object), {}, {}, 0, {}});
   if (const auto found = memo_.find(object); found != memo_.end()) {
     return found->second == kInProgress ? fail("an object that contains itself") : found->second;

@@ -97,6 +97,8 @@ PyObject* bound_to(PyObject* object) {
   return self == nullptr || PyModule_Check(self) || PyType_Check(self) ? nullptr : self;
 }
 
+bool is_torch_size(const PyTypeObject* type) { return std::strcmp(type->tp_name, "torch.Size") == 0; }
+
 bool is_partial(PyObject* object) { return std::strcmp(Py_TYPE(object)->tp_name, "functools.partial") == 0; }
 
 std::vector<Ref> ordered_keys(PyObject* dict) {

@@ -18,6 +18,7 @@ bool is_pinned_kind(PyObject* object, const TorchApi& api);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.
 PyObject* bound_to(PyObject* object);
 bool is_partial(PyObject* object);  // of functools
+bool is_torch_size(const PyTypeObject* type);
 /// The keys of an OrderedDict in its order, which its dict does not know; empty for other dicts and for one key.
 std::vector<Ref> ordered_keys(PyObject* dict);
 /// Whether that is their order still.

@@ -269,6 +269,19 @@ TorchFunction TorchApi::make(PyObject* func, PyObject* key) {
   return result;
 }
 
+std::vector<Ref> gpu_generators(const TorchApi& api) {
+  const ErrorAside aside;
+  std::vector<Ref> found;
+  const Ref cuda = attr_or_null(api.torch.get(), "cuda");
+  const Ref ready = Ref::steal(cuda ? PyObject_CallMethod(cuda.get(), "is_initialized", nullptr) : nullptr);
+  const Ref all = ready.get() == Py_True ? attr_or_null(cuda.get(), "default_generators") : Ref();
+  if (!all || !PyTuple_Check(all.get())) return found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) {
+    found.push_back(Ref::borrow(PyTuple_GET_ITEM(all.get(), i)));
+  }
+  return found;
+}
+
 bool is_library_code(const PyCodeObject* code, const TorchApi& api) {
   const std::string file = text_of(code->co_filename);
   if (file.rfind("<frozen", 0) == 0 || file == api.files.training || file == api.files.transforms) return true;

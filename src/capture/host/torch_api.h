@@ -100,6 +100,9 @@ struct TorchFiles {
   std::string training, transforms;
   /// False with a Python error set.
   bool load(PyObject* torch);
+  bool is_torch(const PyCodeObject* code) const {
+    return text_of(code->co_filename).compare(0, torch_folder.size(), torch_folder) == 0;
+  }
 };
 
 struct TorchApi {
@@ -167,6 +170,10 @@ struct TorchApi {
   bool exchange(PyObject* tensor, void* out) const;
   TorchFunction make(PyObject* func, PyObject* key);
 };
+
+/// The random generators of the GPUs, by their numbers. None before CUDA is initialised, nor in a forked child of a process that
+/// did so: there they cannot be read, and nothing draws from them.
+std::vector<Ref> gpu_generators(const TorchApi& api);
 
 /// Code of Python's standard library and of torch, but for torch's modules and functions of networks: a graph of its own is
 /// of no use there.

@@ -70,14 +70,13 @@ std::vector<Ref> generators_of(const Tape& tape) {
     if (generator && std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(generator));
   };
   add(attr_or_null(api.torch.get(), "default_generator"));
-  const Ref cuda = attr_or_null(api.torch.get(), "cuda");
-  const Ref all = cuda ? attr_or_null(cuda.get(), "default_generators") : Ref();
+  const std::vector<Ref> of_gpus = gpu_generators(api);
   for (const TapeSlot& slot : tape.slots()) {
     const Ref kind = slot.device ? attr_or_null(slot.device.get(), "type") : Ref();
-    if (!kind || text_of(kind.get()) != "cuda" || !all || PyTuple_Check(all.get()) == 0) continue;
+    if (!kind || text_of(kind.get()) != "cuda") continue;
     const Ref index = attr_or_null(slot.device.get(), "index");
-    const Py_ssize_t device = index && PyLong_Check(index.get()) != 0 ? PyLong_AsSsize_t(index.get()) : 0;
-    if (device < PyTuple_GET_SIZE(all.get())) add(Ref::borrow(PyTuple_GET_ITEM(all.get(), device)));
+    const size_t device = index && PyLong_Check(index.get()) != 0 ? PyLong_AsSize_t(index.get()) : 0;
+    if (device < of_gpus.size()) add(of_gpus[device]);
   }
   for (const TapeNode& node : tape.nodes()) {
     if (node.generator != nullptr) add(Ref::borrow(node.generator));

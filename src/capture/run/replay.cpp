@@ -168,10 +168,9 @@ bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const 
   if (!backward || !saved) return false;
   const Ref operands = tuple_of(rule->operands, env), results = tuple_of(node.outputs, env);
   const GradientsSet on(*TorchApi::get(), true);
-  const Ref found =
-      node.name == "register_hook"
-          ? call_package<PackageFunction::kHookAgain>(backward.get(), results.get())
-          : call_package<PackageFunction::kFunctionAgain>(backward.get(), operands.get(), results.get(), saved.get());
+  const Ref found = is_hook(node) ? call_package<PackageFunction::kHookAgain>(backward.get(), results.get())
+                                  : call_package<PackageFunction::kFunctionAgain>(backward.get(), operands.get(),
+                                                                                  results.get(), saved.get());
   if (!found) return false;
   for (size_t k = 0; k < node.outputs.size(); ++k) {
     if (node.outputs[k] < 0) continue;

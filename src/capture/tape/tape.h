@@ -104,6 +104,9 @@ struct CustomBackward {
   std::vector<TapeNode> nodes;
 };
 
+/// Whether the node puts a hook on a tensor that the tape makes: it is recorded as a function that does nothing.
+inline bool is_hook(const TapeNode& node) { return node.custom != nullptr && node.name == "register_hook"; }
+
 class Tape {
  public:
   int find(PyObject* tensor) const {
@@ -210,10 +213,7 @@ class Tape {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
   }
   /// Whether the graph puts a hook on a tensor of its own.
-  bool has_hooked_results() const {
-    return std::any_of(nodes_.begin(), nodes_.end(),
-                       [](const TapeNode& node) { return node.custom && node.name == "register_hook"; });
-  }
+  bool has_hooked_results() const { return std::any_of(nodes_.begin(), nodes_.end(), is_hook); }
   /// Comparisons of floats that vary give what they gave when the tape was recorded.
   bool checks_hold(std::span<const int64_t> symbols, std::string* why) const;
   /// Whether an input requires grad, or a tensor is made a leaf: then each node runs in the grad mode that it was recorded in.

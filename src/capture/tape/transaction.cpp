@@ -164,13 +164,7 @@ void Transaction::keep_generators(const Tape& tape, const TorchApi& api) {
   if (!api.present()) return;
   const ErrorAside aside;
   keep_generator(attr_or_null(api.torch.get(), "default_generator").get());
-  const Ref cuda = attr_or_null(api.torch.get(), "cuda");
-  // None before CUDA is initialised. In a forked child of a process that did so they cannot be read, and nothing draws from them.
-  const Ref ready = call_method(cuda.get(), "is_initialized");
-  const Ref all = ready && ready.get() == Py_True ? attr_or_null(cuda.get(), "default_generators") : Ref();
-  if (all && PyTuple_Check(all.get())) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) keep_generator(PyTuple_GET_ITEM(all.get(), i));
-  }
+  for (const Ref& generator : gpu_generators(api)) keep_generator(generator.get());
   for (const TapeNode& node : tape.nodes()) {
     if (node.generator != nullptr) keep_generator(node.generator);
   }

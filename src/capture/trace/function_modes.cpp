@@ -62,7 +62,7 @@ std::string CallTracing::enters_guard(const Frame& f, PyObject* callable, PyObje
   // torch's own code puts one around single operators, for speed.
   const std::string_view name = type->tp_name;
   const bool quick = name.ends_with("DisableTorchFunctionSubclass");
-  if (quick && text_of(f.code()->co_filename).rfind(api_.files.torch_folder, 0) == 0) return {};
+  if (quick && api_.files.is_torch(f.code())) return {};
   return str_cat("entry or end of ", name, ", a state of torch's that changes what its calls do");
 }
 

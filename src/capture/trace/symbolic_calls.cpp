@@ -15,10 +15,6 @@
 namespace tatara::capture {
 namespace {
 
-bool is_torch_size(PyObject* type) {
-  return std::strcmp(reinterpret_cast<PyTypeObject*>(type)->tp_name, "torch.Size") == 0;
-}
-
 /// Puts `now` where `before` is the item of a list or dict.
 bool put_item(PyObject* holder, PyObject* key, PyObject* before, PyObject* now) {
   if (PyDict_Check(holder)) {
@@ -400,8 +396,8 @@ PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right
   if (op % kInplace != 0 || !PyTuple_Check(left) || !PyTuple_Check(right)) return not_handled();
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(left));
   PyObject* other = reinterpret_cast<PyObject*>(Py_TYPE(right));
-  if ((!is_torch_size(type) && !is_torch_size(other)) ||
-      (!holds_symbolic_number(left) && !holds_symbolic_number(right))) {
+  const auto is_size = [](PyObject* each) { return is_torch_size(reinterpret_cast<PyTypeObject*>(each)); };
+  if ((!is_size(type) && !is_size(other)) || (!holds_symbolic_number(left) && !holds_symbolic_number(right))) {
     return not_handled();
   }
   // What the host makes of two sizes without items says which type the sum has.
@@ -417,7 +413,7 @@ PyObject* NumberTracing::symbolic_binary(int op, PyObject* left, PyObject* right
 }
 
 PyObject* NumberTracing::symbolic_slice(PyObject* size, PyObject* key) {
-  if (!is_torch_size(reinterpret_cast<PyObject*>(Py_TYPE(size))) || !holds_symbolic_number(size)) return not_handled();
+  if (!is_torch_size(Py_TYPE(size)) || !holds_symbolic_number(size)) return not_handled();
   const Ref items = Ref::steal(PySequence_List(size));
   const Ref part = items ? Ref::steal(PyObject_GetItem(items.get(), key)) : Ref();
   PyObject* result = part ? make_size(reinterpret_cast<PyObject*>(Py_TYPE(size)), part.get()) : nullptr;
@@ -448,7 +444,8 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, const KnownCall& know
     made = dict_get(callable, args);
     if (made || PyErr_Occurred() != nullptr) return made.release();
   }
-  if (PyType_Check(callable) && is_torch_size(callable) && count == 1 && holds_ints(first)) {
+  if (PyType_Check(callable) && is_torch_size(reinterpret_cast<PyTypeObject*>(callable)) && count == 1 &&
+      holds_ints(first)) {
     PyObject* size = make_size(callable, first);
     origins().note_result(size);
     return size;

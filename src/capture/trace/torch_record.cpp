@@ -96,13 +96,11 @@ std::vector<int64_t> hints_of(const std::vector<Expr>& values) {
   return result;
 }
 
-/// Operators whose result is a tuple also when it holds one tensor.
-bool returns_tuple(const std::string& name) { return known_torch(name).is(kGivesTuple); }
-
-/// Whether an operator of the dispatcher's gives one result for each tensor of a list.
-bool gives_one_for_each(const std::string& name, PyObject* args) {
+/// Whether the result is a sequence also when it holds one tensor. Some give one result for each tensor of a list.
+bool gives_sequence(const std::string& name, PyObject* args) {
+  const KnownTorch known = known_torch(name);
   PyObject* const first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None;
-  return known_torch(name).is(kGivesOneForEach) && (PyList_Check(first) || PyTuple_Check(first));
+  return known.is(kGivesTuple) || (known.is(kGivesOneForEach) && (PyList_Check(first) || PyTuple_Check(first)));
 }
 
 }  // namespace
@@ -483,9 +481,10 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     node.outputs.push_back(slot);
     tensors.push_back(std::move(placeholder));
   }
+  const bool sequence = gives_sequence(fn.name, args.get());
   if (fn.name == "__setitem__") {
     result = Ref::borrow(Py_None);
-  } else if (tensors.size() == 1 && !returns_tuple(fn.name) && !gives_one_for_each(fn.name, args.get())) {
+  } else if (tensors.size() == 1 && !sequence) {
     result = tensors[0];
   } else {
     result = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
@@ -497,7 +496,6 @@ TorchTracing::Inferred TorchTracing::record_inferred(PyObject* func, const Torch
     const Ref types = attr(api_.torch.get(), "return_types");
     const Ref named = fn.dispatcher ? Ref() : attr_or_null(types.get(), fn.name.c_str());
     if (named) result = Ref::steal(PyObject_CallOneArg(named.get(), result.get()));
-    const bool sequence = returns_tuple(fn.name) || gives_one_for_each(fn.name, args.get());
     if (fn.dispatcher && sequence) result = Ref::steal(PySequence_List(result.get()));
     node.sequence = true;
   }

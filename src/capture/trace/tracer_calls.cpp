@@ -98,7 +98,7 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     }
     case SpecialCall::kIsCompiling: {
       // Libraries then take the way that can be traced. Torch's own code keeps eager's, whose results are to come out.
-      const bool own = text_of(f.code()->co_filename).starts_with(api_.files.torch_folder);
+      const bool own = api_.files.is_torch(f.code());
       return own || call.nargs() + call.keywords() > 0 ? not_handled() : Py_NewRef(Py_True);
     }
   }

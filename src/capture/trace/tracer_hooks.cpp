@@ -48,8 +48,7 @@ PyObject* GradientTracing::register_hook(const Frame& f, PyObject* const* args, 
 bool GradientTracing::leaves_hooked(const std::vector<int>& slots) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(), [&](const TapeNode& node) {
-    return node.custom && node.name == "register_hook" &&
-           std::find(slots.begin(), slots.end(), node.outputs.front()) != slots.end();
+    return is_hook(node) && std::find(slots.begin(), slots.end(), node.outputs.front()) != slots.end();
   });
 }
 

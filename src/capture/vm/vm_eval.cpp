@@ -46,6 +46,18 @@ PyObject* leave_through_default(Frame& f, int next, int throwflag) {
   return eval_default(f.tstate, f.raw, throwflag);
 }
 
+#if !VM_PY312
+/// Takes a frame whose stack is empty off the thread.
+void take_off(Frame& f) {
+  _PyFrame_SetStackPointer(f.raw, f.sp);
+  recursion_remaining(f.tstate)++;
+  unlink_frame(f.tstate, f.raw);
+#if VM_PY313
+  _PyEval_FrameClearAndPop(f.tstate, f.raw);
+#endif
+}
+#endif
+
 void notify_exit(Frame& f, FrameExit how, PyObject* result) {
   if (f.observer != nullptr) f.observer->on_frame_exit(f, how, result);
 }
@@ -83,12 +95,7 @@ PyObject* leave_by_return(Frame& f, PyObject* result, [[maybe_unused]] bool forc
   }
   Py_FatalError("tatara: code object without a return instruction");
 #else
-  _PyFrame_SetStackPointer(f.raw, f.sp);
-  recursion_remaining(f.tstate)++;
-  unlink_frame(f.tstate, f.raw);
-#if VM_PY313
-  _PyEval_FrameClearAndPop(f.tstate, f.raw);
-#endif
+  take_off(f);
   return result;
 #endif
 }
@@ -113,12 +120,7 @@ PyObject* leave_with_error(Frame& f) {
   return leave_through_default(f, 0, 1);
 #else
   drop_stack(f);
-  _PyFrame_SetStackPointer(f.raw, f.sp);
-  recursion_remaining(f.tstate)++;
-  unlink_frame(f.tstate, f.raw);
-#if VM_PY313
-  _PyEval_FrameClearAndPop(f.tstate, f.raw);
-#endif
+  take_off(f);
   return nullptr;
 #endif
 }
