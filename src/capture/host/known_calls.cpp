@@ -443,6 +443,15 @@ bool has_fitting(PyObject* dict, std::string_view pattern) {
   return false;
 }
 
+/// What a type defines itself; null: nothing is known. The interpreter's own types keep it elsewhere from 3.12 on.
+Ref dict_of_type(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030c0000
+  return Ref::steal(PyType_GetDict(type));
+#else
+  return Ref::borrow(type->tp_dict);
+#endif
+}
+
 /// Whether a loaded module whose name fits, or a type in it, has a callable whose name fits.
 bool finds_pattern(const Row& row, bool& loaded) {
   PyObject *key = nullptr, *module = nullptr;
@@ -453,7 +462,9 @@ bool finds_pattern(const Row& row, bool& loaded) {
     if (has_fitting(dict, row.name)) return true;
     PyObject *name = nullptr, *value = nullptr;
     for (Py_ssize_t i = 0; row.kind == RowKind::kTorchName && PyDict_Next(dict, &i, &name, &value) != 0;) {
-      if (PyType_Check(value) && has_fitting(reinterpret_cast<PyTypeObject*>(value)->tp_dict, row.name)) return true;
+      if (!PyType_Check(value)) continue;
+      const Ref names = dict_of_type(reinterpret_cast<PyTypeObject*>(value));
+      if (names && has_fitting(names.get(), row.name)) return true;
     }
   }
   return false;
