@@ -15,7 +15,6 @@
 #include "capture/entries/constant_tensors.h"
 #include "capture/entries/entry_cache.h"
 #include "capture/graph/graph_from_tape.h"
-#include "capture/host/package.h"
 #include "capture/tape/transaction.h"
 #include "capture/vm/vm.h"
 
@@ -193,18 +192,6 @@ class TraceContext {
   Ahead* ahead = nullptr;
 };
 
-/// While it lives, what Python runs is no part of the trace.
-class Bypass {
- public:
-  explicit Bypass(int& count) : count_(count) { ++count_; }
-  ~Bypass() { --count_; }
-  Bypass(const Bypass&) = delete;
-  Bypass& operator=(const Bypass&) = delete;
-
- private:
-  int& count_;
-};
-
 /// What a feature of the tracer works with. Features call each other's functions; nobody else sees their state.
 class TraceFeature {
  public:
@@ -224,15 +211,6 @@ class TraceFeature {
   BreakInfo here(std::string reason) const { return context_.here(std::move(reason)); }
   void user_location(std::string& file, std::string& function, int& line) const {
     context_.user_location(file, function, line);
-  }
-  /// Functions of the package: the first call imports a module, and importers may be anybody's code (pytest's rewrites tests).
-  Ref find_package_function(PackageFunction function) const {
-    const Bypass bypass(bypass_);
-    return capture::find_package_function(function);
-  }
-  Ref package_function(PackageFunction function) const {
-    const Bypass bypass(bypass_);
-    return capture::package_function(function);
   }
   int slot_for(PyObject* tensor) { return context_.slot_for(tensor); }
   std::optional<size_t> born_at(PyObject* object) const { return context_.born_at(object); }
@@ -260,6 +238,18 @@ class TraceFeature {
   TorchApi& api_;
   int& bypass_;
   const std::unique_ptr<Trace>& trace_;
+};
+
+/// While it lives, what Python runs is no part of the trace.
+class Bypass {
+ public:
+  explicit Bypass(int& count) : count_(count) { ++count_; }
+  ~Bypass() { --count_; }
+  Bypass(const Bypass&) = delete;
+  Bypass& operator=(const Bypass&) = delete;
+
+ private:
+  int& count_;
 };
 
 }  // namespace tatara::capture

@@ -123,13 +123,15 @@ PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, 
 
 namespace {
 
-/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, and
-/// what the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and
+/// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, what
+/// looks on (audit hooks, which the interpreter calls with tracing off, also where the tracer itself reads or imports), and what
+/// the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and
 /// annotations by name, which are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an
 /// optimizer's first step).
-bool is_opaque(const PyCodeObject* code, KnownCode known) {
+bool is_opaque(const Frame& f, KnownCode known) {
   static PyObject* const del = PyUnicode_InternFromString("__del__");
-  if (code->co_name == del || known == KnownCode::kOpaque) return true;
+  const PyCodeObject* const code = f.code();
+  if (code->co_name == del || known == KnownCode::kOpaque || f.tstate->tracing > 0) return true;
   const char* file = PyUnicode_AsUTF8(code->co_filename);
   if (file == nullptr) forget_error();
   return file != nullptr && std::strncmp(file, "<frozen importlib.", 18) == 0;
@@ -150,7 +152,7 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
   if (!tracing()) modes().drop_modes();
   const KnownCode known = tracing() && entered_ ? known_code(f.code()).code : KnownCode::kNone;
   if (entered_ && is_other_compiler(f.code(), api_)) return enter_other_compiler(f);
-  if (tracing() && entered_ && (is_opaque(f.code(), known) || calls().logs(f, known))) {
+  if (tracing() && entered_ && (is_opaque(f, known) || calls().logs(f, known))) {
     ++bypass_;
     opaque_.push_back(&f);
     return FrameAction::kRun;

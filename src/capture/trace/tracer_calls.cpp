@@ -88,7 +88,11 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     case SpecialCall::kUpdateScaler: return torch().update_scaler(call);
     case SpecialCall::kStandIn: return PyCFunction_Check(call.callable) ? torch().stand_in(call) : not_handled();
     case SpecialCall::kAssociativeScan: {
-      const Ref ours = package_function(PackageFunction::kAssociativeScan);
+      Ref ours;
+      {
+        const Bypass bypass(bypass_);
+        ours = package_function(PackageFunction::kAssociativeScan);
+      }
       const bool own = text_of(f.code()->co_filename).ends_with(package_file(PackageModule::kScans));
       return own ? not_handled() : PyObject_Vectorcall(ours.get(), call.args, call.nargsf, call.kwnames);
     }

@@ -282,7 +282,7 @@ PyObject* FunctionTracing::hang_function(PyObject* callable, PyObject* const* ar
     forget_error();
   }
   if (problem.empty() && call.outputs.empty()) return Py_NewRef(args[3]);
-  const auto backward = [this, &call](PyObject* cotangents) {
+  const auto backward = [&call](PyObject* cotangents) {
     const Ref ours = package_function(PackageFunction::kFunctionBackward);
     return Ref::steal(PyObject_CallFunctionObjArgs(ours.get(), call.cls, call.context, cotangents, nullptr));
   };
