@@ -83,6 +83,10 @@ std::string SourceLocation::str() const {
   return text;
 }
 
+UserLocation SourceLocation::user() const {
+  return {file != nullptr ? *file : "", line, function != nullptr ? *function : "", call};
+}
+
 ValueId Graph::add_input(TensorType type, std::string name) {
   const auto id = static_cast<ValueId>(values_.size());
   Value value;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/dtype.h"
+#include "support/error.h"
 #include "symbolic/expr.h"
 
 namespace tatara {
@@ -76,7 +77,9 @@ struct SourceLocation {
   std::shared_ptr<const std::string> file;  // null: unknown
   std::shared_ptr<const std::string> function;
   int line = 0;
+  int call = -1;            // which of the recorded calls it comes from
   std::string str() const;  // "model.py:12 in forward"
+  UserLocation user() const;
 };
 
 /// A part of the program whose results gradients compute again instead of keeping them (torch.utils.checkpoint).

@@ -167,7 +167,8 @@ void fields(Io& io, BufferRef& ref) {
 
 template <typename Io>
 void fields(Io& io, SourceLocation& location) {
-  auto& [file, function, line] = location;
+  auto& [file, function, line, call] = location;
+  static_cast<void>(call);  // a number of the trace that made the plan
   const auto shared = [&](std::shared_ptr<const std::string>& text) {
     std::string value = text ? *text : std::string();
     io.text(value);

@@ -14,6 +14,7 @@ struct UserLocation {
   std::string file;
   int line = 0;
   std::string function;
+  int call = -1;  // which of the calls that a trace recorded; -1: unknown
 
   bool known() const { return !file.empty(); }
   std::string str() const;  // "model.py:12 in forward"; "" when unknown

@@ -36,10 +36,11 @@ bool write_out(const Graph& graph, const std::vector<bool>& needs, size_t count,
     builder.set_location(node.location);
     const size_t first_new = copy.to().num_nodes();
     const std::vector<Arg> args = copy.args(node);
-    const std::vector<ValueId> parts = node.op->differentiable_parts(builder, args);
+    std::vector<ValueId> parts;
+    at_node(node, [&] { parts = node.op->differentiable_parts(builder, args); });
     for (size_t k = first_new; k < copy.to().num_nodes(); ++k) copy.to().node(static_cast<NodeId>(k)).take_marks(node);
     if (parts.size() < node.outputs.size()) {
-      throw Unsupported(str_cat(node.op->name, " has no derivative for these arguments"));
+      throw Unsupported(str_cat(node.op->name, " has no derivative for these arguments"), node.location.user());
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       copy.set(node.outputs[i], with_type(copy, parts[i], graph.type(node.outputs[i]), first_new));
@@ -76,11 +77,11 @@ class Reverse {
       any = any || cotangents.back() != kNoValue;
     }
     if (!any) return;
-    if (!node.op->vjp) throw Unsupported(str_cat("no derivative rule for ", node.op->name));
+    if (!node.op->vjp) throw Unsupported(str_cat("no derivative rule for ", node.op->name), node.location.user());
     builder_.set_location(node.location);
     builder_.set_region(node.region);
     VjpContext context(builder_, node, std::move(cotangents), needs_);
-    node.op->vjp(context);
+    at_node(node, [&] { node.op->vjp(context); });
     for (const VjpContext::Given& given : context.given()) add(given.operand, given.cotangent);
     builder_.set_region(nullptr);
   }

@@ -288,7 +288,7 @@ class Expansion {
     } else if (is_batch_out(node)) {
       throw InternalError("a level of vmap was not expanded before the one around it");
     } else {
-      batcher_.through(example_, id, values_);
+      at_node(node, [&] { batcher_.through(example_, id, values_); });
     }
   }
 

@@ -281,7 +281,11 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
   Forward forward(to, options);
   const std::vector<ValueId>&roots = list_of(asked, 0), &variables = list_of(asked, 1), &tangents = list_of(asked, 2);
   for (size_t i = 0; i < variables.size(); ++i) forward.set(copy[variables[i]], copy[tangents[i]]);
-  for (size_t n = 0; n < first_new; ++n) forward.through(static_cast<NodeId>(n), now);
+  for (size_t n = 0; n < first_new; ++n) {
+    const auto id = static_cast<NodeId>(n);
+    const Node through = to.node(id);
+    at_node(through, [&] { forward.through(id, now); });
+  }
   std::vector<ValueId> leaves;
   for (const ValueId v : list_of(asked, 4)) leaves.push_back(copy[v]);
   const std::vector<bool> histories = values_with_history(to, leaves);

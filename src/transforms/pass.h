@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -14,6 +15,16 @@ namespace tatara {
 /// TATARA_LOG=passes, and checks the result.
 Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& options,
                const std::function<Graph(const Graph&)>& pass);
+
+/// Does `work` on behalf of the node: an error names its line and the recorded call that it comes from.
+template <typename Work>
+void at_node(const Node& node, Work&& work) {
+  try {
+    std::forward<Work>(work)();
+  } catch (const Error& error) {
+    error.rethrow_at(node.location.user());
+  }
+}
 
 /// A copy under construction: values of the old graph mapped to values of the new one.
 class GraphCopy {

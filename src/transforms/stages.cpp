@@ -36,8 +36,10 @@ class Splitter {
   int last() const { return last_; }
 
   std::vector<GraphStage> split() {
-    if (!graph_.input_writes().empty()) {
-      throw Unsupported("results that depend on each other, beside an in-place write to an input");
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (output.alias.kind == OutputAlias::Kind::kInput && is_written(output.alias.index)) {
+        throw Unsupported("results that depend on each other, and a view of an input that is written to");
+      }
     }
     std::vector<GraphStage> stages;
     for (int k = last_; k >= 0; --k) stages.push_back(build(k));
@@ -85,6 +87,11 @@ class Splitter {
       }
       last_ = std::max(last_, level);
     }
+  }
+
+  bool is_written(int input) const {
+    return std::any_of(graph_.input_writes().begin(), graph_.input_writes().end(),
+                       [input](const InputWrite& write) { return write.input_index == input; });
   }
 
   struct Part {
@@ -141,12 +148,27 @@ class Splitter {
     return output.value == kNoValue ? 0 : level_[static_cast<size_t>(output.value)];
   }
 
+  /// The last stage writes: those before it read what was there, and one that refuses to run has changed nothing. They are
+  /// told that the input's memory will change by a write of what is there already: gradients may not count on it.
+  void write_inputs(Part& part) {
+    for (const InputWrite& write : graph_.input_writes()) {
+      const ValueId input = graph_.inputs()[static_cast<size_t>(write.input_index)];
+      const bool last = part.level == last_;
+      if (!last && part.map[static_cast<size_t>(input)] == kNoValue) continue;
+      const ValueId target = value_in(part, input);
+      Graph& g = part.stage.graph;
+      const ValueId value = last ? value_in(part, write.value) : target;
+      g.add_input_write(g.value(target).input_index, value, last ? write.times : 0);
+    }
+  }
+
   GraphStage build(int level) {
     Part part{{Graph(graph_.ctx_ptr()), {}, {}, {}, {}}, std::vector<ValueId>(graph_.num_values(), kNoValue), level};
     for (const Node& node : graph_.nodes()) {
       if (node.outputs.empty() || level_[static_cast<size_t>(node.outputs[0])] != level || made_again(node)) continue;
       copy_node(part, node);
     }
+    write_inputs(part);
     const auto inputs = static_cast<int>(graph_.inputs().size());
     std::map<int, int> place;  // output of the whole -> of the stage
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {

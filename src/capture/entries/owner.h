@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -12,6 +13,24 @@
 #include "support/options.h"
 
 namespace tatara::capture {
+
+/// Calls that the compiler has refused: later traces break the graph there.
+class RefusedCalls {
+ public:
+  bool empty() const { return reasons_.empty(); }
+  /// False: it is known.
+  bool add(const std::string& name, const std::string& file, int line, std::string reason) {
+    return reasons_.emplace(std::tuple(name, file, line), std::move(reason)).second;
+  }
+  /// Why the compiler refused it; null for other calls.
+  const std::string* reason(const std::string& name, const std::string& file, int line) const {
+    const auto found = reasons_.find({name, file, line});
+    return found == reasons_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::map<std::tuple<std::string, std::string, int>, std::string> reasons_;
+};
 
 /// A compiled function as the tracer and the runners need it.
 struct TraceOwner {
@@ -26,6 +45,7 @@ struct TraceOwner {
   std::chrono::duration<double> patience{0};  // how long signals wait for the end of a trace, or of a compilation
   std::set<std::pair<PyObject*, int>> full;   // code and offset where the limit of entries was met
 
+  RefusedCalls refused;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
 
   void note_unfit(PyCodeObject* code, int offset, const std::string& reason);

@@ -168,8 +168,9 @@ class Converter {
       const bool inside = node.level != 0;
       builder_.set_no_grad(inside ? !node.mode : training && !node.grad);
       builder_.set_closed(inside && training && node.mode && !node.grad);
+      const auto number = static_cast<int>(&node - tape_.nodes().data());
       builder_.set_location({std::make_shared<const std::string>(node.file),
-                             std::make_shared<const std::string>(node.function), node.line});
+                             std::make_shared<const std::string>(node.function), node.line, number});
       try {
         if (history_) {
           convert_with_history(node);
@@ -177,7 +178,7 @@ class Converter {
           convert(node);
         }
       } catch (const Error& error) {
-        error.rethrow_at({node.file, node.line, node.function});
+        error.rethrow_at({node.file, node.line, node.function, number});
       }
     }
   }

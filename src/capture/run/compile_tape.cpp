@@ -79,6 +79,9 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api)
       return false;
     }
     entry.report.fallback_reason = error.what();
+    if (const auto* refused = dynamic_cast<const Unsupported*>(&error)) {
+      entry.report.refused_call = refused->location().call;
+    }
     ++stats().fallbacks;
   }
   entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -185,6 +185,10 @@ std::string TorchTracing::why_unrecorded(const Recording& call) {
     problem = transforms().level_problem(fn.name, call.args, call.kwargs);
   }
   if (!t.tape.nodes().empty() && t.tape.nodes().back().done) problem = "a torch call after NumPy calls";
+  if (problem.empty() && fn.kind == TorchKind::kRecord && !owner_.refused.empty()) {
+    const BreakInfo place = context_.here({});
+    if (const std::string* reason = owner_.refused.reason(fn.name, place.file, place.line)) return *reason;
+  }
   return problem.empty() ? problem : problem + " (" + fn.name + ")";
 }
 

@@ -64,6 +64,7 @@ struct Trace {
   /// Of the root frame, where the trace begins.
   struct Start {
     int offset = 0;
+    bool of_call = false;  // its roots are the call's arguments, not the frame's variables
     PyObject* code = nullptr;
     std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
     std::vector<Ref> locals, stack;
@@ -186,6 +187,7 @@ class TraceContext {
   std::vector<Frame*> frames;    // of the program, the innermost last
   Frame* root = nullptr;         // whose instructions the trace records
   bool stopped = false;          // no more traces in this call
+  bool call_again = false;       // the trace of the call, which was taken back, is made once more
   bool looking = false;          // see Tracer::only_look()
   std::string found;             // then: why the call is no function that compiles as one graph
   bool switches_grad = false;    // and: some of it runs in another grad mode than the call

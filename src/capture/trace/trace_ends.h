@@ -71,6 +71,9 @@ class TraceEnds final : public TraceFeature {
   void take_sources();
   /// Compiles what the trace has found. False with a Python error set.
   bool prepare_entry(Entry& entry);
+  /// Whether the compiler refused one call that no trace has broken at so far: the next one will.
+  bool learn_refusal(const Entry& entry);
+  void refuse_ahead(Entry& entry);
   /// Whether the first call may have its results from the plans of `entry`: nothing but the tape has happened in it.
   bool may_run_compiled(const Entry& entry) const;
   /// Somebody outside of the trace holds a placeholder that is no result.
@@ -81,6 +84,7 @@ class TraceEnds final : public TraceFeature {
   bool may_stop(std::chrono::steady_clock::time_point start) const;
 
   Ref refusal_;       // see refuse()
+  bool retrace_ = false;  // the trace that was taken back is made once more
   bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
   std::optional<SignalsWait> waiting_;  // while a trace is open
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();

@@ -162,15 +162,13 @@ FrameAction Tracer::on_frame_enter(Frame& f) {
     f.root = true;
     context_.frames.push_back(&f);
     if (hit_ != nullptr) return apply(f, *hit_, hit_objects_);
-    const std::vector<int> places = numbers().argument_places(f, roots_);
-    if (!try_begin(f, std::move(roots_), places)) {
+    if (!begin_call(f)) {
       ++stats().fallbacks;
       f.root = false;
       f.observer = nullptr;
       context_.frames.pop_back();
       return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kHandBack;
     }
-    mark_starred(f);
     return FrameAction::kRun;
   }
   // It takes a branch by each of its sums, and one last bit of one weight is another path after a few steps. A graph would be
@@ -363,6 +361,11 @@ FrameAction Tracer::at_boundary(Frame& f) {
 FrameAction Tracer::start_here(Frame& f, bool& made) {
   const SignalsWait wait;
   context_.state = State::kConcrete;
+  if (std::exchange(context_.call_again, false)) {
+    made = begin_call(f);
+    if (made) ends().snapshot(f);
+    return PyErr_Occurred() != nullptr ? FrameAction::kRaise : FrameAction::kRun;
+  }
   std::vector<PyObject*> roots;
   roots.assign(f.locals(), f.locals() + f.local_count());
   roots.insert(roots.end(), f.stack(), f.stack() + f.stack_depth());
@@ -455,6 +458,13 @@ FrameAction Tracer::apply(Frame& f, Entry& entry, const std::vector<PyObject*>& 
 
 // ---- Traces ----------------------------------------------------------------------------------------------------------
 
+bool Tracer::begin_call(Frame& f) {
+  const std::vector<int> places = numbers().argument_places(f, roots_);
+  if (!try_begin(f, roots_, places)) return false;
+  mark_starred(f);
+  return true;
+}
+
 bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from) {
   vm_sees_frames();  // from here on
   const SignalsWait wait;
@@ -515,6 +525,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     return place.file.empty() ? std::string() : str_cat(place.file, ":", place.line);
   });
   trace->start.offset = f.offset();
+  trace->start.of_call = cells_from == SIZE_MAX;
   trace->start.code = reinterpret_cast<PyObject*>(f.code());
   context_.trace = std::move(trace);
   ends().begin_transaction();

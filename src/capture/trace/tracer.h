@@ -98,6 +98,8 @@ class Tracer final : public VmObserver, private TraceFeature {
  private:
   Tracer(std::unique_ptr<TracerParts> parts, PyObject* code);
 
+  /// Begins the trace of a call of the compiled function, whose frame has just begun.
+  bool begin_call(Frame& f);
   /// `places`: where in the frame's locals and stack each root stands, or -1.
   /// From `cells_from` on the roots are cells of the frame's function.
   bool try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector<int>& places, size_t cells_from = SIZE_MAX);

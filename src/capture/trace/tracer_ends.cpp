@@ -7,6 +7,7 @@
 #include "capture/entries/capture_log.h"
 #include "capture/entries/lifetimes.h"
 #include "capture/entries/stats.h"
+#include "capture/graph/tape_arguments.h"
 #include "capture/run/runner.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
@@ -139,7 +140,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   --bypass_;
   if (ok && !prepared && !cut_) refuse();
   if (context_.state == State::kUnwinding) return false;
-  if (prepared) owner_.cache.add(std::move(entry));
+  if (prepared && !entry->to_split) owner_.cache.add(std::move(entry));
   context_.stopped = context_.stopped || stay_eager || !prepared;
   ok = prepared || (ok && cut_);
   waiting_.reset();
@@ -205,8 +206,11 @@ FrameAction TraceEnds::land(Frame& f) {
   const Ref handled = Ref::steal(PyErr_GetHandledException());
   if (handled.get() != t.start.exception.get()) PyErr_SetHandledException(t.start.exception.get());
   context_.state = State::kConcrete;
-  f.root = false;
-  context_.stopped = true;
+  // Where the compiler refused a call, the next trace breaks the graph there, and begins at once.
+  const bool again = std::exchange(retrace_, false);
+  context_.call_again = again && t.start.of_call;
+  f.root = again;
+  context_.stopped = !again;
   if (refusal_) {
     end_trace();
     set_raised(refusal_.release());
@@ -333,12 +337,40 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   return !std::exchange(cut_, false) || deliver() == 0;
 }
 
+namespace {
+
+/// Whether the graph costs more in eager than what its parts need to begin and end.
+bool worth_splitting(const Tape& tape) {
+  constexpr double kCall = 4e-6, kBytesPerSecond = 5e9, kLeast = 100e-6;  // of eager; seconds
+  double seconds = kCall * static_cast<double>(tape.nodes().size());
+  for (const TapeNode& node : tape.nodes()) {
+    for (const int slot : node.outputs) {
+      if (slot < 0 || !tape.slots()[static_cast<size_t>(slot)].sizes) continue;
+      PyObject* sizes = tape.slots()[static_cast<size_t>(slot)].sizes.get();
+      double elements = 1;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
+        elements *= static_cast<double>(int_value(PyTuple_GET_ITEM(sizes, i)));
+      }
+      seconds += elements * sizeof(float) / kBytesPerSecond;
+    }
+  }
+  return seconds >= kLeast;
+}
+
+}  // namespace
+
 bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   Trace& t = *trace_;
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
   if (compiled_first) settle_symbols();
   bool prepared = !compiled_first || prepare_entry(*entry) || cut_;
+  if (explaining() != Explaining::kOff) refuse_ahead(*entry);
+  if (prepared && entry->to_split && take_back()) {
+    --bypass_;
+    retrace_ = true;
+    return unwind();
+  }
   const bool ran = prepared && (compiled_first && !cut_ ? run_compiled(f, *entry) : run_tape());
   cut_ = cut_ || error_postponed();
   if (ran && !compiled_first && !cut_) {
@@ -352,7 +384,7 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
     return false;
   }
   if (ran) {
-    if (!cut_) owner_.cache.add(std::move(entry));
+    if (!cut_ && !entry->to_split) owner_.cache.add(std::move(entry));
     return true;
   }
   const Bypass bypass(bypass_);
@@ -441,6 +473,28 @@ bool TraceEnds::prepare_entry(Entry& entry) {
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
   note_entry(entry);
+  if (!entry.report.fallback_reason.empty() && entry.end != Entry::End::kEager) entry.to_split = learn_refusal(entry);
+  return true;
+}
+
+/// An explanation is of one call: what later calls would learn from it is found before it runs.
+void TraceEnds::refuse_ahead(Entry& entry) {
+  if (owner_.fullgraph || entry.end == Entry::End::kEager || !entry.tape || !can_take_back()) return;
+  settle_symbols();
+  bool attached = false;
+  if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
+  if (attached && !entry.report.fallback_reason.empty()) entry.to_split = learn_refusal(entry);
+  forget_error();
+  entry.report = {};
+  entry.runner = nullptr;
+}
+
+bool TraceEnds::learn_refusal(const Entry& entry) {
+  const int call = entry.report.refused_call;
+  if (call < 0 || !worth_splitting(*entry.tape)) return false;
+  const TapeNode& node = entry.tape->nodes()[static_cast<size_t>(call)];
+  if (!owner_.refused.add(node.name, node.file, node.line, entry.report.fallback_reason)) return false;
+  --stats().fallbacks;
   return true;
 }
 
