@@ -48,7 +48,7 @@ class GraphRunner {
 struct EntryReport {
   std::string graph_text, lowered_text, fallback_reason;
   int refused_call = -1;  // the node of the tape that the compiler does not take
-  Ref details;  // dict made by the compiler back end, or null
+  Ref details;            // dict made by the compiler back end, or null
   double capture_seconds = 0, compile_seconds = 0;
 };
 
@@ -72,7 +72,7 @@ struct Entry {
   bool handles = false;   // another exception, or None, is being handled at the end than at the begin
   bool set_grad = false;  // grad mode differs at the end
   bool grad_at_end = false;
-  bool callees = false;        // kEager: functions called from here may have entries of their own
+  bool callees = false;  // kEager: functions called from here may have entries of their own
   /// Not kept: the compiler refused one of its calls, and the next trace breaks there.
   bool to_split = false;
   bool keeps_nothing = false;  // kEager: for what it would have to watch, the program notices how long that lives

@@ -83,9 +83,9 @@ class TraceEnds final : public TraceFeature {
   /// A signal waits, and what was done since `start` takes long and can be taken back.
   bool may_stop(std::chrono::steady_clock::time_point start) const;
 
-  Ref refusal_;       // see refuse()
+  Ref refusal_;           // see refuse()
   bool retrace_ = false;  // the trace that was taken back is made once more
-  bool cut_ = false;  // a signal ended what was done ahead of its time, or a compilation: no entry is made
+  bool cut_ = false;      // a signal ended what was done ahead of its time, or a compilation: no entry is made
   std::optional<SignalsWait> waiting_;  // while a trace is open
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
