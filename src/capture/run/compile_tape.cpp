@@ -12,6 +12,8 @@
 #include "compiler/compiler.h"
 #include "support/error.h"
 #include "support/log.h"
+#include "transforms/autodiff.h"
+#include "transforms/stages.h"
 
 namespace tatara::capture {
 
@@ -44,6 +46,33 @@ void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options
 }
 
 }  // namespace
+
+std::vector<bool> inputs_needing_grad(const TapeGraph& made, const Tape& tape) {
+  std::vector<bool> needs;
+  for (const int slot : made.inputs) {
+    needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
+    for (const TapeNode& node : tape.nodes()) {
+      if (node.leaf && node.outputs[0] == slot) needs.back() = true;
+    }
+  }
+  return needs;
+}
+
+void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
+  const Tape& tape = *entry.tape;
+  try {
+    const TapeGraph made = build_graph(tape, api, options.passes);
+    if (!is_training_tape(tape) || has_leaves_or_passes(tape)) return;
+    for (const GraphStage& stage : split_stages(made.graph, inputs_needing_grad(made, tape))) {
+      static_cast<void>(joint_graph(differentiable_form(stage.graph, stage.needs, options.passes), stage.needs));
+    }
+  } catch (const Unsupported& error) {
+    entry.report.fallback_reason = error.what();
+    entry.report.refused_call = error.location().call;
+  } catch (const Error&) {
+    forget_error();  // the compilation says it
+  }
+}
 
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const auto start = std::chrono::steady_clock::now();

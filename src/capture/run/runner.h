@@ -17,6 +17,8 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.report.fallback_reason.
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
+/// Sets entry.report's refused call and reason where the compiler will refuse one, by converting and differentiating alone.
+void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api);
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with
 /// entry.report.fallback_reason when NumPy is to run all of it.
 bool attach_numpy(Entry& entry, const CompileOptions& options, TorchApi& api);

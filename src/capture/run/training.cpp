@@ -562,13 +562,7 @@ class TrainingRunner final : public GraphRunner {
 CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Tape>& whole,
                                   const CompileOptions& options) {
   const Tape& tape = *whole;
-  Mask needs;
-  for (const int slot : made.inputs) {
-    needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
-    for (const TapeNode& node : tape.nodes()) {
-      if (node.leaf && node.outputs[0] == slot) needs.back() = true;
-    }
-  }
+  const Mask needs = inputs_needing_grad(made, tape);
   CompiledTraining result;
   const std::vector<GraphStage> parts = split_stages(made.graph, needs);
   const Ref stages = Ref::steal(PyList_New(0));

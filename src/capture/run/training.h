@@ -18,6 +18,9 @@ struct CompiledTraining {
   std::vector<CompileResult> results;  // forward and backward of each stage
 };
 
+/// Of each input of the graph, whether it requires grad.
+std::vector<bool> inputs_needing_grad(const TapeGraph& made, const Tape& tape);
+
 /// Differentiates and compiles the graph of a training tape. Throws tatara::Error.
 CompiledTraining compile_training(TapeGraph made, const std::shared_ptr<const Tape>& tape,
                                   const CompileOptions& options);

@@ -20,6 +20,7 @@
 #include "capture/trace/tracer_parts.h"
 #include "capture/trace/transform_tracing.h"
 #include "capture/trace/write_tracing.h"
+#include "compiler/compiler.h"
 #include "support/options.h"
 #include "support/str_cat.h"
 
@@ -473,29 +474,29 @@ bool TraceEnds::prepare_entry(Entry& entry) {
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
   note_entry(entry);
-  if (!entry.report.fallback_reason.empty() && entry.end != Entry::End::kEager) entry.to_split = learn_refusal(entry);
+  if (!entry.report.fallback_reason.empty() && entry.end != Entry::End::kEager) {
+    entry.to_split = learn_refusal(entry);
+    if (entry.to_split) --stats().fallbacks;
+  }
   return true;
 }
 
 /// An explanation is of one call: what later calls would learn from it is found before it runs.
 void TraceEnds::refuse_ahead(Entry& entry) {
-  if (owner_.fullgraph || entry.end == Entry::End::kEager || !entry.tape || !can_take_back()) return;
+  if (owner_.fullgraph || owner_.backend || owner_.eager_backend || !entry.tape || !can_take_back()) return;
+  if (is_numpy_tape(*entry.tape)) return;
   settle_symbols();
-  bool attached = false;
-  if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
-  if (attached && !entry.report.fallback_reason.empty()) entry.to_split = learn_refusal(entry);
-  forget_error();
+  const CompileOptions options = CompileOptions::resolve(owner_.options);
+  if (!cancellable([&] { find_refusal(entry, options, api_); })) cut_ = true;
+  entry.to_split = !cut_ && learn_refusal(entry);
   entry.report = {};
-  entry.runner = nullptr;
 }
 
 bool TraceEnds::learn_refusal(const Entry& entry) {
   const int call = entry.report.refused_call;
   if (call < 0 || !worth_splitting(*entry.tape)) return false;
   const TapeNode& node = entry.tape->nodes()[static_cast<size_t>(call)];
-  if (!owner_.refused.add(node.name, node.file, node.line, entry.report.fallback_reason)) return false;
-  --stats().fallbacks;
-  return true;
+  return owner_.refused.add(node.name, node.file, node.line, entry.report.fallback_reason);
 }
 
 void TraceEnds::end_trace() {
