@@ -187,6 +187,20 @@ void TrainingStage::check_aliases() const {
   }
 }
 
+std::vector<int> TrainingStage::alone_in_memory() const {
+  std::vector<int> alone;
+  if (forward.executable == nullptr) return alone;
+  const std::vector<PlanOutput>& outputs = forward.executable->plan().outputs;
+  const auto buffer = [&outputs](int i) { return outputs.at(static_cast<size_t>(i)).ref.buffer; };
+  for (const int i : differentiable) {
+    if (std::none_of(differentiable.begin(), differentiable.end(),
+                     [&](int other) { return other != i && buffer(other) == buffer(i); })) {
+      alone.push_back(i);
+    }
+  }
+  return alone;
+}
+
 int TrainingStage::nearest_result(size_t output) const {
   const auto overlaps = [this](ValueId v) {  // there as_strided() spreads a gradient otherwise
     const std::vector<Expr>& strides = graph.type(v).strides;

@@ -65,6 +65,8 @@ struct TrainingStage {
   const BackwardStage& backward(const std::vector<bool>& given);
   /// The backward computation for these, to be differentiated again; which cotangents require grad. Compiled anew in each call.
   SecondStage second(const std::vector<bool>& given, const std::vector<bool>& cotangents_need) const;
+  /// Those of `differentiable` whose memory no other of them has part of.
+  std::vector<int> alone_in_memory() const;
   /// An output before it that the view is a view of, in eager the next on the way of its gradient; -1: none but its base.
   int nearest_result(size_t output) const;
   /// Of the empty tensor that carries the size.

@@ -25,7 +25,7 @@ Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool 
 
 /// In eager what detach() gives is no view of anything.
 Ref CompiledRunner::without_base(size_t i, Ref view) const {
-  if (!view || !outputs_[i].origin.detached) return view;
+  if (!view || !(outputs_[i].origin.detached || outputs_[i].alone)) return view;
   return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
 }
 
@@ -69,7 +69,7 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
       if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
       if (frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
-        return as_strided(result.get(), layout, layout.offset, false);
+        return without_base(i, as_strided(result.get(), layout, layout.offset, false));
       }
       return result;
     }

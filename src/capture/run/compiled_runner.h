@@ -36,6 +36,11 @@ class CompiledRunner final : public GraphRunner {
   void consume_operands() { consumes_ = true; }
   /// Runs stand between others whose results are in memory: of a forward or a backward pass.
   void spare_memory() { lean_ = true; }
+  /// Of these results of a training stage no other one that takes a gradient has part of the memory. Those that are not the whole
+  /// of it are then no views to torch, which would refuse in-place writes to views that were made inside of a node.
+  void alone_in_memory(const std::vector<int>& outputs) {
+    for (const int i : outputs) outputs_[static_cast<size_t>(i)].alone = true;
+  }
   Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override;
   bool pinned_unchanged(TorchApi& api) override;
   std::vector<std::string> describe_pinned() const override;
@@ -81,6 +86,7 @@ class CompiledRunner final : public GraphRunner {
     int slot;
     ViewOrigin origin;
     bool of_stage = false;  // gets its history later
+    bool alone = false;     // see alone_in_memory()
   };
   bool consumes_ = false;
   bool lean_ = false;

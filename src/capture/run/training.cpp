@@ -46,6 +46,9 @@ class PlanCall {
   void consume_operands() {
     if (runner_ != nullptr) runner_->consume_operands();
   }
+  void alone_in_memory(const std::vector<int>& outputs) {
+    if (runner_ != nullptr) runner_->alone_in_memory(outputs);
+  }
   std::string problem() const { return runner_ == nullptr ? std::string() : runner_->problem(); }
 
  private:
@@ -113,6 +116,7 @@ struct Stage {
 
   explicit Stage(std::unique_ptr<TrainingStage> stage)
       : made(std::move(stage)), forward(made->forward, made->options.keep_outputs_mb) {
+    forward.alone_in_memory(made->alone_in_memory());
     backward(Mask(made->differentiable.size(), true));
   }
 
