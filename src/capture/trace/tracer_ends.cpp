@@ -24,24 +24,20 @@
 
 namespace tatara::capture {
 
-void TraceContext::user_location(std::string& file, std::string& function, int& line) const {
+UserLocation TraceContext::user_location() const {
   for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     // Torch's own code, and ours that stands in for it (tatara/torch/).
     if (name.find("/torch/") != std::string::npos && it + 1 != frames.rend()) continue;
-    file = std::move(name);
-    function = text_of(code->co_name);
-    line = (*it)->line();
-    return;
+    return {std::move(name), (*it)->line(), text_of(code->co_name)};
   }
+  return {};
 }
 
 BreakInfo TraceContext::here(std::string reason) const {
-  BreakInfo info;
-  info.reason = std::move(reason);
-  user_location(info.file, info.function, info.line);
-  return info;
+  UserLocation location = user_location();
+  return {std::move(reason), std::move(location.file), std::move(location.function), location.line};
 }
 
 ReconstructionWorld TraceEnds::reconstruction_world() {
@@ -253,7 +249,7 @@ FrameAction TraceEnds::leave_root() {
 bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
-  entry->why = {tape.mismatch(), node.file, node.function, node.line};
+  entry->why = {tape.mismatch(), node.location.file, node.location.function, node.location.line};
   owner_.breaks.push_back(entry->why);
   log_break(entry->why);
   ++stats().breaks;
@@ -398,7 +394,7 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.offset = t.start.offset;
   entry.guards.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
-  const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
+  const auto keeps = [](const TapeNode& node) { return node.region.mark != RegionMark::kNone; };
   entry.guards.state.saves_tensors =
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));

@@ -420,7 +420,7 @@ Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());
   }
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   t.mutated = t.mutated || call.accumulate;
   return results;
@@ -514,7 +514,7 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   node.outputs = {slot};
   node.leaf = true;
   node.grad = api_.grad_enabled();
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   t.mutated = true;
   return true;

@@ -154,7 +154,7 @@ void TransformTracing::record_step(FuncStep step, const char* name, Ref func, Re
   node.outputs = std::move(outputs);
   node.sequence = step == FuncStep::kGradients || step == FuncStep::kUnpackDual;
   note_modes(node);
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
 }
 
