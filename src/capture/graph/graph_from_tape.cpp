@@ -7,15 +7,19 @@
 namespace tatara::capture {
 namespace {
 
+/// Tells the context the tape's symbols and facts from these on.
+void add_facts(ExprContext& ctx, const Tape& tape, size_t first_symbol, size_t first_fact) {
+  for (size_t i = first_symbol; i < tape.symbols().size(); ++i) {
+    const Expr symbol = tape.symbols()[i];
+    ctx.symbol(symbol.context().symbol_name(symbol), tape.ranges()[i], tape.hints()[i]);
+  }
+  for (size_t i = first_fact; i < tape.facts().size(); ++i) ctx.assume(ctx.import(tape.facts()[i]));
+}
+
 /// A context of its own: the trace's knows facts that were learned after the cut of a graph break, and are no guards.
 std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
   auto ctx = std::make_shared<ExprContext>();
-  for (size_t i = 0; i < tape.symbols().size(); ++i) {
-    const Expr symbol = tape.symbols()[i];
-    ExprContext& trace = symbol.context();
-    ctx->symbol(trace.symbol_name(symbol), tape.ranges()[i], tape.hints()[i]);
-  }
-  for (const Expr fact : tape.facts()) ctx->assume(ctx->import(fact));
+  add_facts(*ctx, tape, 0, 0);
   return ctx;
 }
 
@@ -24,10 +28,6 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 bool has_leaves_or_passes(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(),
                      [](const TapeNode& node) { return node.backward || node.leaf; });
-}
-
-std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass) {
-  return TapeConverter(tape, api, graph_context(tape)).probe(pass);
 }
 
 bool is_training_tape(const Tape& tape) {
@@ -59,8 +59,48 @@ std::vector<int64_t> LiveInference::versions() const {
 
 void LiveInference::bind(int slot, int32_t ref) { impl_->converter->bind(slot, ref); }
 
+struct GrowingGraph::Impl {
+  std::shared_ptr<const Tape> tape;  // as far as it is converted
+  std::shared_ptr<ExprContext> ctx;
+  std::unique_ptr<TapeConverter> converter;
+};
+
+GrowingGraph::GrowingGraph() : impl_(new Impl) {}
+GrowingGraph::~GrowingGraph() = default;
+
+/// The converter, taken from here: what an error leaves of it is dropped.
+std::unique_ptr<TapeConverter> GrowingGraph::grow(const std::shared_ptr<const Tape>& tape, TorchApi& api, bool engine) {
+  std::unique_ptr<TapeConverter> converter = std::move(impl_->converter);
+  if (converter != nullptr && converter->leads_to(*tape, engine)) {
+    add_facts(*impl_->ctx, *tape, impl_->tape->symbols().size(), impl_->tape->facts().size());
+  } else {
+    impl_->ctx = graph_context(*tape);
+    converter = std::make_unique<TapeConverter>(*tape, api, impl_->ctx);
+  }
+  converter->grow(*tape, engine);
+  impl_->tape = tape;
+  return converter;
+}
+
+std::vector<std::optional<GradientLayout>> GrowingGraph::gradient_layouts(const std::shared_ptr<const Tape>& tape,
+                                                                          TorchApi& api, const TapeNode& pass) {
+  std::unique_ptr<TapeConverter> converter = grow(tape, api, true);
+  std::vector<std::optional<GradientLayout>> layouts = converter->probe(pass);
+  impl_->converter = std::move(converter);
+  return layouts;
+}
+
+TapeGraph GrowingGraph::finish(const std::shared_ptr<const Tape>& tape, TorchApi& api, const PassOptions& passes) {
+  const std::unique_ptr<TapeConverter> converter = grow(tape, api, has_leaves_or_passes(*tape));
+  impl_->tape.reset();
+  impl_->ctx.reset();
+  return converter->finish(passes);
+}
+
 TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes) {
-  return TapeConverter(tape, api, graph_context(tape)).run(passes);
+  TapeConverter converter(tape, api, graph_context(tape));
+  converter.grow(tape, has_leaves_or_passes(tape));
+  return converter.finish(passes);
 }
 
 }  // namespace tatara::capture

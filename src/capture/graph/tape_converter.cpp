@@ -1,12 +1,16 @@
 #include "capture/graph/tape_converter.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "capture/graph/tape_arguments.h"
 #include "capture/tape/node_operators.h"
+#include "capture/tape/tape_counts.h"
 #include "ops/core/bind.h"
 #include "support/error.h"
 #include "transforms/expand.h"
+#include "transforms/pass.h"
 #include "transforms/passes.h"
 
 namespace tatara::capture {
@@ -33,13 +37,110 @@ bool equal(PyObject* tuple, const std::vector<Expr>& values) {
   return true;
 }
 
+/// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
+/// does not.
+bool has_unclear_writes(const Tape& tape) {
+  const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpTraits::detaches); };
+  const auto writes = [&tape](const TapeNode& node) {
+    if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
+    const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (slot < 0) return true;
+    const DType dtype = dtype_of(tape.slots()[static_cast<size_t>(slot)].dtype.get());
+    return is_floating(dtype) || is_complex(dtype);
+  };
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), stops) &&
+         std::any_of(tape.nodes().begin(), tape.nodes().end(), writes);
+}
+
+/// Gradients or tangents, as they are asked for.
+bool is_pass(const TapeNode& node) {
+  return node.backward || node.step == FuncStep::kGradients || node.step == FuncStep::kUnpackDual;
+}
+
+/// Whether the same was recorded, as far as graphs are made from it.
+bool same_node(const TapeNode& a, const TapeNode& b) {
+  if (a.name != b.name || a.outputs != b.outputs || a.step != b.step || a.level != b.level ||
+      a.backward != b.backward || a.leaf != b.leaf || a.number != b.number || a.grad != b.grad || a.mode != b.mode ||
+      a.custom != b.custom || a.mutates != b.mutates || a.statistics != b.statistics ||
+      a.region.mark != b.region.mark || a.histories != b.histories) {
+    return false;
+  }
+  // Tapes of their own have arguments of their own in these (Tape::detach).
+  if (a.custom || a.region.mark != RegionMark::kNone) return true;
+  return a.func.get() == b.func.get() && a.args.get() == b.args.get() && a.kwargs.get() == b.kwargs.get() &&
+         a.check.get() == b.check.get();
+}
+
+bool same_slot(const TapeSlot& a, const TapeSlot& b) {
+  return a.input == b.input && a.number == b.number && a.requires_grad == b.requires_grad && a.derived == b.derived &&
+         a.whole == b.whole && a.dtype.get() == b.dtype.get() && a.device.get() == b.device.get() &&
+         a.sizes.get() == b.sizes.get() && a.strides.get() == b.strides.get() && a.symbolic_sizes == b.symbolic_sizes &&
+         a.symbolic_strides == b.symbolic_strides && a.bits == b.bits;
+}
+
+/// Whether the tape is the other one, with more behind it or not, and no more is known of the sizes there.
+bool begins_with(const Tape& tape, const Tape& first) {
+  const auto begins = [](const auto& all, const auto& begin, const auto& same) {
+    return begin.size() <= all.size() && std::equal(begin.begin(), begin.end(), all.begin(), same);
+  };
+  const auto says_more = [&first](Expr fact) {
+    return std::any_of(first.symbols().begin(), first.symbols().end(),
+                       [fact](Expr symbol) { return fact.contains(symbol); });
+  };
+  return begins(tape.nodes(), first.nodes(), same_node) && begins(tape.slots(), first.slots(), same_slot) &&
+         begins(tape.symbols(), first.symbols(), std::equal_to<>()) &&
+         begins(tape.facts(), first.facts(), std::equal_to<>()) &&
+         std::none_of(tape.facts().begin() + static_cast<std::ptrdiff_t>(first.facts().size()), tape.facts().end(),
+                      says_more);
+}
+
+/// The graph with its inputs in another order, of their present numbers.
+Graph with_inputs(Graph graph, const std::vector<int>& order) {
+  Graph result(graph.ctx_ptr());
+  std::vector<ValueId> map(graph.num_values(), kNoValue);
+  std::vector<int> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ValueId input = graph.inputs()[static_cast<size_t>(order[i])];
+    map[static_cast<size_t>(input)] = result.add_input(graph.type(input), graph.value(input).name);
+    places[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  }
+  const size_t outputs = graph.outputs().size();
+  for (const InputWrite& write : graph.input_writes()) graph.add_output(write.value);
+  result = copy_into(graph, std::move(result), std::move(map));
+  for (size_t i = 0; i < graph.input_writes().size(); ++i) {
+    const InputWrite& write = graph.input_writes()[i];
+    result.add_input_write(places[static_cast<size_t>(write.input_index)], result.outputs()[outputs + i].value,
+                           write.times);
+  }
+  result.outputs().resize(outputs);
+  for (GraphOutput& output : result.outputs()) {
+    if (output.alias.kind != OutputAlias::Kind::kInput) continue;
+    output.alias.index = places[static_cast<size_t>(output.alias.index)];
+  }
+  return result;
+}
+
+/// Tensors from before the tape come before what is made for the graph, as where the tape was converted in one go.
+void sort_inputs(TapeGraph& made, const Tape& tape) {
+  const std::vector<int> inputs = made.inputs;
+  const auto first = [&](int i) {
+    const int slot = inputs[static_cast<size_t>(i)];
+    return slot >= 0 && tape.slots()[static_cast<size_t>(slot)].input;
+  };
+  std::vector<int> order(inputs.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (std::is_partitioned(order.begin(), order.end(), first)) return;
+  std::stable_partition(order.begin(), order.end(), first);
+  made.graph = with_inputs(std::move(made.graph), order);
+  for (size_t i = 0; i < order.size(); ++i) made.inputs[i] = inputs[static_cast<size_t>(order[i])];
+}
+
 /// Operators whose result types only the host knows.
 bool typed_by_host(const OpDef& op) { return !op.meta && !op.decompose && !op.choose; }
 
 }  // namespace
 
-TapeGraph TapeConverter::run(const PassOptions& passes) {
-  convert_all(has_leaves_or_passes(*c_.tape));
+TapeGraph TapeConverter::finish(const PassOptions& passes) {
   if (regions_.inside()) throw InternalError("a checkpoint that does not end");
   std::vector<TensorRef> wanted;
   std::vector<int> outputs = computed_outputs(*c_.tape);
@@ -61,27 +162,34 @@ TapeGraph TapeConverter::run(const PassOptions& passes) {
   c_.fz.finish(wanted);
   if (!c_.tape->has_transforms()) keep_checks(c_.made.graph);
   if (history_) history_->finish(c_.made, passes);
+  sort_inputs(c_.made, *c_.tape);
   return std::move(c_.made);
 }
 
 std::vector<std::optional<GradientLayout>> TapeConverter::probe(const TapeNode& pass) {
-  convert_all(true);
+  // A view that is read here for the first time since a write would be read by the nodes that follow as well.
+  for_each_slot(pass.args.get(),
+                [this](int slot) { apart_ = apart_ || (c_.ref(slot) >= 0 && c_.fz.is_stale_view(c_.ref(slot))); });
+  Graph& graph = c_.made.graph;
+  const size_t nodes = graph.num_nodes(), guards = graph.ctx().guards().size();
   std::vector<TensorType> types;
   std::vector<ValueId> results;
   if (pass.step == FuncStep::kUnpackDual) {
     if (!steps_->has_duals(pass.level)) return {std::nullopt};
-    results =
-        steps_->tangents(pass, c_.fz.type(c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(pass.args.get(), 0)))]));
+    results = steps_->tangents(pass, c_.fz.type(c_.ref(slot_of(PyTuple_GET_ITEM(pass.args.get(), 0)))));
   } else {
     PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
-      types.push_back(c_.fz.type(c_.refs[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))]));
+      types.push_back(c_.fz.type(c_.ref(slot_of(PyList_GET_ITEM(variables, i)))));
     }
     results = history_->gradients(pass, std::move(types));
   }
-  for (const ValueId value : results) c_.made.graph.add_output(value);
+  for (const ValueId value : results) graph.add_output(value);
   std::vector<std::optional<GradientFound>> found;
-  static_cast<void>(expand_transforms(c_.made.graph, {}, &found));
+  static_cast<void>(expand_transforms(graph, {}, &found));
+  graph.outputs().clear();
+  graph.truncate_nodes(nodes);
+  awaits_pass_ = graph.ctx().guards().size() != guards;
   const auto hints = [](const std::vector<Expr>& exprs) {
     std::vector<int64_t> values;
     for (const Expr e : exprs) values.push_back(e.context().evaluate_hint(e).value());
@@ -95,21 +203,35 @@ std::vector<std::optional<GradientLayout>> TapeConverter::probe(const TapeNode& 
   return layouts;
 }
 
-void TapeConverter::convert_all(bool history) {
-  for (size_t i = 0; i < c_.tape->slots().size(); ++i) {
-    if (c_.tape->slots()[i].input) add_input(static_cast<int>(i));
+TapeConverter::View TapeConverter::view_of(const Tape& tape, bool engine) {
+  View view{is_training_tape(tape), engine, false};
+  view.history =
+      engine || tape.has_transforms() || tape.has_custom_backwards() || (view.training && has_unclear_writes(tape));
+  return view;
+}
+
+void TapeConverter::grow(const Tape& tape, bool engine) {
+  c_.tape = &tape;
+  c_.refs.resize(tape.slots().size(), -1);
+  view_ = view_of(tape, engine);
+  if (view_.history && history_ == nullptr) {
+    history_ = std::make_unique<TapeHistory>(c_, engine);
+    steps_ = std::make_unique<TapeTransforms>(c_, *history_);
   }
-  const bool training = is_training_tape(*c_.tape);
-  if (history || c_.tape->has_transforms() || c_.tape->has_custom_backwards() || (training && has_unclear_writes())) {
-    history_ = std::make_unique<TapeHistory>(*c_.tape, c_.builder, c_.fz, c_.refs, history);
-    steps_ = std::make_unique<TapeTransforms>(c_.builder, c_.fz, c_.refs, *history_);
+  for (; slots_done_ < tape.slots().size(); ++slots_done_) {
+    if (!tape.slots()[slots_done_].input) continue;
+    add_input(static_cast<int>(slots_done_));
+    if (history_) history_->add_input(static_cast<int>(slots_done_));
   }
-  for (const TapeNode& node : c_.tape->nodes()) {
+  awaits_pass_ = false;
+  for (; nodes_done_ < tape.nodes().size(); ++nodes_done_) {
+    const TapeNode& node = tape.nodes()[nodes_done_];
     const bool inside = node.level != 0;
-    c_.builder.set_no_grad(inside ? !node.mode : training && !node.grad);
-    c_.builder.set_closed(inside && training && node.mode && !node.grad);
+    c_.builder.set_no_grad(inside ? !node.mode : view_.training && !node.grad);
+    c_.builder.set_closed(inside && view_.training && node.mode && !node.grad);
     c_.builder.set_location({std::make_shared<const std::string>(node.location.file),
                              std::make_shared<const std::string>(node.location.function), node.location.line});
+    ++tape_counts().converted;
     try {
       if (history_) {
         convert_with_history(node);
@@ -120,6 +242,14 @@ void TapeConverter::convert_all(bool history) {
       error.rethrow_at(node.location);
     }
   }
+}
+
+bool TapeConverter::leads_to(const Tape& tape, bool engine) const {
+  if (apart_ || !begins_with(tape, *c_.tape) || view_of(tape, engine) != view_) return false;
+  if (awaits_pass_ && (tape.nodes().size() == nodes_done_ || !is_pass(tape.nodes()[nodes_done_]))) return false;
+  // What a region writes to may be an input that is new.
+  const auto added = tape.slots().begin() + static_cast<std::ptrdiff_t>(slots_done_);
+  return !regions_.inside() || std::none_of(added, tape.slots().end(), [](const TapeSlot& slot) { return slot.input; });
 }
 
 void TapeConverter::convert_with_history(const TapeNode& node) {
@@ -138,21 +268,6 @@ std::vector<TapeConverter::TensorRef> TapeConverter::gradient_tensors(const Tape
   std::vector<TensorRef> refs;
   for (const ValueId value : history_->gradients(node, std::move(types))) refs.push_back(c_.fz.fresh(value));
   return refs;
-}
-
-/// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
-/// does not.
-bool TapeConverter::has_unclear_writes() const {
-  const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpTraits::detaches); };
-  const auto writes = [this](const TapeNode& node) {
-    if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
-    const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
-    if (slot < 0) return true;
-    const DType dtype = dtype_of(c_.tape->slots()[static_cast<size_t>(slot)].dtype.get());
-    return is_floating(dtype) || is_complex(dtype);
-  };
-  return std::any_of(c_.tape->nodes().begin(), c_.tape->nodes().end(), stops) &&
-         std::any_of(c_.tape->nodes().begin(), c_.tape->nodes().end(), writes);
 }
 
 void TapeConverter::add_input(int slot) {

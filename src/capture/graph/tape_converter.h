@@ -17,15 +17,21 @@
 
 namespace tatara::capture {
 
-/// All functions throw tatara::Error (Unsupported: no operator, other result types than the host's).
+/// Converts a tape and, as it grows, what is new on it. All functions throw tatara::Error (Unsupported: no operator, other
+/// result types than the host's); after that the converter is of no more use.
 class TapeConverter {
  public:
   using TensorRef = Functionalizer::TensorRef;
   TapeConverter(const Tape& tape, TorchApi& api, std::shared_ptr<ExprContext> ctx) : c_(tape, api, std::move(ctx)) {}
 
-  /// The graph of the whole tape.
-  TapeGraph run(const PassOptions& passes);
-  /// The results of a pass of gradients at the end of the tape.
+  /// Converts the nodes that it has not converted yet. `engine`: gradients come from passes of the engine, or may.
+  void grow(const Tape& tape, bool engine);
+  /// Whether grow() leads to what a new converter would make of the tape: it begins with what was converted, which is
+  /// looked at in the same way, and nothing was done here that is no part of the tape.
+  bool leads_to(const Tape& tape, bool engine) const;
+  /// The graph of the tape, all of which was converted. The converter is of no more use.
+  TapeGraph finish(const PassOptions& passes);
+  /// The results of a pass of gradients at the end of the tape, all of which was converted.
   std::vector<std::optional<GradientLayout>> probe(const TapeNode& pass);
 
   /// See LiveInference.
@@ -36,9 +42,7 @@ class TapeConverter {
  private:
   void note_slot(int slot);
   int slot_with(TensorRef ref);
-  void convert_all(bool history);
   void add_input(int slot);
-  bool has_unclear_writes() const;
 
   void convert_with_history(const TapeNode& node);
   void convert(const TapeNode& node);
@@ -64,6 +68,18 @@ class TapeConverter {
   std::unique_ptr<TapeTransforms> steps_;
   std::unique_ptr<TapeHistory> history_;         // of tapes with gradients of their own
   std::unordered_map<TensorRef, int> slots_of_;  // while the trace is open
+  /// How the nodes of a tape are looked at, which follows from all of it.
+  struct View {
+    bool training = false;
+    bool engine = false;  // of gradients
+    bool history = false;
+    friend bool operator==(const View&, const View&) = default;
+  };
+  static View view_of(const Tape& tape, bool engine);
+  View view_;
+  size_t nodes_done_ = 0, slots_done_ = 0;
+  bool apart_ = false;        // a pass was tried which changed what will follow
+  bool awaits_pass_ = false;  // the same, unless the pass itself follows
 };
 
 }  // namespace tatara::capture

@@ -44,6 +44,7 @@ struct Trace {
   TraceSymbols symbols;
   Tape tape;
   LiveInference inference;
+  GrowingGraph graph;  // as far as a pass of gradients has asked for it
   ConstantTensors constants;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   ValueGuard guard;

@@ -8,6 +8,7 @@
 #include "capture/entries/lifetimes.h"
 #include "capture/entries/stats.h"
 #include "capture/run/runner.h"
+#include "capture/tape/tape_counts.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
@@ -417,9 +418,10 @@ bool TraceEnds::prepare_entry(Entry& entry) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
     bool attached = false;
-    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
+    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, t.graph); })) cut_ = true;
     if (!attached) return false;
     if (!entry.tape->nodes().empty()) ++stats().graphs;
+    tape_counts().recorded += entry.tape->nodes().size();
     const char* what = entry.tape->has_regions()            ? "checkpoints"
                        : entry.tape->has_custom_backwards() ? "an autograd.Function"
                        : entry.tape->has_hooks()            ? "hooks on gradients"

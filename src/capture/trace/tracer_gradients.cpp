@@ -312,7 +312,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        ended = !ends().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
+        ended = !ends().cancellable([&] { layouts = t.graph.gradient_layouts(before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();

@@ -377,7 +377,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     node.args = arguments(variables);
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-      layouts = gradient_layouts(*before, api_, node);
+      layouts = t.graph.gradient_layouts(before, api_, node);
     } catch (const Error& error) {
       problem = error.message();
     }
