@@ -14,6 +14,7 @@
 #include "capture/host/package.h"
 #include "capture/python/call_scratch.h"
 #include "capture/run/graph_object.h"
+#include "capture/tape/tape_counts.h"
 #include "capture/trace/tracer.h"
 #include "capture/vm/interrupts.h"
 #include "runtime/base/cache.h"
@@ -567,13 +568,14 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
                        n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled),
                        "kernels_launched", n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits",
                        n(s.cache_hits), "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks),
                        "cuda_graphs_recorded", n(s.cuda_graphs_recorded), "cuda_graphs_launched",
                        n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
-                       "native_products", n(native_products().load()));
+                       "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded),
+                       "calls_converted", n(tape_counts().converted));
 }
 
 bool is_tracing() {
@@ -587,6 +589,7 @@ void reset_all() {
   for (CompiledFunction* c : all_functions()) all.push_back(Ref::borrow(reinterpret_cast<PyObject*>(c)));
   for (const Ref& c : all) reset_owner(*cast(c.get())->owner);
   stats() = Stats{};
+  tape_counts() = TapeCounts{};
   native_products() = 0;
 }
 

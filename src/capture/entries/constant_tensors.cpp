@@ -11,8 +11,8 @@ void ConstantTensors::advance(const Tape& tape) {
   symbolic_.resize(env_.size());
   for (; seen_ < tape.nodes().size(); ++seen_) {
     const TapeNode& node = tape.nodes()[seen_];
-    bool constant =
-        !varies(node) && node.step == FuncStep::kNone && node.region == RegionMark::kNone && node.custom == nullptr;
+    bool constant = !varies(node) && node.step == FuncStep::kNone && node.region.mark == RegionMark::kNone &&
+                    node.custom == nullptr;
     bool symbolic = holds_size_ref(node.args.get()) || holds_size_ref(node.kwargs.get());
     const auto check = [&](int slot) {
       constant = constant && env_[static_cast<size_t>(slot)];
@@ -101,9 +101,10 @@ bool ConstantGuard::evaluate(std::span<const int64_t> symbols) const {
 std::string ConstantGuard::str() const {
   const Ref text = Ref::steal(PyObject_Repr(expected_.get()));
   if (!text) forget_error();
-  const std::string place = nodes_.empty() || nodes_.back().line == 0
-                                ? std::string()
-                                : " at " + nodes_.back().file + ":" + std::to_string(nodes_.back().line);
+  const std::string place =
+      nodes_.empty() || nodes_.back().location.line == 0
+          ? std::string()
+          : " at " + nodes_.back().location.file + ":" + std::to_string(nodes_.back().location.line);
   return name_of(func_.get()) + " of a tensor made from sizes" + place + " is " + text_of(text.get());
 }
 

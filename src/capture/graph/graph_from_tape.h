@@ -33,14 +33,34 @@ struct GradientLayout {
   std::vector<int64_t> sizes, strides;  // of the present call
   bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager
 };
-/// Of a pass that may be added to the end of the tape: nothing for a variable that no gradient reaches. Throws Unsupported.
-std::vector<std::optional<GradientLayout>> gradient_layouts(const Tape& tape, TorchApi& api, const TapeNode& pass);
 
 /// Whether gradients may flow through the tape: an operation was recorded with gradients on, and some input requires grad.
 bool is_training_tape(const Tape& tape);
 
 /// Throws tatara::Error (Unsupported: no operator, other result types than the host's).
 TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes = {});
+
+class TapeConverter;
+
+/// The graph of a tape that grows: what one use has converted the next one goes on from. Where that would not give what a
+/// conversion of the whole tape gives, it begins anew. A copy of the tape as it is (Tape::detach) comes with each use.
+class GrowingGraph {
+ public:
+  GrowingGraph();
+  ~GrowingGraph();
+  GrowingGraph(const GrowingGraph&) = delete;
+  GrowingGraph& operator=(const GrowingGraph&) = delete;
+  /// Of a pass that may be added to the end of the tape: nothing for a variable that no gradient reaches. Throws Unsupported.
+  std::vector<std::optional<GradientLayout>> gradient_layouts(const std::shared_ptr<const Tape>& tape, TorchApi& api,
+                                                              const TapeNode& pass);
+  /// What build_graph() gives; nothing is left here.
+  TapeGraph finish(const std::shared_ptr<const Tape>& tape, TorchApi& api, const PassOptions& passes = {});
+
+ private:
+  std::unique_ptr<TapeConverter> grow(const std::shared_ptr<const Tape>& tape, TorchApi& api, bool engine);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// What an operator's own inference says of one result.
 struct InferredTensor {

@@ -99,6 +99,17 @@ const OverloadArguments& overload_arguments(PyObject* func) {
   return made;
 }
 
+/// Number of the GPU that "cuda" means at present.
+int16_t current_gpu() {
+  const Ref module = attr_or_null(TorchApi::get()->torch.get(), "cuda");
+  const Ref number = module ? Ref::steal(PyObject_CallMethod(module.get(), "current_device", nullptr)) : Ref();
+  if (!number) {
+    forget_error();
+    throw Unsupported("device cuda, without a GPU");
+  }
+  return static_cast<int16_t>(PyLong_AsLong(number.get()));
+}
+
 }  // namespace
 
 int64_t int_value(PyObject* o) {
@@ -211,6 +222,31 @@ void NodeSource::add_out(PyObject* value) {
   } else if (PyTuple_Check(value) || PyList_Check(value)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) add_out(PySequence_Fast_GET_ITEM(value, i));
   }
+}
+
+DType dtype_of(PyObject* dtype) {
+  if (dtype == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::kFloat64;
+  if (dtype == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::kInt64;
+  if (dtype == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::kBool;
+  if (dtype == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::kComplex128;
+  const std::string name = after_dot(dtype);
+  const std::optional<DType> parsed = parse_dtype(name);
+  if (!parsed) throw Unsupported("dtype " + name);
+  return *parsed;
+}
+
+Device device_of(PyObject* device) {
+  const std::string type = text_of(attr_or_null(device, "type").get());
+  Device result;
+  if (type == "cuda") {
+    result.kind = DeviceKind::kCuda;
+    const Ref index = attr_or_null(device, "index");
+    result.index =
+        index && PyLong_Check(index.get()) ? static_cast<int16_t>(PyLong_AsLong(index.get())) : current_gpu();
+  } else if (type != "cpu") {
+    throw Unsupported("device " + type);
+  }
+  return result;
 }
 
 }  // namespace tatara::capture

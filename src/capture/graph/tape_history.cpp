@@ -9,22 +9,18 @@
 
 namespace tatara::capture {
 
-TapeHistory::TapeHistory(const Tape& tape, GraphBuilder& builder, Functionalizer& fz,
-                         const std::vector<TensorRef>& refs, bool engine)
-    : tape_(tape), builder_(builder), fz_(fz), refs_(refs), engine_(engine) {
-  for (size_t i = 0; i < tape_.slots().size(); ++i) {
-    const TapeSlot& slot = tape_.slots()[i];
-    if (!slot.input || !slot.requires_grad) continue;
-    const ValueId value = fz_.read(refs_[i]);
-    leaves_[refs_[i]] = {{value}, static_cast<int>(i), false};
-    note_values();
-    needs_[static_cast<size_t>(value)] = true;
-  }
+void TapeHistory::add_input(int slot) {
+  if (!c_.slot(slot).requires_grad) return;
+  const TensorRef ref = c_.ref(slot);
+  const ValueId value = c_.fz.read(ref);
+  leaves_[ref] = {{value}, slot, false};
+  note_values();
+  needs_[static_cast<size_t>(value)] = true;
 }
 
 /// Which of the values made since the last call have a history.
 void TapeHistory::note_values() {
-  const Graph& graph = builder_.graph();
+  const Graph& graph = c_.builder.graph();
   needs_.resize(graph.num_values(), false);
   level_needs_.resize(graph.num_values(), false);
   for (; noted_ < graph.num_nodes(); ++noted_) {
@@ -43,15 +39,15 @@ void TapeHistory::note_values() {
 std::vector<TapeHistory::Operand> TapeHistory::before(const TapeNode& node) {
   std::vector<Operand> operands;
   const auto look = [&](int slot) {
-    const TensorRef ref = refs_[static_cast<size_t>(slot)];
+    const TensorRef ref = c_.refs[static_cast<size_t>(slot)];
     if (ref < 0) return;
-    if (node.grad && fz_.is_stale_view(ref) && is_written_leaf(ref)) {
+    if (node.grad && c_.fz.is_stale_view(ref) && is_written_leaf(ref)) {
       throw Unsupported("a view of a parameter from before it was written to, in " + node.name);
     }
-    const ValueId value = fz_.read(ref);
+    const ValueId value = c_.fz.read(ref);
     note_values();
-    const ValueId base = fz_.base(ref);
-    operands.push_back({ref, fz_.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
+    const ValueId base = c_.fz.base(ref);
+    operands.push_back({ref, c_.fz.version(ref), needs(value), needs(base), level_needs(value), level_needs(base)});
   };
   for_each_slot(node.args.get(), look);
   for_each_slot(node.kwargs.get(), look);
@@ -60,31 +56,31 @@ std::vector<TapeHistory::Operand> TapeHistory::before(const TapeNode& node) {
 
 void TapeHistory::after(const TapeNode& node, const std::vector<Operand>& operands) {
   note_values();
-  slot_needs_.resize(tape_.slots().size(), false);
+  slot_needs_.resize(c_.tape->slots().size(), false);
   const auto note = [&](int slot) {
-    const TensorRef ref = slot < 0 ? -1 : refs_[static_cast<size_t>(slot)];
-    if (ref >= 0 && needs(fz_.read(ref))) slot_needs_[static_cast<size_t>(slot)] = true;
+    const TensorRef ref = slot < 0 ? -1 : c_.refs[static_cast<size_t>(slot)];
+    if (ref >= 0 && needs(c_.fz.read(ref))) slot_needs_[static_cast<size_t>(slot)] = true;
   };
   for (const int slot : node.outputs) note(slot);
   for_each_slot(node.args.get(), note);
   for (size_t i = 0; i < node.histories.size(); ++i) {
     if (!node.histories[i]) continue;
-    const ValueId value = fz_.read(refs_[static_cast<size_t>(node.outputs[i])]);
+    const ValueId value = c_.fz.read(c_.refs[static_cast<size_t>(node.outputs[i])]);
     histories_.emplace_back(node.level, value);
     needs_[static_cast<size_t>(value)] = true;
   }
   for (const Operand& operand : operands) {
-    if (fz_.version(operand.ref) != operand.version) note_write(node, operand);
+    if (c_.fz.version(operand.ref) != operand.version) note_write(node, operand);
   }
 }
 
 bool TapeHistory::make_leaf(const TapeNode& node) {
   const int slot = node.outputs[0];
-  const TensorRef ref = refs_[static_cast<size_t>(slot)];
-  const ValueId value = fz_.read(ref);
+  const TensorRef ref = c_.refs[static_cast<size_t>(slot)];
+  const ValueId value = c_.fz.read(ref);
   note_values();
   // What was computed from it before is no part of its history, which the graph could not tell.
-  const Graph& graph = builder_.graph();
+  const Graph& graph = c_.builder.graph();
   bool used = needs(value) || leaves_.contains(ref);
   for (size_t n = 0; n < graph.num_nodes() && !used; ++n) {
     for_each_operand(graph.node(static_cast<NodeId>(n)), [&](ValueId v) { used = used || v == value; });
@@ -92,12 +88,12 @@ bool TapeHistory::make_leaf(const TapeNode& node) {
   if (used) throw Unsupported("requires_grad_() of a tensor that was used before");
   leaves_[ref] = {{value}, slot, true};
   needs_[static_cast<size_t>(value)] = true;
-  return tape_.slots()[static_cast<size_t>(slot)].input;
+  return c_.tape->slots()[static_cast<size_t>(slot)].input;
 }
 
 bool TapeHistory::is_written_leaf(TensorRef ref) const {
   return std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
-    return leaf.second.values.size() > 1 && fz_.same_storage(leaf.first, ref);
+    return leaf.second.values.size() > 1 && c_.fz.same_storage(leaf.first, ref);
   });
 }
 
@@ -106,10 +102,10 @@ void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
     throw Unsupported(node.name + " inside of a transform: it changes a tensor, but not its history");
   }
   for (const TensorRef example : examples_) {
-    if (fz_.same_storage(example, operand.ref)) throw Unsupported(node.name + " on an example of a batch");
+    if (c_.fz.same_storage(example, operand.ref)) throw Unsupported(node.name + " on an example of a batch");
   }
   for (const auto& [slot, value] : variables_) {
-    if (fz_.same_storage(refs_[static_cast<size_t>(slot)], operand.ref)) {
+    if (c_.fz.same_storage(c_.refs[static_cast<size_t>(slot)], operand.ref)) {
       throw Unsupported(node.name + " on a tensor that gradients are asked by");
     }
   }
@@ -117,7 +113,7 @@ void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
     throw Unsupported(node.name + " inside of a transform, on a tensor from outside");
   }
   if (!engine_ && operand.storage_history && std::any_of(leaves_.begin(), leaves_.end(), [&](const auto& leaf) {
-        return fz_.same_storage(leaf.first, operand.ref);
+        return c_.fz.same_storage(leaf.first, operand.ref);
       })) {
     throw Unsupported(node.name + " on the memory of a tensor that requires grad");
   }
@@ -125,10 +121,10 @@ void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
   if (is_leaf && node.grad) throw Unsupported(node.name + " on a leaf, with gradients on");
   bool of_leaf = is_leaf;
   for (auto& [ref, each] : leaves_) {
-    if (!fz_.same_storage(ref, operand.ref)) continue;
+    if (!c_.fz.same_storage(ref, operand.ref)) continue;
     if (each.made && ref != operand.ref) throw Unsupported(node.name + " on memory that a leaf of the graph shares");
     if (!is_leaf && (node.grad || operand.history)) continue;  // a view with a history of its own
-    const ValueId value = fz_.read(ref);
+    const ValueId value = c_.fz.read(ref);
     note_values();
     if (each.values.back() != value) each.values.push_back(value);
     needs_[static_cast<size_t>(value)] = true;
@@ -143,7 +139,7 @@ void TapeHistory::note_write(const TapeNode& node, const Operand& operand) {
 std::vector<ValueId> TapeHistory::values_of(PyObject* list) {
   std::vector<ValueId> values;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    values.push_back(fz_.read(refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(list, i)))]));
+    values.push_back(c_.fz.read(c_.refs[static_cast<size_t>(slot_of(PyList_GET_ITEM(list, i)))]));
   }
   return values;
 }
@@ -154,19 +150,19 @@ std::vector<ValueId> TapeHistory::gradients(const TapeNode& pass, std::vector<Te
   call.cotangents = values_of(PyTuple_GET_ITEM(pass.args.get(), 1));
   PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
-    const TensorRef ref = refs_[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
+    const TensorRef ref = c_.refs[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
     const auto variable = variables_.find(slot_of(PyList_GET_ITEM(variables, i)));
     if (variable != variables_.end()) {
       call.variables.push_back({variable->second});
       continue;
     }
     const auto leaf = leaves_.find(ref);
-    call.variables.push_back(leaf != leaves_.end() ? leaf->second.values : std::vector<ValueId>{fz_.read(ref)});
+    call.variables.push_back(leaf != leaves_.end() ? leaf->second.values : std::vector<ValueId>{c_.fz.read(ref)});
   }
   call.create_graph = creates_graph(pass);
   call.level = pass.step == FuncStep::kGradients;
   call.histories = starts();
-  return add_gradients(builder_, call, std::move(types));
+  return add_gradients(c_.builder, call, std::move(types));
 }
 
 std::vector<ValueId> TapeHistory::starts() const {
@@ -180,7 +176,7 @@ std::vector<ValueId> TapeHistory::starts() const {
 }
 
 void TapeHistory::add_variable(int slot) {
-  const ValueId value = fz_.read(refs_[static_cast<size_t>(slot)]);
+  const ValueId value = c_.fz.read(c_.refs[static_cast<size_t>(slot)]);
   variables_[slot] = value;
   add_level_value(value);
 }
@@ -197,7 +193,7 @@ void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
   }
   note_values();
   const auto leaf_of = [&](int slot) {
-    const auto found = slot < 0 ? leaves_.end() : leaves_.find(refs_[static_cast<size_t>(slot)]);
+    const auto found = slot < 0 ? leaves_.end() : leaves_.find(c_.refs[static_cast<size_t>(slot)]);
     return found == leaves_.end() ? nullptr : &found->second;
   };
   for (const InputWrite& write : result.graph.input_writes()) {
@@ -206,8 +202,8 @@ void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
       throw Unsupported("a write that gives a tensor from outside a history");
     }
   }
-  slot_needs_.resize(tape_.slots().size(), false);
-  UsedHistory histories(tape_, slot_needs_);
+  slot_needs_.resize(c_.tape->slots().size(), false);
+  UsedHistory histories(*c_.tape, slot_needs_);
   std::vector<size_t> live;
   for (size_t i = 0; i < result.outputs.size(); ++i) {
     const GraphOutput& output = result.graph.outputs()[i];

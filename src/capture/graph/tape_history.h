@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/graph/graph_from_tape.h"
+#include "capture/graph/tape_conversion.h"
 #include "ops/core/builder.h"
 #include "transforms/autodiff.h"
 
@@ -17,8 +17,9 @@ class TapeHistory {
  public:
   using TensorRef = Functionalizer::TensorRef;
   /// `engine`: gradients come from passes of the engine too, else from torch.func's transforms alone.
-  TapeHistory(const Tape& tape, GraphBuilder& builder, Functionalizer& fz, const std::vector<TensorRef>& refs,
-              bool engine);
+  TapeHistory(TapeConversion& conversion, bool engine) : c_(conversion), engine_(engine) {}
+  /// After each input has become one of the graph.
+  void add_input(int slot);
 
   struct Operand {
     TensorRef ref;
@@ -61,10 +62,7 @@ class TapeHistory {
   void check_live(const TapeGraph& result, const std::vector<size_t>& live) const;
   void stop_used_up(TapeGraph& result);
 
-  const Tape& tape_;
-  GraphBuilder& builder_;
-  Functionalizer& fz_;
-  const std::vector<TensorRef>& refs_;
+  TapeConversion& c_;
   const bool engine_;
   std::vector<bool> needs_;                     // per value of the graph: it has a history, or is a leaf's
   std::vector<bool> level_needs_;               // per value: it depends on a variable of a transform

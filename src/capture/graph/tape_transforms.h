@@ -12,8 +12,8 @@ namespace tatara::capture {
 class TapeTransforms {
  public:
   using TensorRef = Functionalizer::TensorRef;
-  TapeTransforms(GraphBuilder& builder, Functionalizer& fz, const std::vector<TensorRef>& refs, TapeHistory& history)
-      : builder_(builder), fz_(fz), refs_(refs), history_(history) {}
+  TapeTransforms(TapeConversion& conversion, TapeHistory& history)
+      : builder_(conversion.builder), fz_(conversion.fz), refs_(conversion.refs), history_(history) {}
 
   /// The tensors that a step gives (all but gradients), whose types are known.
   std::vector<TensorRef> results_of(const TapeNode& node, std::vector<TensorType> types);

@@ -74,10 +74,10 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
   }
 }
 
-bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api) {
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing) {
   const auto start = std::chrono::steady_clock::now();
   try {
-    TapeGraph made = build_graph(*entry.tape, api, options.passes);
+    TapeGraph made = growing.finish(entry.tape, api, options.passes);
     entry.report.graph_text = print_graph(made.graph, true);
     const bool whole = has_leaves_or_passes(*entry.tape);
     std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);

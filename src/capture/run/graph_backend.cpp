@@ -56,7 +56,7 @@ class CallableRunner final : public GraphRunner {
 
 }  // namespace
 
-bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, GrowingGraph& growing) {
   const bool empty = entry.tape->nodes().empty();
   if (owner.backend && !empty) {
     entry.report.graph_text = entry.tape->str();
@@ -77,7 +77,7 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api) {
     CompileOptions options = CompileOptions::resolve(owner.options);
     options.explain = explaining() != Explaining::kOff;
     if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, options, api);
-    if (attach_compiled(entry, options, api)) return true;
+    if (attach_compiled(entry, options, api, growing)) return true;
     if (PyErr_Occurred() != nullptr) return false;
     if (owner.fullgraph) {
       BreakInfo why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);

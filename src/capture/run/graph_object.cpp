@@ -67,7 +67,7 @@ PyObject* graph_nodes(PyObject* self, void*) {
     const Ref outputs = Ref::steal(slot_list(node.outputs));
     const Ref item = Ref::steal(Py_BuildValue("(sOOOsi)", node.name.c_str(), node.args.get(),
                                               node.kwargs ? node.kwargs.get() : Py_None, outputs.get(),
-                                              node.file.c_str(), node.line));
+                                              node.location.file.c_str(), node.location.line));
     if (!item || PyList_Append(list, item.get()) != 0) {
       Py_DECREF(list);
       return nullptr;

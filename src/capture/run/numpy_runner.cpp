@@ -329,8 +329,8 @@ class Splitter {
     const Ref none = Ref::steal(PyList_New(0));
     Ref step = Ref::steal(Py_BuildValue("{s:s,s:s,s:s,s:i,s:O,s:O,s:s,s:s,s:s,s:i}", "kind", "host", "op",
                                         node.name.c_str(), "overload", "", "node", -1, "buffers", none.get(), "results",
-                                        none.get(), "reason", why.c_str(), "file", node.file.c_str(), "function",
-                                        node.function.c_str(), "line", node.line));
+                                        none.get(), "reason", why.c_str(), "file", node.location.file.c_str(),
+                                        "function", node.location.function.c_str(), "line", node.location.line));
     if (!step) return forget_error();
     PyList_Append(list("steps").get(), step.get());
   }

@@ -32,7 +32,7 @@ Ref callable_of(Code code) {
 size_t end_of_region(const Tape& tape, size_t begin) {
   int depth = 0;
   for (size_t n = begin; n < tape.nodes().size(); ++n) {
-    const RegionMark mark = tape.nodes()[n].region;
+    const RegionMark mark = tape.nodes()[n].region.mark;
     if (mark == RegionMark::kBegin) ++depth;
     if (mark == RegionMark::kEnd && --depth == 0) return n;
   }
@@ -110,16 +110,17 @@ bool Replay::possible(const Tape& tape) {
   return std::none_of(tape.nodes().begin(), tape.nodes().end(), [&tape](const TapeNode& node) {
     // A pass that gives variables their `.grad`, or calls hooks, would do so twice.
     const bool writes = node.backward && (node.hooks || PyTuple_GET_ITEM(node.args.get(), 4) == Py_True);
-    const bool region = node.region != RegionMark::kNone;
-    return node.leaf || writes || node.redraws || node.reentrant || (tape.has_transforms() && (node.custom || region));
+    const bool region = node.region.mark != RegionMark::kNone;
+    return node.leaf || writes || node.region.redraws || node.region.reentrant ||
+           (tape.has_transforms() && (node.custom || region));
   });
 }
 
 bool Replay::cuts_region(const Tape& tape, size_t cut) {
   int depth = 0;
   for (size_t n = 0; n < cut; ++n) {
-    if (tape.nodes()[n].region == RegionMark::kBegin) ++depth;
-    if (tape.nodes()[n].region == RegionMark::kEnd) --depth;
+    if (tape.nodes()[n].region.mark == RegionMark::kBegin) ++depth;
+    if (tape.nodes()[n].region.mark == RegionMark::kEnd) --depth;
   }
   return depth != 0;
 }
@@ -133,7 +134,7 @@ bool Replay::run(std::vector<Ref>& env, size_t first, size_t last) const {
   size_t plain = first;
   const auto run_until = [&](size_t end) { return tape.run_nodes(env, plain, end, calls_->symbols, true); };
   for (size_t n = first; n < last; ++n) {
-    const bool region = nodes[n].region == RegionMark::kBegin;
+    const bool region = nodes[n].region.mark == RegionMark::kBegin;
     if (!region && !nodes[n].custom) continue;
     if (!run_until(n)) return false;
     const size_t end = region ? end_of_region(tape, n) : n;
@@ -180,7 +181,7 @@ bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const 
 }
 
 bool Replay::run_region(std::vector<Ref>& env, size_t begin, size_t end) const {
-  const Ref given = tuple_of(calls_->tape->nodes()[begin].given, env);
+  const Ref given = tuple_of(calls_->tape->nodes()[begin].region.given, env);
   const std::span<const TapeNode> inside(calls_->tape->nodes().data() + begin + 1, end - begin - 1);
   const Ref compute = callable_of([*this, begin, end, values = Calls::save(read_by(inside), env)](PyObject*) {
     std::vector<Ref> twin = calls_->restore(values);

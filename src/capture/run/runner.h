@@ -11,12 +11,14 @@ struct CompileOptions;
 
 namespace tatara::capture {
 
+class GrowingGraph;
+
 /// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
-/// with a Python error set (a user's backend raised).
-bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api);
+/// with a Python error set (a user's backend raised). `growing`: its graph, as far as the trace has made it.
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, GrowingGraph& growing);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.report.fallback_reason.
-bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api);
+bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing);
 /// Sets entry.report's refused call and reason where the compiler will refuse one, by converting and differentiating alone.
 void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api);
 /// Compiles what can be compiled of a tape of NumPy calls; sets entry.runner. False (no error set) with

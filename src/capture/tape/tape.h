@@ -13,6 +13,7 @@
 #include "capture/host/torch_api.h"
 #include "capture/numbers/symbolic_int.h"
 #include "capture/python/py.h"
+#include "support/error.h"
 
 namespace tatara::capture {
 
@@ -57,6 +58,14 @@ enum class FuncStep : uint8_t {
 /// nothing, but for the run of an open trace, which calls torch's own.
 enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
 
+/// What a node is to such a region.
+struct RegionEnd {
+  RegionMark mark = RegionMark::kNone;
+  bool redraws = false;    ///< of an end: eager draws other random numbers when it computes the region again
+  std::vector<int> given;  ///< of a begin: the tensors among its arguments
+  bool reentrant = false;  ///< of a begin: use_reentrant=True
+};
+
 struct CustomBackward;
 
 struct TapeNode {
@@ -66,9 +75,7 @@ struct TapeNode {
   std::vector<int> outputs;
   bool sequence = false;
   std::string name;
-  std::string file;
-  std::string function;
-  int line = 0;
+  UserLocation location;
   bool mutates = false;           ///< an in-place operation, or one that may be
   bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
   PyObject* generator = nullptr;  ///< among its arguments
@@ -86,10 +93,7 @@ struct TapeNode {
   /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
   bool number = false;
   Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
-  RegionMark region = RegionMark::kNone;
-  bool redraws = false;    ///< of a region's end: eager draws other random numbers when it computes the region again
-  std::vector<int> given;  ///< of a region's begin: the tensors among its arguments
-  bool reentrant = false;  ///< of a region's begin: use_reentrant=True
+  RegionEnd region;
   /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
   std::shared_ptr<const CustomBackward> custom;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
@@ -200,10 +204,11 @@ class Tape {
   /// Why it failed, if an operator's results were other than was inferred; else empty.
   const std::string& mismatch() const { return mismatch_; }
   bool has_reentrant_regions() const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.reentrant; });
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region.reentrant; });
   }
   bool has_regions() const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region != RegionMark::kNone; });
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const TapeNode& n) { return n.region.mark != RegionMark::kNone; });
   }
   bool has_hooks() const {
     return std::any_of(nodes_.begin(), nodes_.end(),

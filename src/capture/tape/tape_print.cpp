@@ -103,10 +103,10 @@ std::string marks_of(const TapeNode& node) {
   if (node.leaf) marks.emplace_back("makes a leaf");
   if (node.hooks) marks.emplace_back("with hooks");
   if (node.check) marks.push_back("guard: is " + value_text(node.check.get()));
-  if (node.region == RegionMark::kBegin) marks.emplace_back("checkpoint begins");
-  if (node.region == RegionMark::kEnd) marks.emplace_back("checkpoint ends");
-  if (node.reentrant) marks.emplace_back("reentrant");
-  if (node.redraws) marks.emplace_back("draws again");
+  if (node.region.mark == RegionMark::kBegin) marks.emplace_back("checkpoint begins");
+  if (node.region.mark == RegionMark::kEnd) marks.emplace_back("checkpoint ends");
+  if (node.region.reentrant) marks.emplace_back("reentrant");
+  if (node.region.redraws) marks.emplace_back("draws again");
   if (node.done) marks.emplace_back("done");
   std::string text = listed(marks, [](const std::string& mark) { return mark; });
   return text.empty() ? text : str_cat(" {", text, "}");
@@ -190,7 +190,8 @@ std::string node_text(const Tape& tape, const TapeNode& node) {
   });
   if (!types.empty()) text += ": " + types;
   text += marks_of(node);
-  if (node.line > 0) text += str_cat("   # ", node.file.substr(node.file.rfind('/') + 1), ":", node.line);
+  if (node.location.line > 0)
+    text += str_cat("   # ", node.location.file.substr(node.location.file.rfind('/') + 1), ":", node.location.line);
   if (node.custom != nullptr) text += custom_text(tape, *node.custom);
   return text;
 }

@@ -39,7 +39,7 @@ bool UsedHistory::saves(size_t n) {
   const TapeNode& node = tape_.nodes()[n];
   bool answer = true;
   if (node.func && !node.custom && !node.backward && !node.number && node.step == FuncStep::kNone &&
-      node.region == RegionMark::kNone) {
+      node.region.mark == RegionMark::kNone) {
     const Ref ask = find_package_function(PackageFunction::kSaves);
     if (!ask) forget_error();
     bool plain = static_cast<bool>(ask);

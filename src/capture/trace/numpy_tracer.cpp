@@ -234,7 +234,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
   if (errstate.get() != t.state.errstate.get()) node.errstate = errstate;
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   return result.release();
 }

@@ -423,7 +423,7 @@ void TorchTracing::finish_node(TapeNode& node, bool fresh, bool known) {
   node.statistics = updates_statistics(node);
   node.generator = generator_of(node);
   forget_error();
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   transforms().note_modes(node);
   if (node.level != 0) {
     std::unordered_set<int> operands;

@@ -44,6 +44,7 @@ struct Trace {
   TraceSymbols symbols;
   Tape tape;
   LiveInference inference;
+  GrowingGraph graph;  // as far as a pass of gradients has asked for it
   ConstantTensors constants;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   ValueGuard guard;
@@ -169,7 +170,7 @@ class TraceContext {
   bool graph_break(const std::string& reason, bool stay_eager = false);
   /// Where the program stands, and why that matters.
   BreakInfo here(std::string reason) const;
-  void user_location(std::string& file, std::string& function, int& line) const;
+  UserLocation user_location() const;
   /// Whether graphs may begin in the frame, between two instructions of it.
   bool may_be_root(const Frame& f) const;
   /// The tape's slot of a tensor, which becomes an input where it is a new one; -1: it has no meta form.
@@ -211,9 +212,7 @@ class TraceFeature {
     return context_.graph_break(reason, stay_eager);
   }
   BreakInfo here(std::string reason) const { return context_.here(std::move(reason)); }
-  void user_location(std::string& file, std::string& function, int& line) const {
-    context_.user_location(file, function, line);
-  }
+  UserLocation user_location() const { return context_.user_location(); }
   int slot_for(PyObject* tensor) { return context_.slot_for(tensor); }
   std::optional<size_t> born_at(PyObject* object) const { return context_.born_at(object); }
   bool born(PyObject* object) const { return born_at(object).has_value(); }

@@ -162,25 +162,25 @@ PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
   }
   const Bypass bypass(bypass_);
   TapeNode node;
-  node.region = name == "begin" ? RegionMark::kBegin : RegionMark::kEnd;
+  node.region.mark = name == "begin" ? RegionMark::kBegin : RegionMark::kEnd;
   node.func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(state)), name.c_str());
   node.args = Ref::steal(PyTuple_Pack(1, state));
   node.name = "checkpoint." + name;
   const Ref given = attr_or_null(state, "arguments");
   for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(given.get()); ++i) {
-    if (const int slot = t.tape.find(PyTuple_GET_ITEM(given.get(), i)); slot >= 0) node.given.push_back(slot);
+    if (const int slot = t.tape.find(PyTuple_GET_ITEM(given.get(), i)); slot >= 0) node.region.given.push_back(slot);
   }
-  node.redraws = attr_or_null(state, "redraws").get() == Py_True;
-  node.reentrant = attr_or_null(state, "inputs").get() != Py_None;
+  node.region.redraws = attr_or_null(state, "redraws").get() == Py_True;
+  node.region.reentrant = attr_or_null(state, "inputs").get() != Py_None;
   node.grad = node.mode = api_.grad_enabled();
   if (!node.func || !node.args) throw InternalError("the mark of a checkpoint is not what it was");
-  user_location(node.file, node.function, node.line);
-  if (node.region == RegionMark::kBegin) {
+  node.location = user_location();
+  if (node.region.mark == RegionMark::kBegin) {
     const Ref casts = AutocastState::read(api_).as_tuple();
     if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) forget_error();
     std::vector<int64_t> versions = t.inference.versions();
     versions.resize(t.tape.slots().size(), -1);
-    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions), node.reentrant});
+    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions), node.region.reentrant});
   } else {
     own_.regions.pop_back();
   }

@@ -9,6 +9,7 @@
 #include "capture/entries/stats.h"
 #include "capture/graph/tape_arguments.h"
 #include "capture/run/runner.h"
+#include "capture/tape/tape_counts.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
@@ -26,24 +27,20 @@
 
 namespace tatara::capture {
 
-void TraceContext::user_location(std::string& file, std::string& function, int& line) const {
+UserLocation TraceContext::user_location() const {
   for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
     PyCodeObject* code = (*it)->code();
     std::string name = text_of(code->co_filename);
     // Torch's own code, and ours that stands in for it (tatara/torch/).
     if (name.find("/torch/") != std::string::npos && it + 1 != frames.rend()) continue;
-    file = std::move(name);
-    function = text_of(code->co_name);
-    line = (*it)->line();
-    return;
+    return {std::move(name), (*it)->line(), text_of(code->co_name)};
   }
+  return {};
 }
 
 BreakInfo TraceContext::here(std::string reason) const {
-  BreakInfo info;
-  info.reason = std::move(reason);
-  user_location(info.file, info.function, info.line);
-  return info;
+  UserLocation location = user_location();
+  return {std::move(reason), std::move(location.file), std::move(location.function), location.line};
 }
 
 ReconstructionWorld TraceEnds::reconstruction_world() {
@@ -258,7 +255,7 @@ FrameAction TraceEnds::leave_root() {
 bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
-  entry->why = {tape.mismatch(), node.file, node.function, node.line};
+  entry->why = {tape.mismatch(), node.location.file, node.location.function, node.location.line};
   owner_.breaks.push_back(entry->why);
   log_break(entry->why);
   ++stats().breaks;
@@ -431,7 +428,7 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.offset = t.start.offset;
   entry.guards.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
-  const auto keeps = [](const TapeNode& node) { return node.region != RegionMark::kNone; };
+  const auto keeps = [](const TapeNode& node) { return node.region.mark != RegionMark::kNone; };
   entry.guards.state.saves_tensors =
       entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
                      std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
@@ -454,9 +451,10 @@ bool TraceEnds::prepare_entry(Entry& entry) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
     bool attached = false;
-    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_); })) cut_ = true;
+    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, t.graph); })) cut_ = true;
     if (!attached) return false;
     if (!entry.tape->nodes().empty()) ++stats().graphs;
+    tape_counts().recorded += entry.tape->nodes().size();
     const char* what = entry.tape->has_regions()            ? "checkpoints"
                        : entry.tape->has_custom_backwards() ? "an autograd.Function"
                        : entry.tape->has_hooks()            ? "hooks on gradients"
@@ -496,7 +494,7 @@ bool TraceEnds::learn_refusal(const Entry& entry) {
   const int call = entry.report.refused_call;
   if (call < 0 || !worth_splitting(*entry.tape)) return false;
   const TapeNode& node = entry.tape->nodes()[static_cast<size_t>(call)];
-  return owner_.refused.add(node.name, node.file, node.line, entry.report.fallback_reason);
+  return owner_.refused.add(node.name, node.location.file, node.location.line, entry.report.fallback_reason);
 }
 
 void TraceEnds::end_trace() {

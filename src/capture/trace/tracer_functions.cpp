@@ -196,7 +196,7 @@ std::string FunctionTracing::function_nodes_problem(const FunctionCall& call, co
   };
   for (const TapeNode& node : made.nodes) {
     if (node.backward || node.leaf || node.done || node.number || node.custom || node.step != FuncStep::kNone ||
-        node.region != RegionMark::kNone) {
+        node.region.mark != RegionMark::kNone) {
       return node.name + " inside of it";
     }
     const auto look = [&](int slot) {
@@ -314,7 +314,7 @@ void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, Py
   node.sequence = true;
   node.custom = std::move(made);
   transforms().note_modes(node);
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   for (const int output : node.outputs) histories().gets_history(output);  // they have the function's history now
   t.tape.add_node(std::move(node));
 }

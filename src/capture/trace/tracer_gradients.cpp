@@ -312,7 +312,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-        ended = !ends().cancellable([&] { layouts = gradient_layouts(*before, api_, node); });
+        ended = !ends().cancellable([&] { layouts = t.graph.gradient_layouts(before, api_, node); });
       }
     } catch (const Error& error) {
       problem = error.message();
@@ -420,7 +420,7 @@ Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());
   }
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   t.mutated = t.mutated || call.accumulate;
   return results;
@@ -514,7 +514,7 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   node.outputs = {slot};
   node.leaf = true;
   node.grad = api_.grad_enabled();
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   t.mutated = true;
   return true;

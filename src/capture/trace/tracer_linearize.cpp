@@ -167,8 +167,8 @@ std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nod
   };
   for (const TapeNode& node : nodes) {
     const bool level = node.step == FuncStep::kEnter && node.name != "enter_grad" && node.name != "enter_vmap";
-    if (node.backward || node.leaf || node.done || node.number || node.custom || node.region != RegionMark::kNone ||
-        level) {
+    if (node.backward || node.leaf || node.done || node.number || node.custom ||
+        node.region.mark != RegionMark::kNone || level) {
       return node.name + " inside of the function";
     }
     for_each_slot(node.args.get(), look);

@@ -42,7 +42,7 @@ int NumberTracing::record_number_node(TapeNode node, PyObject* value) {
   if (node.name == kItem) own_.of_tensors.insert(slot);
   node.number = true;
   node.outputs = {slot};
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
   return slot;
 }

@@ -154,7 +154,7 @@ void TransformTracing::record_step(FuncStep step, const char* name, Ref func, Re
   node.outputs = std::move(outputs);
   node.sequence = step == FuncStep::kGradients || step == FuncStep::kUnpackDual;
   note_modes(node);
-  user_location(node.file, node.function, node.line);
+  node.location = user_location();
   t.tape.add_node(std::move(node));
 }
 
@@ -377,7 +377,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     node.args = arguments(variables);
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-      layouts = gradient_layouts(*before, api_, node);
+      layouts = t.graph.gradient_layouts(before, api_, node);
     } catch (const Error& error) {
       problem = error.message();
     }

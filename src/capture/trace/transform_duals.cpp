@@ -127,7 +127,7 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
     node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
-      layouts = gradient_layouts(*before, api_, node);
+      layouts = t.graph.gradient_layouts(before, api_, node);
     } catch (const Error& error) {
       problem = error.message();
     }

@@ -1,0 +1,53 @@
+#include "capture/graph/tape_conversion.h"
+
+#include "capture/graph/tape_arguments.h"
+
+namespace tatara::capture {
+namespace {
+
+DType default_dtype(TorchApi& api) {
+  const Ref dtype = Ref::steal(PyObject_CallNoArgs(api.state.get_default_dtype.get()));
+  return dtype_of(dtype.get());
+}
+
+}  // namespace
+
+TapeConversion::TapeConversion(const Tape& of, TorchApi& api, std::shared_ptr<ExprContext> ctx)
+    : tape(&of),
+      made{Graph(std::move(ctx)), {}, {}, {}, {}, {}, false, {}, {}},
+      builder(made.graph, default_dtype(api)),
+      fz(builder),
+      refs(of.slots().size(), -1) {}
+
+std::vector<int64_t> TapeConversion::versions() const {
+  std::vector<int64_t> result;
+  for (const TensorRef ref : refs) result.push_back(ref < 0 ? -1 : fz.version(ref));
+  return result;
+}
+
+std::vector<Expr> TapeConversion::exprs(PyObject* tuple) {
+  std::vector<Expr> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    values.push_back(builder.ctx().constant(int_value(PyTuple_GET_ITEM(tuple, i))));
+  }
+  return values;
+}
+
+std::vector<Expr> TapeConversion::sizes_of(const std::vector<Expr>& symbolic, PyObject* tuple) {
+  if (symbolic.empty()) return exprs(tuple);
+  std::vector<Expr> values;
+  for (const Expr e : symbolic) values.push_back(size_in(builder.ctx(), e));
+  return values;
+}
+
+TensorType TapeConversion::slot_type(int slot) {
+  const TapeSlot& info = this->slot(slot);
+  TensorType type;
+  type.dtype = dtype_of(info.dtype.get());
+  type.device = device_of(info.device.get());
+  type.sizes = sizes_of(info.symbolic_sizes, info.sizes.get());
+  type.strides = sizes_of(info.symbolic_strides, info.strides.get());
+  return type;
+}
+
+}  // namespace tatara::capture

@@ -1,0 +1,37 @@
+// What the parts of a conversion share: the tape, the graph so far, and the tensor of each slot.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "capture/graph/graph_from_tape.h"
+#include "ops/core/builder.h"
+
+namespace tatara::capture {
+
+struct TapeConversion {
+  using TensorRef = Functionalizer::TensorRef;
+  TapeConversion(const Tape& of, TorchApi& api, std::shared_ptr<ExprContext> ctx);
+  TapeConversion(const TapeConversion&) = delete;
+  TapeConversion& operator=(const TapeConversion&) = delete;
+
+  const TapeSlot& slot(int number) const { return tape->slots()[static_cast<size_t>(number)]; }
+  TensorRef ref(int slot) const { return refs[static_cast<size_t>(slot)]; }
+  /// How often the memory behind each slot was written to; -1: no tensor yet.
+  std::vector<int64_t> versions() const;
+  /// A tuple of numbers.
+  std::vector<Expr> exprs(PyObject* tuple);
+  /// As the host inferred it.
+  TensorType slot_type(int slot);
+
+  const Tape* tape;
+  TapeGraph made;
+  GraphBuilder builder;
+  Functionalizer fz;
+  std::vector<TensorRef> refs;  ///< by slot; -1: not made yet
+
+ private:
+  std::vector<Expr> sizes_of(const std::vector<Expr>& symbolic, PyObject* tuple);
+};
+
+}  // namespace tatara::capture

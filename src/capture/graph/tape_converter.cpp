@@ -1,0 +1,502 @@
+#include "capture/graph/tape_converter.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "capture/graph/tape_arguments.h"
+#include "capture/tape/node_operators.h"
+#include "capture/tape/tape_counts.h"
+#include "ops/core/bind.h"
+#include "support/error.h"
+#include "transforms/expand.h"
+#include "transforms/pass.h"
+#include "transforms/passes.h"
+
+namespace tatara::capture {
+namespace {
+
+using Candidates = std::vector<OpRegistry::PythonName>;
+
+/// The program's calls that may raise, and whose results nobody needs, get a hidden output: no pass drops what they check.
+void keep_checks(Graph& graph) {
+  std::vector<ValueId> unread;
+  static_cast<void>(needed_nodes(graph, [&](const Node& node) {
+    if (node.op->checks_values && !node.op->nondeterministic) unread.push_back(node.outputs.front());
+    return node.op->checks_values || node.op->nondeterministic;
+  }));
+  for (const ValueId value : unread) graph.add_output(value);
+}
+
+bool equal(PyObject* tuple, const std::vector<Expr>& values) {
+  if (PyTuple_GET_SIZE(tuple) != static_cast<Py_ssize_t>(values.size())) return false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t host = int_value(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
+    if (values[i].context().evaluate_hint(values[i]) != host) return false;
+  }
+  return true;
+}
+
+/// In-place writes beside values that take no gradient: eager tells the contents of a tensor from its history, the graph
+/// does not.
+bool has_unclear_writes(const Tape& tape) {
+  const auto stops = [](const TapeNode& node) { return !node.grad || any_operator(node, &OpTraits::detaches); };
+  const auto writes = [&tape](const TapeNode& node) {
+    if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) return false;
+    const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (slot < 0) return true;
+    const DType dtype = dtype_of(tape.slots()[static_cast<size_t>(slot)].dtype.get());
+    return is_floating(dtype) || is_complex(dtype);
+  };
+  return std::any_of(tape.nodes().begin(), tape.nodes().end(), stops) &&
+         std::any_of(tape.nodes().begin(), tape.nodes().end(), writes);
+}
+
+/// Gradients or tangents, as they are asked for.
+bool is_pass(const TapeNode& node) {
+  return node.backward || node.step == FuncStep::kGradients || node.step == FuncStep::kUnpackDual;
+}
+
+/// Whether the same was recorded, as far as graphs are made from it.
+bool same_node(const TapeNode& a, const TapeNode& b) {
+  if (a.name != b.name || a.outputs != b.outputs || a.step != b.step || a.level != b.level ||
+      a.backward != b.backward || a.leaf != b.leaf || a.number != b.number || a.grad != b.grad || a.mode != b.mode ||
+      a.custom != b.custom || a.mutates != b.mutates || a.statistics != b.statistics ||
+      a.region.mark != b.region.mark || a.histories != b.histories) {
+    return false;
+  }
+  // Tapes of their own have arguments of their own in these (Tape::detach).
+  if (a.custom || a.region.mark != RegionMark::kNone) return true;
+  return a.func.get() == b.func.get() && a.args.get() == b.args.get() && a.kwargs.get() == b.kwargs.get() &&
+         a.check.get() == b.check.get();
+}
+
+bool same_slot(const TapeSlot& a, const TapeSlot& b) {
+  return a.input == b.input && a.number == b.number && a.requires_grad == b.requires_grad && a.derived == b.derived &&
+         a.whole == b.whole && a.dtype.get() == b.dtype.get() && a.device.get() == b.device.get() &&
+         a.sizes.get() == b.sizes.get() && a.strides.get() == b.strides.get() && a.symbolic_sizes == b.symbolic_sizes &&
+         a.symbolic_strides == b.symbolic_strides && a.bits == b.bits;
+}
+
+/// Whether the tape is the other one, with more behind it or not, and no more is known of the sizes there.
+bool begins_with(const Tape& tape, const Tape& first) {
+  const auto begins = [](const auto& all, const auto& begin, const auto& same) {
+    return begin.size() <= all.size() && std::equal(begin.begin(), begin.end(), all.begin(), same);
+  };
+  const auto says_more = [&first](Expr fact) {
+    return std::any_of(first.symbols().begin(), first.symbols().end(),
+                       [fact](Expr symbol) { return fact.contains(symbol); });
+  };
+  return begins(tape.nodes(), first.nodes(), same_node) && begins(tape.slots(), first.slots(), same_slot) &&
+         begins(tape.symbols(), first.symbols(), std::equal_to<>()) &&
+         begins(tape.facts(), first.facts(), std::equal_to<>()) &&
+         std::none_of(tape.facts().begin() + static_cast<std::ptrdiff_t>(first.facts().size()), tape.facts().end(),
+                      says_more);
+}
+
+/// The graph with its inputs in another order, of their present numbers.
+Graph with_inputs(Graph graph, const std::vector<int>& order) {
+  Graph result(graph.ctx_ptr());
+  std::vector<ValueId> map(graph.num_values(), kNoValue);
+  std::vector<int> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ValueId input = graph.inputs()[static_cast<size_t>(order[i])];
+    map[static_cast<size_t>(input)] = result.add_input(graph.type(input), graph.value(input).name);
+    places[static_cast<size_t>(order[i])] = static_cast<int>(i);
+  }
+  const size_t outputs = graph.outputs().size();
+  for (const InputWrite& write : graph.input_writes()) graph.add_output(write.value);
+  result = copy_into(graph, std::move(result), std::move(map));
+  for (size_t i = 0; i < graph.input_writes().size(); ++i) {
+    const InputWrite& write = graph.input_writes()[i];
+    result.add_input_write(places[static_cast<size_t>(write.input_index)], result.outputs()[outputs + i].value,
+                           write.times);
+  }
+  result.outputs().resize(outputs);
+  for (GraphOutput& output : result.outputs()) {
+    if (output.alias.kind != OutputAlias::Kind::kInput) continue;
+    output.alias.index = places[static_cast<size_t>(output.alias.index)];
+  }
+  return result;
+}
+
+/// Tensors from before the tape come before what is made for the graph, as where the tape was converted in one go.
+void sort_inputs(TapeGraph& made, const Tape& tape) {
+  const std::vector<int> inputs = made.inputs;
+  const auto first = [&](int i) {
+    const int slot = inputs[static_cast<size_t>(i)];
+    return slot >= 0 && tape.slots()[static_cast<size_t>(slot)].input;
+  };
+  std::vector<int> order(inputs.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (std::is_partitioned(order.begin(), order.end(), first)) return;
+  std::stable_partition(order.begin(), order.end(), first);
+  made.graph = with_inputs(std::move(made.graph), order);
+  for (size_t i = 0; i < order.size(); ++i) made.inputs[i] = inputs[static_cast<size_t>(order[i])];
+}
+
+/// Operators whose result types only the host knows.
+bool typed_by_host(const OpDef& op) { return !op.meta && !op.decompose && !op.choose; }
+
+}  // namespace
+
+TapeGraph TapeConverter::finish(const PassOptions& passes) {
+  if (regions_.inside()) throw InternalError("a checkpoint that does not end");
+  std::vector<TensorRef> wanted;
+  std::vector<int> outputs = computed_outputs(*c_.tape);
+  std::sort(outputs.begin(), outputs.end());  // a tensor comes before its views, and is the whole of its memory
+  for (const int slot : outputs) {
+    if (numbers_.made_before(slot)) continue;  // it is there before the graph runs
+    c_.made.outputs.push_back(slot);
+    if (c_.tape->slots()[static_cast<size_t>(slot)].level != 0) {
+      throw Unsupported("a tensor of a function transform leaves it");
+    }
+    if (c_.tape->has_transforms()) lay_out(slot);
+    wanted.push_back(c_.refs[static_cast<size_t>(slot)]);
+    check_strides(slot);
+  }
+  functions_.check(wanted);
+  for (size_t slot = 0; slot < c_.refs.size(); ++slot) {
+    if (c_.refs[slot] >= 0) c_.made.slots.emplace(c_.fz.base(c_.refs[slot]), static_cast<int>(slot));
+  }
+  c_.fz.finish(wanted);
+  if (!c_.tape->has_transforms()) keep_checks(c_.made.graph);
+  if (history_) history_->finish(c_.made, passes);
+  sort_inputs(c_.made, *c_.tape);
+  return std::move(c_.made);
+}
+
+std::vector<std::optional<GradientLayout>> TapeConverter::probe(const TapeNode& pass) {
+  // A view that is read here for the first time since a write would be read by the nodes that follow as well.
+  for_each_slot(pass.args.get(),
+                [this](int slot) { apart_ = apart_ || (c_.ref(slot) >= 0 && c_.fz.is_stale_view(c_.ref(slot))); });
+  Graph& graph = c_.made.graph;
+  const size_t nodes = graph.num_nodes(), guards = graph.ctx().guards().size();
+  std::vector<TensorType> types;
+  std::vector<ValueId> results;
+  if (pass.step == FuncStep::kUnpackDual) {
+    if (!steps_->has_duals(pass.level)) return {std::nullopt};
+    results = steps_->tangents(pass, c_.fz.type(c_.ref(slot_of(PyTuple_GET_ITEM(pass.args.get(), 0)))));
+  } else {
+    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
+      types.push_back(c_.fz.type(c_.ref(slot_of(PyList_GET_ITEM(variables, i)))));
+    }
+    results = history_->gradients(pass, std::move(types));
+  }
+  for (const ValueId value : results) graph.add_output(value);
+  std::vector<std::optional<GradientFound>> found;
+  static_cast<void>(expand_transforms(graph, {}, &found));
+  graph.outputs().clear();
+  graph.truncate_nodes(nodes);
+  awaits_pass_ = graph.ctx().guards().size() != guards;
+  const auto hints = [](const std::vector<Expr>& exprs) {
+    std::vector<int64_t> values;
+    for (const Expr e : exprs) values.push_back(e.context().evaluate_hint(e).value());
+    return values;
+  };
+  std::vector<std::optional<GradientLayout>> layouts;
+  for (const std::optional<GradientFound>& each : found) {
+    layouts.emplace_back();
+    if (each) layouts.back() = GradientLayout{hints(each->type.sizes), hints(each->type.strides), each->history};
+  }
+  return layouts;
+}
+
+TapeConverter::View TapeConverter::view_of(const Tape& tape, bool engine) {
+  View view{is_training_tape(tape), engine, false};
+  view.history =
+      engine || tape.has_transforms() || tape.has_custom_backwards() || (view.training && has_unclear_writes(tape));
+  return view;
+}
+
+void TapeConverter::grow(const Tape& tape, bool engine) {
+  c_.tape = &tape;
+  c_.refs.resize(tape.slots().size(), -1);
+  view_ = view_of(tape, engine);
+  if (view_.history && history_ == nullptr) {
+    history_ = std::make_unique<TapeHistory>(c_, engine);
+    steps_ = std::make_unique<TapeTransforms>(c_, *history_);
+  }
+  for (; slots_done_ < tape.slots().size(); ++slots_done_) {
+    if (!tape.slots()[slots_done_].input) continue;
+    add_input(static_cast<int>(slots_done_));
+    if (history_) history_->add_input(static_cast<int>(slots_done_));
+  }
+  awaits_pass_ = false;
+  for (; nodes_done_ < tape.nodes().size(); ++nodes_done_) {
+    const TapeNode& node = tape.nodes()[nodes_done_];
+    const bool inside = node.level != 0;
+    c_.builder.set_no_grad(inside ? !node.mode : view_.training && !node.grad);
+    c_.builder.set_closed(inside && view_.training && node.mode && !node.grad);
+    UserLocation place = node.location;
+    place.call = static_cast<int>(nodes_done_);
+    c_.builder.set_location({std::make_shared<const std::string>(place.file),
+                             std::make_shared<const std::string>(place.function), place.line, place.call});
+    ++tape_counts().converted;
+    try {
+      if (history_) {
+        convert_with_history(node);
+      } else {
+        convert(node);
+      }
+    } catch (const Error& error) {
+      error.rethrow_at(place);
+    }
+  }
+}
+
+bool TapeConverter::leads_to(const Tape& tape, bool engine) const {
+  if (apart_ || !begins_with(tape, *c_.tape) || view_of(tape, engine) != view_) return false;
+  if (awaits_pass_ && (tape.nodes().size() == nodes_done_ || !is_pass(tape.nodes()[nodes_done_]))) return false;
+  // What a region writes to may be an input that is new.
+  const auto added = tape.slots().begin() + static_cast<std::ptrdiff_t>(slots_done_);
+  return !regions_.inside() || std::none_of(added, tape.slots().end(), [](const TapeSlot& slot) { return slot.input; });
+}
+
+void TapeConverter::convert_with_history(const TapeNode& node) {
+  const std::vector<TapeHistory::Operand> operands = history_->before(node);
+  if (node.leaf) {
+    if (history_->make_leaf(node)) c_.made.host_nodes.push_back(static_cast<size_t>(&node - c_.tape->nodes().data()));
+    return;
+  }
+  convert(node);
+  history_->after(node, operands);
+}
+
+std::vector<TapeConverter::TensorRef> TapeConverter::gradient_tensors(const TapeNode& node) {
+  std::vector<TensorType> types;
+  for (const int slot : node.outputs) types.push_back(c_.slot_type(slot));
+  std::vector<TensorRef> refs;
+  for (const ValueId value : history_->gradients(node, std::move(types))) refs.push_back(c_.fz.fresh(value));
+  return refs;
+}
+
+void TapeConverter::add_input(int slot) {
+  if (c_.tape->slots()[static_cast<size_t>(slot)].number) return numbers_.add_input(slot);
+  const ValueId value = c_.made.graph.add_input(c_.slot_type(slot));
+  c_.refs[static_cast<size_t>(slot)] = c_.fz.input(value, static_cast<int>(c_.made.inputs.size()));
+  c_.made.inputs.push_back(slot);
+}
+
+/// A tensor from Python data: made once, read as an input that nobody else sees.
+TapeConverter::TensorRef TapeConverter::constant(const TapeNode& node) {
+  Ref made = Ref::steal(PyObject_Call(node.func.get(), node.args.get(), node.kwargs.get()));
+  if (!made) {
+    forget_error();
+    throw Unsupported("torch.tensor of this data");
+  }
+  TensorType type;
+  type.dtype = dtype_of(attr(made.get(), "dtype").get());
+  type.device = device_of(attr(made.get(), "device").get());
+  type.sizes = c_.exprs(attr(made.get(), "shape").get());
+  type.strides = c_.exprs(Ref::steal(PyObject_CallMethod(made.get(), "stride", nullptr)).get());
+  c_.made.constants.push_back(std::move(made));
+  c_.made.inputs.push_back(-static_cast<int>(c_.made.constants.size()));
+  return c_.fz.fresh(c_.made.graph.add_input(std::move(type)));
+}
+
+void TapeConverter::convert(const TapeNode& node) {
+  if (node.number) return numbers_.convert(node);
+  if (node.region.mark != RegionMark::kNone) return regions_.convert(node);
+  if (node.custom) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
+  const bool statistics = node.statistics && any_operator(node, &OpTraits::uncounted_statistics);
+  const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
+  const std::vector<int64_t> before = statistics || dropout ? c_.versions() : std::vector<int64_t>();
+  const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
+  set_outputs(node, results_of(node));
+  uncount_writes(before, values);
+}
+
+std::vector<ValueId> TapeConverter::present_values() {
+  std::vector<ValueId> values;
+  for (const TensorRef ref : c_.refs) values.push_back(ref < 0 ? kNoValue : c_.fz.read(ref));
+  return values;
+}
+
+/// Writes since `before`; where `values` are given, of those that still have theirs.
+void TapeConverter::uncount_writes(const std::vector<int64_t>& before, const std::vector<ValueId>& values) {
+  std::vector<TensorRef> seen;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const TensorRef ref = c_.refs[i];
+    if (before[i] < 0 || c_.fz.version(ref) == before[i]) continue;
+    if (!values.empty() && c_.fz.read(ref) != values[i]) continue;
+    if (std::any_of(seen.begin(), seen.end(), [&](TensorRef each) { return c_.fz.same_storage(each, ref); })) continue;
+    seen.push_back(ref);
+    c_.fz.uncount(ref, c_.fz.version(ref) - before[i]);
+  }
+}
+
+std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& node) {
+  if (node.backward) return gradient_tensors(node);
+  if (node.step == FuncStep::kGradients) return gradient_tensors(node);
+  if (node.step != FuncStep::kNone) {
+    std::vector<TensorType> types;
+    for (const int slot : node.outputs) types.push_back(c_.slot_type(slot));
+    return steps_->results_of(node, std::move(types));
+  }
+  if (const int factor = numbers_.factor_of(node); factor >= 0) return numbers_.scaled(node, factor);
+  if (node.name == "__getitem__") return {indexing_.get_item(node)};
+  if (node.name == "__setitem__") {
+    indexing_.set_item(node);
+    return {};
+  }
+  if (node.name == "as_tensor" && PyTuple_GET_SIZE(node.args.get()) == 1) {
+    const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (slot >= 0 && c_.tape->slots()[static_cast<size_t>(slot)].number) {
+      const ValueId number = c_.fz.read(c_.refs[static_cast<size_t>(slot)]);
+      return {c_.fz.fresh(c_.builder.cast(number, c_.builder.default_dtype()))};
+    }
+  }
+  if (node.name == "tensor" || node.name == "as_tensor") {
+    bool reads = false;
+    for_each_slot(node.args.get(), [&reads](int) { reads = true; });
+    if (!reads) return {constant(node)};
+  }
+  const std::string name = dotted_name(node);
+  const Candidates* candidates = OpRegistry::global().find_python(name);
+  std::string refusal = "no form of " + name + " takes these arguments";
+  const std::vector<TensorRef> cast = numbers_.cast(node);
+  for (const OpRegistry::PythonName& candidate : *candidates) {
+    NodeSource source(node, cast.empty() ? c_.refs : cast, c_.builder.ctx());
+    if (candidate.form == OpRegistry::PythonName::Form::kReflected) source.swap_operands();
+    std::optional<std::vector<Arg>> args = bind_args(c_.builder.ctx(), candidate.op->schema, source);
+    if (!args) continue;
+    try {
+      return results_of(node, candidate, std::move(*args), source.out());
+    } catch (const Unsupported& error) {
+      // What has loops of its own may leave a call to the host's operator, which comes last.
+      if (&candidate == &candidates->back() || !typed_by_host(*candidates->back().op)) throw;
+      refusal = error.message();
+    }
+  }
+  throw Unsupported(refusal);
+}
+
+std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& node,
+                                                                const OpRegistry::PythonName& candidate,
+                                                                std::vector<Arg> args,
+                                                                const std::vector<TensorRef>& out) {
+  if (candidate.form == OpRegistry::PythonName::Form::kInplace) {
+    return {c_.fz.apply_inplace(*candidate.op, std::move(args))};
+  }
+  if (out.empty()) {
+    if (typed_by_host(*candidate.op) && !node.outputs.empty()) {
+      return c_.fz.host_call(*candidate.op, std::move(args), host_types(node));
+    }
+    return c_.fz.apply(*candidate.op, std::move(args));
+  }
+  c_.fz.apply_out(*candidate.op, std::move(args), out);
+  return out;
+}
+
+std::vector<TensorType> TapeConverter::host_types(const TapeNode& node) {
+  std::vector<TensorType> types;
+  for (const int slot : node.outputs) {
+    if (slot < 0 || c_.refs[static_cast<size_t>(slot)] >= 0) {
+      throw Unsupported(node.name + " gives no tensor of its own in the host");
+    }
+    types.push_back(c_.slot_type(slot));
+  }
+  return types;
+}
+
+void TapeConverter::set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs) {
+  if (refs.size() < node.outputs.size())
+    throw Unsupported(node.name + " has another number of results than the host's");
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] < 0) continue;
+    const auto slot = static_cast<size_t>(node.outputs[i]);
+    if (c_.refs[slot] < 0) {
+      c_.refs[slot] = refs[i];
+    } else if (c_.refs[slot] != refs[i]) {
+      throw Unsupported(node.name + " returned an operand in the host");
+    }
+    check_type(node, static_cast<int>(slot));
+  }
+}
+
+/// What the host inferred is the truth.
+void TapeConverter::check_type(const TapeNode& node, int slot) {
+  const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
+  const TensorType& type = c_.fz.type(c_.refs[static_cast<size_t>(slot)]);
+  if (dtype_of(info.dtype.get()) != type.dtype || !equal(info.sizes.get(), type.sizes)) {
+    throw Unsupported("type of " + node.name + " inferred as " + type.str() + ", other than the host's");
+  }
+}
+
+std::vector<InferredTensor> TapeConverter::infer(const TapeNode& node) {
+  c_.refs.resize(c_.tape->slots().size(), -1);
+  const auto need = [this](int slot) {
+    if (c_.refs[static_cast<size_t>(slot)] >= 0) return;
+    add_input(slot);
+    note_slot(slot);
+  };
+  for_each_slot(node.args.get(), need);
+  for_each_slot(node.kwargs.get(), need);
+  std::vector<InferredTensor> results;
+  for (const TensorRef ref : results_of(node)) {
+    InferredTensor result;
+    result.ref = ref;
+    result.slot = slot_with(ref);
+    const TensorType& type = c_.fz.type(ref);
+    result.dtype = type.dtype;
+    result.sizes = type.sizes;
+    result.strides = type.strides;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+void TapeConverter::bind(int slot, TensorRef ref) {
+  c_.refs.resize(c_.tape->slots().size(), -1);
+  c_.refs[static_cast<size_t>(slot)] = ref;
+  note_slot(slot);
+}
+
+/// Of several slots that are one tensor the last counts.
+void TapeConverter::note_slot(int slot) {
+  int& last = slots_of_.try_emplace(c_.refs[static_cast<size_t>(slot)], slot).first->second;
+  last = std::max(last, slot);
+}
+
+/// -1: none has it.
+int TapeConverter::slot_with(TensorRef ref) {
+  const auto known = slots_of_.find(ref);
+  if (known == slots_of_.end()) return -1;
+  const auto slot = static_cast<size_t>(known->second);
+  if (slot < c_.refs.size() && c_.refs[slot] == ref) return known->second;
+  // What was traced ahead came off the tape again.
+  const auto found = std::find(c_.refs.rbegin(), c_.refs.rend(), ref);
+  known->second = static_cast<int>(c_.refs.rend() - found) - 1;
+  return known->second;
+}
+
+/// A result that eager lays out otherwise than inference has it: transforms see more dimensions.
+void TapeConverter::lay_out(int slot) {
+  const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
+  TensorRef& ref = c_.refs[static_cast<size_t>(slot)];
+  if (info.number || !info.symbolic_sizes.empty() || equal(info.strides.get(), c_.fz.type(ref).strides)) return;
+  const std::vector<Expr> wanted = c_.exprs(info.strides.get());
+  // What repeats in memory is no layout of a result of ours.
+  if (std::any_of(wanted.begin(), wanted.end(), [](Expr e) { return e.is_const(0); })) return;
+  for (size_t i = 0; i < c_.refs.size(); ++i) {
+    const bool own = static_cast<int>(i) == slot || c_.refs[i] < 0;
+    if (!own && c_.tape->slots()[i].input && c_.fz.same_storage(c_.refs[i], ref)) return;
+  }
+  ref = c_.fz.fresh(c_.builder.op("relayout", {TensorArg{c_.fz.read(ref)}, SymInts{wanted}}));
+}
+
+void TapeConverter::check_strides(int slot) {
+  const TapeSlot& info = c_.tape->slots()[static_cast<size_t>(slot)];
+  if (info.number) return;
+  const TensorType& type = c_.fz.type(c_.refs[static_cast<size_t>(slot)]);
+  for (size_t i = 0; i < type.strides.size(); ++i) {
+    if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
+    const int64_t host = int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i)));
+    if (type.strides[i].context().evaluate_hint(type.strides[i]) != host) {
+      throw Unsupported("strides of an output inferred as " + type.str() + ", other than the host's");
+    }
+  }
+}
+
+}  // namespace tatara::capture

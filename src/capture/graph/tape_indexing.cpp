@@ -1,0 +1,128 @@
+#include "capture/graph/tape_indexing.h"
+
+#include "capture/graph/tape_arguments.h"
+#include "support/error.h"
+
+namespace tatara::capture {
+
+TapeIndexing::TensorRef TapeIndexing::view(const char* op, std::vector<Arg> args) {
+  return c_.fz.apply(OpRegistry::global().get(op), std::move(args))[0];
+}
+
+Scalar TapeIndexing::number(PyObject* o) {
+  if (is_size_ref(o)) return scalar_of(c_.builder.ctx(), o);
+  if (!PyLong_Check(o) || PyBool_Check(o)) throw Unsupported("an index of type " + type_name(o));
+  return int_value(o);
+}
+
+TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
+  PyObject* self = PyTuple_GET_ITEM(node.args.get(), 0);
+  PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
+  Indexed result{c_.refs[static_cast<size_t>(slot_of(self))], {}, false};
+  std::vector<PyObject*> items;
+  if (PyTuple_Check(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) items.push_back(PyTuple_GET_ITEM(key, i));
+  } else {
+    items.push_back(key);
+  }
+  int64_t taken = 0;
+  for (PyObject* item : items) taken += item != Py_None && item != Py_Ellipsis && !PyBool_Check(item) ? 1 : 0;
+  const int64_t rank = c_.fz.type(result.base).dim();
+  int64_t dim = 0;
+  bool ellipsis = false;
+  const auto full = [&result] { result.tensors.values.push_back(kNoValue); };
+  for (PyObject* item : items) {
+    const Arg at = Scalar(dim);
+    if (item == Py_None) {
+      result.base = view("unsqueeze", {TensorArg{result.base}, at});
+      full();
+      ++dim;
+    } else if (item == Py_Ellipsis) {
+      if (ellipsis) throw Unsupported("two ellipses in an index");
+      ellipsis = true;
+      for (int64_t i = 0; i < rank - taken; ++i) full();
+      dim += rank - taken;
+    } else if (PySlice_Check(item)) {
+      result.base = slice(result.base, dim, reinterpret_cast<PySliceObject*>(item));
+      full();
+      ++dim;
+    } else if (slot_of(item) >= 0) {
+      const TensorRef tensor = c_.refs[static_cast<size_t>(slot_of(item))];
+      if (!is_integral(c_.fz.type(tensor).dtype) || c_.fz.type(tensor).dtype == DType::kUInt8) {
+        throw Unsupported("an index tensor of type " + c_.fz.type(tensor).str());
+      }
+      result.tensors.values.push_back(tensor);
+      result.advanced = true;
+      ++dim;
+    } else {
+      result.base = view("select", {TensorArg{result.base}, at, number(item)});
+    }
+  }
+  return result;
+}
+
+TapeIndexing::TensorRef TapeIndexing::slice(TensorRef base, int64_t dim, const PySliceObject* slice) {
+  if (slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None) return base;
+  std::vector<Arg> args{TensorArg{base}, Scalar(dim)};
+  for (PyObject* bound : {slice->start, slice->stop}) {
+    if (bound == Py_None) {
+      args.emplace_back(NoneArg{});
+    } else {
+      args.emplace_back(number(bound));
+    }
+  }
+  args.emplace_back(slice->step == Py_None ? Scalar(int64_t{1}) : number(slice->step));
+  return view("slice", std::move(args));
+}
+
+TapeIndexing::TensorRef TapeIndexing::get_item(const TapeNode& node) {
+  const TensorRef self = c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
+  Indexed indexed = index(node);
+  if (!indexed.advanced) {
+    // A tensor of its own, also for x[:] and x[...].
+    return indexed.base == self ? view("alias", {TensorArg{self}}) : indexed.base;
+  }
+  return TapeIndexing::view("index", {TensorArg{indexed.base}, std::move(indexed.tensors)});
+}
+
+/// x[mask] = number, with a mask of the tensor's own sizes.
+bool TapeIndexing::fill_masked(const TapeNode& node) {
+  PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
+  PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
+  const int mask = slot_of(key);
+  if (mask < 0 || slot_of(value) >= 0 || (!PyLong_Check(value) && !PyFloat_Check(value))) return false;
+  const TensorRef self = c_.refs[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)))];
+  const TensorRef where = c_.refs[static_cast<size_t>(mask)];
+  if (c_.fz.type(where).dtype != DType::kBool || c_.fz.type(where).sizes != c_.fz.type(self).sizes) return false;
+  c_.fz.apply_inplace(OpRegistry::global().get("masked_fill"),
+                      {TensorArg{self}, TensorArg{where}, scalar_of(c_.builder.ctx(), value)});
+  return true;
+}
+
+void TapeIndexing::set_item(const TapeNode& node) {
+  if (fill_masked(node)) return;
+  Indexed indexed = index(node);
+  PyObject* value = PyTuple_GET_ITEM(node.args.get(), 2);
+  const OpRegistry& registry = OpRegistry::global();
+  const int slot = slot_of(value);
+  if (indexed.advanced) {
+    const TensorRef source = slot >= 0 ? c_.refs[static_cast<size_t>(slot)] : filled(indexed.base, value);
+    c_.fz.apply_inplace(registry.get("index_put"),
+                        {TensorArg{indexed.base}, std::move(indexed.tensors), TensorArg{source}, Scalar(false)});
+    return;
+  }
+  if (slot < 0) {
+    c_.fz.apply_inplace(registry.get("fill"), {TensorArg{indexed.base}, scalar_of(c_.builder.ctx(), value)});
+    return;
+  }
+  c_.fz.apply_inplace(registry.get("copy"),
+                      {TensorArg{indexed.base}, TensorArg{c_.refs[static_cast<size_t>(slot)]}, Scalar(false)});
+}
+
+TapeIndexing::TensorRef TapeIndexing::filled(TensorRef like, PyObject* value) {
+  const TensorType& type = c_.fz.type(like);
+  return c_.fz.fresh(
+      c_.builder.op("full", {SymInts{}, scalar_of(c_.builder.ctx(), value), type.dtype, NoneArg{}, type.device}));
+}
+
+}  // namespace tatara::capture

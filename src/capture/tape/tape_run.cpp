@@ -1,0 +1,342 @@
+// Runs tapes: node by node, in the grad modes and levels that they were recorded in.
+#include <algorithm>
+#include <unordered_set>
+
+#include "capture/host/numpy_api.h"
+#include "capture/host/object_kinds.h"
+#include "capture/host/package.h"
+#include "capture/tape/tape.h"
+#include "capture/tape/transaction.h"
+#include "support/str_cat.h"
+
+namespace tatara::capture {
+namespace {
+
+/// The tensors of a call's result, in order.
+void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
+  if (PyTuple_Check(result) || PyList_Check(result)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
+    for (Py_ssize_t i = 0; i < n; ++i) flatten_result(PySequence_Fast_GET_ITEM(result, i), out);
+  } else {
+    out.push_back(result);
+  }
+}
+
+Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  if (!node.func && node.custom) {
+    PyErr_SetString(PyExc_RuntimeError, "tatara: an autograd.Function cannot run apart from its program");
+    return {};
+  }
+  if (!node.func) return Ref::borrow(Py_None);  // the end of a region
+  const auto fill = [&env, symbols](PyObject* object) {
+    if (is_size_ref(object)) return size_ref_value(object, symbols);
+    const int slot = slot_of(object);
+    return slot < 0 ? Ref::borrow(object) : env[static_cast<size_t>(slot)];
+  };
+  const Ref args = map_structure(node.args.get(), fill);
+  if (!args) return {};
+  Ref kwargs;
+  if (node.kwargs) {
+    kwargs = map_structure(node.kwargs.get(), fill);
+    if (!kwargs) return {};
+  }
+  if (node.errstate) return NumpyApi::get()->call_with(node.errstate.get(), node.func.get(), args.get(), kwargs.get());
+  return Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get()));
+}
+
+/// Puts the thread into the grad modes that nodes were recorded in, and back.
+class GradModes {
+ public:
+  explicit GradModes(bool active) : active_(active) {
+    if (active_) first_ = now_ = TorchApi::get()->grad_enabled();
+  }
+  ~GradModes() {
+    if (active_ && now_ != first_) set(first_);
+  }
+  GradModes(const GradModes&) = delete;
+  GradModes& operator=(const GradModes&) = delete;
+  void want(const TapeNode& node) {
+    if (active_ && node.mode != now_) set(node.mode);
+  }
+
+ private:
+  void set(bool on) {
+    now_ = on;
+    TorchApi::get()->set_grad(on);
+  }
+  bool active_, first_ = false, now_ = false;
+};
+
+/// The levels that a run of nodes has entered and not left. Those of a run that fails are left again.
+class OpenLevels {
+ public:
+  explicit OpenLevels(const std::vector<TapeNode>& nodes) : nodes_(nodes) {}
+  ~OpenLevels() {
+    const ErrorAside aside;
+    while (!kept_ && !open_.empty()) leave();
+  }
+  OpenLevels(const OpenLevels&) = delete;
+  OpenLevels& operator=(const OpenLevels&) = delete;
+
+  void done(size_t node) {
+    if (nodes_[node].step == FuncStep::kEnter) open_.push_back(node);
+    if (nodes_[node].step == FuncStep::kExit) open_.pop_back();
+  }
+  /// Leaves these levels, and enters those that are open after all nodes.
+  void go_to_end(std::span<const int64_t> symbols) {
+    const ErrorAside aside;
+    while (!open_.empty()) leave();
+    for (size_t n = 0; n < nodes_.size(); ++n) done(n);
+    for (const size_t n : open_) {
+      if (!call_node(nodes_[n], {}, symbols)) forget_error();
+    }
+    keep();
+  }
+  /// They stay open: the program goes on inside of them.
+  void keep() {
+    kept_ = true;
+    Transaction* const transaction = Transaction::current();
+    for (size_t i = 0; i < open_.size() && transaction != nullptr; ++i) {
+      transaction->on_undo([name = nodes_[open_[i]].name] { return leave_level(name); });
+    }
+  }
+
+ private:
+  static bool leave_level(const std::string& name) {
+    const Ref text = Ref::steal(PyUnicode_FromString(name.c_str()));
+    return text && call_package<PackageFunction::kLeaveLevel>(text.get());
+  }
+  void leave() {
+    if (!leave_level(nodes_[open_.back()].name)) forget_error();
+    open_.pop_back();
+  }
+
+  const std::vector<TapeNode>& nodes_;
+  std::vector<size_t> open_;
+  bool kept_ = false;
+};
+
+/// After a failure between both ends of regions: torch's hooks on saved tensors go off again. Where a region has no end on the
+/// tape the program itself is inside, and leaves it.
+void abandon_regions(const std::vector<TapeNode>& nodes, size_t done) {
+  std::vector<size_t> open;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].region.mark == RegionMark::kBegin) open.push_back(n);
+    if (nodes[n].region.mark != RegionMark::kEnd || open.empty()) continue;
+    if (open.back() < done && n >= done) {
+      const ErrorAside aside;
+      const Ref state = Ref::borrow(PyTuple_GET_ITEM(nodes[n].args.get(), 0));
+      if (!Ref::steal(PyObject_CallMethod(state.get(), "abandon", nullptr))) forget_error();
+    }
+    open.pop_back();
+  }
+}
+
+}  // namespace
+
+namespace {
+
+Ref view_of(TorchApi& api, PyObject* tensor) {
+  return Ref::steal(PyObject_CallFunctionObjArgs(api.functions.view_as.get(), tensor, tensor, nullptr));
+}
+
+/// Makes the placeholder the real tensor.
+bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
+  return static_cast<bool>(
+      Ref::steal(PyObject_CallFunctionObjArgs(api.functions.swap_impl.get(), placeholder, value, nullptr)));
+}
+
+/// Another tensor with the result's memory. A view made inside of a level would belong to it, so a tensor that leaves one gets
+/// its view before.
+Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, PyObject* result,
+             std::span<const int64_t> symbols) {
+  if (node.step != FuncStep::kUnwrap) return view_of(api, result);
+  const auto inside = static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
+  std::vector<Ref> changed = env;
+  changed[inside] = view_of(api, env[inside].get());
+  return changed[inside] ? Tape::call_object(node, changed, symbols) : Ref();
+}
+
+}  // namespace
+
+void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const {
+  Transaction* const transaction = Transaction::current();
+  if (transaction != nullptr) transaction->keep_operands(node, env, *TorchApi::get());
+}
+
+namespace {
+
+/// Whether tensors of the same sizes lie in memory alike.
+bool same_strides(PyObject* a, PyObject* b) {
+  const auto part = [](PyObject* tensor, const char* name) {
+    Ref made = Ref::steal(PyObject_CallMethod(tensor, name, nullptr));
+    if (!made) forget_error();
+    return made;
+  };
+  const Ref sizes = part(a, "size"), ours = part(a, "stride"), theirs = part(b, "stride"), count = part(a, "numel");
+  if (!sizes || !ours || !theirs || !count || PyObject_IsTrue(count.get()) == 0) return true;
+  for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(sizes.get()); ++d) {
+    if (PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.get(), d)) == 1) continue;
+    const auto at = [d](const Ref& strides) { return PyLong_AsLongLong(PyTuple_GET_ITEM(strides.get(), d)); };
+    if (at(ours) != at(theirs)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+/// In what a result is other than was inferred; empty: in nothing. How it lies in memory counts where the program has asked for
+/// it; what else follows from it is looked at elsewhere.
+std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
+                          const TorchApi& api) const {
+  const auto slot = static_cast<size_t>(node.outputs[output]);
+  if (!api.is_tensor(value)) return real ? "" : "gives a tensor where its kernel gives none";
+  if (node.level != 0 || slots_[slot].level != 0 || slots_[slot].number) return {};
+  if (real) {
+    const auto earlier = node.outputs.begin() + static_cast<std::ptrdiff_t>(output);
+    const bool operand = !node.mutates && std::find(node.outputs.begin(), earlier, node.outputs[output]) == earlier;
+    return operand && value != env[slot].get() ? "gives its operand where its kernel gives a tensor of its own" : "";
+  }
+  if (api.numpy != nullptr && api.numpy->is_array(value)) return {};
+  for (const char* name : {"dtype", "shape"}) {
+    const Ref inferred = attr_or_null(env[slot].get(), name), given = attr_or_null(value, name);
+    if (!inferred || !given || PyObject_RichCompareBool(inferred.get(), given.get(), Py_EQ) != 1) {
+      return str_cat("gives a tensor of another ", name, " than its kernel");
+    }
+  }
+  if (slots_[slot].layout_read && !same_strides(env[slot].get(), value)) {
+    return "gives a tensor of other strides than its kernel";
+  }
+  return {};
+}
+
+bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop) {
+  const std::span<const int64_t> symbols = open_hints();
+  std::vector<Ref> env(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
+  std::vector<bool> real(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) real[i] = slots_[i].input;
+  // All are alive until the end: slots keep what the run replaces.
+  std::unordered_set<PyObject*> present;
+  for (const Ref& object : env) present.insert(object.get());
+  mismatch_.clear();
+  if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
+  GradModes modes(needs_grad_modes_);
+  OpenLevels levels(nodes_);
+  const auto failed = [&] {
+    levels.go_to_end(symbols);
+    abandon_regions(nodes_, nodes_done_);
+    return false;
+  };
+  for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
+    const TapeNode& node = nodes_[nodes_done_];
+    if (node.done) continue;
+    if (stop()) {
+      PyErr_SetString(PyExc_RuntimeError, "stopped");
+      return failed();
+    }
+    modes.want(node);
+    note_writes(node, env);
+    const Ref result = call_node(node, env, symbols);
+    if (!result) return failed();
+    levels.done(nodes_done_);
+    if (node.region.mark != RegionMark::kNone) continue;
+    if (node.number) {
+      env[static_cast<size_t>(node.outputs[0])] = result;
+      present.insert(result.get());
+      continue;
+    }
+    std::vector<PyObject*> tensors;
+    flatten_result(result.get(), tensors);
+    for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
+      const auto slot = static_cast<size_t>(node.outputs[k]);
+      if (node.outputs[k] < 0) continue;
+      if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
+        mismatch_ = str_cat("the host's meta kernel of ", node.name, " ", other);
+        PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
+        return failed();
+      }
+      if (real[slot]) continue;
+      Ref value = Ref::borrow(tensors[k]);
+      // The host returned an operand where the placeholder is an object of its own.
+      if (present.contains(value.get())) {
+        value = alias_of(api, node, env, value.get(), symbols);
+        if (!value) return failed();
+      }
+      if (!swap(api, env[slot].get(), value.get())) return failed();
+      real[slot] = true;
+    }
+  }
+  levels.keep();
+  return true;
+}
+
+bool Tape::take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const {
+  std::unordered_set<PyObject*> taken;
+  for (const TapeSlot& slot : slots_) {
+    if (slot.input) taken.insert(slot.object.get());
+  }
+  for (const int output : outputs) {
+    const TapeSlot& slot = slots_[static_cast<size_t>(output)];
+    if (slot.input || slot.number) continue;
+    Ref value = env[static_cast<size_t>(output)];
+    if (!taken.insert(value.get()).second) value = view_of(api, value.get());
+    if (!value || !swap(api, slot.object.get(), value.get())) return false;
+  }
+  return true;
+}
+
+Ref Tape::call_object(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
+  return call_node(node, env, symbols);
+}
+
+bool Tape::call(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols,
+                std::vector<Ref>& results) {
+  const Ref result = call_node(node, env, symbols);
+  if (!result) return false;
+  std::vector<PyObject*> tensors;
+  flatten_result(result.get(), tensors);
+  results.clear();
+  for (PyObject* tensor : tensors) results.push_back(Ref::borrow(tensor));
+  return true;
+}
+
+bool Tape::run(std::vector<Ref>& env, TorchApi& api) const {
+  if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
+  std::vector<int64_t> symbols;
+  return symbol_values(env, api, symbols) && run_nodes(env, 0, nodes_.size(), symbols);
+}
+
+void Tape::drop_dead(std::vector<Ref>& env, size_t first, size_t last) const {
+  for (size_t n = first; n < last; ++n) {
+    for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
+  }
+}
+
+bool Tape::run_nodes(std::vector<Ref>& env, size_t first, size_t last, std::span<const int64_t> symbols,
+                     bool keep) const {
+  GradModes modes(needs_grad_modes_);
+  OpenLevels levels(nodes_);
+  for (size_t n = first; n < last; ++n) {
+    const TapeNode& node = nodes_[n];
+    modes.want(node);
+    note_writes(node, env);
+    const Ref result = call_node(node, env, symbols);
+    if (!result) return false;
+    levels.done(n);
+    if (!node.sequence) {
+      if (!node.outputs.empty() && node.outputs[0] >= 0) env[static_cast<size_t>(node.outputs[0])] = result;
+    } else {
+      std::vector<PyObject*> tensors;
+      flatten_result(result.get(), tensors);
+      for (size_t k = 0; k < node.outputs.size() && k < tensors.size(); ++k) {
+        if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = Ref::borrow(tensors[k]);
+      }
+    }
+    if (keep) continue;
+    for (const int slot : dead_after_[n]) env[static_cast<size_t>(slot)] = Ref();
+  }
+  return true;
+}
+
+}  // namespace tatara::capture
