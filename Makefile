@@ -48,12 +48,20 @@ test-python: build
 
 # The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
+	$(call for_other_pythons,one-other-python)
+
+build-other-pythons: build
+	$(call for_other_pythons,build-other-python)
+
+# A line with make in it runs under `make -n` too, so nothing else is in it.
+define for_other_pythons
 	@for version in $(OTHER_PYTHONS); do \
 	  python=$$(sh tools/find_python.sh $$version); \
-	  if [ -z "$$python" ]; then echo "Python $$version is not here: its tests are left out"; continue; fi; \
+	  if [ -z "$$python" ]; then echo "Python $$version is not here: it is left out"; continue; fi; \
 	  if [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
-	  $(MAKE) --no-print-directory one-other-python VERSION=$$version OTHER="$$python" || exit 1; \
+	  $(MAKE) --no-print-directory $(1) VERSION=$$version OTHER="$$python" || exit 1; \
 	done
+endef
 
 OTHER_VENV = .venv-$(VERSION)
 .PHONY: one-other-python build-other-python
@@ -86,13 +94,8 @@ interrupts: build
 	$(PY) tests/errors/interrupts.py $(ARGS)
 
 # 1,000 signals at random moments of capture, compilation and runs, NumPy programs under each Python that is here.
-signal-storm: build
-	@pythons="--python $(PY)"; for version in $(OTHER_PYTHONS); do \
-	  python=$$(sh tools/find_python.sh $$version); \
-	  if [ -z "$$python" ] || [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
-	  $(MAKE) --no-print-directory build-other-python VERSION=$$version OTHER="$$python" || exit 1; \
-	  pythons="$$pythons --python .venv-$$version/bin/python"; \
-	done; $(PY) tests/errors/signal_storm.py $$pythons $(ARGS)
+signal-storm: build build-other-pythons
+	@$(PY) tests/errors/signal_storm.py --python $(PY) $(addprefix --python ,$(wildcard $(OTHER_PYTHONS:%=.venv-%/bin/python))) $(ARGS)
 
 # Every class of the auto mappings of transformers at a small size, inference and training: ARGS="--resume --page docs/zoo.md".
 zoo: build
