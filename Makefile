@@ -185,6 +185,14 @@ modules: build
 optimizers: build
 	$(PY) tests/opinfo/optimizers.py $(ARGS)
 
+# docs/status.md: what each operator of torch's suite is when it is run, differentiated, batched, differentiated forward.
+status: build
+	$(PY) tests/opinfo/sweep.py -j 2 --dtypes bool int64 float16 bfloat16 float32 float64 complex64 autocast errors \
+	  --page docs/status.md
+	$(PY) tests/opinfo/gradients.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+	$(PY) tests/opinfo/vmap.py -j 2 --samples 4 --time-limit 120 --page docs/status.md
+	$(PY) tests/opinfo/forward.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+
 lint: setup
 	$(PY) tools/lint.py
 
