@@ -203,7 +203,7 @@ format: setup
 # The C++ unit tests under the address and undefined-behaviour sanitizers, and under the thread sanitizer.
 asan: setup
 	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=address,undefined
 	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/asan/tests/unit/tatara_unit_tests
 
@@ -211,20 +211,20 @@ asan: setup
 CHANGES ?= 1000000
 fuzz-cache: setup
 	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=address,undefined
 	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) TATARA_FUZZ_COUNT=$(CHANGES) $(BUILD)/asan/tests/unit/tatara_unit_tests --filter=CacheFuzz
 
 tsan: setup
 	@test -f $(BUILD)/tsan/build.ninja || $(CONFIGURE) -B $(BUILD)/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=thread
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=thread
 	$(VENV)/bin/cmake --build $(BUILD)/tsan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/tsan/tests/unit/tatara_unit_tests
 
 # Line coverage of the C++ core by its unit tests.
 coverage: setup
 	@test -f $(BUILD)/coverage/build.ninja || $(CONFIGURE) -B $(BUILD)/coverage -DCMAKE_BUILD_TYPE=Debug \
-	  -DTATARA_BUILD_PYTHON=OFF -DTATARA_COVERAGE=ON
+	  -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_COVERAGE=ON
 	$(VENV)/bin/cmake --build $(BUILD)/coverage --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/coverage/tests/unit/tatara_unit_tests
 	$(PY) tools/coverage.py $(BUILD)/coverage
