@@ -48,12 +48,20 @@ test-python: build
 
 # The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
+	$(call for_other_pythons,one-other-python)
+
+build-other-pythons: build
+	$(call for_other_pythons,build-other-python)
+
+# A line with make in it runs under `make -n` too, so nothing else is in it.
+define for_other_pythons
 	@for version in $(OTHER_PYTHONS); do \
 	  python=$$(sh tools/find_python.sh $$version); \
-	  if [ -z "$$python" ]; then echo "Python $$version is not here: its tests are left out"; continue; fi; \
+	  if [ -z "$$python" ]; then echo "Python $$version is not here: it is left out"; continue; fi; \
 	  if [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
-	  $(MAKE) --no-print-directory one-other-python VERSION=$$version OTHER="$$python" || exit 1; \
+	  $(MAKE) --no-print-directory $(1) VERSION=$$version OTHER="$$python" || exit 1; \
 	done
+endef
 
 OTHER_VENV = .venv-$(VERSION)
 .PHONY: one-other-python build-other-python
@@ -86,13 +94,8 @@ interrupts: build
 	$(PY) tests/errors/interrupts.py $(ARGS)
 
 # 1,000 signals at random moments of capture, compilation and runs, NumPy programs under each Python that is here.
-signal-storm: build
-	@pythons="--python $(PY)"; for version in $(OTHER_PYTHONS); do \
-	  python=$$(sh tools/find_python.sh $$version); \
-	  if [ -z "$$python" ] || [ "py$${version/./}" = "$(TAG)" ]; then continue; fi; \
-	  $(MAKE) --no-print-directory build-other-python VERSION=$$version OTHER="$$python" || exit 1; \
-	  pythons="$$pythons --python .venv-$$version/bin/python"; \
-	done; $(PY) tests/errors/signal_storm.py $$pythons $(ARGS)
+signal-storm: build build-other-pythons
+	@$(PY) tests/errors/signal_storm.py --python $(PY) $(addprefix --python ,$(wildcard $(OTHER_PYTHONS:%=.venv-%/bin/python))) $(ARGS)
 
 # Every class of the auto mappings of transformers at a small size, inference and training: ARGS="--resume --page docs/zoo.md".
 zoo: build
@@ -182,6 +185,14 @@ modules: build
 optimizers: build
 	$(PY) tests/opinfo/optimizers.py $(ARGS)
 
+# docs/status.md: what each operator of torch's suite is when it is run, differentiated, batched, differentiated forward.
+status: build
+	$(PY) tests/opinfo/sweep.py -j 2 --dtypes bool int64 float16 bfloat16 float32 float64 complex64 autocast errors \
+	  --page docs/status.md
+	$(PY) tests/opinfo/gradients.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+	$(PY) tests/opinfo/vmap.py -j 2 --samples 4 --time-limit 120 --page docs/status.md
+	$(PY) tests/opinfo/forward.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+
 lint: setup
 	$(PY) tools/lint.py
 
@@ -192,7 +203,7 @@ format: setup
 # The C++ unit tests under the address and undefined-behaviour sanitizers, and under the thread sanitizer.
 asan: setup
 	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=address,undefined
 	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/asan/tests/unit/tatara_unit_tests
 
@@ -200,20 +211,20 @@ asan: setup
 CHANGES ?= 1000000
 fuzz-cache: setup
 	@test -f $(BUILD)/asan/build.ninja || $(CONFIGURE) -B $(BUILD)/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=address,undefined
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=address,undefined
 	$(VENV)/bin/cmake --build $(BUILD)/asan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) TATARA_FUZZ_COUNT=$(CHANGES) $(BUILD)/asan/tests/unit/tatara_unit_tests --filter=CacheFuzz
 
 tsan: setup
 	@test -f $(BUILD)/tsan/build.ninja || $(CONFIGURE) -B $(BUILD)/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_SANITIZE=thread
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g" -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_SANITIZE=thread
 	$(VENV)/bin/cmake --build $(BUILD)/tsan --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/tsan/tests/unit/tatara_unit_tests
 
 # Line coverage of the C++ core by its unit tests.
 coverage: setup
 	@test -f $(BUILD)/coverage/build.ninja || $(CONFIGURE) -B $(BUILD)/coverage -DCMAKE_BUILD_TYPE=Debug \
-	  -DTATARA_BUILD_PYTHON=OFF -DTATARA_COVERAGE=ON
+	  -DTATARA_BUILD_PYTHON=OFF -DTATARA_UNITY=OFF -DTATARA_COVERAGE=ON
 	$(VENV)/bin/cmake --build $(BUILD)/coverage --target tatara_unit_tests
 	TATARA_LLVM=$(LLVM) $(BUILD)/coverage/tests/unit/tatara_unit_tests
 	$(PY) tools/coverage.py $(BUILD)/coverage

@@ -15,6 +15,11 @@ else()
   # As system directories: our warnings are not for their headers.
   target_include_directories(_core SYSTEM PRIVATE ${NB_DIR}/include ${Python_INCLUDE_DIRS})
 
+  if(TATARA_UNITY)
+    # As nanobind's own nb_combined.cpp.
+    set_target_properties(nanobind-static PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
+
   if(capture_sources)
     add_library(tatara_capture STATIC ${capture_sources})
     target_link_libraries(tatara_capture PUBLIC tatara_core tatara_flags)
@@ -23,6 +28,7 @@ else()
     target_include_directories(tatara_capture SYSTEM PRIVATE ${Python_INCLUDE_DIRS}/internal)
     target_link_libraries(_core PRIVATE tatara_capture)
     tatara_precompile(tatara_capture)
+    tatara_unity(tatara_capture)
   endif()
 
   if(TATARA_EXTENSION_DIR)

@@ -38,3 +38,30 @@ function(tatara_reuse_precompiled target other)
     target_precompile_headers(${target} REUSE_FROM ${other})
   endif()
 endfunction()
+
+# Sources of one folder are compiled together, a few at a time: headers are read, and templates made, once for all of them.
+# `make lint` sees to it that no two files of a folder define an internal function of the same name. A file is compiled alone
+# where it has options of its own, or SKIP_UNITY_BUILD_INCLUSION.
+option(TATARA_UNITY "Compile sources of a folder together" ON)
+if(TATARA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A class of a source may hold one of its anonymous namespace; gcc takes the source for a header.
+  target_compile_options(tatara_flags INTERFACE -Wno-subobject-linkage)
+endif()
+set(TATARA_UNITY_FILES 10)
+
+function(tatara_unity target)
+  if(NOT TATARA_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    file(RELATIVE_PATH room "${PROJECT_SOURCE_DIR}/src" "${folder}")
+    string(MAKE_C_IDENTIFIER "${room}" room)
+    list(APPEND in_${room} "${source}")
+    list(LENGTH in_${room} count)
+    math(EXPR part "(${count} - 1) / ${TATARA_UNITY_FILES}")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${room}_${part}")
+  endforeach()
+endfunction()

@@ -121,9 +121,11 @@ def known_variables(root: pathlib.Path) -> set[str]:
     table = (root / "docs" / "options.md").read_text()
     found = set(re.findall(r"^\| `\w+` \| `(TATARA_\w+)` \|", table, re.MULTILINE))
     for name in tracked(root):
-        build = name == "Makefile" or name.endswith((".cmake", "CMakeLists.txt"))
-        if build or (name.startswith(("tests/", "bench/")) and name.endswith((".py", ".cpp", ".h", ".sh"))):
+        if name == "Makefile" or name.endswith((".cmake", "CMakeLists.txt", ".sh")):
             found |= set(VARIABLE.findall((root / name).read_text()))
+        elif name.startswith(("tests/", "bench/")) and name.endswith((".py", ".cpp", ".h")):
+            # Its name alone in quotes, as programs ask for it.
+            found |= set(re.findall(r"\"(TATARA_[A-Z0-9_]+)\"", (root / name).read_text()))
     return found
 
 

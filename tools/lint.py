@@ -18,6 +18,7 @@ import docs_check
 import name_tables
 import rooms
 import sizes
+import unity
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -157,7 +158,13 @@ def layout_problems() -> Iterator[str]:
 
 def check_layout(_fix: bool) -> list[str]:
     """What the layout of the house demands."""
-    return [*layout_problems(), *rooms.problems(ROOT), *name_tables.problems(ROOT), *name_tables.stale(ROOT)]
+    return [
+        *layout_problems(),
+        *rooms.problems(ROOT),
+        *name_tables.problems(ROOT),
+        *name_tables.stale(ROOT),
+        *unity.problems(ROOT),
+    ]
 
 
 def check_sizes(_fix: bool) -> list[str]:

@@ -482,7 +482,7 @@ PyObject* compiled_look(PyObject* object, PyObject* const* args, Py_ssize_t narg
     std::vector<PyObject*> roots;
     collect_roots(c, args, static_cast<size_t>(nargs), nullptr, roots);
     Tracer tracer(*c->owner, *TorchApi::get(), PyFunction_GET_CODE(c->function));
-    tracer.only_look();
+    tracer.dry_run();
     const Ref result =
         Ref::steal(tracer.run(c->function, args, static_cast<size_t>(nargs), nullptr, std::move(roots), nullptr, {}));
     std::string problem = tracer.found_problem();

@@ -108,7 +108,7 @@ TrainingStage::TrainingStage(const Graph& forward_graph_of, std::vector<bool> in
 }
 
 BackwardStage TrainingStage::cut_ready(const JointGraph& joint) const {
-  return {in_parts(computed_again(joint, options.passes), options.passes),
+  return {in_parts(rematerialize(joint, options.passes), options.passes),
           {Graph(graph.ctx_ptr()), {}, {}},
           {},
           passes_reentrant(joint)};

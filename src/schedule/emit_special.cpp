@@ -31,7 +31,7 @@ Group space_of(State& s, const std::vector<Expr>& sizes, const std::vector<bool>
   return g;
 }
 
-Expr elements_of(State& s, const std::vector<Expr>& sizes) {
+Expr emitted_elements(State& s, const std::vector<Expr>& sizes) {
   Expr product = s.ctx.constant(1);
   for (const Expr e : sizes) product = product * e;
   return product;
@@ -50,7 +50,7 @@ void run_twice(State& s, const Group& space, bool lanes_inside, Arrange&& arrang
   NestBuilder nest(s, kernel);
   nest.substitution = plan.substitution;
   body(nest, plan);
-  finish_kernel(s, nest, std::move(kernel), plan, elements_of(s, space.dims));
+  finish_kernel(s, nest, std::move(kernel), plan, emitted_elements(s, space.dims));
 }
 
 constexpr auto as_planned = [](const NestPlan&) {};
@@ -225,8 +225,8 @@ bool stores_zeros(const loops::Block& block) {
 void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
   Plan& plan = s.out.plan;
   if (s.options.gpu || plan.buffers[static_cast<size_t>(target)].home != BufferHome::kOutput) return;
-  const int64_t written = s.hint(elements_of(s, node.scatter_def.domain), -1);
-  if (written < 0 || written > s.hint(elements_of(s, node.result().sizes), 0) / 2) return;
+  const int64_t written = s.hint(emitted_elements(s, node.scatter_def.domain), -1);
+  if (written < 0 || written > s.hint(emitted_elements(s, node.result().sizes), 0) / 2) return;
   KernelLaunch* only = nullptr;
   for (const size_t step : s.steps_with(target)) {
     auto* launch = std::get_if<KernelLaunch>(&plan.steps[step]);

@@ -437,7 +437,7 @@ class ListMaker {
 }  // namespace
 
 void form_lists(State& s) {
-  if (!s.options.gpu || !s.options.fuse || s.options.passes.skips("lists")) return;
+  if (!s.options.gpu || !s.options.fuse || s.options.passes.skips("grouped_launches")) return;
   ListMaker(s).run();
 }
 

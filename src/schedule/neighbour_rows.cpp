@@ -14,8 +14,8 @@ constexpr int64_t kLineBytes = 128;
 constexpr size_t kMostReads = 32;  // addresses that a thread reads from, so that what is read stays in registers
 constexpr int64_t kMostOps = 256;  // of a thread, so that the code stays short
 constexpr double kWorth = 0.7;     // of the traffic, at most, is to be left
-constexpr int64_t kThreadsPerProcessor = 1024;  // that are left, at least
-constexpr int64_t kLanes = 4;                   // of a thread, about
+constexpr int64_t kResidentThreads = 1024;  // that are left, at least
+constexpr int64_t kLanes = 4;               // of a thread, about
 
 /// What the kernel reads and writes in an iteration of `rows` neighbouring rows, in elements of the vector loop.
 struct Traffic {
@@ -98,7 +98,7 @@ void share_rows(State& s, const Group& group, const std::vector<Access>& accesse
     if (loop.kind == loops::LoopKind::kVector) along = loop.dim;
   }
   if (!along.valid()) return;
-  const int64_t threads = kThreadsPerProcessor * s.options.gpu->multiprocessors;
+  const int64_t threads = kResidentThreads * s.options.gpu->multiprocessors;
   LoopSpec* best = nullptr;
   double least = kWorth;
   for (LoopSpec& loop : plan.outer) {

@@ -15,7 +15,7 @@ namespace {
 using loops::ArgKind;
 using plan_fields::Of;
 
-constexpr int64_t kAlign = 64;
+constexpr int64_t kPlanAlign = 64;
 constexpr int64_t kMostBlocks = INT32_MAX;  // of a launch on a GPU
 constexpr int32_t kMostNodes = 1 << 30;
 
@@ -197,7 +197,7 @@ class Verifier {
     }
     if (arena) {
       const int64_t offset = value_of(buffer.offset, "a place in the arena");
-      require(offset >= 0 && offset % kAlign == 0, "a place in the arena");
+      require(offset >= 0 && offset % kPlanAlign == 0, "a place in the arena");
     }
   }
 
@@ -466,7 +466,7 @@ class Verifier {
       const PlanBuffer& buffer = plan_.buffers[b];
       if (buffer.home != BufferHome::kArena || uses_[b].last < 0) continue;
       const int64_t offset = buffer.offset.const_value(), bytes = buffer.nbytes.const_value();
-      const int64_t past = plus(offset, plus(bytes, kAlign - 1) / kAlign * kAlign);
+      const int64_t past = plus(offset, plus(bytes, kPlanAlign - 1) / kPlanAlign * kPlanAlign);
       end = std::max(end, past);
       if (bytes > 0) parts.push_back({offset, past, b});
     }

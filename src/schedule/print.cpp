@@ -7,7 +7,7 @@ namespace tatara {
 
 namespace {
 
-std::string list(const std::vector<Expr>& exprs) {
+std::string listed(const std::vector<Expr>& exprs) {
   std::string text = "[";
   for (size_t i = 0; i < exprs.size(); ++i) text += (i == 0 ? "" : ", ") + exprs[i].str();
   return text + "]";
@@ -15,7 +15,7 @@ std::string list(const std::vector<Expr>& exprs) {
 
 std::string ref_text(const BufferRef& ref) {
   std::string text =
-      str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), list(ref.sizes), " strides ", list(ref.strides));
+      str_cat("buffer ", ref.buffer, " ", dtype_name(ref.dtype), listed(ref.sizes), " strides ", listed(ref.strides));
   if (ref.offset.valid() && !ref.offset.is_const(0)) text += " at " + ref.offset.str();
   return text;
 }
@@ -41,7 +41,7 @@ std::string print_schedule(const Schedule& schedule) {
     text += str_cat("  buffer ", b, ": ", home_name(buffer.home));
     if (buffer.index >= 0) text += str_cat(" ", buffer.index);
     if (buffer.home == BufferHome::kArena && buffer.offset.valid()) text += " at " + buffer.offset.str();
-    text += str_cat(" ", dtype_name(buffer.dtype), list(buffer.sizes), " strides ", list(buffer.strides), "\n");
+    text += str_cat(" ", dtype_name(buffer.dtype), listed(buffer.sizes), " strides ", listed(buffer.strides), "\n");
   }
   for (const PlanStep& step : plan.steps) {
     if (const auto* launch = std::get_if<KernelLaunch>(&step)) {
@@ -50,7 +50,7 @@ std::string print_schedule(const Schedule& schedule) {
       for (size_t i = 0; i < launch->buffers.size(); ++i) {
         text += str_cat(i == 0 ? "" : i % each == 0 ? "; " : ", ", launch->buffers[i]);
       }
-      text += str_cat(") sizes ", list(launch->sizes), " over ", launch->parallel_iterations.str(),
+      text += str_cat(") sizes ", listed(launch->sizes), " over ", launch->parallel_iterations.str(),
                       launch->clears ? " clears" : "", "\n");
     } else {
       const auto& call = std::get<HostCall>(step);

@@ -180,7 +180,7 @@ bool broadcast_inside(State& s, ValueId operand, ValueId v) {
          elements_of(s, v) >= kManyReaders * std::max(elements_of(s, operand), 1.0);
 }
 
-void cost_of(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
+void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
     const ValueId v = node.node().outputs[i];
     ValueInfo& info = s.values[static_cast<size_t>(v)];
@@ -341,8 +341,8 @@ void choose_roots(State& s) {
   for (const auto& node : s.nodes) {
     if (node == nullptr) continue;
     switch (node->kind) {
-      case Kind::kElement: cost_of(s, *node, uses); break;
-      case Kind::kView: cost_of(s, *node, uses); break;
+      case Kind::kElement: count_costs(s, *node, uses); break;
+      case Kind::kView: count_costs(s, *node, uses); break;
       case Kind::kReduction:
       case Kind::kScan:
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);

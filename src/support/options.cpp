@@ -160,10 +160,10 @@ const std::vector<OptionInfo>& option_table() {
          "pass (for tatara-opt), schedule, loops and LLVM of each kernel; and of every entry its tape, graph and "
          "guards."},
         {Option::kDisable, "disable", "TATARA_DISABLE", std::string(),
-         Range::list({"*", "align_products", "canonicalize", "channels_last", "computed_again", "cse", "cut_in_parts",
-                      "dce", "decompose", "delays", "dense_masks", "differentiable_form", "expand_batches",
-                      "expand_transforms", "fusion", "generator_states", "lists", "short_reductions",
-                      "softmax_in_one_walk"}),
+         Range::list({"*", "align_attention_masks", "align_matmuls", "canonicalize", "channels_last", "cse", "dce",
+                      "decompose", "delays", "differentiable_form", "expand_batches", "expand_softmax",
+                      "expand_transforms", "fusion", "generator_states", "grouped_launches", "online_softmax",
+                      "rematerialize", "short_reductions"}),
          "Comma-separated names of passes to skip; * skips all. A graph that does not compile without them runs in "
          "eager.",
          true},

@@ -8,7 +8,7 @@
 namespace tatara {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 int order_rank(ExprKind kind) {
   switch (kind) {
@@ -34,14 +34,14 @@ int order_rank(ExprKind kind) {
 /// 56 bits that order names as natural_compare does: four characters of the leading text, then the number after it.
 uint64_t name_key(std::string_view name) {
   size_t text = 0;
-  while (text < name.size() && !is_digit(name[text])) ++text;
+  while (text < name.size() && !is_decimal(name[text])) ++text;
   uint64_t key = 0;
   for (size_t i = 0; i < 4; ++i) key = key << 8 | (i < text ? static_cast<unsigned char>(name[i]) : 0u);
   uint64_t number = 0;
   if (text > 4) {
     number = 0xFFFFFF;
   } else if (text < name.size()) {
-    for (size_t i = text; i < name.size() && is_digit(name[i]); ++i) {
+    for (size_t i = text; i < name.size() && is_decimal(name[i]); ++i) {
       number = std::min<uint64_t>(number * 10 + static_cast<uint64_t>(name[i] - '0'), 0xFFFFFC);
     }
     number += 1;
@@ -74,21 +74,21 @@ int natural_compare(std::string_view a, std::string_view b) {
   size_t i = 0;
   size_t j = 0;
   while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
+    if (is_decimal(a[i]) && is_decimal(b[j])) {
       while (i < a.size() && a[i] == '0') ++i;
       while (j < b.size() && b[j] == '0') ++j;
       const size_t start_a = i;
       const size_t start_b = j;
-      while (i < a.size() && is_digit(a[i])) ++i;
-      while (j < b.size() && is_digit(b[j])) ++j;
+      while (i < a.size() && is_decimal(a[i])) ++i;
+      while (j < b.size() && is_decimal(b[j])) ++j;
       if (i - start_a != j - start_b) return i - start_a < j - start_b ? -1 : 1;
       if (const int c = a.substr(start_a, i - start_a).compare(b.substr(start_b, j - start_b)); c != 0) {
         return c < 0 ? -1 : 1;
       }
     } else if (a[i] != b[j]) {
       // A number ends the text before it, so it sorts before every other character.
-      if (is_digit(a[i])) return -1;
-      if (is_digit(b[j])) return 1;
+      if (is_decimal(a[i])) return -1;
+      if (is_decimal(b[j])) return 1;
       return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]) ? -1 : 1;
     } else {
       ++i;

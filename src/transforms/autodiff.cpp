@@ -217,7 +217,7 @@ Graph expand_one(const Graph& graph, size_t at, std::vector<std::optional<Gradie
   const size_t end = to.num_nodes();
   for (size_t n = first_new; keeps && n < end; ++n) to.node(static_cast<NodeId>(n)).region = nullptr;
   for (size_t n = at + 1; n < graph.num_nodes(); ++n) copy.copy(graph.node(static_cast<NodeId>(n)));
-  return keeps ? copy.finish() : computed_again(copy.finish(), first_new, end, options);
+  return keeps ? copy.finish() : rematerialize(copy.finish(), first_new, end, options);
 }
 
 /// Gradients come in any layout: the caller hands them over in the order of `cotangent_order`.

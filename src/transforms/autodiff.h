@@ -80,7 +80,7 @@ std::vector<int> cotangent_order(ExprContext& ctx, const TensorType& type);
 /// `outputs` names (empty: all). Unsupported where a rule is missing, and for writes that carry gradients to inputs.
 JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs = {});
 
-/// The same joint graph with operators written out of which a cut may save less than their results (`cut_in_parts.cpp`). Only
+/// The same joint graph with operators written out of which a cut may save less than their results (`expand_softmax.cpp`). Only
 /// for cutting: derivatives of parts are not as exact as rules. Values have numbers of their own.
 JointGraph in_parts(const JointGraph& joint, const PassOptions& options = {});
 

@@ -29,7 +29,7 @@ const OpDef& batch_out_op() {
 }
 
 int64_t integer(const Node& node, size_t arg) { return std::get<int64_t>(std::get<Scalar>(node.args[arg])); }
-ValueId operand(const Node& node) { return std::get<TensorArg>(node.args[0]).value; }
+ValueId tensor_operand(const Node& node) { return std::get<TensorArg>(node.args[0]).value; }
 int64_t level_of(const Node& node) { return integer(node, 2); }
 
 template <typename T>
@@ -178,7 +178,7 @@ Level find_level(const Graph& graph, size_t end, int64_t level) {
   for (size_t n = 0; n < end; ++n) {
     const Node& node = graph.node(static_cast<NodeId>(n));
     if (!is_batch_in(node) || level_of(node) != level) continue;
-    const Expr size = graph.type(operand(node)).sizes[static_cast<size_t>(integer(node, 1))];
+    const Expr size = graph.type(tensor_operand(node)).sizes[static_cast<size_t>(integer(node, 1))];
     return {size, static_cast<Randomness>(integer(node, 3)), n};
   }
   throw Unsupported("a result of vmap that no batch entered");
@@ -225,7 +225,7 @@ class Expansion {
       builder.set_location(out.location);
       builder.set_no_grad(out.no_grad);
       builder.set_closed(out.closed);
-      set(out.outputs[0], leave(builder, graph_, out, values_[at(operand(out))], level_.size));
+      set(out.outputs[0], leave(builder, graph_, out, values_[at(tensor_operand(out))], level_.size));
     }
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
     if (refuse_repeated) check_repeated(node);
@@ -247,7 +247,7 @@ class Expansion {
     for (size_t n = node; n < graph_.num_nodes(); ++n) {
       const Node& each = graph_.node(static_cast<NodeId>(n));
       if (n < end_) {
-        if (!values_[at(operand(each))].batched) repeated[at(each.outputs[0])] = integer(each, 1);
+        if (!values_[at(tensor_operand(each))].batched) repeated[at(each.outputs[0])] = integer(each, 1);
       } else if (each.op->kind == OpKind::kView || each.op->traits.copies_to_strides) {
         int64_t now = kNone;
         for_each_operand(each, [&](ValueId v) { now = repeated[at(v)] == kNone ? now : repeated[at(v)]; });
@@ -298,7 +298,7 @@ class Expansion {
     builder.set_location(node.location);
     builder.set_no_grad(node.no_grad);
     builder.set_closed(node.closed);
-    const BatchValue& from = values_[at(operand(node))];
+    const BatchValue& from = values_[at(tensor_operand(node))];
     if (level_of(node) != level_number_) {
       const int64_t dim = integer(node, 1) + (from.batched ? 1 : 0);
       const auto randomness = static_cast<Randomness>(integer(node, 3));

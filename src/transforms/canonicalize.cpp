@@ -17,7 +17,7 @@ ValueId same_as_operand(const Graph& g, const Node& node) {
   return node.op->traits.repeats_operand ? tensor->value : kNoValue;
 }
 
-bool is_zero(const Graph& g, ValueId v) {
+bool is_zero_scalar(const Graph& g, ValueId v) {
   const Node* node = g.producer(v);
   while (node != nullptr && (node->op->name == "expand" || node->op->name == "cast")) {
     node = g.producer(std::get<TensorArg>(node->args[0]).value);
@@ -34,7 +34,8 @@ ValueId sum_of_one_place(const Graph& g, const Node& node) {
   if (node.op->name != "sum") return kNoValue;
   const auto* tensor = std::get_if<TensorArg>(&node.args[0]);
   const Node* rows = tensor == nullptr ? nullptr : g.producer(tensor->value);
-  if (rows == nullptr || rows->op->name != "add_one_place" || !is_zero(g, std::get<TensorArg>(rows->args[0]).value)) {
+  if (rows == nullptr || rows->op->name != "add_one_place" ||
+      !is_zero_scalar(g, std::get<TensorArg>(rows->args[0]).value)) {
     return kNoValue;
   }
   const ValueId value = std::get<TensorArg>(rows->args[3]).value;

@@ -30,7 +30,7 @@ ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t fir
 
 namespace {
 
-constexpr int kMaxRounds = 32;
+constexpr int kMaxDecompositions = 32;
 
 /// The results of the node's decomposition in the new graph; empty when it stays as it is.
 std::vector<ValueId> parts_of(GraphCopy& copy, const Node& node) {
@@ -105,7 +105,7 @@ Graph own_outputs(const Graph& graph) {
 Graph decompose(const Graph& graph, const PassOptions& options) {
   return run_pass("decompose", graph, options, [](const Graph& g) {
     Graph result = g;
-    for (int round = 0; round < kMaxRounds; ++round) {
+    for (int round = 0; round < kMaxDecompositions; ++round) {
       Graph next(g.ctx_ptr());
       const bool changed = one_round(result, next);
       result = std::move(next);

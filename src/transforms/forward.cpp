@@ -24,7 +24,7 @@ const OpDef& tangents_op() {
   });
 }
 
-const std::vector<ValueId>& list_of(const Node& node, size_t arg) {
+const std::vector<ValueId>& values_at(const Node& node, size_t arg) {
   return std::get<TensorList>(node.args[arg]).values;
 }
 
@@ -40,8 +40,8 @@ TensorType contiguous(ExprContext& ctx, TensorType type) {
 std::vector<bool> changed_by(const Graph& graph, size_t node) {
   const Node& asked = graph.node(static_cast<NodeId>(node));
   std::vector<bool> changes(graph.num_values(), false), stopped(graph.num_values(), false);
-  for (const ValueId v : list_of(asked, 1)) changes[static_cast<size_t>(v)] = true;
-  for (const ValueId v : list_of(asked, 3)) stopped[static_cast<size_t>(v)] = true;
+  for (const ValueId v : values_at(asked, 1)) changes[static_cast<size_t>(v)] = true;
+  for (const ValueId v : values_at(asked, 3)) stopped[static_cast<size_t>(v)] = true;
   for (size_t n = 0; n < node; ++n) {
     const Node& each = graph.node(static_cast<NodeId>(n));
     if (!gives_tangents(each, changes)) continue;
@@ -279,7 +279,8 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
   }
   const size_t first_new = to.num_nodes();
   Forward forward(to, options);
-  const std::vector<ValueId>&roots = list_of(asked, 0), &variables = list_of(asked, 1), &tangents = list_of(asked, 2);
+  const std::vector<ValueId>&roots = values_at(asked, 0), &variables = values_at(asked, 1),
+        &tangents = values_at(asked, 2);
   for (size_t i = 0; i < variables.size(); ++i) forward.set(copy[variables[i]], copy[tangents[i]]);
   for (size_t n = 0; n < first_new; ++n) {
     const auto id = static_cast<NodeId>(n);
@@ -287,7 +288,7 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
     at_node(through, [&] { forward.through(id, now); });
   }
   std::vector<ValueId> leaves;
-  for (const ValueId v : list_of(asked, 4)) leaves.push_back(copy[v]);
+  for (const ValueId v : values_at(asked, 4)) leaves.push_back(copy[v]);
   const std::vector<bool> histories = values_with_history(to, leaves);
   GraphBuilder builder(to);
   builder.set_location(asked.location);

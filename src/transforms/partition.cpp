@@ -18,12 +18,12 @@
 namespace tatara {
 namespace {
 
-int64_t elements(const Graph& graph, ValueId v) {
+int64_t elements_of(const Graph& graph, ValueId v) {
   ExprContext& ctx = graph.ctx();
   return std::max<int64_t>(1, ctx.evaluate_hint(graph.type(v).numel(ctx)).value_or(1024));
 }
 
-int64_t bytes(const Graph& graph, ValueId v) { return elements(graph, v) * dtype_size(graph.type(v).dtype); }
+int64_t bytes(const Graph& graph, ValueId v) { return elements_of(graph, v) * dtype_size(graph.type(v).dtype); }
 
 bool never_twice(const Node& node) {
   return node.op->nondeterministic || node.op->kind == OpKind::kRandom || node.op->kind == OpKind::kHost;
@@ -33,7 +33,7 @@ bool never_twice(const Node& node) {
 int64_t work(const Graph& graph, const Node& node) {
   if (never_twice(node)) return FlowNetwork::kInfinite;
   int64_t out = 0, in = 0;
-  for (const ValueId v : node.outputs) out += elements(graph, v);
+  for (const ValueId v : node.outputs) out += elements_of(graph, v);
   for_each_operand(node, [&](ValueId v) { in += bytes(graph, v); });
   switch (node.op->kind) {
     case OpKind::kView:

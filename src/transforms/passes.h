@@ -17,12 +17,12 @@ Graph canonicalize(const Graph& graph, const PassOptions& options = {});
 /// Gives float32 convolutions channels-last operands where the host's kernels gain by it. Outputs keep their strides.
 Graph channels_last(const Graph& graph, const PassOptions& options = {});
 /// Splits big products on GPUs whose result has rows of an odd length, so that most of it is done by the host's fast kernels.
-Graph align_products(const Graph& graph, const PassOptions& options = {});
+Graph align_matmuls(const Graph& graph, const PassOptions& options = {});
 /// Gives attention on GPUs masks with contiguous rows, without which the host computes it in single steps.
-Graph dense_masks(const Graph& graph, const PassOptions& options = {});
+Graph align_attention_masks(const Graph& graph, const PassOptions& options = {});
 /// On GPUs, the maximum of long rows and the sum of exponentials beside it become one reduction. Where these find each other, after
 /// common subexpressions are one.
-Graph softmax_in_one_walk(const Graph& graph, const PassOptions& options = {});
+Graph online_softmax(const Graph& graph, const PassOptions& options = {});
 /// Common subexpressions (not over random or nondeterministic operators).
 Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& options = {});
 /// Values that nothing uses.

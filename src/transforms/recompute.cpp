@@ -191,14 +191,13 @@ bool has_regions(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& n) { return n.region != nullptr; });
 }
 
-Graph computed_again(const Graph& graph, size_t first, size_t last, const PassOptions& options) {
+Graph rematerialize(const Graph& graph, size_t first, size_t last, const PassOptions& options) {
   if (!has_regions(graph)) return graph;
-  return run_pass("computed_again", graph, options,
-                  [&](const Graph& g) { return Recomputation(g, first, last).run(); });
+  return run_pass("rematerialize", graph, options, [&](const Graph& g) { return Recomputation(g, first, last).run(); });
 }
 
-JointGraph computed_again(JointGraph joint, const PassOptions& options) {
-  joint.graph = computed_again(joint.graph, joint.forward_nodes, joint.graph.num_nodes(), options);
+JointGraph rematerialize(JointGraph joint, const PassOptions& options) {
+  joint.graph = rematerialize(joint.graph, joint.forward_nodes, joint.graph.num_nodes(), options);
   return joint;
 }
 

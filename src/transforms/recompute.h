@@ -15,9 +15,9 @@ bool has_regions(const Graph& graph);
 /// computed again, right before the first of them that needs it. In a region inside of another it is computed again by what
 /// is computed again of that one, so each is there only while its own gradients need it. Random numbers are kept where they
 /// cannot be drawn from a state of the generator again. Values before `first` keep their numbers; the regions of gradients are forgotten.
-Graph computed_again(const Graph& graph, size_t first, size_t last, const PassOptions& options = {});
+Graph rematerialize(const Graph& graph, size_t first, size_t last, const PassOptions& options = {});
 /// The same for a joint graph.
-JointGraph computed_again(JointGraph joint, const PassOptions& options = {});
+JointGraph rematerialize(JointGraph joint, const PassOptions& options = {});
 
 /// Masks that regions draw, with the state of the generator before them: gradients draw them again from that. Nodes keep their
 /// places.

@@ -1,4 +1,4 @@
-"""The Python programs of README.md and docs/tutorial.md run as they stand."""
+"""The Python programs of the pages run as they stand. (That of docs/architecture.md: test_docs_stages.py.)"""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ torch.set_grad_enabled(False)
 """
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def pages() -> list[str]:
+    found = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "internals").glob("*.md"), *ROOT.glob("*.md")]
+    with_programs = [path.relative_to(ROOT).as_posix() for path in found if "```py" in path.read_text()]
+    return sorted(set(with_programs) - {"docs/architecture.md"})
+
+
+def test_the_pages_with_programs_are_found() -> None:
+    assert {"README.md", "docs/tutorial.md", "docs/debugging.md"} <= set(pages())
+
+
+@pytest.mark.parametrize("page", pages())
 def test_the_programs_run(page: str, tmp_path: pathlib.Path) -> None:
     pieces = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     assert pieces

@@ -158,7 +158,9 @@ def parser_of(description: str | None, columns: list[str], out: str) -> argparse
     parser.add_argument("--out", default=out, help="rows as JSON lines")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
     parser.add_argument("--redo", nargs="*", default=[], help="with --resume: states to do again, as wrong crashed")
-    parser.add_argument("--page", help="write the table here")
+    parser.add_argument(
+        "--page", help="put the rows into this page (docs/status.md), or of modules and optimizers write it"
+    )
     return parser
 
 
@@ -204,6 +206,8 @@ def run_all(
 
 def run_having(has: Callable[[Any, str], bool], arguments: argparse.Namespace, check: Any, script: str) -> int:
     """Sweeps over the selected entries that have a dtype; prints and writes what `arguments` ask for. 1 when a row failed."""
+    if arguments.page and arguments.entries is not None:
+        raise SystemExit("--page takes a whole sweep: leave out --entries")
     warnings.simplefilter("ignore")
     entries = entries_by_name()
     tasks = [
@@ -215,7 +219,7 @@ def run_having(has: Callable[[Any, str], bool], arguments: argparse.Namespace, c
     rows = run_all(tasks, entries, arguments, check)
     failed = print_summary(rows)
     if arguments.page:
-        write_page(Path(arguments.page), rows, len(entries), sys.argv[1:], script)
+        write_page(Path(arguments.page), rows, sys.argv[1:], script)
     return 1 if failed else 0
 
 

@@ -45,7 +45,7 @@ struct Program {
   Schedule schedule(const std::vector<ValueId>& outputs, int threads = 2) {
     for (const ValueId v : outputs) graph.add_output(v);
     const Graph parts = eliminate_common_subexpressions(canonicalize(decompose(canonicalize(graph))));
-    const Graph g = canonicalize(eliminate_dead_code(softmax_in_one_walk(parts)));
+    const Graph g = canonicalize(eliminate_dead_code(online_softmax(parts)));
     ScheduleOptions options;
     options.num_threads = threads;
     options.passes = passes;

@@ -317,7 +317,7 @@ TEST(CodegenGpu, OddVocabularyIsSplit) {
   const ValueId x = p.input({4096, 768}, DType::kFloat16);
   const ValueId w = p.b.permute(p.input({50257, 768}, DType::kFloat16), {1, 0});
   p.graph.add_output(p.b.binary("mm", x, w));
-  const Graph split = align_products(p.graph);
+  const Graph split = align_matmuls(p.graph);
   std::vector<int64_t> columns;
   for (const Node& node : split.nodes()) {
     if (node.op->name == "mm") columns.push_back(split.type(node.outputs[0]).sizes[1].const_value());
@@ -336,7 +336,7 @@ TEST(CodegenGpu, MasksOfAttentionHaveContiguousRows) {
   const ValueId bias = p.b.unsqueeze(p.b.permute(p.input({64, 64, 8}, DType::kFloat16), {2, 0, 1}), 0);
   p.graph.add_output(
       p.b.op("scaled_dot_product_attention", {TensorArg{q}, TensorArg{k}, TensorArg{v}, TensorArg{bias}}));
-  const Graph dense = dense_masks(p.graph);
+  const Graph dense = align_attention_masks(p.graph);
   for (const Node& node : dense.nodes()) {
     if (node.op->name != "scaled_dot_product_attention") continue;
     EXPECT_EQ(dense.type(std::get<TensorArg>(node.args[3]).value).strides.back().str(), "1");
@@ -469,7 +469,7 @@ TEST(CodegenGpu, RowsThatShareNothingHaveThreadsOfTheirOwn) {
 size_t one_walk_nodes(Program& p, const std::vector<ValueId>& outputs) {
   for (const ValueId v : outputs) p.graph.add_output(v);
   const Graph g = eliminate_common_subexpressions(canonicalize(decompose(p.graph)));
-  return count(softmax_in_one_walk(g), "_softmax_parts");
+  return count(online_softmax(g), "_softmax_parts");
 }
 
 TEST(CodegenGpu, LongRowsAreWalkedOnce) {

@@ -247,7 +247,7 @@ Schedule random_program(unsigned seed, const PassOptions& passes = {}) {
 TEST(KernelLists, RandomProgramsKeepTheirOrder) {
   size_t lists = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
-    const std::vector<Place> apart = places(random_program(seed, {.disabled = "lists"}));
+    const std::vector<Place> apart = places(random_program(seed, {.disabled = "grouped_launches"}));
     const Schedule s = random_program(seed);
     for (const int n : items(s)) lists += n > 1 ? 1 : 0;
     const std::vector<Place> together = places(s);
@@ -281,7 +281,7 @@ TEST(KernelLists, NotOnTheCpuAndNotWhereDisabled) {
   Program cpu;
   EXPECT_EQ(items(scaled(cpu, {{1024}, {1024}})), (Items{0, 0}));
   Program p{kGpu};
-  p.passes.disabled = "lists";
+  p.passes.disabled = "grouped_launches";
   EXPECT_EQ(items(scaled(p, {{1024}, {1024}})), (Items{0, 0}));
 }
 

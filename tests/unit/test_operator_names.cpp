@@ -25,8 +25,8 @@ struct Allowed {
 };
 
 constexpr Allowed kAllowed[] = {
-    {"transforms/softmax_in_one_walk.cpp", "*", "matches a pattern: maximum, exponent, sum"},
-    {"transforms/align_products.cpp", "*", "matches a pattern: a product and how its operands were made"},
+    {"transforms/online_softmax.cpp", "*", "matches a pattern: maximum, exponent, sum"},
+    {"transforms/align_matmuls.cpp", "*", "matches a pattern: a product and how its operands were made"},
     {"transforms/canonicalize.cpp", "expand cast sum add_one_place", "matches a pattern: a sum of rows with one value"},
     {"schedule/emit.cpp", "copy", "the name of a kernel without operators"},
     {"capture/tape/tape.h", "detach", "detach and .data, asked of every recorded call: the registry has no .data"},

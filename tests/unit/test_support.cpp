@@ -127,9 +127,9 @@ TEST(Options, DisabledPasses) {
   EXPECT_FALSE(lists_pass("", "dce"));
   EXPECT_TRUE(lists_pass("*", "dce"));
   EXPECT_THROW((void)lists_pass("", "cs"), InternalError);
-  const OptionOverrides own{{Option::kDisable, std::string("lists")}};
-  EXPECT_TRUE(PassOptions::resolve(own).skips("lists"));
-  EXPECT_FALSE(PassOptions::resolve().skips("lists"));
+  const OptionOverrides own{{Option::kDisable, std::string("grouped_launches")}};
+  EXPECT_TRUE(PassOptions::resolve(own).skips("grouped_launches"));
+  EXPECT_FALSE(PassOptions::resolve().skips("grouped_launches"));
 }
 
 TEST(Options, UnknownWordsGetTheNearestName) {

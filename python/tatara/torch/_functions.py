@@ -1,7 +1,8 @@
 """Functions with a backward of the user's (torch.autograd.Function) while a compiled function is traced.
 
-`apply` stands in for the host's: it calls the user's forward without gradients, as the host does, and `hang` then gives the
-results their place in the graph of gradients. The trace records that as one step and looks at what the backward does.
+`apply` stands in for the host's: it calls the user's forward without gradients, as the host does, and `attach_backward` then
+gives the results their place in the graph of gradients. The trace records that as one step and looks at what the backward
+does.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def apply(cls: Any, needs: tuple[bool, ...], args: tuple[Any, ...]) -> Any:
             outputs = tuple([_apart(ctx, output, args) for output in outputs])
         else:
             outputs = _apart(ctx, outputs, args)
-    return hang(cls, ctx, args, outputs)
+    return attach_backward(cls, ctx, args, outputs)
 
 
 def _holds(tensors: tuple[Any, ...], tensor: Any) -> bool:
@@ -67,7 +68,7 @@ def _apart(ctx: Context, output: Any, args: tuple[Any, ...]) -> Any:
     return output.view_as(output)
 
 
-def hang(cls: Any, ctx: Context, args: tuple[Any, ...], outputs: Any) -> Any:
+def attach_backward(cls: Any, ctx: Context, args: tuple[Any, ...], outputs: Any) -> Any:
     """The results as those of a node of the host's, whose backward is the user's."""
     state: dict[str, Any] = dict(vars(ctx))
     made = [outputs]

@@ -60,7 +60,7 @@ struct Entry {
   Ref held_code;             // the same: another function's could come to lie in its place
   int offset = 0;
   GuardProgram guards;
-  std::vector<Ref> anchors;  // weak references to what the watches hold weakly, which call let_go()
+  std::vector<Ref> anchors;  // weak references to what object guards hold weakly, which call let_go()
   std::shared_ptr<Tape> tape;
   std::unique_ptr<GraphRunner> runner;
   Reconstruction

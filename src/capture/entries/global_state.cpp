@@ -69,13 +69,13 @@ GlobalState GlobalState::read(TorchApi& api) {
   return result;
 }
 
-std::string GlobalState::waits_for(bool looking) const {
+std::string GlobalState::waits_for(bool dry_run) const {
   if (recorded) return "torch.jit.trace is at work: it records the operators of eager";
   if (saved_hooks && grad) {
     return "hooks on saved tensors are on (a checkpoint, or tensors kept elsewhere): eager calls them";
   }
-  if (dual && !looking) return "a level of forward-mode derivatives is open: its tensors run in eager";
-  if (transformed && !looking) return "a transform of torch.func is at work: its tensors run in eager";
+  if (dual && !dry_run) return "a level of forward-mode derivatives is open: its tensors run in eager";
+  if (transformed && !dry_run) return "a transform of torch.func is at work: its tensors run in eager";
   if (dispatch_modes != 0) return "a torch-dispatch mode is on: it sees the operators of eager";
   if (no_autograd) return "torch's dispatcher leaves its autograd out: operators have no history";
   if (inference && grad) return "gradients are on in inference mode, where nothing is recorded";

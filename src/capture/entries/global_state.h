@@ -32,9 +32,9 @@ struct GlobalState {
   Ref errstate;             // of NumPy; null before its import
   TorchThreadState native;  // the whole of it, to compare in one go
   static GlobalState read(TorchApi& api);
-  /// Why nothing is traced or run compiled in this state; empty: it may be. `looking`: a transform's or dual tensors are
+  /// Why nothing is traced or run compiled in this state; empty: it may be. `dry_run`: a transform's or dual tensors are
   /// none of the code's.
-  std::string waits_for(bool looking) const;
+  std::string waits_for(bool dry_run) const;
   bool check(TorchApi& api, std::string* why) const;
   std::string describe() const;  // guards_print.cpp
 };

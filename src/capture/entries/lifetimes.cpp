@@ -132,8 +132,8 @@ bool end_is_noticed_below(PyObject* object, int depth, bool asked) {
   return false;
 }
 
-std::string keeps_noticed(Entry& entry, ObjectGuards& watches) {
-  PyObject* const container = watches.holds_noticed();
+std::string keeps_noticed(Entry& entry, ObjectGuards& object_guards) {
+  PyObject* const container = object_guards.holds_noticed();
   entry.keeps_nothing = container != nullptr;
   if (container == nullptr) return {};
   return "a graph would keep a container (" + type_name(container) +

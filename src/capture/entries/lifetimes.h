@@ -31,8 +31,8 @@ bool end_is_noticed(PyObject* object, bool asked = true);
 bool end_is_noticed_below(PyObject* object, int depth = 3, bool asked = true);
 /// A weak reference with a callback of the program's, which is not called where the reference itself has ended before.
 bool stops_a_callback(PyObject* object);
-/// Why an entry with these watches can't be: it would keep a container, and with it something that ends when the program drops
+/// Why an entry with these object guards can't be: it would keep a container, and with it something that ends when the program drops
 /// the container. The entry is then one that keeps nothing. Empty: it can.
-std::string keeps_noticed(Entry& entry, ObjectGuards& watches);
+std::string keeps_noticed(Entry& entry, ObjectGuards& object_guards);
 
 }  // namespace tatara::capture

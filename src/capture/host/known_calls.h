@@ -39,7 +39,7 @@ enum class TransformCall : uint8_t {
   kReentrant,
   kRegionMark,
   kUnwrapDead,
-  kHang,
+  kAttachBackward,
   kLinearize,
   kRecord,
   kReplay,

@@ -12,7 +12,7 @@ struct DerivedInt {
   int slot;
 };
 
-DerivedInt* cast(PyObject* object) { return reinterpret_cast<DerivedInt*>(object); }
+DerivedInt* as_derived(PyObject* object) { return reinterpret_cast<DerivedInt*>(object); }
 
 PyTypeObject* derived_type() {
   static PyTypeObject* const made = number_type<PyLong_Type, DerivedInt>(set_int_slots);
@@ -23,14 +23,16 @@ PyTypeObject* derived_type() {
 
 bool is_derived_int(PyObject* object) { return object != nullptr && Py_TYPE(object) == derived_type(); }
 
-TraceSymbols* derived_int_symbols(PyObject* object) { return is_derived_int(object) ? cast(object)->owner : nullptr; }
+TraceSymbols* derived_int_symbols(PyObject* object) {
+  return is_derived_int(object) ? as_derived(object)->owner : nullptr;
+}
 
-int derived_int_slot(PyObject* object) { return is_derived_int(object) ? cast(object)->slot : -1; }
+int derived_int_slot(PyObject* object) { return is_derived_int(object) ? as_derived(object)->slot : -1; }
 
 Ref derived_int_value(PyObject* object, bool guarded) {
   const Ref held = Ref::borrow(object);  // a graph break lets go of it
-  if (guarded) cast(object)->owner->need(cast(object)->slot);
-  return Ref::steal(_PyLong_Copy(&cast(object)->head.number));
+  if (guarded) as_derived(object)->owner->need(as_derived(object)->slot);
+  return Ref::steal(_PyLong_Copy(&as_derived(object)->head.number));
 }
 
 void settle_derived_int(PyObject* object) {

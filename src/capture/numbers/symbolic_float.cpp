@@ -16,9 +16,9 @@ struct SymFloat {
   int object, slot;
 };
 
-SymFloat* cast(PyObject* object) { return reinterpret_cast<SymFloat*>(object); }
+SymFloat* as_float(PyObject* object) { return reinterpret_cast<SymFloat*>(object); }
 
-PyObject* get_attribute(PyObject* a, PyObject* name) {
+PyObject* float_attribute(PyObject* a, PyObject* name) {
   // isinstance() asks for it.
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyFloat_Type));
@@ -53,7 +53,7 @@ PyTypeObject* float_type() {
                                         {"__copy__", number_itself, METH_NOARGS, nullptr},
                                         {"__deepcopy__", number_itself, METH_O, nullptr},
                                         {nullptr, nullptr, 0, nullptr}};
-        type.tp_getattro = get_attribute;
+        type.tp_getattro = float_attribute;
         type.tp_methods = methods;
       });
   return made;
@@ -63,14 +63,14 @@ PyTypeObject* float_type() {
 
 bool is_symbolic_float(PyObject* object) { return object != nullptr && Py_TYPE(object) == float_type(); }
 
-TraceSymbols* float_symbols(PyObject* object) { return is_symbolic_float(object) ? cast(object)->owner : nullptr; }
+TraceSymbols* float_symbols(PyObject* object) { return is_symbolic_float(object) ? as_float(object)->owner : nullptr; }
 
-int float_slot(PyObject* object) { return is_symbolic_float(object) ? cast(object)->slot : -1; }
+int float_slot(PyObject* object) { return is_symbolic_float(object) ? as_float(object)->slot : -1; }
 
 Ref plain_number(PyObject* object) {
   if (is_derived_int(object)) return derived_int_value(object, true);
   if (!is_symbolic_float(object)) return plain_int(object);
-  SymFloat* self = cast(object);
+  SymFloat* self = as_float(object);
   if (self->high == nullptr) {
     const Ref held = Ref::borrow(object);  // a graph break lets go of it
     self->owner->need(self->slot);
@@ -121,13 +121,13 @@ Ref TraceSymbols::make_derived(PyObject* value, int slot) { return make_float(va
 
 int TraceSymbols::derived_slot(PyObject* object) const {
   if (const auto found = made_derived_.find(object); found != made_derived_.end()) return found->second.second;
-  return made_floats_.contains(object) && cast(object)->high == nullptr ? cast(object)->slot : -1;
+  return made_floats_.contains(object) && as_float(object)->high == nullptr ? as_float(object)->slot : -1;
 }
 
-double float_value(PyObject* object) { return cast(object)->number.ob_fval; }
+double float_value(PyObject* object) { return as_float(object)->number.ob_fval; }
 
 int TraceSymbols::float_object(PyObject* object) const {
-  return made_floats_.contains(object) ? cast(object)->object : -1;
+  return made_floats_.contains(object) ? as_float(object)->object : -1;
 }
 
 }  // namespace tatara::capture

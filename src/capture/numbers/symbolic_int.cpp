@@ -18,13 +18,13 @@ struct SymInt {
 
 PyTypeObject* int_type();
 
-SymInt* cast(PyObject* object) { return reinterpret_cast<SymInt*>(object); }
+SymInt* as_int(PyObject* object) { return reinterpret_cast<SymInt*>(object); }
 
 /// The operand as an expression of `owner`'s context; nothing for other objects and integers beyond 64 bits.
 std::optional<Expr> operand(PyObject* object, const TraceSymbols& owner) {
   if (is_symbolic_int(object)) {
-    if (cast(object)->owner != &owner) return std::nullopt;
-    return Expr(cast(object)->node);
+    if (as_int(object)->owner != &owner) return std::nullopt;
+    return Expr(as_int(object)->node);
   }
   if (!PyLong_Check(object)) return std::nullopt;
   int overflow = 0;
@@ -35,7 +35,7 @@ std::optional<Expr> operand(PyObject* object, const TraceSymbols& owner) {
 
 /// `symbolic(owner, x, y)` gives the result as an Expr; where it is invalid, number_binary() does.
 template <typename Fn>
-PyObject* binary(const BinaryOp& op, PyObject* a, PyObject* b, Fn&& symbolic) {
+PyObject* int_binary(const BinaryOp& op, PyObject* a, PyObject* b, Fn&& symbolic) {
   TraceSymbols* owner = int_symbols(is_symbolic_int(a) ? a : b);
   if (owner == nullptr) return number_binary(op, a, b);  // settled by a method of the other operand's
   const std::optional<Expr> x = operand(a, *owner), y = operand(b, *owner);
@@ -51,13 +51,13 @@ PyObject* binary(const BinaryOp& op, PyObject* a, PyObject* b, Fn&& symbolic) {
 }
 
 PyObject* int_add(PyObject* a, PyObject* b) {
-  return binary(kAdd, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); });
+  return int_binary(kAdd, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().add(x, y); });
 }
 PyObject* int_subtract(PyObject* a, PyObject* b) {
-  return binary(kSubtract, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); });
+  return int_binary(kSubtract, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().sub(x, y); });
 }
 PyObject* int_multiply(PyObject* a, PyObject* b) {
-  return binary(kMultiply, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
+  return int_binary(kMultiply, a, b, [](TraceSymbols& s, Expr x, Expr y) { return s.ctx().mul(x, y); });
 }
 bool decide(TraceSymbols& s, Expr condition) {
   const bool holds = s.ctx().guard(condition);
@@ -66,16 +66,16 @@ bool decide(TraceSymbols& s, Expr condition) {
 }
 bool divides(TraceSymbols& s, Expr y) { return decide(s, s.ctx().ne(y, s.ctx().constant(0))); }
 PyObject* int_floor_divide(PyObject* a, PyObject* b) {
-  return binary(kFloorDivide, a, b,
-                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
+  return int_binary(kFloorDivide, a, b,
+                    [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().floordiv(x, y) : Expr(); });
 }
 PyObject* int_remainder(PyObject* a, PyObject* b) {
-  return binary(kRemainder, a, b,
-                [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); });
+  return int_binary(kRemainder, a, b,
+                    [](TraceSymbols& s, Expr x, Expr y) { return divides(s, y) ? s.ctx().mod(x, y) : Expr(); });
 }
 PyObject* int_power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) return number_power(a, b, modulus);
-  return binary(kPower, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+  return int_binary(kPower, a, b, [](TraceSymbols& s, Expr x, Expr y) {
     constexpr int64_t kLargest = 8;
     if (!y.is_const() || y.const_value() < 1 || y.const_value() > kLargest) return Expr();
     Expr result = x;
@@ -88,13 +88,13 @@ Expr two_to(TraceSymbols& s, Expr y) {
   return s.ctx().constant(int64_t{1} << y.const_value());
 }
 PyObject* int_lshift(PyObject* a, PyObject* b) {
-  return binary(kLeft, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+  return int_binary(kLeft, a, b, [](TraceSymbols& s, Expr x, Expr y) {
     const Expr factor = two_to(s, y);
     return factor.valid() ? s.ctx().mul(x, factor) : Expr();
   });
 }
 PyObject* int_rshift(PyObject* a, PyObject* b) {
-  return binary(kRight, a, b, [](TraceSymbols& s, Expr x, Expr y) {
+  return int_binary(kRight, a, b, [](TraceSymbols& s, Expr x, Expr y) {
     const Expr divisor = two_to(s, y);
     return divisor.valid() ? s.ctx().floordiv(x, divisor) : Expr();
   });
@@ -105,36 +105,36 @@ PyObject* int_matmul(PyObject* a, PyObject* b) {
 }
 
 template <typename Fn>
-PyObject* unary(PyObject* a, PyObject* (*plain)(PyObject*), Fn&& symbolic) {
-  TraceSymbols& owner = *cast(a)->owner;
+PyObject* int_unary(PyObject* a, PyObject* (*plain)(PyObject*), Fn&& symbolic) {
+  TraceSymbols& owner = *as_int(a)->owner;
   try {
-    return owner.make(symbolic(owner.ctx(), Expr(cast(a)->node))).release();
+    return owner.make(symbolic(owner.ctx(), Expr(as_int(a)->node))).release();
   } catch (const Error&) {
     const Ref value = plain_int(a);
     return plain(value.get());
   }
 }
 PyObject* int_negative(PyObject* a) {
-  return unary(a, PyNumber_Negative, [](ExprContext& c, Expr x) { return c.neg(x); });
+  return int_unary(a, PyNumber_Negative, [](ExprContext& c, Expr x) { return c.neg(x); });
 }
 PyObject* int_absolute(PyObject* a) {
-  return unary(a, PyNumber_Absolute,
-               [](ExprContext& c, Expr x) { return c.guard(c.le(c.constant(0), x)) ? x : c.neg(x); });
+  return int_unary(a, PyNumber_Absolute,
+                   [](ExprContext& c, Expr x) { return c.guard(c.le(c.constant(0), x)) ? x : c.neg(x); });
 }
 PyObject* int_invert(PyObject* a) {
-  return unary(a, PyNumber_Invert, [](ExprContext& c, Expr x) { return c.sub(c.constant(-1), x); });
+  return int_unary(a, PyNumber_Invert, [](ExprContext& c, Expr x) { return c.sub(c.constant(-1), x); });
 }
 int int_bool(PyObject* a) {
-  ExprContext& ctx = cast(a)->owner->ctx();
+  ExprContext& ctx = as_int(a)->owner->ctx();
   try {
-    return decide(*cast(a)->owner, ctx.ne(Expr(cast(a)->node), ctx.constant(0))) ? 1 : 0;
+    return decide(*as_int(a)->owner, ctx.ne(Expr(as_int(a)->node), ctx.constant(0))) ? 1 : 0;
   } catch (const Error&) {
     return PyObject_IsTrue(plain_int(a).get());
   }
 }
 
 PyObject* int_compare(PyObject* a, PyObject* b, int op) {
-  TraceSymbols& owner = *cast(a)->owner;
+  TraceSymbols& owner = *as_int(a)->owner;
   const std::optional<Expr> y = operand(b, owner);
   if (!y) {
     if (!PyLong_Check(b) && !PyFloat_Check(b) && !is_symbolic_number(b)) return compare_with_other(a, b, op);
@@ -145,7 +145,7 @@ PyObject* int_compare(PyObject* a, PyObject* b, int op) {
     return compare_by_value(a, b, op);
   }
   ExprContext& c = owner.ctx();
-  const Expr x(cast(a)->node);
+  const Expr x(as_int(a)->node);
   try {
     switch (op) {
       case Py_LT: return PyBool_FromLong(decide(owner, c.lt(x, *y)));
@@ -212,13 +212,13 @@ PyTypeObject* size_ref_type() {
 
 bool is_symbolic_int(PyObject* object) { return object != nullptr && Py_TYPE(object) == int_type(); }
 
-Expr symbolic_expr(PyObject* object) { return is_symbolic_int(object) ? Expr(cast(object)->node) : Expr(); }
+Expr symbolic_expr(PyObject* object) { return is_symbolic_int(object) ? Expr(as_int(object)->node) : Expr(); }
 
-TraceSymbols* int_symbols(PyObject* object) { return is_symbolic_int(object) ? cast(object)->owner : nullptr; }
+TraceSymbols* int_symbols(PyObject* object) { return is_symbolic_int(object) ? as_int(object)->owner : nullptr; }
 
 Ref plain_int(PyObject* object) {
   if (!is_symbolic_int(object)) return Ref::borrow(object);
-  return Ref::steal(PyLong_FromLongLong(cast(object)->owner->specialize(Expr(cast(object)->node))));
+  return Ref::steal(PyLong_FromLongLong(as_int(object)->owner->specialize(Expr(as_int(object)->node))));
 }
 
 bool holds_symbolic_number(PyObject* object, int depth) {
@@ -244,7 +244,7 @@ bool holds_symbolic_number(PyObject* object, int depth) {
 void settle_in(PyObject* object, int depth) {
   if (object == nullptr || depth < 0) return;
   if (is_symbolic_int(object)) {
-    cast(object)->owner->specialize(Expr(cast(object)->node));
+    as_int(object)->owner->specialize(Expr(as_int(object)->node));
     Py_SET_TYPE(object, &PyLong_Type);
   } else if (is_symbolic_float(object)) {
     plain_number(object);
@@ -351,7 +351,7 @@ void TraceSymbols::settle() {
 }
 
 Expr TraceSymbols::made_of(PyObject* object) const {
-  return made_.contains(object) ? Expr(cast(object)->node) : Expr();
+  return made_.contains(object) ? Expr(as_int(object)->node) : Expr();
 }
 
 Ref make_size_ref(Expr e, const TraceSymbols& symbols) {

@@ -58,7 +58,7 @@ std::set<int> read_by(std::span<const TapeNode> nodes) {
   return read;
 }
 
-Ref tuple_of(const std::vector<int>& slots, const std::vector<Ref>& env) {
+Ref tuple_of_slots(const std::vector<int>& slots, const std::vector<Ref>& env) {
   Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(slots.size())));
   for (size_t i = 0; tuple && i < slots.size(); ++i) {
     PyObject* const value = slots[i] < 0 ? Py_None : env[static_cast<size_t>(slots[i])].get();
@@ -102,7 +102,7 @@ struct Replay::Calls {
         if (node.outputs[k] >= 0) env[static_cast<size_t>(node.outputs[k])] = results[k];
       }
     }
-    return tuple_of(rule.gradients, env);
+    return tuple_of_slots(rule.gradients, env);
   }
 };
 
@@ -161,13 +161,13 @@ bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const 
       others.emplace_back(slot, value);
     }
   }
-  const Ref saved = tuple_of(places, env);
+  const Ref saved = tuple_of_slots(places, env);
   places.insert(places.end(), rule->cotangents.begin(), rule->cotangents.end());
   const Ref backward = callable_of([calls = calls_, rule, places, others](PyObject* given) {
     return calls->gradients(*rule, others, places, given);
   });
   if (!backward || !saved) return false;
-  const Ref operands = tuple_of(rule->operands, env), results = tuple_of(node.outputs, env);
+  const Ref operands = tuple_of_slots(rule->operands, env), results = tuple_of_slots(node.outputs, env);
   const GradientsSet on(*TorchApi::get(), true);
   const Ref found = is_hook(node) ? call_package<PackageFunction::kHookAgain>(backward.get(), results.get())
                                   : call_package<PackageFunction::kFunctionAgain>(backward.get(), operands.get(),
@@ -181,7 +181,7 @@ bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const 
 }
 
 bool Replay::run_region(std::vector<Ref>& env, size_t begin, size_t end) const {
-  const Ref given = tuple_of(calls_->tape->nodes()[begin].region.given, env);
+  const Ref given = tuple_of_slots(calls_->tape->nodes()[begin].region.given, env);
   const std::span<const TapeNode> inside(calls_->tape->nodes().data() + begin + 1, end - begin - 1);
   const Ref compute = callable_of([*this, begin, end, values = Calls::save(read_by(inside), env)](PyObject*) {
     std::vector<Ref> twin = calls_->restore(values);

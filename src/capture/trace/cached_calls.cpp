@@ -89,14 +89,14 @@ void CallTracing::watch_cached(PyObject* callable, std::span<PyObject* const> ar
   for (const auto& [place, held] : places) {
     if (!is_key_of(place.get(), args, kwnames)) continue;
     for (PyObject* each : args) origins().pin(each);
-    trace_->watches.cached(cache, place.get(), held.get(), result);
+    trace_->object_guards.cached(cache, place.get(), held.get(), result);
     origins().outlives(result);
     return;
   }
 }
 
 bool CallTracing::says_once(std::span<PyObject* const> args) {
-  if (*own_.cached_calls == 0 || context_.ahead != nullptr || context_.looking) return false;
+  if (*own_.cached_calls == 0 || context_.ahead != nullptr || context_.dry_run) return false;
   const std::function<bool(PyObject*)> plain = [&](PyObject* o) {
     if (is_atom(o, api_)) return true;
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {

@@ -229,7 +229,7 @@ CallPlan CallTracing::plan_method(PyObject* callable, const KnownCall& known, Py
 bool CallTracing::knows_handled() {
   const Ref handled = Ref::steal(PyErr_GetHandledException());
   if (handled.get() != trace_->start.exception.get()) return true;
-  if (!handled) trace_->watches.nothing_handled();
+  if (!handled) trace_->object_guards.nothing_handled();
   return !handled;
 }
 

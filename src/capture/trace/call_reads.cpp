@@ -38,7 +38,7 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
   if (PyType_Check(callable)) watch_class_of(callable);
   if (PyType_Check(callable) && is_python_made(reinterpret_cast<PyTypeObject*>(callable)) && !born(callable)) {
     static PyObject* const maker = PyUnicode_InternFromString("__new__");
-    trace_->watches.type(callable, maker);
+    trace_->object_guards.type(callable, maker);
   }
   if (!call.reads_contents()) {
     for (Py_ssize_t i = 0; i < nargs; ++i) watch_class_of(args[i]);
@@ -64,7 +64,7 @@ bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   const Py_ssize_t at = PyCFunction_Check(call.callable) ? 0 : 1;
   if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
   if (!born(plan.target) && !origins().contents_guarded(plan.target))
-    trace_->watches.dict_key(plan.target, call.args[at]);
+    trace_->object_guards.dict_key(plan.target, call.args[at]);
   return true;
 }
 

@@ -11,7 +11,7 @@
 
 namespace tatara::capture {
 
-/// One call of `hang`: results that get a history, and what decides it.
+/// One call of `attach_backward`: results that get a history, and what decides it.
 struct FunctionCall {
   PyObject* cls = nullptr;
   PyObject* context = nullptr;
@@ -38,7 +38,7 @@ class FunctionTracing final : public TraceFeature {
   AheadRun trace_ahead(const std::function<Ref()>& call);
   static bool is_function_apply(PyObject* callable);
   PyObject* apply_function(PyObject* callable, PyObject* const* args, Py_ssize_t nargs);
-  PyObject* hang_function(PyObject* callable, PyObject* const* args);
+  PyObject* attach_backward(PyObject* callable, PyObject* const* args);
   std::string trace_backward(const FunctionCall& call, CustomBackward& made,
                              const std::function<Ref(PyObject*)>& backward);
   void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,

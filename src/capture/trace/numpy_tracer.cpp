@@ -132,7 +132,7 @@ int NumpyTracing::numpy_slot(PyObject* value) {
   slot.input = true;
   slot.guard_index = t.index_of(value);
   // An array that is neither an argument nor was read from an older object was made by code that nobody saw.
-  if (slot.guard_index < 0 && !t.watches.seen_objects().contains(value)) return -1;
+  if (slot.guard_index < 0 && !t.object_guards.seen_objects().contains(value)) return -1;
   return t.tape.add_value(std::move(slot));
 }
 

@@ -1,4 +1,4 @@
-// What the program and code in C read of older objects becomes watches (tracer_objects.cpp, tracer_origins.cpp,
+// What the program and code in C read of older objects becomes object guards (tracer_objects.cpp, tracer_origins.cpp,
 // tracer_calls.cpp).
 #pragma once
 

@@ -214,7 +214,7 @@ PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
   Trace& t = *trace_;
   if (value == nullptr || own_.varying.empty()) return nullptr;
   if (place.item < 0 && PyTuple_CheckExact(value)) return watched_tuple(place, value);
-  if (!own_.varying.contains(place) || !t.watches.is_original(place)) return nullptr;
+  if (!own_.varying.contains(place) || !t.object_guards.is_original(place)) return nullptr;
   if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
   const int object = static_cast<int>(t.objects.size());
   Expr symbol;
@@ -229,7 +229,7 @@ PyObject* NumberTracing::watched_number(NumberPlace place, PyObject* value) {
   }
   t.objects.push_back(value);
   t.alive.push_back(Ref::borrow(value));
-  t.watches.number(place, value, range);
+  t.object_guards.number(place, value, range);
   Ref made = number_on_tape(object, symbol);
   // 0 and 1 are no sizes that vary: such an int has no expression.
   if (small) made = small_number(symbol, value);
@@ -241,7 +241,7 @@ PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
   Trace& t = *trace_;
   const auto size = static_cast<size_t>(PyTuple_GET_SIZE(tuple));
   if (const auto found = own_.numbers.find(place); found != own_.numbers.end()) return Py_NewRef(found->second.get());
-  if (!t.watches.is_original(place)) return nullptr;
+  if (!t.object_guards.is_original(place)) return nullptr;
   std::vector<bool> varying(size);
   bool any = false, plain = true;
   for (size_t i = 0; i < size; ++i) {
@@ -261,7 +261,7 @@ PyObject* NumberTracing::watched_tuple(NumberPlace place, PyObject* tuple) {
     varying[i] = number != nullptr;
     PyTuple_SET_ITEM(made.get(), at, number != nullptr ? number : Py_NewRef(item));
   }
-  t.watches.number_tuple(place, tuple, varying);
+  t.object_guards.number_tuple(place, tuple, varying);
   t.alive.push_back(Ref::borrow(tuple));
   mark_born(made.get());
   own_.numbers.emplace(place, made);

@@ -34,7 +34,7 @@ int TraceContext::slot_for(PyObject* tensor) {
 PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject* kwargs) {
   if (!tracing()) return PyObject_Call(func, args, kwargs);
   const TorchFunction& fn = api_.classify(func);
-  if ((context_.looking && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
+  if ((context_.dry_run && histories().differs_in_levels(fn, args)) || histories().depends_on_base(fn, args)) {
     if (!graph_break("read of " + fn.name)) return nullptr;
     return PyObject_Call(func, args, kwargs);
   }

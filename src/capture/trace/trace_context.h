@@ -48,7 +48,7 @@ struct Trace {
   ConstantTensors constants;
   std::vector<std::shared_ptr<ConstantGuard>> size_checks;
   ValueGuard guard;
-  ObjectGuards watches;
+  ObjectGuards object_guards;
   GlobalState state;
   std::vector<PyObject*> objects;
   std::unordered_map<PyObject*, int> object_index;
@@ -189,7 +189,7 @@ class TraceContext {
   Frame* root = nullptr;         // whose instructions the trace records
   bool stopped = false;          // no more traces in this call
   bool call_again = false;       // the trace of the call, which was taken back, is made once more
-  bool looking = false;          // see Tracer::only_look()
+  bool dry_run = false;          // see Tracer::dry_run()
   std::string found;             // then: why the call is no function that compiles as one graph
   bool switches_grad = false;    // and: some of it runs in another grad mode than the call
   Ahead* ahead = nullptr;

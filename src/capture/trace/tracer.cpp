@@ -103,7 +103,7 @@ bool ModeStack::push_mode() {
 
 PyObject* Tracer::run(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* kwnames,
                       std::vector<PyObject*> roots, Entry* hit, std::vector<PyObject*> objects) {
-  if (!context_.looking && interrupted() && deliver_interrupts() != 0) return nullptr;
+  if (!context_.dry_run && interrupted() && deliver_interrupts() != 0) return nullptr;
   roots_ = std::move(roots);
   hit_ = hit;
   hit_objects_ = std::move(objects);
@@ -282,7 +282,7 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
       context_.state = State::kConcrete;
       modes().set_mode(false);
       const Bypass bypass(bypass_);
-      if (context_.looking) {
+      if (context_.dry_run) {
         const ErrorAside aside;
         ends().finish_look(nullptr);
       } else if (!ends().run_tape()) {
@@ -472,7 +472,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   parts_->reset();
   auto trace = std::make_unique<Trace>(api_);
   trace->state = GlobalState::read(api_);
-  std::string unfit = trace->state.waits_for(context_.looking);
+  std::string unfit = trace->state.waits_for(context_.dry_run);
   if (unfit.empty()) {
     for (PyObject* root : roots) trace->alive.push_back(Ref::borrow(root));
     DynamicDims dims;
@@ -492,7 +492,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
       const std::vector<size_t>& alone = trace->guard.in_cells;
       if (std::find(alone.begin(), alone.end(), i) != alone.end()) {
         origins().found_in_cell(trace->objects[i]);
-        trace->watches.found(trace->objects[i]);
+        trace->object_guards.found(trace->objects[i]);
       } else if (!PyLong_CheckExact(trace->objects[i]) && !PyFloat_CheckExact(trace->objects[i]))
         trace->object_index[trace->objects[i]] = static_cast<int>(i);
     }
@@ -505,7 +505,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   }
   forget_error();
   --bypass_;
-  if (!unfit.empty() && context_.looking) {
+  if (!unfit.empty() && context_.dry_run) {
     context_.found = unfit;
     PyErr_SetString(PyExc_RuntimeError, unfit.c_str());
     return false;
@@ -532,7 +532,7 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
   if (api_.present()) {
     // Functions of tensors' classes may be replaced. A class of its own: any name but that of plain data counts.
     static PyObject* const any = PyUnicode_InternFromString("__torch_function__");
-    trace_->watches.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
+    trace_->object_guards.type(reinterpret_cast<PyObject*>(api_.parameter_type), any);
   }
   for (int i = 0; i < f.local_count(); ++i) trace_->start.locals.push_back(Ref::borrow(f.local(i)));
   for (int i = 0; i < f.stack_depth(); ++i) trace_->start.stack.push_back(Ref::borrow(f.stack()[i]));

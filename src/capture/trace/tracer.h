@@ -41,7 +41,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   bool leave_to_others(PyObject* types);
 
   /// run() shall only find out what the call does: nothing of it happens, and its result holds placeholders.
-  void only_look() { context_.looking = true; }
+  void dry_run() { context_.dry_run = true; }
   /// After that: why the call is no function of its tensor arguments that compiles as one graph; empty: it is.
   const std::string& found_problem() const { return context_.found; }
   /// Some of it runs in another grad mode than the call.

@@ -236,10 +236,10 @@ PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
       note_context(plan.variable, plan.name, nargs > 0 ? call.args[nargs - 1] : nullptr, result))
     return result;
   if (plan.weak != nullptr && !born(plan.weak)) {
-    trace_->watches.weak(plan.weak, result);
+    trace_->object_guards.weak(plan.weak, result);
     trace_->alive.push_back(Ref::borrow(result));
   } else if (plan.watched && keywords == 0 && !born(result)) {
-    trace_->watches.call(callable, call.args, static_cast<size_t>(nargs), result);
+    trace_->object_guards.call(callable, call.args, static_cast<size_t>(nargs), result);
   } else {
     origins().note_result(result);
     if (callable == reinterpret_cast<PyObject*>(&PyType_Type) && nargs == 3) mark_born(result);

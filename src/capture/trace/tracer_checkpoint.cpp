@@ -36,7 +36,7 @@ PyObject* CheckpointTracing::enter_checkpoint(PyObject* callable, PyObject* cons
     if (!function || !PyFunction_Check(function.get())) return not_handled();
     reads().watch_lookup(callable, wrapped);
     if (!born(callable)) origins().find(function.get());
-    trace_->watches.function(callable);
+    trace_->object_guards.function(callable);
     return PyObject_Vectorcall(function.get(), args, static_cast<size_t>(nargs), kwnames);
   }
   const Ref function = attr_or_null(callable, "func"), first = attr_or_null(callable, "args"),
@@ -64,7 +64,7 @@ PyObject* CheckpointTracing::enter_checkpoint(PyObject* callable, PyObject* cons
 PyObject* CheckpointTracing::call_for_checkpoint(PackageFunction function, PyObject* const* args, Py_ssize_t nargs,
                                                  PyObject* kwnames) {
   // The user's backends and runs of plain tapes know nothing of regions.
-  if (owner_.backend || owner_.eager_backend || context_.looking || transforms().open() > 0) {
+  if (owner_.backend || owner_.eager_backend || context_.dry_run || transforms().open() > 0) {
     return not_handled();
   }
   Ref ours;

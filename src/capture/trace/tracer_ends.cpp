@@ -70,7 +70,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
   }
-  if (context_.looking) {
+  if (context_.dry_run) {
     if (context_.found.empty()) context_.found = reason;
     PyErr_SetString(PyExc_RuntimeError, reason.c_str());
     return false;
@@ -90,7 +90,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
   bool can_resume =
       !changed && !stay_eager && !lifetimes().ends_for_good() && !calls().sets_context() && t.snap.levels == 0;
-  if (const std::string keeps = keeps_noticed(*entry, t.watches); !keeps.empty()) {
+  if (const std::string keeps = keeps_noticed(*entry, t.object_guards); !keeps.empty()) {
     can_resume = false;
     entry->why.reason += "; " + keeps;
   }
@@ -177,7 +177,7 @@ void TraceEnds::begin_transaction() {
     if (api_.present()) api_.set_grad(trace_->state.grad);
     return true;
   });
-  t.transaction.on_undo([this] { return trace_->watches.undo_writes(); });
+  t.transaction.on_undo([this] { return trace_->object_guards.undo_writes(); });
 }
 
 bool TraceEnds::unwind() {
@@ -231,8 +231,8 @@ FrameAction Tracer::on_exception(Frame& f, bool handled) {
     return FrameAction::kAbandon;
   }
   // Nothing of what is only looked at happens: nor do handlers. Those of what is traced ahead leave its context managers.
-  if (context_.looking && !context_.found.empty()) return FrameAction::kAbandon;
-  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.looking ? ends().leave_root()
+  if (context_.dry_run && !context_.found.empty()) return FrameAction::kAbandon;
+  return &f == context_.root && !handled && context_.state == State::kTracing && !context_.dry_run ? ends().leave_root()
                                                                                                    : FrameAction::kRun;
 }
 
@@ -283,7 +283,7 @@ void TraceEnds::undo_later_writes() {
   gradients().perform_later_effects();
   const bool later = std::any_of(t.effects.begin(), t.effects.end(),
                                  [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
-  if (!later || !t.watches.undo_writes()) return;
+  if (!later || !t.object_guards.undo_writes()) return;
   writes().undo_switches();
   for (const Effect& effect : t.effects) {
     if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
@@ -292,7 +292,7 @@ void TraceEnds::undo_later_writes() {
 
 bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   Trace& t = *trace_;
-  if (context_.looking) {
+  if (context_.dry_run) {
     finish_look(result);
     return true;
   }
@@ -304,7 +304,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
   const ReconstructionWorld world = reconstruction_world();
   ReconstructionBuilder builder(entry->reconstruction, world, api_);
   std::string closes = lifetimes().waiting_generator();
-  if (closes.empty()) closes = keeps_noticed(*entry, t.watches);
+  if (closes.empty()) closes = keeps_noticed(*entry, t.object_guards);
   if (closes.empty() && !calls().sets_context() && transforms().open() == 0 && builder.want(result) &&
       want_handled(*entry, builder, Ref::steal(PyErr_GetHandledException()).get()) &&
       entry->effects.build(t.effects, t.effects.size(), builder)) {
@@ -399,7 +399,7 @@ void TraceEnds::take_sources() {
     const int slot = t.tape.find(tensor);
     return t.index_of(tensor) < 0 && !t.tape.makes(slot);
   };
-  for (PyObject* tensor : t.watches.take_sources(api_, wanted)) {
+  for (PyObject* tensor : t.object_guards.take_sources(api_, wanted)) {
     const int index = static_cast<int>(t.objects.size());
     t.objects.push_back(tensor);
     t.alive.push_back(Ref::borrow(tensor));
@@ -407,13 +407,13 @@ void TraceEnds::take_sources() {
     if (const int slot = t.tape.find(tensor); slot >= 0) t.tape.set_guard_index(slot, index);
   }
   // What weak references found comes with each call too, so that nothing here keeps it alive.
-  for (PyObject* object : t.watches.weakly_held()) {
+  for (PyObject* object : t.object_guards.weakly_held()) {
     const int index = static_cast<int>(t.objects.size());
     t.objects.push_back(object);
     if (!t.object_index.emplace(object, index).second) continue;
     if (const int slot = t.tape.find(object); slot >= 0) t.tape.set_guard_index(slot, index);
   }
-  for (PyObject* tensor : t.watches.take_gradients()) {
+  for (PyObject* tensor : t.object_guards.take_gradients()) {
     const int index = static_cast<int>(t.objects.size());
     t.objects.push_back(tensor);
     if (!t.object_index.emplace(tensor, index).second) continue;
@@ -435,8 +435,8 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
     origins().note_identities(entry.guards.identities);
-    entry.guards.objects = std::move(t.watches);
-    entry.guards.objects.leave_writes(t.watches);
+    entry.guards.objects = std::move(t.object_guards);
+    entry.guards.objects.leave_writes(t.object_guards);
   }
   entry.guards.size_checks = std::move(t.size_checks);
   if (entry.end == Entry::End::kBreak)

@@ -52,7 +52,7 @@ bool FunctionTracing::is_function_apply(PyObject* callable) {
 
 /// Whether code that is to run in the backward can be traced here.
 bool FunctionTracing::takes_backwards() const {
-  return !owner_.backend && !owner_.eager_backend && !context_.looking && context_.ahead == nullptr &&
+  return !owner_.backend && !owner_.eager_backend && !context_.dry_run && context_.ahead == nullptr &&
          transforms().open() == 0 && !AutocastState::read(api_).any;
 }
 
@@ -269,7 +269,7 @@ std::string FunctionTracing::trace_backward(const FunctionCall& call, CustomBack
   return run.problem;
 }
 
-PyObject* FunctionTracing::hang_function(PyObject* callable, PyObject* const* args) {
+PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* args) {
   FunctionCall call;
   call.cls = args[0];
   call.context = args[1];

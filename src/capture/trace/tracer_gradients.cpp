@@ -112,12 +112,12 @@ PyObject* GradientTracing::gradient_of(PyObject* tensor) {
                  attribute_is_true(value.get(), "requires_grad")) {
         problem = "a gradient that has a history, or a kind of its own";
       } else {
-        t.watches.gradient(t.index_of(tensor), tensor, value.get(), meta);
+        t.object_guards.gradient(t.index_of(tensor), tensor, value.get(), meta);
         t.alive.push_back(value);
       }
     } else {
       value = Ref::borrow(Py_None);
-      t.watches.gradient(t.index_of(tensor), tensor, nullptr, {});
+      t.object_guards.gradient(t.index_of(tensor), tensor, nullptr, {});
     }
   }
   if (!problem.empty()) {

@@ -194,7 +194,7 @@ PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* f
       answer = Ref::steal(PyObject_Call(func, args, kwargs));
       asks_kind = fn.name == "is_leaf" && attribute_is_true(tensor, "requires_grad");
     }
-    // The watches on what is no argument do not tell leaves from others.
+    // The object guards on what is no argument do not tell leaves from others.
     if (asks_kind && trace_->index_of(tensor) < 0) {
       if (!graph_break("read of is_leaf")) return nullptr;
       return PyObject_Call(func, args, kwargs);
@@ -219,7 +219,7 @@ PyObject* HistoryTracing::answer_needs_grad(const TorchFunction& fn, PyObject* f
 /// Whether a tensor from before the graph has a history, which a pass would go on into. If not, none of them may get one.
 bool HistoryTracing::needs_outer_history() {
   Trace& t = *trace_;
-  t.watches.passes();
+  t.object_guards.passes();
   for (const TapeSlot& slot : t.tape.slots()) {
     if (!slot.input || !slot.requires_grad) continue;
     PyObject* tensor = slot.object.get();
@@ -227,7 +227,7 @@ bool HistoryTracing::needs_outer_history() {
     if (t.index_of(tensor) >= 0) {
       t.guard.check_leaf = true;
     } else {
-      t.watches.leaf(tensor);
+      t.object_guards.leaf(tensor);
     }
   }
   return false;

@@ -35,7 +35,7 @@ int Tracer::on_interrupt(Frame&) {
 }
 
 bool TraceEnds::cut_trace() {
-  if (context_.ahead != nullptr || context_.looking) {
+  if (context_.ahead != nullptr || context_.dry_run) {
     // Nothing of this may happen, not even a handler: whoever asked for it deals with the signal.
     cut_ = true;
     std::string& problem = context_.ahead != nullptr ? context_.ahead->problem : context_.found;

@@ -116,7 +116,7 @@ PyObject* run_recording(PyObject* self, PyObject* args) {
   return results.release();
 }
 
-bool varies(const TapeNode& node) {
+bool has_size_refs(const TapeNode& node) {
   bool found = false;
   const auto look = [&found](PyObject* o) {
     found = found || is_size_ref(o);
@@ -254,7 +254,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
   }
   forget_error();
   if (!run.problem.empty()) return transform_break("linearize: " + run.problem);
-  bool symbolic = std::any_of(run.nodes.begin(), run.nodes.end(), varies);
+  bool symbolic = std::any_of(run.nodes.begin(), run.nodes.end(), has_size_refs);
   Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(made.reads.size())));
   for (size_t i = 0; i < made.reads.size(); ++i) {
     const TapeSlot& info = t.tape.slots()[static_cast<size_t>(made.reads[i])];

@@ -1,4 +1,4 @@
-// Look-ups of attributes and contents of what existed before the trace become watches.
+// Look-ups of attributes and contents of what existed before the trace become object_guards.
 #include <cstring>
 #include <string>
 #include <unordered_set>
@@ -28,20 +28,20 @@ void ReadTracing::watch_container(PyObject* object, bool ordered) {
   if (object == nullptr || born(object)) return;
   if (origins().contents_guarded(object)) return;
   if (PyCell_Check(object)) {
-    t.watches.cell(object);
+    t.object_guards.cell(object);
   } else if (std::strcmp(Py_TYPE(object)->tp_name, "types.SimpleNamespace") == 0) {
     const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
     if (!attributes) return forget_error();
-    t.watches.instance(object, true);
-    t.watches.dict_all(attributes.get());
+    t.object_guards.instance(object, true);
+    t.object_guards.dict_all(attributes.get());
   } else if (PyDict_Check(object)) {
-    t.watches.dict_all(object);
+    t.object_guards.dict_all(object);
   } else if (PyList_Check(object)) {
-    t.watches.list(object);
+    t.object_guards.list(object);
   } else if (PyAnySet_Check(object)) {
-    t.watches.set(object, ordered);
+    t.object_guards.set(object, ordered);
   } else if (is_deque(object)) {
-    t.watches.deque(object);
+    t.object_guards.deque(object);
   } else if (PyTuple_Check(object)) {
     origins().find_parts(object);
   }
@@ -80,7 +80,7 @@ PyObject* ReadTracing::watch_class(PyTypeObject* type, PyObject* name, bool numb
   PyObject* made = value != nullptr && value == found ? numbers().watched_number({dict, name}, value) : nullptr;
   origins().find(reinterpret_cast<PyObject*>(type));  // it is what its object is guarded to be of
   if (made != nullptr) return made;
-  t.watches.type(reinterpret_cast<PyObject*>(type), name);
+  t.object_guards.type(reinterpret_cast<PyObject*>(type), name);
   find_in_class(found);
   return nullptr;
 }
@@ -109,7 +109,7 @@ void ReadTracing::watch_super(PyObject* super, PyObject* name) {
   const Ref own = attr_or_null(super, "__self_class__");
   if (!own || !PyType_Check(own.get())) return;
   auto* type = reinterpret_cast<PyTypeObject*>(own.get());
-  if (!born(own.get())) trace_->watches.type(own.get(), name);
+  if (!born(own.get())) trace_->object_guards.type(own.get(), name);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     PyObject* dict = class_dict(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i)));
     PyObject* value = dict != nullptr ? PyDict_GetItemWithError(dict, name) : nullptr;
@@ -138,7 +138,7 @@ void ReadTracing::watch_value(PyObject* owner, PyObject* name) {
   const Ref value = Ref::steal(PyObject_GetAttr(owner, name));
   if (!value) forget_error();
   if (value && Py_REFCNT(value.get()) == 1 && !is_atom(value.get(), api_)) return;
-  trace_->watches.attribute(owner, name, value.get());
+  trace_->object_guards.attribute(owner, name, value.get());
 }
 
 namespace {
@@ -201,7 +201,7 @@ PyObject* ReadTracing::watch_found(PyObject* owner, PyObject* name, bool number)
   if (PyModule_Check(owner)) return watch_module(owner, name, number);
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* descriptor = _PyType_Lookup(type, name);
-  if (origins().is_same_in_each_call(owner) && is_python_made(type)) t.watches.instance(owner, false);
+  if (origins().is_same_in_each_call(owner) && is_python_made(type)) t.object_guards.instance(owner, false);
   if (descriptor != nullptr && PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
     origins().find(reinterpret_cast<PyObject*>(type));
   }
@@ -232,7 +232,7 @@ void ReadTracing::watch_own_dict(PyObject* owner) {
   const Ref dict = Ref::steal(PyObject_GenericGetDict(owner, nullptr));
   if (!dict) return forget_error();
   if (!origins().is_same_in_each_call(owner)) return;
-  trace_->watches.instance(owner, true);
+  trace_->object_guards.instance(owner, true);
   origins().find(dict.get());
 }
 
@@ -241,11 +241,11 @@ PyObject* ReadTracing::watch_module(PyObject* module, PyObject* name, bool numbe
   PyObject* dict = PyModule_GetDict(module);
   if (PyDict_GetItemWithError(dict, name) == nullptr) {
     forget_error();
-    trace_->watches.dict_key(dict, getter);
+    trace_->object_guards.dict_key(dict, getter);
   }
   if (Py_TYPE(module) != &PyModule_Type) {
     watch_class(Py_TYPE(module), name, false);
-    trace_->watches.instance(module, false);
+    trace_->object_guards.instance(module, false);
   }
   return watch_in_dict(module, name, number, nullptr);
 }
@@ -259,13 +259,13 @@ PyObject* ReadTracing::watch_in_dict(PyObject* owner, PyObject* name, bool numbe
     forget_error();
     return made;
   }
-  if (!module && origins().is_same_in_each_call(owner)) t.watches.instance(owner, true);
+  if (!module && origins().is_same_in_each_call(owner)) t.object_guards.instance(owner, true);
   if (made == nullptr && number && PyDict_CheckExact(dict.get()) && !numbers().varying().empty() &&
       found_in_dict(owner, name)) {
     PyObject* symbol = numbers().watched_number({dict.get(), name}, PyDict_GetItem(dict.get(), name));
     if (symbol != nullptr) return symbol;
   }
-  t.watches.dict_key(dict.get(), name);
+  t.object_guards.dict_key(dict.get(), name);
   return made;
 }
 
@@ -273,7 +273,7 @@ PyObject* ReadTracing::watch_in_dict(PyObject* owner, PyObject* name, bool numbe
 void ReadTracing::watch_all(PyObject* owner) {
   if (born(owner)) return origins().adopt_dict(owner);
   PyObject* type = PyType_Check(owner) ? owner : reinterpret_cast<PyObject*>(Py_TYPE(owner));
-  if (!born(type)) trace_->watches.type(type, nullptr);
+  if (!born(type)) trace_->object_guards.type(type, nullptr);
 }
 
 void ReadTracing::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
@@ -282,10 +282,10 @@ void ReadTracing::watch_tensor_attribute(PyObject* tensor, PyObject* name) {
   if (_PyType_Lookup(Py_TYPE(tensor), name) != nullptr) return;
   const int slot = t.tape.find(tensor);
   if (t.tape.makes(slot)) return;
-  if (const int index = t.index_of(tensor); index >= 0) return t.watches.tensor_attribute(index, tensor, name);
+  if (const int index = t.index_of(tensor); index >= 0) return t.object_guards.tensor_attribute(index, tensor, name);
   const Ref dict = Ref::steal(PyObject_GenericGetDict(tensor, nullptr));
   if (!dict) return forget_error();
-  t.watches.dict_key(dict.get(), name);
+  t.object_guards.dict_key(dict.get(), name);
 }
 
 bool WriteTracing::touch(PyObject* object) {

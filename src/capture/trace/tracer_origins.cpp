@@ -48,7 +48,7 @@ Origin OriginTracing::origin(PyObject* o) {
   if (born(o)) return Origin::kBorn;
   if (t.tape.find(o) >= 0) return Origin::kTaped;
   if (t.index_of(o) >= 0) return Origin::kGuarded;
-  if (t.watches.seen_objects().contains(o)) return Origin::kFound;
+  if (t.object_guards.seen_objects().contains(o)) return Origin::kFound;
   if (is_unchanging(o, api_)) return Origin::kValue;
   if (PyDict_CheckExact(o) && instance_of(o) != nullptr) return Origin::kGuarded;
   return Origin::kUnknown;
@@ -62,14 +62,14 @@ bool OriginTracing::contents_guarded(PyObject* object) const {
 /// Older, and what the next call finds in its place is this very object.
 bool OriginTracing::is_same_in_each_call(PyObject* object) const {
   return !born(object) && (own_.by_identity.contains(object) ||
-                           (trace_->watches.seen_objects().contains(object) && !contents_guarded(object)));
+                           (trace_->object_guards.seen_objects().contains(object) && !contents_guarded(object)));
 }
 
 /// A guard watches the place at which this older object is.
 void OriginTracing::find(PyObject* object) {
   Trace& t = *trace_;
-  if (object == nullptr || born(object) || t.watches.seen_objects().contains(object)) return;
-  t.watches.found(object);
+  if (object == nullptr || born(object) || t.object_guards.seen_objects().contains(object)) return;
+  t.object_guards.found(object);
   t.alive.push_back(Ref::borrow(object));
 }
 
@@ -118,8 +118,9 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
   if (!tracing()) return 0;
   Trace& t = *trace_;
   if (how == Obtained::kResult && Py_REFCNT(value) <= 1 && is_not_a_number(value)) context_.mark_born(value);
-  if (how == Obtained::kException && !t.start.exception) t.watches.nothing_handled();  // what is would be its context
-  if (how == Obtained::kException && (t.watches.seen_objects().contains(value) || t.index_of(value) >= 0)) {
+  if (how == Obtained::kException && !t.start.exception)
+    t.object_guards.nothing_handled();  // what is would be its context
+  if (how == Obtained::kException && (t.object_guards.seen_objects().contains(value) || t.index_of(value) >= 0)) {
     // It gets a traceback by that.
     return graph_break("an exception that existed before the trace (" + type_name(value) + ") is raised") ? 0 : -1;
   }
@@ -144,13 +145,13 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
   if (how == Obtained::kModule || PyModule_Check(value)) {
     PyObject* modules = PyImport_GetModuleDict();
     const Ref place = key_of_module(modules, how == Obtained::kModule ? key : nullptr, value);
-    if (place) t.watches.dict_key(modules, place.get());
+    if (place) t.object_guards.dict_key(modules, place.get());
     origins().find(value);
     return 0;
   }
   if (how == Obtained::kAttribute && key != nullptr && origins().is_same_in_each_call(owner)) {
     // Code in C has looked it up: guards look it up again.
-    t.watches.attribute(owner, key, value);
+    t.object_guards.attribute(owner, key, value);
     return 0;
   }
   if (how == Obtained::kItem && key == nullptr && born(owner) && !writes().touch(owner)) return -1;
@@ -176,7 +177,7 @@ bool OriginTracing::find_by_name(PyObject* object) {
   const bool there = names != nullptr && name && PyDict_GetItemWithError(names, name.get()) == object;
   if (PyErr_Occurred() != nullptr) forget_error();
   if (!there) return false;
-  trace_->watches.dict_key(names, name.get());
+  trace_->object_guards.dict_key(names, name.get());
   find(object);
   return true;
 }
@@ -270,7 +271,8 @@ void OriginTracing::note_identities(Identities& identities) {
     if (!contents_guarded(a)) return;
     if (contents_guarded(b)) {
       identities.apart.push_back({t.index_of(a), t.index_of(b), {}});
-    } else if ((t.watches.seen_objects().contains(b) && !t.watches.is_gradient(b)) || own_.by_identity.contains(b)) {
+    } else if ((t.object_guards.seen_objects().contains(b) && !t.object_guards.is_gradient(b)) ||
+               own_.by_identity.contains(b)) {
       identities.apart.push_back({t.index_of(a), -1, HeldObject(b)});
     }
   };
@@ -280,7 +282,7 @@ void OriginTracing::note_identities(Identities& identities) {
     if (!contents_guarded(o) || t.index_of(o) != static_cast<int>(i)) continue;
     if (i >= own_.guarded) {
       guarded.push_back(o);
-    } else if (own_.pinned.contains(o) || t.watches.seen_objects().contains(o)) {
+    } else if (own_.pinned.contains(o) || t.object_guards.seen_objects().contains(o)) {
       identities.same.push_back({static_cast<int>(i), -1, HeldObject(o)});
     } else if (is_changeable(o) || api_.is_tensor(o)) {
       guarded.push_back(o);
@@ -290,7 +292,7 @@ void OriginTracing::note_identities(Identities& identities) {
   const std::set<PyObject*> changed = changed_objects(guarded);
   for (PyObject* target : changed) {
     if (contents_guarded(target)) {
-      for (PyObject* found : t.watches.seen_objects()) {
+      for (PyObject* found : t.object_guards.seen_objects()) {
         if (may_be_one(target, found)) apart(target, found);
       }
     }
@@ -308,9 +310,9 @@ void ReadTracing::watch_class_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (!is_python_made(type) || born(reinterpret_cast<PyObject*>(type))) return;
   static PyObject* const any = PyUnicode_InternFromString("__call__");
-  t.watches.type(reinterpret_cast<PyObject*>(type), any);
+  t.object_guards.type(reinterpret_cast<PyObject*>(type), any);
   origins().find(reinterpret_cast<PyObject*>(type));
-  if (origins().is_same_in_each_call(object)) t.watches.instance(object, false);
+  if (origins().is_same_in_each_call(object)) t.object_guards.instance(object, false);
 }
 
 /// One walk through what code in C may read.
@@ -372,7 +374,7 @@ void ReadTracing::watch_exception(PyObject* error) {
   static PyObject* const name = PyUnicode_InternFromString("args");
   const Ref args = Ref::steal(PyObject_GetAttr(error, name));
   if (!args) return forget_error();
-  trace_->watches.attribute(error, name, args.get());
+  trace_->object_guards.attribute(error, name, args.get());
 }
 
 // ---- Frames that code in C enters ------------------------------------------------------------------------------------
@@ -404,7 +406,7 @@ bool ReadTracing::watch_function(Frame& f) {
       return graph_break("code in C calls a function (" + text_of(f.code()->co_qualname) +
                          "), of which it is not known where it comes from");
     }
-    t.watches.function(function);
+    t.object_guards.function(function);
   }
   origins().find_surroundings(f, false);
   for (int i = 0; i < f.local_count() && tracing(); ++i) {
@@ -446,7 +448,7 @@ bool ReadTracing::found_by_class(Frame& f, PyObject* function) {
       Py_ssize_t at = 0;
       while (dict != nullptr && PyDict_Next(dict, &at, &key, &value) != 0) {
         if (!holds(value)) continue;
-        if (!born(owner)) trace_->watches.type(owner, name);
+        if (!born(owner)) trace_->object_guards.type(owner, name);
         origins().find(function);
         return true;
       }

@@ -1,5 +1,5 @@
 // The instructions that read objects, compare them or make containers, while a trace is open: what existed before becomes
-// watches.
+// object_guards.
 #include <cstring>
 #include <string>
 #include <unordered_set>
@@ -16,11 +16,11 @@ namespace tatara::capture {
 
 PyObject* Tracer::read_name(Frame& f, PyObject* name, PyObject* dict, PyObject* value) {
   if (tracing() && dict == f.builtins() && f.globals() != dict && !born(f.globals())) {
-    trace_->watches.dict_key(f.globals(), name);  // which has none of this name
+    trace_->object_guards.dict_key(f.globals(), name);  // which has none of this name
   }
   if (tracing() && PyDict_CheckExact(dict) && !born(dict)) {
     if (PyObject* made = numbers().watched_number({dict, name}, value)) return made;
-    trace_->watches.dict_key(dict, name);
+    trace_->object_guards.dict_key(dict, name);
   }
   return not_handled();
 }
@@ -29,7 +29,7 @@ PyObject* Tracer::read_cell(Frame&, int, PyObject* cell, PyObject* value) {
   const auto known = [this](PyObject* o) { return trace_->index_of(o) >= 0; };
   if (tracing() && !born(cell) && !(known(cell) && (!origins().is_in_cell(value) || known(value)))) {
     if (PyObject* made = numbers().watched_number({cell}, value)) return made;
-    trace_->watches.cell(cell);
+    trace_->object_guards.cell(cell);
   }
   return not_handled();
 }
@@ -90,7 +90,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
     PyObject* made = value != nullptr ? numbers().watched_number({container, key}, value) : nullptr;
     if (made != nullptr) return made;
-    trace_->watches.dict_key(container, key);
+    trace_->object_guards.dict_key(container, key);
   } else if (PyList_CheckExact(container) && PyLong_CheckExact(key)) {
     const Py_ssize_t index = PyLong_AsSsize_t(key);
     if (index == -1) forget_error();
@@ -98,11 +98,11 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     if (place >= 0 && place < PyList_GET_SIZE(container)) {
       PyObject* made = numbers().watched_number({container, nullptr, place}, PyList_GET_ITEM(container, place));
       if (made != nullptr) {
-        trace_->watches.list_size(container);
+        trace_->object_guards.list_size(container);
         return made;
       }
     }
-    trace_->watches.list_item(container, place);
+    trace_->object_guards.list_item(container, place);
   } else if (!reads().watch_contents(container, Reading::kItems)) {
     return nullptr;
   }
@@ -129,7 +129,7 @@ PyObject* Tracer::get_iter(Frame&, PyObject* iterable) {
 bool ReadTracing::outside_iterator(PyObject* object) const {
   if (object == nullptr || born(object) || !is_c_iterator(object)) return false;
   // What no read from outside has shown was made on the way.
-  return trace_->index_of(object) >= 0 || trace_->watches.seen_objects().contains(object);
+  return trace_->index_of(object) >= 0 || trace_->object_guards.seen_objects().contains(object);
 }
 
 bool ReadTracing::break_if_moved(PyObject* iterator) {
@@ -196,7 +196,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
         mapping != nullptr && std::strcmp(Py_TYPE(container)->tp_name, "dict_values") != 0 ? mapping : container;
     if (mapping != nullptr) origins().find_parts(container);
     if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !origins().contents_guarded(table)) {
-      trace_->watches.dict_key(table, item);
+      trace_->object_guards.dict_key(table, item);
     } else {
       if (!reads().watch_searched(container, table) || (tracing() && !reads().watch_contents(item, Reading::kEqual)))
         return nullptr;

@@ -518,7 +518,7 @@ PyObject* TransformTracing::transform_call(TransformCall kind, PyObject* callabl
     case TransformCall::kLinearize: return linearize(raw, nargs, kwnames);
     case TransformCall::kRecord: return nargs == 2 ? record_calls(raw[0], raw[1]) : not_handled();
     case TransformCall::kReplay: return nargs == 3 ? replay_calls(raw[0], raw[1], raw[2]) : not_handled();
-    case TransformCall::kHang: return nargs == 4 ? functions().hang_function(callable, raw) : not_handled();
+    case TransformCall::kAttachBackward: return nargs == 4 ? functions().attach_backward(callable, raw) : not_handled();
     case TransformCall::kStop:
       return graph_break("autograd.Function: " + text_of(nargs == 1 ? raw[0] : nullptr)) ? not_handled() : nullptr;
     case TransformCall::kAsks:

@@ -118,7 +118,7 @@ int WriteTracing::set_attribute(PyObject* owner, PyObject* name, PyObject* value
     }
     if (!PyType_Check(owner) && (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 &&
         has_python_method(type, value != nullptr ? "__setattr__" : "__delattr__")) {
-      trace_->watches.type(reinterpret_cast<PyObject*>(type), name);
+      trace_->object_guards.type(reinterpret_cast<PyObject*>(type), name);
       return kNotHandled;
     }
     return write_break("write to an attribute of an object that existed before the trace (" + type_name(owner) + ")");
@@ -173,12 +173,12 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
   if (!origins().reachable(owner))
     return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
   if (place == owner) {
-    t.watches.before_slot(owner, name);
+    t.object_guards.before_slot(owner, name);
   } else {
-    t.watches.before_write(place);
+    t.object_guards.before_write(place);
   }
   if (PyObject_GenericSetAttr(owner, name, value) != 0) return -1;
-  t.watches.written(place, name);
+  t.object_guards.written(place, name);
   Effect effect{Effect::Kind::kAttribute, Ref::borrow(owner), Ref::borrow(name), {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
   note_effect(std::move(effect));
@@ -192,14 +192,14 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
     return writes().write_break("assignment to the global " + text_of(name));
   if (!writes().break_if_cached(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
-  ObjectGuards& watches = trace_->watches;
+  ObjectGuards& object_guards = trace_->object_guards;
   if (value == nullptr) {
-    watches.dict_key(globals, name);
+    object_guards.dict_key(globals, name);
     if (PyDict_Contains(globals, name) != 1) return kNotHandled;  // a NameError
   }
-  watches.before_write(globals);
+  object_guards.before_write(globals);
   if ((value != nullptr ? PyDict_SetItem(globals, name, value) : PyDict_DelItem(globals, name)) != 0) return -1;
-  watches.written(globals, name);
+  object_guards.written(globals, name);
   if (value != nullptr) {
     writes().note_call(&PyDict_Type, globals, "__setitem__", {name, value});
   } else {
@@ -218,7 +218,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
   if (!tracing()) return kNotHandled;
   if (!origins().reachable(cell))
     return writes().write_break("assignment to a closure variable whose origin is not known");
-  trace_->watches.before_write(cell);
+  trace_->object_guards.before_write(cell);
   Effect effect{Effect::Kind::kCell, Ref::borrow(cell), {}, {}};
   if (value != nullptr) effect.operands.push_back(Ref::borrow(value));
   writes().note_effect(std::move(effect));
@@ -247,7 +247,7 @@ int WriteTracing::write_item(PyObject* container, PyObject* key, PyObject* value
   }
   const char* name = value != nullptr ? "__setitem__" : "__delitem__";
   PyTypeObject* type = Py_TYPE(container);
-  trace_->watches.type(reinterpret_cast<PyObject*>(type), Ref::steal(PyUnicode_InternFromString(name)).get());
+  trace_->object_guards.type(reinterpret_cast<PyObject*>(type), Ref::steal(PyUnicode_InternFromString(name)).get());
   PyObject* method = method_of(type, name);
   if (method == nullptr || has_python_method(type, name)) return kNotHandled;
   PyObject* operands[] = {key, value};
@@ -286,9 +286,9 @@ PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::
 }
 
 PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
-  ObjectGuards& watches = trace_->watches;
+  ObjectGuards& object_guards = trace_->object_guards;
   reads().watch_container(target, false);
-  watches.before_write(target);
+  object_guards.before_write(target);
   PyObject* result = perform();
   if (result == nullptr || !tracing()) return result;
   Effect effect{Effect::Kind::kContents, Ref::borrow(target), {}, {}};
@@ -301,7 +301,7 @@ PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
     }
     effect.operands.push_back(Ref::borrow(item));
   }
-  watches.written_all(target);
+  object_guards.written_all(target);
   note_effect(std::move(effect));
   origins().note_result(result);
   return result;
@@ -309,9 +309,9 @@ PyObject* WriteTracing::rewrite(PyObject* target, const Perform& perform) {
 
 PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, std::span<PyObject* const> operands,
                                     const Perform& perform) {
-  ObjectGuards& watches = trace_->watches;
+  ObjectGuards& object_guards = trace_->object_guards;
   if (name == "append" && operands.size() == 1) {
-    watches.before_write(target);
+    object_guards.before_write(target);
     PyObject* done = perform();
     if (done != nullptr) note_call(&PyList_Type, target, "append", {operands[0]});
     return done;
@@ -320,7 +320,7 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
     const Ref items = Ref::steal(PySequence_List(operands[0]));
     if (!items) return nullptr;
     mark_born(items.get());
-    watches.before_write(target);
+    object_guards.before_write(target);
     PyObject* done = perform();
     if (done != nullptr) note_call(&PyList_Type, target, "extend", {items.get()});
     return done;
@@ -330,11 +330,11 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    if (!origins().contents_guarded(target)) watches.list_size(target);
-    watches.before_write(target);
+    if (!origins().contents_guarded(target)) object_guards.list_size(target);
+    object_guards.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
-    watches.written(target, key.get());
+    object_guards.written(target, key.get());
     note_call(&PyList_Type, target, "__setitem__", {key.get(), operands[1]});
     return done;
   }
@@ -343,7 +343,7 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
 
 PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const std::string& name,
                                     std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
-  ObjectGuards& watches = trace_->watches;
+  ObjectGuards& object_guards = trace_->object_guards;
   const auto unclear = [&](const char* why) {
     return graph_break(name + " on a dict that existed before the trace" + why) ? not_handled() : nullptr;
   };
@@ -362,18 +362,18 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
       if (number != nullptr) return number;
     }
     origins().pin(operands[0]);
-    if (!set && !origins().contents_guarded(target)) watches.dict_key(target, key.get());
+    if (!set && !origins().contents_guarded(target)) object_guards.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
-    watches.before_write(target);
+    object_guards.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
     if (set || (name == "setdefault" && had == 0)) {
       note_call(type, target, "__setitem__", {key.get(), set ? operands[1] : done});
-      watches.written(target, key.get());
+      object_guards.written(target, key.get());
     } else if (name != "setdefault" && had == 1) {
       note_call(type, target, "__delitem__", {key.get()});
-      watches.written(target, key.get());
+      object_guards.written(target, key.get());
     }
     return done;
   }
@@ -386,11 +386,11 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
       if (!hashes_plainly(each, api_)) return unclear(": a key has a hash of its own");
     }
     mark_born(items.get());
-    watches.before_write(target);
+    object_guards.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
     at = 0;
-    while (PyDict_Next(items.get(), &at, &each, &value) != 0) watches.written(target, each);
+    while (PyDict_Next(items.get(), &at, &each, &value) != 0) object_guards.written(target, each);
     note_call(type, target, "update", {items.get()});
     return done;
   }
@@ -414,7 +414,7 @@ PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, 
   }
   const bool one = set ? name == "add" || name == "discard" : name == "append" || name == "appendleft";
   if (one && operands.size() == 1) {
-    trace_->watches.before_write(target);
+    trace_->object_guards.before_write(target);
     PyObject* done = perform();
     if (done != nullptr) note_call(base, target, name.c_str(), {operands[0]});
     return done;
@@ -429,24 +429,24 @@ PyObject* WriteTracing::mutate_other(PyObject* target, const std::string& name, 
 PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
   const int had = PyDict_Contains(dict, key);
   if (had < 0) return nullptr;
-  ObjectGuards& watches = trace_->watches;
+  ObjectGuards& object_guards = trace_->object_guards;
   const bool old = !born(dict), guarded = trace_->index_of(dict) >= 0;
   if (old && !guarded) {
     if (!hashes_plainly(key, api_) || !origins().reachable(dict)) {
       return graph_break("an item of a defaultdict whose origin is not known") ? not_handled() : nullptr;
     }
-    watches.dict_key(dict, key);
+    object_guards.dict_key(dict, key);
   }
   if (had == 1) return not_handled();
   if (old && !break_if_cached(dict)) return nullptr;
   if (!tracing()) return not_handled();
-  if (old) watches.before_write(dict);
+  if (old) object_guards.before_write(dict);
   PyObject* value = PyObject_GetItem(dict, key);
   if (value == nullptr || !tracing()) return value;
   constexpr Py_ssize_t kDictAndHere = 2;
   if (Py_REFCNT(value) <= kDictAndHere && !is_atom(value, api_) && !api_.is_tensor(value)) mark_born(value);
   if (old) {
-    watches.written(dict, key);
+    object_guards.written(dict, key);
     note_call(&PyDict_Type, dict, "__setitem__", {key, value});
   } else {
     static_cast<void>(touch(dict));

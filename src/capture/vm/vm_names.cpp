@@ -1,5 +1,4 @@
 // Bodies of instructions: names, imports, asynchronous protocols, and instructions borrowed from CPython's evaluator.
-#define PY_SSIZE_T_CLEAN  // before Python.h, for Py_BuildValue
 #include "capture/vm/vm_internal.h"
 
 #include <opcode.h>
@@ -83,7 +82,8 @@ PyCodeObject* make_code(const char* source, int start, const std::string& code, 
   if (module == nullptr) return nullptr;
   PyObject* body =
       start == Py_eval_input ? PyTuple_GET_ITEM(reinterpret_cast<PyCodeObject*>(module)->co_consts, 0) : module;
-  PyObject* changes = Py_BuildValue("{s:y#,s:i,s:O}", "co_code", code.data(), static_cast<Py_ssize_t>(code.size()),
+  PyObject* changes = Py_BuildValue("{s:N,s:i,s:O}", "co_code",
+                                    PyBytes_FromStringAndSize(code.data(), static_cast<Py_ssize_t>(code.size())),
                                     "co_stacksize", 8, "co_name", borrowed_name);
   PyObject* result = nullptr;
   if (changes != nullptr && (consts == nullptr || PyDict_SetItemString(changes, "co_consts", consts) == 0) &&

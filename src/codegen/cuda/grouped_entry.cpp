@@ -11,7 +11,7 @@ using namespace loops;
 
 namespace {
 
-std::string number(size_t n) { return std::to_string(n); }
+std::string entry_number(size_t n) { return std::to_string(n); }
 
 size_t words_of_item(const Kernel& kernel) {
   size_t words = kernel.sizes.size() + (has_parallel_loops(kernel) ? 1 : 0);
@@ -26,7 +26,7 @@ std::string first_block(IrWriter& ir, const std::string& firsts, const std::stri
 }
 
 std::string first_blocks(IrWriter& ir) {
-  return ir.assign("getelementptr inbounds i8, ptr %table, i64 " + number(ListTable::kFirstBlocks));
+  return ir.assign("getelementptr inbounds i8, ptr %table, i64 " + entry_number(ListTable::kFirstBlocks));
 }
 
 /// The last item whose first block is not after this one: items without blocks are passed over.
@@ -51,7 +51,7 @@ std::string search_item(IrWriter& ir, const ListTable& table, const std::string&
 std::string arguments_of(IrWriter& ir, const Kernel& kernel, const std::string& row) {
   size_t next = 0;
   const auto word = [&] {
-    const std::string at = ir.assign("getelementptr inbounds i64, ptr " + row + ", i64 " + number(next++));
+    const std::string at = ir.assign("getelementptr inbounds i64, ptr " + row + ", i64 " + entry_number(next++));
     return ir.assign("load i64, ptr " + at + ", align 8");
   };
   std::string arguments;
@@ -95,9 +95,9 @@ std::string grouped_entry(EmitContext& context, std::string_view symbol) {
       ir.assign("phi i32 [ " + quotient + ", %" + divide + " ], [ " + item + ", %" + search + " ]");
   const std::string start = first_blocks(ir);
   const std::string own = ir.binary("sub nuw nsw", "i32", block, first_block(ir, start, mine));
-  const std::string rows = ir.assign("getelementptr inbounds i8, ptr %table, i64 " + number(table.items_at()));
+  const std::string rows = ir.assign("getelementptr inbounds i8, ptr %table, i64 " + entry_number(table.items_at()));
   const std::string row =
-      ir.assign("getelementptr inbounds [" + number(words) + " x i64], ptr " + rows + ", i32 " + mine);
+      ir.assign("getelementptr inbounds [" + entry_number(words) + " x i64], ptr " + rows + ", i32 " + mine);
   const std::string arguments = arguments_of(ir, context.kernel, row);
   const std::string wide = ir.assign("zext i32 " + own + " to i64");
   ir.line("call void @tatara_item(" + arguments + ", ptr %fault, i64 " + wide + ")");

@@ -154,7 +154,7 @@ struct OpTraits {
   /// A composite that holds matrix products: never computed twice.
   bool holds_products = false;
   /// Written out before a joint graph is cut, since its parts are smaller than its result (softmax: two numbers a row).
-  bool cut_in_parts = false;
+  bool expand_softmax = false;
   /// Linear in these operands, but the reverse rule is not the adjoint: places of a result are written more than once, or
   /// gradients are left out (padding). Their tangent is the operator itself.
   std::vector<size_t> linear_operands;

@@ -8,12 +8,12 @@ namespace {
 using namespace ops;
 using Op = ScalarOp;
 
-constexpr const char* kOptions =
+constexpr const char* kOptionText =
     ", *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool "
     "requires_grad=False";
 
-std::string factory(const std::string& head, const char* more = "") {
-  return "(" + head + kOptions + more + ") -> Tensor";
+std::string schema_with_options(const std::string& head, const char* more = "") {
+  return "(" + head + kOptionText + more + ") -> Tensor";
 }
 
 /// The options dtype, layout, device, pin_memory, requires_grad from argument `first` on; refuses what is not plain.
@@ -135,25 +135,27 @@ void register_creation_more(OpRegistry& r) {
                       0, [value, dtype](LoopBuilder& b, std::span<const Expr>) { return number_as(b, value, dtype); });
                 }));
   const char* format = ", MemoryFormat? memory_format=None";
-  add_choice(r, "empty", factory("SymInt[] size", format), "torch.empty", [](MetaContext& m) {
+  add_choice(r, "empty", schema_with_options("SymInt[] size", format), "torch.empty", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
     return empty(m, m.ints(0), m.dtype(1).value_or(m.default_dtype()), device, 6);
   });
-  add_choice(r, "empty_like", factory("Tensor self", format), "torch.empty_like", empty_like);
-  add_choice(r, "new_empty", factory("Tensor self, SymInt[] size"), "torch.Tensor.new_empty", [](MetaContext& m) {
-    const Device device = plain_device(m, 2, m.tensor(0).device);
-    return full(m.ints(1), int64_t{0}, m.dtype(2).value_or(m.tensor(0).dtype), device);
-  });
-  add_choice(r, "empty_strided", factory("SymInt[] size, SymInt[] stride"), "torch.empty_strided", [](MetaContext& m) {
-    const Device device = plain_device(m, 2);
-    return full_strided(m.ints(0), m.ints(1), m.dtype(2).value_or(m.default_dtype()), device);
-  });
-  add_choice(r, "new_empty_strided", factory("Tensor self, SymInt[] size, SymInt[] stride"),
+  add_choice(r, "empty_like", schema_with_options("Tensor self", format), "torch.empty_like", empty_like);
+  add_choice(r, "new_empty", schema_with_options("Tensor self, SymInt[] size"), "torch.Tensor.new_empty",
+             [](MetaContext& m) {
+               const Device device = plain_device(m, 2, m.tensor(0).device);
+               return full(m.ints(1), int64_t{0}, m.dtype(2).value_or(m.tensor(0).dtype), device);
+             });
+  add_choice(r, "empty_strided", schema_with_options("SymInt[] size, SymInt[] stride"), "torch.empty_strided",
+             [](MetaContext& m) {
+               const Device device = plain_device(m, 2);
+               return full_strided(m.ints(0), m.ints(1), m.dtype(2).value_or(m.default_dtype()), device);
+             });
+  add_choice(r, "new_empty_strided", schema_with_options("Tensor self, SymInt[] size, SymInt[] stride"),
              "torch.Tensor.new_empty_strided", [](MetaContext& m) {
                const Device device = plain_device(m, 3, m.tensor(0).device);
                return full_strided(m.ints(1), m.ints(2), m.dtype(3).value_or(m.tensor(0).dtype), device);
              });
-  add_choice(r, "empty_permuted", factory("SymInt[] size, int[] physical_layout"), "torch.empty_permuted",
+  add_choice(r, "empty_permuted", schema_with_options("SymInt[] size, int[] physical_layout"), "torch.empty_permuted",
              [](MetaContext& m) {
                const std::vector<Expr> sizes = m.ints(0);
                const std::vector<int64_t> order = concrete(m.ctx(), m.ints(1));
@@ -170,21 +172,21 @@ void register_creation_more(OpRegistry& r) {
                const Device device = plain_device(m, 2);
                return full_strided(sizes, std::move(strides), m.dtype(2).value_or(m.default_dtype()), device);
              });
-  add_choice(r, "scalar_tensor", factory("Scalar s"), "torch.scalar_tensor", [](MetaContext& m) {
+  add_choice(r, "scalar_tensor", schema_with_options("Scalar s"), "torch.scalar_tensor", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
     return full({}, m.scalar(0), m.dtype(1).value_or(m.default_dtype()), device);
   });
   // torch.tensor of a Python number; data of other kinds is the tracer's.
-  add_choice(r, "tensor", factory("Scalar data"), "torch.tensor torch.as_tensor", [](MetaContext& m) {
+  add_choice(r, "tensor", schema_with_options("Scalar data"), "torch.tensor torch.as_tensor", [](MetaContext& m) {
     const Device device = plain_device(m, 1);
     return full({}, m.scalar(0), m.dtype(1).value_or(number_dtype(m, m.scalar(0))), device);
   });
   r.mark(&OpTraits::varies,
          {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"});
-  const std::string linear = factory("Operand start, Operand end, int steps");
+  const std::string linear = schema_with_options("Operand start, Operand end, int steps");
   r.add(make_op({"linspace", OpKind::kPointwise, linear.c_str(), "torch.linspace"}, linspace_meta, nullptr,
                 lower_linspace(false)));
-  const std::string power = factory("Operand start, Operand end, int steps, float base=10.0");
+  const std::string power = schema_with_options("Operand start, Operand end, int steps, float base=10.0");
   r.add(make_op({"logspace", OpKind::kPointwise, power.c_str(), "torch.logspace"}, linspace_meta, nullptr,
                 lower_linspace(true)));
 }

@@ -10,7 +10,7 @@ using Values = std::vector<ValueId>;
 /// (input, hx, w_ih, w_hh, b_ih, b_hh); of the LSTM `hx` is a list of two.
 enum : size_t { kInput, kHidden, kInputWeight, kHiddenWeight, kInputBias, kHiddenBias };
 
-ValueId product(GraphBuilder& b, const Args& args, ValueId x, size_t weight, size_t bias) {
+ValueId weighted(GraphBuilder& b, const Args& args, ValueId x, size_t weight, size_t bias) {
   return b.op("linear", {TensorArg{x}, args[weight], args[bias]});
 }
 
@@ -31,8 +31,8 @@ DecomposeFn simple_cell(const char* activation) {
   return [activation](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
     const Args args(b, arguments);
     if (!computed_here(args)) return {};
-    const ValueId fresh = product(b, args, args.tensor(kInput), kInputWeight, kInputBias);
-    const ValueId old = product(b, args, args.tensor(kHidden), kHiddenWeight, kHiddenBias);
+    const ValueId fresh = weighted(b, args, args.tensor(kInput), kInputWeight, kInputBias);
+    const ValueId old = weighted(b, args, args.tensor(kHidden), kHiddenWeight, kHiddenBias);
     return {b.unary(activation, b.binary("add", fresh, old))};
   };
 }
@@ -41,8 +41,8 @@ Values gru_cell(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   if (!computed_here(args)) return {};
   const ValueId hidden = args.tensor(kHidden);
-  const ValueId fresh = product(b, args, args.tensor(kInput), kInputWeight, kInputBias);
-  const ValueId old = product(b, args, hidden, kHiddenWeight, kHiddenBias);
+  const ValueId fresh = weighted(b, args, args.tensor(kInput), kInputWeight, kInputBias);
+  const ValueId old = weighted(b, args, hidden, kHiddenWeight, kHiddenBias);
   const auto gate = [&](size_t i) {
     return b.unary("sigmoid", b.binary("add", part(b, old, i, 3), part(b, fresh, i, 3)));
   };
@@ -56,8 +56,8 @@ Values lstm_cell(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
   if (!computed_here(args)) return {};
   const std::vector<ValueId>& state = std::get<TensorList>(args[kHidden]).values;
-  const ValueId gates = b.binary("add", product(b, args, args.tensor(kInput), kInputWeight, kInputBias),
-                                 product(b, args, state[0], kHiddenWeight, kHiddenBias));
+  const ValueId gates = b.binary("add", weighted(b, args, args.tensor(kInput), kInputWeight, kInputBias),
+                                 weighted(b, args, state[0], kHiddenWeight, kHiddenBias));
   const ValueId in = b.unary("sigmoid", part(b, gates, 0, 4)), forget = b.unary("sigmoid", part(b, gates, 1, 4));
   const ValueId made = b.unary("tanh", part(b, gates, 2, 4)), out = b.unary("sigmoid", part(b, gates, 3, 4));
   const ValueId cell = b.binary("add", b.binary("mul", forget, state[1]), b.binary("mul", in, made));

@@ -79,7 +79,7 @@ std::vector<int64_t> restored(const IndexPlan& plan, int64_t rank) {
 }
 
 // (self, indices)
-bool index_rule(BatchContext& c) {
+bool batch_index(BatchContext& c) {
   GraphBuilder& b = c.builder();
   const IndexPlan plan = plan_of(c, c.args().tensors(1), c.example());
   const int64_t rank = c.out_type().dim();
@@ -107,7 +107,7 @@ bool index_rule(BatchContext& c) {
 }
 
 // (self, indices, values, accumulate)
-bool index_put_rule(BatchContext& c) {
+bool batch_index_put(BatchContext& c) {
   GraphBuilder& b = c.builder();
   const IndexPlan plan = plan_of(c, c.args().tensors(1), c.example());
   const ValueId self = c.all(0);
@@ -127,7 +127,7 @@ bool index_put_rule(BatchContext& c) {
 
 /// index_select with an index of its own for each example, which gather can do.
 // (self, dim, index)
-bool index_select_rule(BatchContext& c) {
+bool batch_index_select(BatchContext& c) {
   if (!c.batched(2)) return batch_by_dims(c, 2);
   c.give_parts([](GraphBuilder& b, std::span<const Arg> args) -> std::vector<ValueId> {
     const Args a(b, args);
@@ -166,7 +166,7 @@ BatchFn indexed_write(bool accumulate) {
 }
 
 // (self, index): places in the flat tensor
-bool take_rule(BatchContext& c) {
+bool batch_take(BatchContext& c) {
   c.give_parts([](GraphBuilder& b, std::span<const Arg> args) -> std::vector<ValueId> {
     const Args a(b, args);
     const ValueId flat = b.reshape(a.tensor(0), {a.type(0).numel(b.ctx())});
@@ -176,7 +176,7 @@ bool take_rule(BatchContext& c) {
 }
 
 // (weight, indices, padding_idx, scale_grad_by_freq, sparse)
-bool embedding_rule(BatchContext& c) {
+bool batch_embedding(BatchContext& c) {
   if (!c.batched(0)) {
     c.give_call(c.mapped_args());
     return true;
@@ -210,15 +210,15 @@ void register_batching_indexing(OpRegistry& r) {
                            "scatter.value_reduce", "scatter_reduce_to_self", "scatter_reduce"}) {
     r.amend(name).batch = [](BatchContext& c) { return batch_by_dims(c); };
   }
-  r.amend("index").batch = index_rule;
-  r.amend("index_put").batch = index_put_rule;
-  r.amend("index_select").batch = index_select_rule;
+  r.amend("index").batch = batch_index;
+  r.amend("index_put").batch = batch_index_put;
+  r.amend("index_select").batch = batch_index_select;
   r.amend("index_add").batch = indexed_write(true);
   r.amend("index_copy").batch = indexed_write(false);
   r.amend("index_fill").batch = indexed_write(false);
   r.amend("index_fill.int_Tensor").batch = indexed_write(false);
-  r.amend("take").batch = take_rule;
-  r.amend("embedding").batch = embedding_rule;
+  r.amend("take").batch = batch_take;
+  r.amend("embedding").batch = batch_embedding;
 }
 
 }  // namespace tatara

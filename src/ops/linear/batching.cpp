@@ -8,13 +8,13 @@ using namespace ops;
 
 /// matmul broadcasts over leading dimensions and folds them where the other operand has none, as in eager.
 // (self, mat2)
-bool product_rule(BatchContext& c) {
+bool batch_product(BatchContext& c) {
   c.give(0, c.builder().binary("matmul", c.as_is(0), c.as_is(1)));
   return true;
 }
 
 /// An operand of one dimension is a row or a column.
-bool mv_rule(BatchContext& c) {
+bool batch_mv(BatchContext& c) {
   GraphBuilder& b = c.builder();
   const ValueId column = b.unsqueeze(c.as_is(1), b.type(c.as_is(1)).dim());
   const ValueId result = b.binary("matmul", c.as_is(0), column);
@@ -22,7 +22,7 @@ bool mv_rule(BatchContext& c) {
   return true;
 }
 
-bool dot_rule(BatchContext& c) {
+bool batch_dot(BatchContext& c) {
   GraphBuilder& b = c.builder();
   if (!c.batched(0) || !c.batched(1)) {
     // A matrix by a vector.
@@ -35,7 +35,7 @@ bool dot_rule(BatchContext& c) {
   return true;
 }
 
-bool bmm_rule(BatchContext& c) {
+bool batch_bmm(BatchContext& c) {
   c.give(0, c.builder().binary("matmul", c.all(0), c.all(1)));
   return true;
 }
@@ -78,7 +78,7 @@ ValueId folded(const BatchContext& c, ValueId x) {
 }
 
 /// Attention over [N, heads, length, size]: the batch is folded into N.
-bool attention_rule(BatchContext& c) {
+bool batch_attention(BatchContext& c) {
   GraphBuilder& b = c.builder();
   std::vector<Arg> args = c.node().args;
   const std::string& name = c.node().op->name;
@@ -112,15 +112,15 @@ bool attention_rule(BatchContext& c) {
 }  // namespace
 
 void register_batching_linear(OpRegistry& r) {
-  r.amend("mm").batch = product_rule;
-  r.amend("bmm").batch = bmm_rule;
-  r.amend("mv").batch = mv_rule;
-  r.amend("dot").batch = dot_rule;
+  r.amend("mm").batch = batch_product;
+  r.amend("bmm").batch = batch_bmm;
+  r.amend("mv").batch = batch_mv;
+  r.amend("dot").batch = batch_dot;
   r.amend("addmm").batch = added_product("mm");
   r.amend("baddbmm").batch = added_product("bmm");
   for (const char* name : {"scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
                            "_scaled_dot_product_flash_attention_for_cpu_backward"}) {
-    r.amend(name).batch = attention_rule;
+    r.amend(name).batch = batch_attention;
   }
 }
 

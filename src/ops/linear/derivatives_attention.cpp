@@ -20,7 +20,7 @@ using Values = std::vector<ValueId>;
 constexpr const char* kFlash = "_scaled_dot_product_flash_attention_for_cpu";
 constexpr const char* kFlashBackward = "_scaled_dot_product_flash_attention_for_cpu_backward";
 
-Term transposed(Term x) {
+Term last_two_swapped(Term x) {
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < x.type().dim(); ++d) dims.push_back(d);
   std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
@@ -83,7 +83,7 @@ Values composition(GraphBuilder& b, const Args& args) {
     value = grouped(value, q);
   }
   const double root = std::sqrt(std::abs(scale));
-  const Term left = query * (scale < 0 ? -root : root), right = transposed(key) * root;
+  const Term left = query * (scale < 0 ? -root : root), right = last_two_swapped(key) * root;
   const bool causal = args.flag(5);
   const Term scores = masked(left.bin("matmul", right), args, 3, causal);
   Term weights = weights_of(scores, causal || !args.none(3));
@@ -331,13 +331,13 @@ Pieces pieces_of(GraphBuilder& b, const Args& args, size_t first, size_t causal_
   Pieces p{Term{&b, args.tensor(first)}, grouped(Term{&b, args.tensor(first + 1)}, q),
            grouped(Term{&b, args.tensor(first + 2)}, q), Term{}, scale_of(args, scale_at, q)};
   const bool causal = args.flag(causal_at);
-  const Term scores = masked(p.query.bin("matmul", transposed(p.key)) * p.scale, args, mask_at, causal);
+  const Term scores = masked(p.query.bin("matmul", last_two_swapped(p.key)) * p.scale, args, mask_at, causal);
   p.weights = weights_of(scores, causal || !args.none(mask_at));
   return p;
 }
 
 Term scores_gradient(const Pieces& p, Term g) {
-  const Term by_weight = g.bin("matmul", transposed(p.value)) * p.weights;
+  const Term by_weight = g.bin("matmul", last_two_swapped(p.value)) * p.weights;
   const Term sums{g.b, g.b->reduce("sum", by_weight.id, {by_weight.type().dim() - 1}, true)};
   return by_weight - p.weights * sums;
 }
@@ -369,8 +369,8 @@ Values flash_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Term g{&b, args.tensor(0)};
   const Pieces p = pieces_of(b, args, 1, 7, 8, 9);
   const Term scores = scores_gradient(p, g) * p.scale;
-  return {scores.bin("matmul", p.key).id, ungrouped(transposed(scores).bin("matmul", p.query), args.type(2)),
-          ungrouped(transposed(p.weights).bin("matmul", g), args.type(3))};
+  return {scores.bin("matmul", p.key).id, ungrouped(last_two_swapped(scores).bin("matmul", p.query), args.type(2)),
+          ungrouped(last_two_swapped(p.weights).bin("matmul", g), args.type(3))};
 }
 
 Values fused_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
@@ -378,8 +378,8 @@ Values fused_backward_parts(GraphBuilder& b, std::span<const Arg> arguments) {
   const Term g{&b, args.tensor(0)};
   const Pieces p = pieces_of(b, args, 1, 10, 4, 11);
   const Term by_score = scores_gradient(p, g), scores = by_score * p.scale;
-  return {scores.bin("matmul", p.key).id, ungrouped(transposed(scores).bin("matmul", p.query), args.type(2)),
-          ungrouped(transposed(p.weights).bin("matmul", g), args.type(3)),
+  return {scores.bin("matmul", p.key).id, ungrouped(last_two_swapped(scores).bin("matmul", p.query), args.type(2)),
+          ungrouped(last_two_swapped(p.weights).bin("matmul", g), args.type(3)),
           args.none(4) ? b.constant(0, args.type(1).dtype, args.type(1).device) : by_score.id};
 }
 

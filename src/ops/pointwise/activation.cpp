@@ -136,7 +136,7 @@ ScalarId threshold(const Calc& c, ScalarId x, const Params& p) {
   return c.select(c.cmp(ScalarOp::kLe, x, c.c(p[0])), c.c(p[1]), x);
 }
 
-struct Row {
+struct ActivationRow {
   const char* name;
   const char* schema;
   const char* names;
@@ -146,7 +146,7 @@ struct Row {
   bool contiguous = false;
 };
 
-constexpr Row kRows[] = {
+constexpr ActivationRow kActivationRows[] = {
     {"relu", "(Tensor self) -> Tensor", "torch.relu torch.Tensor.relu", "torch.relu_ torch.Tensor.relu_", relu, true},
     {"relu6", "(Tensor self) -> Tensor", "torch._C._nn.relu6", "torch._C._nn.relu6_", relu6, true},
     {"hardtanh", "(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", "torch._C._nn.hardtanh",
@@ -221,7 +221,7 @@ Values decompose_prelu(GraphBuilder& b, std::span<const Arg> arguments) {
 }  // namespace
 
 void register_activation(OpRegistry& r) {
-  for (const Row& row : kRows) {
+  for (const ActivationRow& row : kActivationRows) {
     r.add(make_op({row.name, OpKind::kPointwise, row.schema, row.names, row.inplace},
                   unary_meta(row.integers, row.contiguous), nullptr, apply(row.formula)));
   }

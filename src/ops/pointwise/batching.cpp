@@ -21,12 +21,12 @@ BatchFn constant_like(size_t value_arg, double value) {
 }
 
 /// Layouts over all examples are the compiler's own; the results of vmap get theirs at the end.
-bool clone_rule(BatchContext& c) {
+bool batch_clone(BatchContext& c) {
   c.give(0, c.builder().op("clone", {TensorArg{c.as_is(0)}}));
   return true;
 }
 
-bool cast_rule(BatchContext& c) {
+bool batch_cast(BatchContext& c) {
   c.give(0, c.builder().op("cast", {TensorArg{c.as_is(0)}, c.out_type().dtype}));
   return true;
 }
@@ -37,12 +37,12 @@ bool same_values(BatchContext& c) {
 }
 
 /// Operands of one shape, which do not broadcast.
-bool same_shape_rule(BatchContext& c) {
+bool batch_same_shape(BatchContext& c) {
   c.give_call({TensorArg{c.all(0)}, TensorArg{c.all(1)}});
   return true;
 }
 
-bool tied_rule(BatchContext& c) {
+bool batch_tied(BatchContext& c) {
   c.give(0, c.as_is(0), c.batched(0));
   return true;
 }
@@ -50,11 +50,11 @@ bool tied_rule(BatchContext& c) {
 }  // namespace
 
 void register_batching_pointwise(OpRegistry& r) {
-  r.amend("clone").batch = clone_rule;
-  r.amend("cast_format").batch = cast_rule;
-  for (const char* name : {"tied", "gradient_tied"}) r.amend(name).batch = tied_rule;
+  r.amend("clone").batch = batch_clone;
+  r.amend("cast_format").batch = batch_cast;
+  for (const char* name : {"tied", "gradient_tied"}) r.amend(name).batch = batch_tied;
   r.amend("relayout").batch = same_values;
-  r.amend("from_parts").batch = same_shape_rule;
+  r.amend("from_parts").batch = batch_same_shape;
   for (const char* name : {"zeros_like", "new_zeros"}) r.amend(name).batch = constant_like(0, 0);
   for (const char* name : {"ones_like", "new_ones"}) r.amend(name).batch = constant_like(0, 1);
   r.amend("full_like").batch = constant_like(1, 0);

@@ -19,7 +19,7 @@ bool tensors_only(std::string_view name) {
   return false;
 }
 
-struct Row {
+struct BinaryRow {
   const char* name;
   Promotion promotion;
   Op op;
@@ -30,10 +30,10 @@ struct Row {
   enum class Refuse : uint8_t { kNothing, kBool, kComplex, kFloating } refuse = Refuse::kNothing;
 };
 
-using Refuse = Row::Refuse;
+using Refuse = BinaryRow::Refuse;
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr BinaryRow kBinaryRows[] = {
     {"mul", Promotion::kSame, Op::kMul, "torch.mul torch.multiply torch.Tensor.mul torch.Tensor.multiply torch.Tensor.__mul__ numpy.multiply", "torch.Tensor.mul_ torch.Tensor.multiply_ torch.Tensor.__imul__", "torch.Tensor.__rmul__"},
     {"div", Promotion::kIntToFloat, Op::kDiv, "torch.div torch.divide torch.true_divide torch.Tensor.div torch.Tensor.divide torch.Tensor.true_divide torch.Tensor.__truediv__ torch.Tensor.__div__ numpy.divide", "torch.Tensor.div_ torch.Tensor.divide_ torch.Tensor.true_divide_ torch.Tensor.__itruediv__ torch.Tensor.__idiv__", ""},
     {"floor_divide", Promotion::kSame, Op::kFloorDiv, "torch.floor_divide torch.Tensor.floor_divide numpy.floor_divide", "torch.Tensor.floor_divide_", "", Refuse::kComplex},
@@ -78,7 +78,7 @@ bool harmless(MetaContext& m, Op op, DType dtype) {
   return small && *n != 0 && *n != -1;
 }
 
-MetaFn row_meta(const Row& row) {
+MetaFn binary_row_meta(const BinaryRow& row) {
   return [row](MetaContext& m) -> std::vector<TensorType> {
     const size_t both[] = {0, 1};
     const DType common = m.result_type(both);
@@ -100,7 +100,7 @@ ScalarId floor_divide(LoopBuilder& b, ScalarId x, ScalarId y) {
   return b.apply(Op::kFloorDiv, t, std::vector<ScalarId>{x, y});
 }
 
-PointwiseBody row_body(const Row& row) {
+PointwiseBody row_body(const BinaryRow& row) {
   return [row](LoopBuilder& b, DType dtype, std::span<const ScalarId> v) -> ScalarId {
     if (row.promotion == Promotion::kBool) return b.compare(row.op, v[0], v[1]);
     if (dtype == DType::kBool) {
@@ -144,7 +144,7 @@ MetaFn sum_meta(Sum form) {
   };
 }
 
-bool is_one(const Scalar& s) {
+bool equals_one(const Scalar& s) {
   if (const auto* n = std::get_if<int64_t>(&s)) return *n == 1;
   if (const auto* d = std::get_if<double>(&s)) return *d == 1;
   if (const auto* flag = std::get_if<bool>(&s)) return *flag;
@@ -169,7 +169,7 @@ LowerFn sum_lower(Sum form) {
         const ScalarId scaled = is_zero_number(alpha) ? b.constant_int(0, dtype) : y;
         return b.apply2(Op::kOr, x, scaled);
       }
-      const bool scaled = !is_one(alpha);
+      const bool scaled = !equals_one(alpha);
       if (scaled) y = b.apply2(Op::kMul, y, number_as(b, alpha, dtype));
       return b.apply2(form == Sum::kAdd ? Op::kAdd : Op::kSub, x, y);
     });
@@ -316,10 +316,10 @@ void register_logic(OpRegistry& r) {
 }  // namespace
 
 void register_pointwise_binary(OpRegistry& r) {
-  for (const Row& row : kRows) {
+  for (const BinaryRow& row : kBinaryRows) {
     OpDef def =
         make_op({row.name, OpKind::kPointwise, tensors_only(row.name) ? kTensors : kSchema, row.names, row.inplace},
-                row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
+                binary_row_meta(row), nullptr, pointwise_lower({0, 1}, row.promotion, row_body(row)));
     def.reflected_names = row.reflected;
     r.add(std::move(def));
   }

@@ -134,7 +134,7 @@ void mvlgamma_rule(VjpContext& v) {
 
 // ---- two operands ----------------------------------------------------------------------------------------------------
 
-ScalarId power(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
+ScalarId raised(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
 
 std::vector<TensorType> float_power_meta(MetaContext& m) {
   const size_t both[] = {0, 1};
@@ -222,7 +222,7 @@ void register_pointwise_more(OpRegistry& r) {
   const char* operands = "(Operand self, Operand other) -> Tensor";
   r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
-                float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, power)));
+                float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, raised)));
   r.add(make_op({"special_xlog1py", OpKind::kPointwise, operands, "torch.special.xlog1py"},
                 floating_meta({0, 1}, Promotion::kIntToFloat), nullptr,
                 pointwise_lower({0, 1}, Promotion::kIntToFloat, xlog1py)));

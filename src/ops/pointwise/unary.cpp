@@ -30,7 +30,7 @@ ScalarId test(LoopBuilder& b, DType t, ScalarId x) {
   return b.apply(op, DType::kBool, std::vector<ScalarId>{x});
 }
 
-ScalarId number(LoopBuilder& b, double value, DType t) { return number_as(b, Scalar(value), t); }
+ScalarId typed_number(LoopBuilder& b, double value, DType t) { return number_as(b, Scalar(value), t); }
 
 ScalarId absolute(LoopBuilder& b, DType t, ScalarId x) {
   if (t == DType::kBool || (is_integral(t) && !is_signed(t))) return x;
@@ -40,7 +40,7 @@ ScalarId absolute(LoopBuilder& b, DType t, ScalarId x) {
 
 ScalarId sign(LoopBuilder& b, DType t, ScalarId x) {
   if (t == DType::kBool) return x;
-  const ScalarId zero = number(b, 0, t);
+  const ScalarId zero = typed_number(b, 0, t);
   const ScalarId up = b.cast(b.compare(Op::kLt, zero, x), t);
   const ScalarId down = b.cast(b.compare(Op::kLt, x, zero), t);
   return b.apply2(Op::kSub, up, down);
@@ -67,28 +67,29 @@ ScalarId fraction(LoopBuilder& b, DType t, ScalarId x) {
 }
 
 ScalarId degrees(LoopBuilder& b, DType t, ScalarId x) {
-  return b.apply2(Op::kMul, x, number(b, 180.0 / std::numbers::pi, t));
+  return b.apply2(Op::kMul, x, typed_number(b, 180.0 / std::numbers::pi, t));
 }
 ScalarId radians(LoopBuilder& b, DType t, ScalarId x) {
-  return b.apply2(Op::kMul, x, number(b, std::numbers::pi / 180.0, t));
+  return b.apply2(Op::kMul, x, typed_number(b, std::numbers::pi / 180.0, t));
 }
 
 ScalarId sinc(LoopBuilder& b, DType t, ScalarId x) {
-  const ScalarId product = b.apply2(Op::kMul, x, number(b, std::numbers::pi, t));
+  const ScalarId product = b.apply2(Op::kMul, x, typed_number(b, std::numbers::pi, t));
   const ScalarId ratio = b.apply2(Op::kDiv, b.apply1(Op::kSin, product), product);
-  return b.select(b.compare(Op::kEq, x, number(b, 0, t)), number(b, 1, t), ratio);
+  return b.select(b.compare(Op::kEq, x, typed_number(b, 0, t)), typed_number(b, 1, t), ratio);
 }
 
 ScalarId normal_distribution(LoopBuilder& b, DType t, ScalarId x) {
-  const ScalarId scaled = b.apply2(Op::kMul, x, number(b, -std::numbers::sqrt2 / 2, t));
-  return b.apply2(Op::kMul, b.apply1(Op::kErfc, scaled), number(b, 0.5, t));
+  const ScalarId scaled = b.apply2(Op::kMul, x, typed_number(b, -std::numbers::sqrt2 / 2, t));
+  return b.apply2(Op::kMul, b.apply1(Op::kErfc, scaled), typed_number(b, 0.5, t));
 }
 
 /// -x * log(x); 0 at 0 and -inf below.
 ScalarId entropy(LoopBuilder& b, DType t, ScalarId x) {
   const ScalarId product = b.apply1(Op::kNeg, b.apply2(Op::kMul, x, b.apply1(Op::kLog, x)));
-  const ScalarId limits = b.select(b.compare(Op::kLt, x, number(b, 0, t)), number(b, -INFINITY, t), product);
-  return b.select(b.compare(Op::kEq, x, number(b, 0, t)), number(b, 0, t), limits);
+  const ScalarId limits =
+      b.select(b.compare(Op::kLt, x, typed_number(b, 0, t)), typed_number(b, -INFINITY, t), product);
+  return b.select(b.compare(Op::kEq, x, typed_number(b, 0, t)), typed_number(b, 0, t), limits);
 }
 
 /// exp(x^2) * erfc(x). At and above 0, (1 + 2 x) * erfcx(x) is a polynomial in t = (x - k) / (x + k), to 3e-16: its Chebyshev
@@ -119,17 +120,17 @@ ScalarId scaled_erfc(LoopBuilder& b, DType t, ScalarId x) {
 
 ScalarId bit_not(LoopBuilder& b, DType, ScalarId x) { return b.apply1(Op::kNot, x); }
 ScalarId logic_not(LoopBuilder& b, DType t, ScalarId x) {
-  return b.compare(Op::kEq, x, is_floating(t) ? b.constant(0, t) : number(b, 0, t));
+  return b.compare(Op::kEq, x, is_floating(t) ? b.constant(0, t) : typed_number(b, 0, t));
 }
 ScalarId sign_bit(LoopBuilder& b, DType t, ScalarId x) {
   if (is_floating(t)) return b.apply(Op::kSignbit, DType::kBool, std::vector<ScalarId>{x});
-  return is_signed(t) ? b.compare(Op::kLt, x, number(b, 0, t)) : b.constant_int(0, DType::kBool);
+  return is_signed(t) ? b.compare(Op::kLt, x, typed_number(b, 0, t)) : b.constant_int(0, DType::kBool);
 }
 ScalarId conjugate(LoopBuilder& b, DType t, ScalarId x) { return is_complex(t) ? b.apply1(Op::kConj, x) : x; }
 
 enum class Accepts : uint8_t { kAll, kNoBool, kReal, kFloatingOnly, kIntegers, kRealNoBool, kNoHalf };
 
-struct Row {
+struct UnaryOpRow {
   const char* name;
   Promotion promotion;
   Body body;
@@ -140,7 +141,7 @@ struct Row {
 };
 
 // clang-format off
-constexpr Row kRows[] = {
+constexpr UnaryOpRow kUnaryOpRows[] = {
     {"neg", Promotion::kSame, direct<Op::kNeg>, Accepts::kNoBool, "torch.neg torch.negative torch.Tensor.neg torch.Tensor.negative torch.Tensor.__neg__ numpy.negative", "torch.Tensor.neg_ torch.Tensor.negative_"},
     {"sign", Promotion::kSame, sign, Accepts::kReal, "torch.sign torch.Tensor.sign", "torch.Tensor.sign_"},
     {"sgn", Promotion::kSame, sign, Accepts::kReal, "torch.sgn torch.Tensor.sgn", "torch.Tensor.sgn_"},
@@ -216,7 +217,7 @@ void check(const char* name, Accepts accepts, DType dtype) {
   if (!fine) throw Unsupported(str_cat(name, " of ", dtype_name(dtype), " runs in eager"));
 }
 
-MetaFn row_meta(const Row& row) {
+MetaFn unary_row_meta(const UnaryOpRow& row) {
   return [row](MetaContext& m) -> std::vector<TensorType> {
     check(row.name, row.accepts, m.tensor(0).dtype);
     const size_t self[] = {0};
@@ -234,7 +235,7 @@ MetaFn row_meta(const Row& row) {
   };
 }
 
-LowerFn row_lower(const Row& row) {
+LowerFn row_lower(const UnaryOpRow& row) {
   return [row](LowerContext& ctx) {
     const DType in = compute_dtype(ctx.operand(0).dtype);
     const DType dtype = row.promotion == Promotion::kIntToFloat ? compute_dtype(ctx.result().dtype) : in;
@@ -275,9 +276,9 @@ void register_pointwise_unary(OpRegistry& r) {
           return conjugate(b, t, operand_at(ctx, b, 0, t, indices));
         });
       }));
-  for (const Row& row : kRows) {
+  for (const UnaryOpRow& row : kUnaryOpRows) {
     OpDef def = make_op({row.name, OpKind::kPointwise, "(Tensor self) -> Tensor", row.names, row.inplace},
-                        row_meta(row), nullptr, row_lower(row));
+                        unary_row_meta(row), nullptr, row_lower(row));
     if (row.rule != nullptr) def.vjp = unary_vjp(row.rule);
     r.add(std::move(def));
   }

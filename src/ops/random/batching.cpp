@@ -18,7 +18,7 @@ BatchFn sized(size_t size_arg) {
 }
 
 /// Numbers of a tensor's shape, whatever it holds.
-bool like_rule(BatchContext& c) {
+bool batch_like(BatchContext& c) {
   GraphBuilder& b = c.builder();
   std::vector<Arg> args = c.mapped_args();
   if (c.same_random()) {
@@ -33,7 +33,7 @@ bool like_rule(BatchContext& c) {
 }
 
 /// Numbers that depend on what the tensor holds.
-bool by_value_rule(BatchContext& c) {
+bool batch_by_value(BatchContext& c) {
   if (c.same_random()) throw Unsupported(str_cat(c.node().op->name, " of a batch with randomness=\"same\""));
   std::vector<Arg> args = c.mapped_args();
   for (size_t i = 0; i < args.size(); ++i) {
@@ -45,7 +45,7 @@ bool by_value_rule(BatchContext& c) {
 
 constexpr int64_t kMostPermutations = 1024;
 
-bool randperm_rule(BatchContext& c) {
+bool batch_randperm(BatchContext& c) {
   GraphBuilder& b = c.builder();
   const int64_t count = c.ctx().specialize(c.size());
   if (count > kMostPermutations) throw Unsupported("as many permutations in one graph");
@@ -62,10 +62,10 @@ void register_batching_random(OpRegistry& r) {
   for (const char* name : {"randint", "randint.generator"}) r.amend(name).batch = sized(1);
   for (const char* name : {"randint.low", "randint.low_generator"}) r.amend(name).batch = sized(2);
   for (const char* name : {"rand_like", "randn_like", "randint_like", "randint_like.low_dtype", "bernoulli.p"}) {
-    r.amend(name).batch = like_rule;
+    r.amend(name).batch = batch_like;
   }
-  r.amend("bernoulli").batch = by_value_rule;
-  r.amend("randperm").batch = randperm_rule;
+  r.amend("bernoulli").batch = batch_by_value;
+  r.amend("randperm").batch = batch_randperm;
 }
 
 }  // namespace tatara

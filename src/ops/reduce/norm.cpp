@@ -20,7 +20,7 @@ struct Stats {
   ValueId rstd;
 };
 
-Expr count_of(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims) {
+Expr elements_over(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims) {
   Expr count = b.ctx().constant(1);
   for (int64_t d : dims) count = b.ctx().mul(count, b.type(x).sizes[static_cast<size_t>(d)]);
   return count;
@@ -31,7 +31,7 @@ Scalar count_scalar(Expr count) {
 }
 
 ValueId mean_over(GraphBuilder& b, ValueId x, const std::vector<int64_t>& dims) {
-  return b.binary("div", b.reduce("sum", x, dims, true), count_scalar(count_of(b, x, dims)));
+  return b.binary("div", b.reduce("sum", x, dims, true), count_scalar(elements_over(b, x, dims)));
 }
 
 ValueId inverse_std(GraphBuilder& b, ValueId var, double eps) {
@@ -70,7 +70,7 @@ ValueId per_channel(GraphBuilder& b, ValueId vector, int64_t rank) {
   return b.reshape(vector, sizes);
 }
 
-void require_float(const MetaContext& m, DType dtype) {
+void only_floats(const MetaContext& m, DType dtype) {
   if (is_complex(dtype)) throw Unsupported(str_cat(m.op().name, " of complex numbers runs in eager"));
   if (!is_floating(dtype)) {
     throw InvalidArgument(str_cat("\"", m.op().name, "\" not implemented for '", dtype_name(dtype), "'"));
@@ -119,7 +119,7 @@ DType layer_stat_dtype(const TensorType& input, bool wide_parameter) {
 MetaFn layer_norm_meta(bool with_stats) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& input = m.tensor(0);
-    require_float(m, input.dtype);
+    only_floats(m, input.dtype);
     const std::vector<Expr> shape = m.ints(1);
     const auto dims = trailing_dims(m.ctx(), input, shape);
     check_shape(m, 2, shape);
@@ -217,7 +217,7 @@ Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId 
 
 std::vector<TensorType> group_norm_meta(MetaContext& m) {
   const TensorType& input = m.tensor(0);
-  require_float(m, input.dtype);
+  only_floats(m, input.dtype);
   if (input.dim() < 2) throw InvalidArgument("Expected at least 2 dimensions for input tensor");
   const Expr groups = m.ctx().constant(m.integer(1));
   if (groups.const_value() <= 0 || !is_zero(m.ctx(), m.ctx().mod(input.sizes[1], groups))) {
@@ -237,7 +237,7 @@ Values decompose_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
 std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
   // (input, weight, bias, N, C, HxW, group, eps)
   const TensorType& input = m.tensor(0);
-  require_float(m, input.dtype);
+  only_floats(m, input.dtype);
   if (input.dim() < 2 || is_zero(m.ctx(), input.numel(m.ctx()))) throw Unsupported("native_group_norm of this shape");
   const int64_t groups = m.integer(6);
   if (groups <= 0 || !same_size(m.ctx(), input.sizes[0], Args(m).expr(3)) ||
@@ -290,7 +290,7 @@ enum class BatchForm : uint8_t { kPlain, kNative };
 MetaFn batch_norm_meta(BatchForm form) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& input = m.tensor(0);
-    require_float(m, input.dtype);
+    only_floats(m, input.dtype);
     if (input.dim() < 2) throw InvalidArgument("batch_norm: input must have at least 2 dimensions");
     const bool training = m.boolean(kTraining);
     if (is_zero(m.ctx(), input.numel(m.ctx()))) throw Unsupported("batch_norm of no elements");
@@ -398,7 +398,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
       const bool rounded = args.type(kRunningMean).dtype == DType::kBFloat16;
       const ValueId held = rounded ? b.cast(mean, DType::kBFloat16) : mean;
       results.push_back(updated(b, args.tensor(kRunningMean), held, args));
-      results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, count_of(b, x, dims)), args));
+      results.push_back(updated(b, args.tensor(kRunningVar), unbiased(b, var, elements_over(b, x, dims)), args));
     }
     return results;
   };
@@ -406,7 +406,7 @@ DecomposeFn batch_norm_decompose(BatchForm form) {
 
 std::vector<TensorType> instance_norm_meta(MetaContext& m) {
   const TensorType& input = m.tensor(0);
-  require_float(m, input.dtype);
+  only_floats(m, input.dtype);
   if (input.dim() < 2) throw InvalidArgument("instance_norm: input must have at least 2 dimensions");
   const bool own_stats = m.boolean(kTraining);
   if (!own_stats && (m.is_none(kRunningMean) || m.is_none(kRunningVar))) {
@@ -442,7 +442,7 @@ Values decompose_instance_norm(GraphBuilder& b, std::span<const Arg> arguments) 
     const auto over_batch = [&](ValueId v) {
       return b.reshape(mean_over(b, b.reshape(v, flat), {0}), {input.sizes[1]});
     };
-    const ValueId var = unbiased(b, s.var, count_of(b, x, dims));
+    const ValueId var = unbiased(b, s.var, elements_over(b, x, dims));
     results.push_back(updated(b, args.tensor(kRunningMean), over_batch(s.mean), args));
     results.push_back(updated(b, args.tensor(kRunningVar), over_batch(var), args));
   }

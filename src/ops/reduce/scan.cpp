@@ -38,7 +38,7 @@ std::vector<TensorType> logcumsumexp_meta(MetaContext& m) {
   return {contiguous_type(m.ctx(), self.dtype, self.device, self.sizes)};
 }
 
-ScalarId number(LoopBuilder& b, double value, DType dtype) {
+ScalarId scan_number(LoopBuilder& b, double value, DType dtype) {
   if (is_complex(dtype)) return b.constant_complex(value, 0, dtype);
   if (is_floating(dtype)) return b.constant(value, dtype);
   return b.constant_int(static_cast<int64_t>(value), dtype);
@@ -58,13 +58,13 @@ void lower_sum(LowerContext& ctx, Combine combine, double identity) {
   def.dims = {args.dim(1, args.rank(0))};
   def.dtypes = {acc};
   def.combine = {combine};
-  def.init = [=](LoopBuilder& b) { return std::vector{number(b, identity, acc)}; };
+  def.init = [=](LoopBuilder& b) { return std::vector{scan_number(b, identity, acc)}; };
   def.element = [=](LoopBuilder& b, std::span<const Expr> indices) { return std::vector{element(b, indices)}; };
   ctx.scan(std::move(def));
 }
 
 /// Running maximum with its position: equal values take the later position, NaN stays.
-void lower_extreme(LowerContext& ctx, bool largest) {
+void lower_running_extreme(LowerContext& ctx, bool largest) {
   const DType in = ctx.operand(0).dtype;
   const DType acc = in == DType::kBool ? DType::kUInt8 : compute_dtype(in);
   if (ctx.operand(0).dim() == 0) {
@@ -80,7 +80,7 @@ void lower_extreme(LowerContext& ctx, bool largest) {
   def.combine = {Combine::kCustom, Combine::kCustom};
   def.init = [=](LoopBuilder& b) {
     // The position says "nothing yet", so the value does not matter.
-    return std::vector{number(b, 0, acc), b.constant_int(-1, DType::kInt64)};
+    return std::vector{scan_number(b, 0, acc), b.constant_int(-1, DType::kInt64)};
   };
   def.element = [=](LoopBuilder& b, std::span<const Expr> indices) {
     return std::vector{b.cast(b.load(0, indices), acc),
@@ -140,9 +140,9 @@ void register_scan(OpRegistry& r) {
                 sum_meta, nullptr, [](LowerContext& c) { lower_sum(c, Combine::kMul, 1); }));
   const char* pair = "(Tensor self, int dim) -> (Tensor values, Tensor indices)";
   r.add(make_op({"cummax", OpKind::kScan, pair, "torch.cummax torch.Tensor.cummax"}, extreme_meta, nullptr,
-                [](LowerContext& c) { lower_extreme(c, true); }));
+                [](LowerContext& c) { lower_running_extreme(c, true); }));
   r.add(make_op({"cummin", OpKind::kScan, pair, "torch.cummin torch.Tensor.cummin"}, extreme_meta, nullptr,
-                [](LowerContext& c) { lower_extreme(c, false); }));
+                [](LowerContext& c) { lower_running_extreme(c, false); }));
   r.add(make_op({"logcumsumexp", OpKind::kScan, "(Tensor self, int dim) -> Tensor",
                  "torch.logcumsumexp torch.Tensor.logcumsumexp"},
                 logcumsumexp_meta, nullptr, lower_logcumsumexp));

@@ -67,7 +67,7 @@ void register_softmax(OpRegistry& r) {
                 softmax_meta(Third::kDType), softmax_decompose(Form::kLog, Third::kDType)));
   r.add(make_op({"_log_softmax", OpKind::kComposite, private_schema, "torch._log_softmax"},
                 softmax_meta(Third::kHalfToFloat), softmax_decompose(Form::kLog, Third::kHalfToFloat)));
-  r.mark(&OpTraits::cut_in_parts,
+  r.mark(&OpTraits::expand_softmax,
          {"softmax", "_softmax", "special_softmax", "log_softmax", "_log_softmax", "special_log_softmax"});
 }
 

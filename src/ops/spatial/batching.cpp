@@ -56,10 +56,10 @@ BatchFn over_images(int64_t spatial) {
 }
 
 // (self, pad): two numbers a dimension
-bool pad_rule(BatchContext& c) { return over_images(c, static_cast<int64_t>(c.args().exprs(1).size() / 2)); }
+bool batch_pad(BatchContext& c) { return over_images(c, static_cast<int64_t>(c.args().exprs(1).size() / 2)); }
 
 // (grad, indices, size, ...)
-bool max_gradient_rule(BatchContext& c) {
+bool batch_max_gradient(BatchContext& c) {
   const size_t spatial = c.args().integers(3).size();
   const size_t rank = static_cast<size_t>(c.args().rank(0));
   std::vector<Arg> args = c.node().args;
@@ -99,7 +99,7 @@ ValueId with_bias(const BatchContext& c, ValueId out, size_t bias, int64_t spati
 }
 
 // (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-bool convolution_rule(BatchContext& c) {
+bool batch_convolution(BatchContext& c) {
   GraphBuilder& b = c.builder();
   const int64_t rank = c.args().rank(0);
   const std::vector<Expr>& out = c.out_type().sizes;
@@ -136,7 +136,7 @@ bool convolution_rule(BatchContext& c) {
 }
 
 // (grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)
-bool convolution_backward_rule(BatchContext& c) {
+bool batch_convolution_backward(BatchContext& c) {
   GraphBuilder& b = c.builder();
   std::vector<Arg> args = c.mapped_args();
   const auto& mask = std::get<std::vector<bool>>(args[10]);
@@ -163,8 +163,8 @@ bool convolution_backward_rule(BatchContext& c) {
 }  // namespace
 
 void register_batching_spatial(OpRegistry& r) {
-  r.amend("convolution").batch = convolution_rule;
-  r.amend("convolution_backward").batch = convolution_backward_rule;
+  r.amend("convolution").batch = batch_convolution;
+  r.amend("convolution_backward").batch = batch_convolution_backward;
   for (int64_t spatial = 1; spatial <= 3; ++spatial) {
     const std::string d = std::to_string(spatial) + "d";
     std::vector<std::string> names;
@@ -183,9 +183,9 @@ void register_batching_spatial(OpRegistry& r) {
   for (const char* name : {"upsample_bicubic2d", "upsample_bicubic2d.vec", "grid_sampler_2d", "im2col"}) {
     r.amend(name).batch = over_images(2);
   }
-  r.amend("_max_pool_gradient").batch = max_gradient_rule;
+  r.amend("_max_pool_gradient").batch = batch_max_gradient;
   r.amend("grid_sampler_3d").batch = over_images(3);
-  for (const char* name : {"_pad_reflect", "_pad_replicate", "_pad_circular"}) r.amend(name).batch = pad_rule;
+  for (const char* name : {"_pad_reflect", "_pad_replicate", "_pad_circular"}) r.amend(name).batch = batch_pad;
 }
 
 }  // namespace tatara

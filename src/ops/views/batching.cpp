@@ -7,45 +7,45 @@ namespace {
 
 using namespace ops;
 
-bool reshape_rule(BatchContext& c) {
+bool batch_reshape(BatchContext& c) {
   c.give(0, c.builder().reshape(c.as_is(0), c.with_batch(c.out_type().sizes)));
   return true;
 }
 
-bool permute_rule(BatchContext& c) {
+bool batch_permute(BatchContext& c) {
   std::vector<int64_t> dims{0};
   for (const int64_t d : c.args().integers(1)) dims.push_back(wrap_dim(d, c.args().rank(0)) + 1);
   c.give(0, c.builder().permute(c.as_is(0), dims));
   return true;
 }
 
-bool expand_rule(BatchContext& c) {
+bool batch_expand(BatchContext& c) {
   const ValueId x = c.aligned(c.args().tensor(0), c.out_type().dim());
   c.give(0, c.builder().expand(x, c.with_batch(c.out_type().sizes)));
   return true;
 }
 
 /// A dimension is made, which counts among those of the result.
-bool unsqueeze_rule(BatchContext& c) {
+bool batch_unsqueeze(BatchContext& c) {
   c.give(0, c.builder().unsqueeze(c.as_is(0), c.args().dim(1, c.args().rank(0) + 1) + 1));
   return true;
 }
 
 // (self, offset, dim1, dim2)
-bool diag_embed_rule(BatchContext& c) {
+bool batch_diag_embed(BatchContext& c) {
   const int64_t rank = c.out_type().dim();
   c.give_call(
       {TensorArg{c.as_is(0)}, c.args()[1], int_arg(c.args().dim(2, rank) + 1), int_arg(c.args().dim(3, rank) + 1)});
   return true;
 }
 
-bool unary_rule(BatchContext& c) {
+bool batch_unary(BatchContext& c) {
   c.give_call(c.mapped_args());
   return true;
 }
 
 /// Pairs of numbers must lie beside each other.
-bool as_complex_rule(BatchContext& c) {
+bool batch_as_complex(BatchContext& c) {
   c.give_call({TensorArg{c.builder().op("clone", {TensorArg{c.as_is(0)}, std::string("contiguous_format")})}});
   return true;
 }
@@ -75,7 +75,7 @@ Expr offset_of(const BatchContext& c, size_t arg) {
 }
 
 // (self, size, stride, storage_offset)
-bool as_strided_rule(BatchContext& c) {
+bool batch_as_strided(BatchContext& c) {
   const std::vector<Expr> sizes = c.args().exprs(1);
   const Expr offset = offset_of(c, 3);
   const std::vector<Expr> strides = packed_strides(c, sizes, c.args().exprs(2), offset);
@@ -84,7 +84,7 @@ bool as_strided_rule(BatchContext& c) {
 }
 
 // (self, src, size, stride, storage_offset)
-bool as_strided_scatter_rule(BatchContext& c) {
+bool batch_as_strided_scatter(BatchContext& c) {
   const std::vector<Expr> sizes = c.args().exprs(2);
   const Expr offset = offset_of(c, 4);
   const std::vector<Expr> strides = packed_strides(c, sizes, c.args().exprs(3), offset);
@@ -94,13 +94,13 @@ bool as_strided_scatter_rule(BatchContext& c) {
 }
 
 /// No dimensions are none here.
-bool flip_rule(BatchContext& c) {
+bool batch_flip(BatchContext& c) {
   if (!c.args().integers(1).empty()) return batch_by_dims(c);
   c.give(0, c.builder().op("clone", {TensorArg{c.as_is(0)}}));
   return true;
 }
 
-bool repeat_rule(BatchContext& c) {
+bool batch_repeat(BatchContext& c) {
   std::vector<Expr> repeats = c.args().exprs(1);
   const ValueId x = c.aligned(c.args().tensor(0), static_cast<int64_t>(repeats.size()));
   repeats.insert(repeats.begin(), c.ctx().constant(1));
@@ -111,18 +111,18 @@ bool repeat_rule(BatchContext& c) {
 }  // namespace
 
 void register_batching_views(OpRegistry& r) {
-  for (const char* name : {"view", "reshape_copy", "squeeze"}) r.amend(name).batch = reshape_rule;
-  r.amend("permute").batch = permute_rule;
-  r.amend("expand").batch = expand_rule;
-  r.amend("unsqueeze").batch = unsqueeze_rule;
-  r.amend("diag_embed").batch = diag_embed_rule;
-  r.amend("view_as_complex").batch = as_complex_rule;
-  r.amend("as_strided").batch = as_strided_rule;
-  r.amend("as_strided_scatter").batch = as_strided_scatter_rule;
-  r.amend("flip").batch = flip_rule;
-  r.amend("repeat").batch = repeat_rule;
+  for (const char* name : {"view", "reshape_copy", "squeeze"}) r.amend(name).batch = batch_reshape;
+  r.amend("permute").batch = batch_permute;
+  r.amend("expand").batch = batch_expand;
+  r.amend("unsqueeze").batch = batch_unsqueeze;
+  r.amend("diag_embed").batch = batch_diag_embed;
+  r.amend("view_as_complex").batch = batch_as_complex;
+  r.amend("as_strided").batch = batch_as_strided;
+  r.amend("as_strided_scatter").batch = batch_as_strided_scatter;
+  r.amend("flip").batch = batch_flip;
+  r.amend("repeat").batch = batch_repeat;
   for (const char* name : {"alias", "detach", "real_part", "imag_part", "view_as_real"}) {
-    r.amend(name).batch = unary_rule;
+    r.amend(name).batch = batch_unary;
   }
   for (const char* name : {"slice", "select", "squeeze.dim", "diagonal", "unfold", "slice_scatter", "select_scatter",
                            "diagonal_scatter", "unfold_scatter", "cat", "cat_host"}) {

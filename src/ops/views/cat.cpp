@@ -112,7 +112,7 @@ Values decompose_stack(GraphBuilder& b, std::span<const Arg> arguments) {
 /// hstack, vstack, dstack, column_stack: bring each to a rank, then concatenate.
 enum class Stack : uint8_t { kHorizontal, kVertical, kDepth, kColumn };
 
-ValueId at_least(GraphBuilder& b, ValueId v, Stack kind) {
+ValueId for_stack(GraphBuilder& b, ValueId v, Stack kind) {
   const int64_t rank = b.type(v).dim();
   const Expr one = b.ctx().constant(1);
   switch (kind) {
@@ -135,7 +135,7 @@ DecomposeFn stack_kind(Stack kind) {
   return [=](GraphBuilder& b, std::span<const Arg> arguments) -> Values {
     const Args args(b, arguments);
     TensorList list;
-    for (ValueId v : args.tensors(0)) list.values.push_back(at_least(b, v, kind));
+    for (ValueId v : args.tensors(0)) list.values.push_back(for_stack(b, v, kind));
     if (list.values.empty()) throw InvalidArgument("expected a non-empty TensorList");
     int64_t dim = kind == Stack::kDepth ? 2 : kind == Stack::kVertical ? 0 : 1;
     if (kind == Stack::kHorizontal && b.type(list.values[0]).dim() == 1) dim = 0;

@@ -215,7 +215,7 @@ Values decompose_trace(GraphBuilder& b, std::span<const Arg> arguments) {
 
 Choice linalg_diagonal(MetaContext& m) { return {"diagonal", {m.arg(0), m.arg(1), m.arg(2), m.arg(3)}}; }
 
-void add_choice(OpRegistry& r, const char* name, const char* schema, const char* names, ChooseFn choose) {
+void add_list_choice(OpRegistry& r, const char* name, const char* schema, const char* names, ChooseFn choose) {
   OpDef def = make_op({name, OpKind::kComposite, schema, names}, nullptr);
   def.choose = std::move(choose);
   def.has_out = false;
@@ -251,10 +251,10 @@ void register_view_lists(OpRegistry& r) {
   add("kron", "(Tensor self, Tensor other) -> Tensor", "torch.kron torch.Tensor.kron", decompose_kron);
   add("trace", "(Tensor self) -> Tensor", "torch.trace torch.Tensor.trace", decompose_trace);
   // Eager gives the very tensor back unless its negative bit is set; such tensors do not come here.
-  add_choice(r, "resolve_neg", one, "torch.resolve_neg torch.Tensor.resolve_neg",
-             [](MetaContext&) -> Choice { return {"alias_self", {}}; });
-  add_choice(r, "linalg_diagonal", "(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
-             "torch.linalg.diagonal", linalg_diagonal);
+  add_list_choice(r, "resolve_neg", one, "torch.resolve_neg torch.Tensor.resolve_neg",
+                  [](MetaContext&) -> Choice { return {"alias_self", {}}; });
+  add_list_choice(r, "linalg_diagonal", "(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
+                  "torch.linalg.diagonal", linalg_diagonal);
   r.mark(&OpTraits::may_view, {"atleast_2d", "atleast_3d"});
 }
 

@@ -164,7 +164,7 @@ void add_view(OpRegistry& r, const char* name, const char* schema, const char* n
   r.add(std::move(def));
 }
 
-void add_choice(OpRegistry& r, const char* name, const char* schema, const char* names, ChooseFn choose) {
+void add_memory_choice(OpRegistry& r, const char* name, const char* schema, const char* names, ChooseFn choose) {
   OpDef def = make_op({name, OpKind::kComposite, schema, names}, nullptr);
   def.choose = std::move(choose);
   def.has_out = false;
@@ -182,16 +182,16 @@ void register_views_memory(OpRegistry& r) {
   add_view(r, "imag_part", plain, "", part_meta, lower_part(ScalarOp::kImag));
   add_view(r, "view_as_real", plain, "torch.view_as_real", view_as_real_meta, lower_view_as_real);
   add_view(r, "view_as_complex", plain, "torch.view_as_complex", view_as_complex_meta, lower_view_as_complex);
-  add_choice(r, "imag", plain, "torch.imag torch.Tensor.imag.__get__", imaginary);
-  add_choice(r, "mH", plain, "torch.Tensor.mH.__get__ torch.adjoint torch.Tensor.adjoint", conjugate_transposed);
-  add_choice(r, "H", plain, "torch.Tensor.H.__get__", conjugate_transposed);
-  add_choice(r, "atleast_1d", plain, "torch.atleast_1d", [](MetaContext& m) -> Choice {
+  add_memory_choice(r, "imag", plain, "torch.imag torch.Tensor.imag.__get__", imaginary);
+  add_memory_choice(r, "mH", plain, "torch.Tensor.mH.__get__ torch.adjoint torch.Tensor.adjoint", conjugate_transposed);
+  add_memory_choice(r, "H", plain, "torch.Tensor.H.__get__", conjugate_transposed);
+  add_memory_choice(r, "atleast_1d", plain, "torch.atleast_1d", [](MetaContext& m) -> Choice {
     if (m.tensor(0).dim() > 0) return {"alias_self", {}};
     return {"view", {m.arg(0), SymInts{{m.ctx().constant(1)}}}};
   });
-  add_choice(r, "swapaxes", "(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
-             "torch.swapaxes torch.Tensor.swapaxes",
-             [](MetaContext& m) -> Choice { return OpRegistry::global().get("transpose").choose(m); });
+  add_memory_choice(r, "swapaxes", "(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+                    "torch.swapaxes torch.Tensor.swapaxes",
+                    [](MetaContext& m) -> Choice { return OpRegistry::global().get("transpose").choose(m); });
   OpDef sections =
       make_op({"tensor_split.sections", OpKind::kComposite, "(Tensor(a) self, int sections, int dim=0) -> Tensor(a)[]",
                "torch.tensor_split torch.Tensor.tensor_split"},

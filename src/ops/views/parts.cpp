@@ -10,7 +10,7 @@ namespace {
 
 using namespace ops;
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
+size_t as_index(int64_t i) { return static_cast<size_t>(i); }
 
 std::vector<ValueId> split_at(GraphBuilder& b, const Args& args, int64_t dim, const std::vector<Expr>& lengths) {
   std::vector<ValueId> parts;
@@ -37,7 +37,7 @@ void register_view_parts(OpRegistry& r) {
   const auto split = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
     const int64_t d = args.real_dim(2, args.rank(0));
-    const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
+    const int64_t total = b.ctx().specialize(args.type(0).sizes[as_index(d)]);
     const int64_t length = args.integer(1);
     if (length <= 0) throw Unsupported("split into parts of size zero");
     return split_at(b, args, d, equal_parts(b.ctx(), total, length));
@@ -49,7 +49,7 @@ void register_view_parts(OpRegistry& r) {
     if (!same_size(
             b.ctx(),
             std::accumulate(lengths.begin(), lengths.end(), b.ctx().constant(0), [](Expr x, Expr y) { return x + y; }),
-            args.type(0).sizes[at(d)])) {
+            args.type(0).sizes[as_index(d)])) {
       throw InvalidArgument("split_with_sizes expects split_sizes to sum exactly to the dimension's size");
     }
     return split_at(b, args, d, lengths);
@@ -57,7 +57,7 @@ void register_view_parts(OpRegistry& r) {
   const auto chunk = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
     const int64_t d = args.real_dim(2, args.rank(0));
-    const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
+    const int64_t total = b.ctx().specialize(args.type(0).sizes[as_index(d)]);
     const int64_t chunks = args.integer(1);
     if (chunks <= 0) throw InvalidArgument("chunk expects `chunks` to be greater than 0");
     if (total == 0) throw Unsupported("chunk of an empty dimension");
@@ -66,7 +66,7 @@ void register_view_parts(OpRegistry& r) {
   const auto unbind = [](GraphBuilder& b, std::span<const Arg> arguments) {
     const Args args(b, arguments);
     const int64_t d = args.real_dim(1, args.rank(0));
-    const int64_t total = b.ctx().specialize(args.type(0).sizes[at(d)]);
+    const int64_t total = b.ctx().specialize(args.type(0).sizes[as_index(d)]);
     std::vector<ValueId> parts;
     for (int64_t i = 0; i < total; ++i)
       parts.push_back(b.op("select", {TensorArg{args.tensor(0)}, Scalar(d), Scalar(i)}));

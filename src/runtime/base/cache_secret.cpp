@@ -16,7 +16,7 @@
 namespace tatara {
 namespace {
 
-constexpr const char* kName = "cache-key";
+constexpr const char* kKeyName = "cache-key";
 constexpr size_t kKeyBytes = 32;
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 constexpr int kTries = 3;  // another process may make the file, or remove it, meanwhile
@@ -37,15 +37,15 @@ bool make_key(int directory) {
   if (key.empty() || unique.empty()) return false;
   uint64_t number = 0;
   std::memcpy(&number, unique.data(), sizeof(number));
-  const std::string temporary = str_cat(kName, ".", number, ".tmp");
+  const std::string temporary = str_cat(kKeyName, ".", number, ".tmp");
   Descriptor file(openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.ok()) return false;
   bool good = write_all(file.get(), key) && fsync(file.get()) == 0;
   good = file.close_now() && good;
   if (good) {
-    good = renameat2(directory, temporary.c_str(), directory, kName, RENAME_NOREPLACE) == 0 || errno == EEXIST;
+    good = renameat2(directory, temporary.c_str(), directory, kKeyName, RENAME_NOREPLACE) == 0 || errno == EEXIST;
     // Some file systems know no such renaming.
-    if (!good) good = linkat(directory, temporary.c_str(), directory, kName, 0) == 0 || errno == EEXIST;
+    if (!good) good = linkat(directory, temporary.c_str(), directory, kKeyName, 0) == 0 || errno == EEXIST;
   }
   unlinkat(directory, temporary.c_str(), 0);
   return good;
@@ -61,9 +61,9 @@ std::string objection(const Opened& file, const std::string& key) {
 
 CacheSecret read_or_make(int directory, const std::string& path) {
   CacheSecret secret;
-  secret.path = str_cat(path, "/", kName);
+  secret.path = str_cat(path, "/", kKeyName);
   for (int i = 0; i < kTries; ++i) {
-    const Opened file = open_own_file(directory, kName, O_RDONLY);
+    const Opened file = open_own_file(directory, kKeyName, O_RDONLY);
     std::string why_not = file.why_not.empty() ? std::string() : str_cat(path, "/", file.why_not);
     if (file.ok()) {
       const bool right_size = file.info.st_size == static_cast<off_t>(kKeyBytes);

@@ -14,7 +14,7 @@
 namespace tatara {
 namespace {
 
-constexpr const char* kName = ".uses";
+constexpr const char* kUsesName = ".uses";
 constexpr const char* kFormat = "tatara uses 1 %020" PRId64 " %020" PRIu64 " %020" PRIu64 "\n";
 constexpr const char* kScanFormat = "tatara uses 1 %20" SCNd64 " %20" SCNu64 " %20" SCNu64;
 constexpr size_t kSize = 14 + 3 * 21;
@@ -37,17 +37,17 @@ std::optional<CacheUses> read_open(const Opened& file) {
 }
 
 Opened open_or_make(int directory) {
-  Opened file = open_own_file(directory, kName, O_RDWR);
+  Opened file = open_own_file(directory, kUsesName, O_RDWR);
   if (file.ok() && file.info.st_nlink <= 1) return file;
   // Whatever is there instead: it is not ours to write to.
-  unlinkat(directory, kName, 0);
-  const Descriptor made(openat(directory, kName, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  return open_own_file(directory, kName, O_RDWR);
+  unlinkat(directory, kUsesName, 0);
+  const Descriptor made(openat(directory, kUsesName, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  return open_own_file(directory, kUsesName, O_RDWR);
 }
 
 }  // namespace
 
-std::optional<CacheUses> read_uses(int directory) { return read_open(open_own_file(directory, kName, O_RDONLY)); }
+std::optional<CacheUses> read_uses(int directory) { return read_open(open_own_file(directory, kUsesName, O_RDONLY)); }
 
 bool change_uses(int directory, const std::function<CacheUses(std::optional<CacheUses>)>& change) {
   Opened file = open_or_make(directory);
@@ -61,7 +61,7 @@ bool change_uses(int directory, const std::function<CacheUses(std::optional<Cach
   return pwrite(file.fd.get(), text, kSize, 0) == static_cast<ssize_t>(kSize);
 }
 
-void remove_uses(int directory) { unlinkat(directory, kName, 0); }
+void remove_uses(int directory) { unlinkat(directory, kUsesName, 0); }
 
 void set_write(int file, int64_t write) {
   const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(write), 0}};

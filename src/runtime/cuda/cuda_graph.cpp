@@ -107,7 +107,7 @@ struct GraphApi {
   bool bodies = true;  // nodes can have graphs as bodies
 };
 
-const GraphApi& api() {
+const GraphApi& graph_api() {
   return *made_once([] {
     auto made = std::make_unique<GraphApi>();
     made->why_not = driver().why_not;
@@ -128,15 +128,15 @@ const GraphApi& api() {
 
 std::vector<Handle> nodes_of(Handle graph) {
   size_t count = 0;
-  check(api().cuGraphGetNodes(graph, nullptr, &count), "reading a graph");
+  check(graph_api().cuGraphGetNodes(graph, nullptr, &count), "reading a graph");
   std::vector<Handle> nodes(count);
-  check(api().cuGraphGetNodes(graph, nodes.data(), &count), "reading a graph");
+  check(graph_api().cuGraphGetNodes(graph, nodes.data(), &count), "reading a graph");
   return nodes;
 }
 
 int type_of(Handle node) {
   int type = 0;
-  check(api().cuGraphNodeGetType(node, &type), "reading a graph");
+  check(graph_api().cuGraphNodeGetType(node, &type), "reading a graph");
   return type;
 }
 
@@ -145,7 +145,7 @@ bool slow_to_launch(Handle graph) {
   const std::vector<Handle> nodes = nodes_of(graph);
   if (nodes.size() < kManyNodes) return false;
   size_t edges = 0;
-  if (api().cuGraphGetEdges(graph, nullptr, nullptr, &edges) != 0) return false;
+  if (graph_api().cuGraphGetEdges(graph, nullptr, nullptr, &edges) != 0) return false;
   return edges + 1 != nodes.size() ||
          std::any_of(nodes.begin(), nodes.end(), [](Handle node) { return type_of(node) != kKernelNode; });
 }
@@ -163,18 +163,18 @@ Around as_body(Handle graph) {
   uint64_t condition = 0;
   Handle node = nullptr, context = nullptr;
   const auto fine = [](Result code) { return code == 0; };
-  bool good = fine(driver().cuCtxGetCurrent(&context)) && fine(api().cuGraphCreate(&made.graph, 0)) &&
-              fine(api().cuGraphConditionalHandleCreate(&condition, made.graph, context, 1, kAssignDefault));
+  bool good = fine(driver().cuCtxGetCurrent(&context)) && fine(graph_api().cuGraphCreate(&made.graph, 0)) &&
+              fine(graph_api().cuGraphConditionalHandleCreate(&condition, made.graph, context, 1, kAssignDefault));
   NodeParams params{};
   params.type = kConditionalNode;
   params.condition = condition;
   params.bodies = 1;
   params.context = context;
-  good = good && fine(api().cuGraphAddNode(&node, made.graph, nullptr, 0, &params));
-  good = good && fine(api().cuGraphAddChildGraphNode(&node, params.body[0], nullptr, 0, graph)) &&
-         fine(api().cuGraphChildGraphNodeGetGraph(node, &made.copy));
+  good = good && fine(graph_api().cuGraphAddNode(&node, made.graph, nullptr, 0, &params));
+  good = good && fine(graph_api().cuGraphAddChildGraphNode(&node, params.body[0], nullptr, 0, graph)) &&
+         fine(graph_api().cuGraphChildGraphNodeGetGraph(node, &made.copy));
   if (good) return made;
-  if (made.graph != nullptr) api().cuGraphDestroy(made.graph);
+  if (made.graph != nullptr) graph_api().cuGraphDestroy(made.graph);
   return {};
 }
 
@@ -186,10 +186,10 @@ std::string objection(Handle graph) {
     if (type == kHostNode) return "it calls a function of the host";
     if (type != kCopyNode) continue;
     CopyParams params{};
-    check(api().cuGraphMemcpyNodeGetParams(node, &params), "reading a graph");
+    check(graph_api().cuGraphMemcpyNodeGetParams(node, &params), "reading a graph");
     uint32_t memory = static_cast<uint32_t>(params.from.memory_type);
     if (params.from.memory_type == kUnifiedMemory &&
-        api().cuPointerGetAttribute(&memory, kMemoryTypeAttribute, params.from.device) != 0) {
+        graph_api().cuPointerGetAttribute(&memory, kMemoryTypeAttribute, params.from.device) != 0) {
       memory = kHostMemory;
     }
     if (memory == kHostMemory) return "it copies from the host's memory";
@@ -199,46 +199,46 @@ std::string objection(Handle graph) {
 
 }  // namespace
 
-std::string graphs_missing() { return api().why_not; }
+std::string graphs_missing() { return graph_api().why_not; }
 
 void* new_stream() {
   Handle stream = nullptr;
-  check(api().cuStreamCreate(&stream, kNonBlocking), "making a stream");
+  check(graph_api().cuStreamCreate(&stream, kNonBlocking), "making a stream");
   return stream;
 }
 
 bool recording(void* stream) {
   int status = 0;
-  return api().cuStreamIsCapturing(stream, &status) != 0 || status != 0;
+  return graph_api().cuStreamIsCapturing(stream, &status) != 0 || status != 0;
 }
 
 void copy(void* to, const void* from, size_t bytes, void* stream) {
   if (bytes == 0) return;
-  check(api().cuMemcpyDtoDAsync(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream),
+  check(graph_api().cuMemcpyDtoDAsync(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, stream),
         "copying on the GPU");
 }
 
-Event::Event() { check(api().cuEventCreate(&event_, kNoTiming), "making an event"); }
-Event::~Event() { api().cuEventDestroy(event_); }
-void Event::record(void* stream) { check(api().cuEventRecord(event_, stream), "recording an event"); }
-bool Event::passed() const { return api().cuEventQuery(event_) == 0; }
-void Event::wait() const { api().cuEventSynchronize(event_); }
+Event::Event() { check(graph_api().cuEventCreate(&event_, kNoTiming), "making an event"); }
+Event::~Event() { graph_api().cuEventDestroy(event_); }
+void Event::record(void* stream) { check(graph_api().cuEventRecord(event_, stream), "recording an event"); }
+bool Event::passed() const { return graph_api().cuEventQuery(event_) == 0; }
+void Event::wait() const { graph_api().cuEventSynchronize(event_); }
 
 Graph::~Graph() {
   // Errors (the driver is shutting down) have nobody to hear them.
-  api().cuGraphExecDestroy(executable_);
-  if (around_ != nullptr) api().cuGraphDestroy(around_);
-  api().cuGraphDestroy(graph_);
+  graph_api().cuGraphExecDestroy(executable_);
+  if (around_ != nullptr) graph_api().cuGraphDestroy(around_);
+  graph_api().cuGraphDestroy(graph_);
 }
 
-void Graph::launch(void* stream) { check(api().cuGraphLaunch(executable_, stream), "launching a graph"); }
+void Graph::launch(void* stream) { check(graph_api().cuGraphLaunch(executable_, stream), "launching a graph"); }
 
 size_t Graph::size() const { return nodes_of(graph_).size(); }
 
 void* Graph::launched_node(void* recorded) const {
   if (around_ == nullptr) return recorded;
   Handle found = nullptr;
-  check(api().cuGraphNodeFindInClone(&found, recorded, copy_), "reading a graph");
+  check(graph_api().cuGraphNodeFindInClone(&found, recorded, copy_), "reading a graph");
   return found;
 }
 
@@ -252,19 +252,19 @@ void Graph::set_kernel(void* node, Kernel& kernel, int device, const LaunchArgum
                                   nullptr,
                                   nullptr,
                                   nullptr};
-    check(api().cuGraphExecKernelNodeSetParams(executable_, node, &params), "changing a graph");
+    check(graph_api().cuGraphExecKernelNodeSetParams(executable_, node, &params), "changing a graph");
   });
 }
 
 Recording::Recording(void* stream) : stream_(stream) {
-  check<Unsupported>(api().cuStreamBeginCapture(stream, kRelaxed), "recording a graph");
+  check<Unsupported>(graph_api().cuStreamBeginCapture(stream, kRelaxed), "recording a graph");
 }
 
 Recording::~Recording() {
   if (!open_) return;
   Handle graph = nullptr;
-  api().cuStreamEndCapture(stream_, &graph);
-  if (graph != nullptr) api().cuGraphDestroy(graph);
+  graph_api().cuStreamEndCapture(stream_, &graph);
+  if (graph != nullptr) graph_api().cuGraphDestroy(graph);
 }
 
 void* Recording::last_node() const {
@@ -273,7 +273,8 @@ void* Recording::last_node() const {
   size_t count = 0;
   Handle graph = nullptr;
   const Handle* nodes = nullptr;
-  check<Unsupported>(api().cuStreamGetCaptureInfo(stream_, &status, &id, &graph, &nodes, &count), "recording a graph");
+  check<Unsupported>(graph_api().cuStreamGetCaptureInfo(stream_, &status, &id, &graph, &nodes, &count),
+                     "recording a graph");
   if (count != 1) throw Unsupported("recording a graph: a kernel has no node of its own");
   return nodes[0];
 }
@@ -281,28 +282,28 @@ void* Recording::last_node() const {
 std::unique_ptr<Graph> Recording::finish() {
   open_ = false;
   Handle graph = nullptr;
-  check<Unsupported>(api().cuStreamEndCapture(stream_, &graph), "recording a graph");
+  check<Unsupported>(graph_api().cuStreamEndCapture(stream_, &graph), "recording a graph");
   std::string why;
   try {
     why = objection(graph);
-    if (why.empty() && api().bodies && slow_to_launch(graph)) {
+    if (why.empty() && graph_api().bodies && slow_to_launch(graph)) {
       const Around around = as_body(graph);
       Handle executable = nullptr;
-      if (around.graph != nullptr && api().cuGraphInstantiate(&executable, around.graph, 0) == 0) {
+      if (around.graph != nullptr && graph_api().cuGraphInstantiate(&executable, around.graph, 0) == 0) {
         return std::make_unique<Graph>(graph, executable, around.graph, around.copy);
       }
-      if (around.graph != nullptr) api().cuGraphDestroy(around.graph);  // not everything may be in a body
+      if (around.graph != nullptr) graph_api().cuGraphDestroy(around.graph);  // not everything may be in a body
     }
   } catch (const Error& error) {
     why = error.what();
   }
   Handle executable = nullptr;
   if (why.empty()) {
-    const Result code = api().cuGraphInstantiate(&executable, graph, 0);
+    const Result code = graph_api().cuGraphInstantiate(&executable, graph, 0);
     if (code != 0) why = "it cannot be made ready: " + error_text(code);
   }
   if (!why.empty()) {
-    api().cuGraphDestroy(graph);
+    graph_api().cuGraphDestroy(graph);
     throw Unsupported(why);
   }
   return std::make_unique<Graph>(graph, executable);

@@ -31,7 +31,7 @@ struct BoxedSchema {
   bool dispatchable = true;  // false: an argument that the shims cannot carry
 };
 
-std::string trim(std::string text) {
+std::string trimmed(std::string text) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
@@ -45,13 +45,13 @@ std::vector<std::string> split_top_level(const std::string& text) {
     if (c == '(' || c == '[') ++depth;
     if (c == ')' || c == ']') --depth;
     if (c == ',' && depth == 0) {
-      parts.push_back(trim(part));
+      parts.push_back(trimmed(part));
       part.clear();
     } else {
       part += c;
     }
   }
-  if (!trim(part).empty()) parts.push_back(trim(part));
+  if (!trimmed(part).empty()) parts.push_back(trimmed(part));
   return parts;
 }
 
@@ -69,10 +69,10 @@ BoxedArg parse_boxed_arg(const std::string& text) {
   std::string type = without_alias_marks(text.substr(0, text.find_last_of(' ')));
   const size_t equals = text.find('=');
   if (equals != std::string::npos) {
-    const std::string head = trim(text.substr(0, equals));
+    const std::string head = trimmed(text.substr(0, equals));
     type = without_alias_marks(head.substr(0, head.find_last_of(' ')));
   }
-  type = trim(type);
+  type = trimmed(type);
   if (!type.empty() && type.back() == '?') {
     arg.optional = true;
     type.pop_back();
@@ -100,7 +100,7 @@ BoxedSchema parse_boxed_schema(const std::string& text) {
     if (part == "*" || part.empty()) continue;
     schema.args.push_back(parse_boxed_arg(part));
   }
-  const std::string returns = trim(text.substr(arrow + 4));
+  const std::string returns = trimmed(text.substr(arrow + 4));
   if (returns != "()") {
     if (returns.front() == '(') {
       schema.num_returns = static_cast<int>(split_top_level(returns.substr(1, returns.size() - 2)).size());

@@ -107,8 +107,8 @@ ValueId split_product(GraphBuilder& b, const GraphCopy& copy, const Node& node, 
 
 }  // namespace
 
-Graph align_products(const Graph& graph, const PassOptions& options) {
-  return run_pass("align_products", graph, options, [](const Graph& g) {
+Graph align_matmuls(const Graph& graph, const PassOptions& options) {
+  return run_pass("align_matmuls", graph, options, [](const Graph& g) {
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
       if (left_operand(node) < 0 || !worth_it(g, node)) {

@@ -1,4 +1,4 @@
-// A trace that only finds out what a call does (Tracer::only_look).
+// A trace that only finds out what a call does (Tracer::dry_run).
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"

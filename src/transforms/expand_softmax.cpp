@@ -61,7 +61,7 @@ class InParts {
   }
 
   bool in_parts(const Node& node) {
-    if (!node.op->traits.cut_in_parts) return false;
+    if (!node.op->traits.expand_softmax) return false;
     const size_t before = to().num_nodes();
     GraphBuilder builder(to());
     builder.set_location(node.location);
@@ -92,9 +92,9 @@ class InParts {
 }  // namespace
 
 JointGraph in_parts(const JointGraph& joint, const PassOptions& options) {
-  if (options.skips("cut_in_parts")) return joint;
+  if (options.skips("expand_softmax")) return joint;
   JointGraph result{Graph(joint.graph.ctx_ptr()), 0, 0, 0, 0, {}, {}};
-  result.graph = run_pass("cut_in_parts", joint.graph, options, [&](const Graph&) {
+  result.graph = run_pass("expand_softmax", joint.graph, options, [&](const Graph&) {
     result = InParts(joint).run();
     return std::move(result.graph);
   });

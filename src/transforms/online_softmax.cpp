@@ -169,8 +169,8 @@ class Finder {
 
 }  // namespace
 
-Graph softmax_in_one_walk(const Graph& graph, const PassOptions& options) {
-  return run_pass("softmax_in_one_walk", graph, options, [](const Graph& g) {
+Graph online_softmax(const Graph& graph, const PassOptions& options) {
+  return run_pass("online_softmax", graph, options, [](const Graph& g) {
     GraphCopy copy(g);
     Finder finder(g);
     std::vector<bool> done(g.num_nodes(), false);

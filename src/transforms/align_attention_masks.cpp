@@ -20,8 +20,8 @@ ValueId scattered_mask(const Graph& g, const Node& node) {
 
 }  // namespace
 
-Graph dense_masks(const Graph& graph, const PassOptions& options) {
-  return run_pass("dense_masks", graph, options, [](const Graph& g) {
+Graph align_attention_masks(const Graph& graph, const PassOptions& options) {
+  return run_pass("align_attention_masks", graph, options, [](const Graph& g) {
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
       if (scattered_mask(g, node) == kNoValue) {
