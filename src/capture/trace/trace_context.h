@@ -88,6 +88,7 @@ struct Trace {
     size_t levels = 0;
   };
   Snapshot snap;
+  std::vector<size_t> instructions;  // nodes of the tape that came first in an instruction of the root, in order
 
   bool mutated = false;  // something made in the trace changed since then
 

@@ -561,6 +561,8 @@ bool TraceEnds::snapshot(Frame& f) {
   }
   t.snap.offset = f.offset();
   t.snap.nodes = t.tape.nodes().size();
+  while (!t.instructions.empty() && t.instructions.back() >= t.snap.nodes) t.instructions.pop_back();
+  t.instructions.push_back(t.snap.nodes);
   t.snap.facts = t.symbols.ctx().guards().size();
   t.snap.checks = t.size_checks.size();
   t.snap.handled = Ref::steal(PyErr_GetHandledException());

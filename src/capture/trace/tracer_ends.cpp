@@ -337,22 +337,47 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
 
 namespace {
 
-/// Whether the graph costs more in eager than what its parts need to begin and end.
-bool worth_splitting(const Tape& tape) {
-  constexpr double kCall = 4e-6, kBytesPerSecond = 5e9, kLeast = 100e-6;  // of eager; seconds
-  double seconds = kCall * static_cast<double>(tape.nodes().size());
-  for (const TapeNode& node : tape.nodes()) {
-    for (const int slot : node.outputs) {
-      if (slot < 0 || !tape.slots()[static_cast<size_t>(slot)].sizes) continue;
-      PyObject* sizes = tape.slots()[static_cast<size_t>(slot)].sizes.get();
-      double elements = 1;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
-        elements *= static_cast<double>(int_value(PyTuple_GET_ITEM(sizes, i)));
-      }
-      seconds += elements * sizeof(float) / kBytesPerSecond;
+/// What one recorded call takes in eager, roughly, in seconds.
+double seconds_in_eager(const Tape& tape, const TapeNode& node) {
+  constexpr double kCall = 4e-6, kBytesPerSecond = 5e9;
+  double seconds = kCall;
+  for (const int slot : node.outputs) {
+    if (slot < 0 || !tape.slots()[static_cast<size_t>(slot)].sizes) continue;
+    PyObject* sizes = tape.slots()[static_cast<size_t>(slot)].sizes.get();
+    double elements = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
+      elements *= static_cast<double>(int_value(PyTuple_GET_ITEM(sizes, i)));
+    }
+    seconds += elements * sizeof(float) / kBytesPerSecond;
+  }
+  return seconds;
+}
+
+/// Whether the graph is to be split at each call like this one: what compiles then costs more in eager than the parts need to
+/// begin and end (docs/decisions/026-split-graphs.md has the figures). An instruction of the root with such a call in it runs
+/// for real as a whole, so what it calls counts as nothing. `instructions`: the first node of each.
+bool worth_splitting(const Tape& tape, const TapeNode& refused, const std::vector<size_t>& instructions) {
+  const bool training = is_training_tape(tape);
+  const double part = training ? 130e-6 : 40e-6;
+  const std::vector<TapeNode>& nodes = tape.nodes();
+  double gain = 0;
+  int parts = 1;
+  for (size_t i = 0, n = 0; n < nodes.size(); ++i) {
+    const size_t end = i < instructions.size() ? std::min(instructions[i], nodes.size()) : nodes.size();
+    double seconds = 0;
+    bool refuses = false;
+    for (; n < end; ++n) {
+      seconds += seconds_in_eager(tape, nodes[n]);
+      refuses = refuses || (nodes[n].name == refused.name && nodes[n].location.line == refused.location.line &&
+                            nodes[n].location.file == refused.location.file);
+    }
+    if (refuses) {
+      ++parts;
+    } else {
+      gain += training ? 2.5 * seconds : seconds;
     }
   }
-  return seconds >= kLeast;
+  return gain >= parts * part;
 }
 
 }  // namespace
@@ -492,8 +517,9 @@ void TraceEnds::refuse_ahead(Entry& entry) {
 
 bool TraceEnds::learn_refusal(const Entry& entry) {
   const int call = entry.report.refused_call;
-  if (call < 0 || !worth_splitting(*entry.tape)) return false;
+  if (call < 0) return false;
   const TapeNode& node = entry.tape->nodes()[static_cast<size_t>(call)];
+  if (!worth_splitting(*entry.tape, node, trace_->instructions)) return false;
   return owner_.refused.add(node.name, node.location.file, node.location.line, entry.report.fallback_reason);
 }
 
