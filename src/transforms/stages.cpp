@@ -68,8 +68,10 @@ class Splitter {
 
   void find_levels() {
     const std::vector<bool> wanted = wanted_values();
+    int drawn = 0;  // the stage of the last random number: the next ones are no earlier, as they are in eager
     for (const Node& node : graph_.nodes()) {
-      int level = 0;
+      const bool draws = node.op->kind == OpKind::kRandom || node.op->nondeterministic || node.op->traits.varies;
+      int level = draws ? drawn : 0;
       bool through = false;
       const bool view = node.op->kind == OpKind::kView;
       // Else no gradient comes here from a result.
@@ -81,6 +83,7 @@ class Splitter {
         level = std::max(level, level_[at] + (ends_[at] && onward ? 1 : 0));
         through = through || (view && ends_[at]);
       });
+      if (draws) drawn = level;
       for (const ValueId v : node.outputs) {
         level_[static_cast<size_t>(v)] = level;
         if (through) ends_[static_cast<size_t>(v)] = true;
