@@ -208,8 +208,7 @@ class Parser:
                 return
             if token.text == ";":
                 self.at += 1
-                if inside is not None:
-                    self.member(without_template(head), inside)
+                self.statement(without_template(head), inside)
                 head = []
             elif token.text == "{":
                 head = self.brace(head, outer, inside)
@@ -223,6 +222,11 @@ class Parser:
             else:
                 head.append(token)
                 self.at += 1
+
+    def statement(self, head: Sequence[Token], inside: Class | None) -> None:
+        """A declaration that ends with a semicolon."""
+        if inside is not None:
+            self.member(head, inside)
 
     def brace(self, head: list[Token], outer: str, inside: Class | None) -> list[Token]:
         """At an opening brace: what it opens. Returns what is left of the declaration."""

@@ -42,30 +42,11 @@ class Names(sizes.Parser):
         self.anonymous = 0
         self.scope("", None)
 
-    def scope(self, outer: str, inside: sizes.Class | None) -> None:
+    def statement(self, head: Sequence[sizes.Token], inside: sizes.Class | None) -> None:
         """As of the base, with declarations in namespaces too."""
-        if inside is not None:
-            super().scope(outer, inside)
-            return
-        head: list[sizes.Token] = []
-        while self.at < len(self.tokens):
-            token = self.tokens[self.at]
-            if token.text == "}":
-                self.at += 1
-                return
-            if token.text == ";":
-                self.at += 1
-                self.declared(sizes.without_template(head))
-                head = []
-            elif token.text == "{":
-                head = self.brace(head, outer, inside)
-            elif token.text in ("(", "["):
-                start = self.at
-                self.skip_group()
-                head.extend(self.tokens[start : self.at])
-            else:
-                head.append(token)
-                self.at += 1
+        if inside is None:
+            self.declared(head)
+        super().statement(head, inside)
 
     def brace(self, head: list[sizes.Token], outer: str, inside: sizes.Class | None) -> list[sizes.Token]:
         """As of the base; counts anonymous namespaces."""

@@ -54,7 +54,7 @@ class Batcher {
     builder_.set_closed(node.closed);
     bool any = false;
     for_each_operand(node, [&](ValueId v) { any = any || values[at(v)].batched; });
-    const bool random = node.op->kind == OpKind::kRandom || node.op->nondeterministic;
+    const bool random = node.op->draws();
     if (random && randomness_ == Randomness::kError) {
       throw Unsupported(str_cat("random operator ", node.op->name, " inside of vmap with randomness=\"error\""));
     }

@@ -76,7 +76,7 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassOptions& opt
     std::unordered_map<std::string, NodeId> seen;
     GraphCopy copy(g);
     for (const Node& node : g.nodes()) {
-      bool shared = !node.op->nondeterministic && node.op->kind != OpKind::kRandom;
+      bool shared = !node.op->draws();
       for (const ValueId v : node.outputs) shared = shared && !escapes[static_cast<size_t>(v)];
       if (!shared) {
         copy.copy(node);

@@ -25,9 +25,7 @@ int64_t elements_of(const Graph& graph, ValueId v) {
 
 int64_t bytes(const Graph& graph, ValueId v) { return elements_of(graph, v) * dtype_size(graph.type(v).dtype); }
 
-bool never_twice(const Node& node) {
-  return node.op->nondeterministic || node.op->kind == OpKind::kRandom || node.op->kind == OpKind::kHost;
-}
+bool never_twice(const Node& node) { return node.op->draws() || node.op->kind == OpKind::kHost; }
 
 /// What computing the node again costs, in bytes of memory traffic that take as long.
 int64_t work(const Graph& graph, const Node& node) {
@@ -50,13 +48,6 @@ int64_t work(const Graph& graph, const Node& node) {
     case OpKind::kHost: break;
   }
   return FlowNetwork::kInfinite;
-}
-
-bool is_written(const Graph& graph, ValueId v) {
-  for (const InputWrite& write : graph.input_writes()) {
-    if (graph.inputs()[static_cast<size_t>(write.input_index)] == v) return true;
-  }
-  return false;
 }
 
 /// Nodes beyond the forward graph that some gradient needs.
@@ -114,7 +105,7 @@ std::vector<ValueId> random_values(const JointGraph& joint) {
     if (!any) continue;
     if (keeps_state(node)) {
       result.push_back(node.outputs[1]);
-    } else if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) {
+    } else if (node.op->draws()) {
       for (const ValueId v : node.outputs) {
         if (wanted[static_cast<size_t>(v)]) result.push_back(v);
       }
@@ -272,7 +263,7 @@ class Extraction {
       if (!known(node.outputs[0])) map_[static_cast<size_t>(node.outputs[0])] = mask;
       return;
     }
-    if (again && (node.op->nondeterministic || node.op->kind == OpKind::kRandom)) {
+    if (again && node.op->draws()) {
       throw Unsupported(str_cat("a gradient would draw the random numbers of ", node.op->name, " again"));
     }
     std::vector<Arg> args = with_operands(node.args, [this](ValueId v) { return (*this)[v]; });

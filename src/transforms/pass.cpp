@@ -87,6 +87,13 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
   return to;
 }
 
+bool is_written(const Graph& graph, ValueId v) {
+  for (const InputWrite& write : graph.input_writes()) {
+    if (graph.inputs()[static_cast<size_t>(write.input_index)] == v) return true;
+  }
+  return false;
+}
+
 std::vector<bool> escaping_values(const Graph& graph) {
   std::vector<bool> escapes(graph.num_values(), false);
   for (const GraphOutput& output : graph.outputs()) {

@@ -54,6 +54,9 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map);
 /// make it up may not have. Nodes from `first_new` on are the parts.
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new);
 
+/// Whether the value is an input that the graph writes to.
+bool is_written(const Graph& graph, ValueId v);
+
 /// Per value: whether its memory is seen outside as a fresh output or a write (directly or through views). Such values keep
 /// an identity of their own.
 std::vector<bool> escaping_values(const Graph& graph);

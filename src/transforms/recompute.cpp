@@ -30,9 +30,7 @@ int shared_depth(const RegionRef& a, const RegionRef& b) {
 }
 
 /// Cannot be computed twice.
-bool drawn(const Node& node) {
-  return (node.op->nondeterministic || node.op->kind == OpKind::kRandom) && !keeps_state(node);
-}
+bool drawn(const Node& node) { return node.op->draws() && !keeps_state(node); }
 
 /// A node of a region as it is computed for the gradients of the region at `depth`: once more than for those of the region
 /// around that one. At depth 0 it is the node itself.

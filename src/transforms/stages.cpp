@@ -37,7 +37,8 @@ class Splitter {
 
   std::vector<GraphStage> split() {
     for (const GraphOutput& output : graph_.outputs()) {
-      if (output.alias.kind == OutputAlias::Kind::kInput && is_written(output.alias.index)) {
+      if (output.alias.kind == OutputAlias::Kind::kInput &&
+          is_written(graph_, graph_.inputs()[static_cast<size_t>(output.alias.index)])) {
         throw Unsupported("results that depend on each other, and a view of an input that is written to");
       }
     }
@@ -70,7 +71,7 @@ class Splitter {
     const std::vector<bool> wanted = wanted_values();
     int drawn = 0;  // the stage of the last random number: the next ones are no earlier, as they are in eager
     for (const Node& node : graph_.nodes()) {
-      const bool draws = node.op->kind == OpKind::kRandom || node.op->nondeterministic || node.op->traits.varies;
+      const bool draws = node.op->draws() || node.op->traits.varies;
       int level = draws ? drawn : 0;
       bool through = false;
       const bool view = node.op->kind == OpKind::kView;
@@ -90,11 +91,6 @@ class Splitter {
       }
       last_ = std::max(last_, level);
     }
-  }
-
-  bool is_written(int input) const {
-    return std::any_of(graph_.input_writes().begin(), graph_.input_writes().end(),
-                       [input](const InputWrite& write) { return write.input_index == input; });
   }
 
   struct Part {

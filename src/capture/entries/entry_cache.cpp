@@ -22,7 +22,7 @@ PyObject* watched_ended(PyObject* capsule, PyObject*) {
   Py_RETURN_NONE;
 }
 
-/// Weak references that tell the entry when an object ends that it object_guards.
+/// Weak references that tell the entry when an object that it watches ends.
 void anchor(const std::shared_ptr<Entry>& entry) {
   static PyMethodDef method = {kOwnCallback, watched_ended, METH_O, nullptr};
   if (entry->guards.objects.ending().empty()) return;

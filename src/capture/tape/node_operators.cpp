@@ -106,7 +106,7 @@ bool varies(const TapeNode& node) {
   if (const Candidates* candidates = candidates_of(node)) {
     return std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {
       const OpDef& op = *candidate.op;
-      return op.nondeterministic || op.kind == OpKind::kRandom || op.traits.varies;
+      return op.draws() || op.traits.varies;
     });
   }
   // Of calls that the registry lacks (torch._fused_dropout, a user's own), names alone say something.

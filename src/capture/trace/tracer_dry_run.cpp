@@ -63,7 +63,7 @@ void TraceEnds::finish_look(PyObject* result) {
           context_.found = "a result shares memory with another tensor";
       }
       for (const Node& node : made.graph.nodes()) {
-        if (node.op->nondeterministic || node.op->kind == OpKind::kRandom) context_.found = "it draws random numbers";
+        if (node.op->draws()) context_.found = "it draws random numbers";
       }
     }
   } catch (const std::exception& error) {

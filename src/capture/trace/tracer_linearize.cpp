@@ -137,9 +137,8 @@ int target_of(const TapeNode& node) {
 size_t random_nodes(const Tape& tape, TorchApi& api) {
   const TapeGraph made = build_graph(tape, api);
   const std::vector<Node>& nodes = made.graph.nodes();
-  return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node& node) {
-    return node.op->nondeterministic || node.op->kind == OpKind::kRandom;
-  }));
+  return static_cast<size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [](const Node& node) { return node.op->draws(); }));
 }
 
 }  // namespace

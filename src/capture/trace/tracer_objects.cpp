@@ -1,4 +1,4 @@
-// Look-ups of attributes and contents of what existed before the trace become object_guards.
+// Look-ups of attributes and contents of what existed before the trace become object guards.
 #include <cstring>
 #include <string>
 #include <unordered_set>

@@ -1,5 +1,5 @@
 // The instructions that read objects, compare them or make containers, while a trace is open: what existed before becomes
-// object_guards.
+// object guards.
 #include <cstring>
 #include <string>
 #include <unordered_set>

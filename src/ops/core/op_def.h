@@ -204,6 +204,8 @@ struct OpDef {
   std::string host_overload;
   bool has_out = true;  // accepts out=: computed, then written to out
   bool nondeterministic = false;
+  /// Whether it draws random numbers.
+  bool draws() const { return nondeterministic || kind == OpKind::kRandom; }
   /// Some values of the operands are an error (an index out of bounds): the program's call runs though nobody needs its results.
   bool checks_values = false;
 

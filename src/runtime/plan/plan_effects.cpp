@@ -14,7 +14,7 @@ const std::set<std::string>& random_operators() {
   return made_once([] {
     std::set<std::string> found;
     for (const OpDef* op : OpRegistry::global().all()) {
-      if (!op->nondeterministic && op->kind != OpKind::kRandom) continue;
+      if (!op->draws()) continue;
       const std::string base = op->host_name.empty() ? op->name.substr(0, op->name.find('.')) : op->host_name;
       found.insert(base.find("::") == std::string::npos ? "aten::" + base : base);
     }
