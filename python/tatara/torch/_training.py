@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tatara import _core
-from tatara.torch import _around, _checkpoint, _meta
+from tatara.torch import _around, _checkpoint, _meta, _passes_under_modes
 from tatara.torch._batches import each_example
 from tatara.torch._carried import carried
 
@@ -49,6 +48,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, stage: Any, given: Any, outputs: Any, saved: Any, *inputs: Any) -> Any:
         ctx.stage = stage
+        ctx.not_inputs = len(_NOT_INPUTS)
         ctx.given = given  # what the run was given, for a pass in eager
         ctx.kept = [(inputs[i], inputs[i]._version) for i in stage.second_inputs]
         ctx.save_for_backward(*saved)
@@ -60,6 +60,9 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
             saved = list(ctx.saved_tensors)
         stage = ctx.stage
+        left = _passes_under_modes.left_for(ctx)
+        if left is not None:
+            return (*_NOT_INPUTS, *_passes_under_modes.finished(ctx, cotangents, left, torch.is_grad_enabled()))
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
         if stage.recomputes:
@@ -71,7 +74,7 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         if again and ctx.given is not None and _is_hooked(ctx.given[0]):
             raise RuntimeError(_HOOKED)
         if torch._C._len_torch_dispatch_stack() != 0:
-            seen = _seen_by_modes(ctx, stage, cotangents, again)
+            seen = _passes_under_modes.gradients(ctx, stage, cotangents, again)
             if seen is not None:
                 return (*_NOT_INPUTS, *seen)
         if not again:
@@ -111,23 +114,6 @@ class ConstantNode(torch.autograd.Function):  # type: ignore[misc]
         return (None, *(torch.zeros_like(t) for t in ctx.saved_tensors))
 
 
-class SameNode(torch.autograd.Function):  # type: ignore[misc]
-    """A tensor as an operand of its own; its gradient goes through unseen."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Any) -> Any:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, cotangent: Any) -> Any:
-        return cotangent
-
-
-def same(value: Any) -> Any:
-    with torch.enable_grad():
-        return SameNode.apply(value)
-
-
 def _is_hooked(remembered: Any) -> bool:
     """Whether a tensor inside of the graph has a hook. In eager the pass through the gradients calls it once more, with the sum
     of what comes from the results and from the gradients.
@@ -135,48 +121,11 @@ def _is_hooked(remembered: Any) -> bool:
     return remembered is False or bool(remembered.hooked)
 
 
-def _seen_by_modes(ctx: Any, stage: Any, cotangents: Any, again: bool) -> list[Any] | None:
-    """The gradients by eager's own operators, which the torch-dispatch modes that are on see. None where the calls can't be made
-    once more.
-    """
-    if not ctx.given or not ctx.given[0] or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return None
-    wanted = tuple(i for i, g in zip(stage.differentiable, cotangents, strict=True) if g is not None)
-    run, number = ctx.given
-    recorded = run(number, wanted, again)
-    if recorded is None:
-        return None
-    inputs, outputs = recorded
-    places = [i for i in _wanted_inputs(ctx) if inputs[i] is not None]
-    given = tuple(g for g in cotangents if g is not None)
-    return _in_places(ctx, places, _by_engine(outputs, given, tuple(inputs[i] for i in places), again))
-
-
-def _by_engine(outputs: Any, cotangents: tuple[Any, ...], inputs: tuple[Any, ...], again: bool) -> Any:
-    """Gradients by `inputs` from what eager has recorded, of which some may not be reached."""
-    engine = torch.autograd.Variable._execution_engine
-    return engine.run_backward(outputs, cotangents, again, again, inputs, allow_unreachable=True, accumulate_grad=False)
-
-
-def _wanted_inputs(ctx: Any) -> list[int]:
-    """The inputs whose gradients the present pass has a use for."""
-
-    def wanted(node: Any) -> bool:
-        try:
-            return bool(torch._C._will_engine_execute_node(node))
-        except RuntimeError:  # not told of a leaf among the inputs of torch.autograd.grad
-            return True
-
-    needed = [i - len(_NOT_INPUTS) for i, needs in enumerate(ctx.needs_input_grad) if needs]
-    nodes = [node for node, _ in ctx.next_functions if node is not None]
-    return [i for i, node in zip(needed, nodes, strict=True) if wanted(node)]
-
-
 def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients as results of a stage that was not there before."""
     need = tuple(g is not None and g.requires_grad for g in cotangents)
     function, operands, targets = _second(ctx, stage, saved, cotangents, need)
-    return _in_places(ctx, targets, function(*operands))
+    return _passes_under_modes.in_places(ctx, targets, function(*operands))
 
 
 def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
@@ -193,48 +142,7 @@ def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> lis
         found = dict(zip(inputs, carried(of, known, tuple(own)), strict=True))
         return tuple(tuple(sorted(index[id(own[k])] for k in found.get(target, ()))) for target in targets)
 
-    return _in_places(ctx, targets, _around.apply(_around.HostFlat(function, reached), *operands))
-
-
-class _Gradients:
-    """What the core's object for a run is to a stage, to the stage of its gradients: made when a mode looks on, by eager."""
-
-    hooked = False
-
-    def __init__(self, ctx: Any, stage: Any, cotangents: Any, sources: Any, targets: Any) -> None:
-        self.ctx, self.stage, self.cotangents = ctx, stage, cotangents
-        self.sources, self.targets = sources, targets
-
-    def __call__(self, _number: int, wanted: tuple[int, ...], again: bool) -> Any:
-        present = [i for i, g in enumerate(self.cotangents) if g is not None]
-        run, number = self.ctx.given
-        with _disable_current_modes(), torch.enable_grad():
-            recorded = run(number, tuple(self.stage.differentiable[i] for i in present), again)
-            if recorded is None:
-                return None
-            inputs, outputs = recorded
-            given = {i: self._stand_in(self.cotangents[i], again) for i in present}
-            asked = [self.targets[i] for i in wanted]
-            if any(inputs[i] is None for i in asked):
-                return None
-            found = _by_engine(outputs, tuple(given.values()), tuple(inputs[i] for i in asked), True)
-        if any(g is None or not g.requires_grad for g in found):
-            return None
-        operands = [given[i] if kind == "g" else None if kind == "s" else inputs[i] for kind, i in self.sources]
-        return tuple(operands), tuple(found)
-
-    @staticmethod
-    def _stand_in(cotangent: Any, again: bool) -> Any:
-        if not cotangent.requires_grad:
-            return cotangent
-        return same(cotangent) if again else cotangent.detach().requires_grad_()
-
-
-def _in_places(ctx: Any, targets: Any, results: Any) -> list[Any]:
-    gradients: list[Any] = [None] * (len(ctx.needs_input_grad) - len(_NOT_INPUTS))
-    for target, result in zip(targets, results, strict=True):
-        gradients[target] = result
-    return gradients
+    return _passes_under_modes.in_places(ctx, targets, _around.apply(_around.HostFlat(function, reached), *operands))
 
 
 def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool, ...]) -> tuple[Any, list[Any], Any]:
@@ -260,7 +168,11 @@ def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool,
             _laid_out(value, layouts[index]) if kind == "g" else value
             for value, (kind, index) in zip(values, sources, strict=True)
         ]
-        again = (_Gradients(ctx, stage, cotangents, sources, targets), 0) if ctx.given and ctx.given[0] else None
+        again = (
+            (_passes_under_modes.Gradients(ctx, stage, cotangents, sources, targets), 0)
+            if ctx.given and ctx.given[0]
+            else None
+        )
         results = call(second, laid_out, again)
         if results is None:
             raise RuntimeError("tatara: a compiled second gradient refused its operands")
