@@ -33,7 +33,7 @@ bool is_custom(const ReductionDef& def) {
 
 std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::span<const ScalarId> a,
                               std::span<const ScalarId> b) {
-  const ReductionDef& def = node.reduction_def;
+  const ReductionDef& def = node.reduction_def();
   NodeBuilder builder(nest, node, loops::kNoScalar);
   if (def.merge) return def.merge(builder, a, b);
   std::vector<ScalarId> result;
@@ -46,8 +46,8 @@ std::vector<ScalarId> combine(NestBuilder& nest, const LoweredNode& node, std::s
 std::unique_ptr<loops::CombineFn> combine_fn(NestBuilder& nest, const LoweredNode& node) {
   auto fn = std::make_unique<loops::CombineFn>();
   nest.open_isolated();
-  for (const DType dtype : node.reduction_def.dtypes) fn->left.push_back(nest.new_scalar(dtype));
-  for (const DType dtype : node.reduction_def.dtypes) fn->right.push_back(nest.new_scalar(dtype));
+  for (const DType dtype : node.reduction_def().dtypes) fn->left.push_back(nest.new_scalar(dtype));
+  for (const DType dtype : node.reduction_def().dtypes) fn->right.push_back(nest.new_scalar(dtype));
   fn->result = combine(nest, node, fn->left, fn->right);
   fn->body = std::make_unique<loops::Block>(nest.close_isolated());
   return fn;
@@ -114,7 +114,7 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
     if (arg.kind != loops::ArgKind::kInput) info.bytes_written += bytes;
   }
   launch.parallel_iterations = parallel_iterations(s, plan);
-  launch.work = s.simplify(elements * s.ctx.constant(std::max(1, nest.num_ops)));
+  launch.work = s.simplify(elements * s.ctx.constant(std::max(1, nest.work.operations)));
   kernel = detach_kernel(s, std::move(kernel), launch.sizes);
   if (s.options.gpu) {
     kernel.gpu = gpu_mapping(kernel, *s.options.gpu, s.hint(launch.parallel_iterations, 64));

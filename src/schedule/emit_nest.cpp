@@ -124,7 +124,7 @@ void copy_narrow_dim(State& s, const Group& group, const std::vector<Access>& ac
   if (!s.options.gpu || !group.has_reduction || plan.inner.empty() || plan.tile) return;
   const bool plain = std::all_of(group.members.begin(), group.members.end(), [&](const Member& m) {
     return m.kind == Member::Kind::kReduce && m.stage == 0 &&
-           !is_custom(s.nodes[static_cast<size_t>(m.node)]->reduction_def);
+           !is_custom(s.nodes[static_cast<size_t>(m.node)]->reduction_def());
   });
   if (!plain) return;
   int64_t rows = 1;
@@ -170,7 +170,7 @@ void emit_group(State& s, int unit) {
   const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
     copy_narrow_dim(s, group, dry.accesses, plan);
-    share_rows(s, group, dry.accesses, dry.num_ops, plan);
+    share_rows(s, group, dry.accesses, dry.work.operations, plan);
     if (!plan.tile && !s.options.gpu) {
       auto& pairs = s.in_place[s.out.plan.steps.size()];
       pairs = replaceable(s, group, dry.accesses);

@@ -34,7 +34,7 @@ bool sorted_here(DType dtype) {
 }
 
 int64_t count_of(const LoweredNode& node) {
-  const SortDef& def = node.sort_def;
+  const SortDef& def = node.sort_def();
   const Expr extent = node.operand(0).sizes[static_cast<size_t>(def.dim)];
   return def.count < 0 ? extent.const_value() : def.count;
 }
@@ -65,13 +65,13 @@ loops::Sort::Row row_of(State& s, NestBuilder& nest, ValueId v, const std::vecto
 bool sorts_rows(State& s, const LoweredNode& node) {
   if (!s.options.gpu) return false;
   const TensorType& type = node.operand(0);
-  const auto dim = static_cast<size_t>(node.sort_def.dim);
+  const auto dim = static_cast<size_t>(node.sort_def().dim);
   if (type.device.kind != DeviceKind::kCuda || !sorted_here(type.dtype) || !type.sizes[dim].is_const()) return false;
   loops::Sort rows;
   rows.extent = type.sizes[dim].const_value();
   if (rows.extent <= 0 || rows.extent > INT32_MAX) return false;
   // Which of equal elements the host's selection takes, and in what order, is its own affair; among whole numbers many are equal.
-  if (node.sort_def.count >= 0 && !is_floating(type.dtype)) return false;
+  if (node.sort_def().count >= 0 && !is_floating(type.dtype)) return false;
   rows.count = count_of(node);
   if (rows.count <= 0 || rows.count > rows.extent) return false;
   if (!rows.selects() && rows.extent > loops::Sort::kMostExtent) return false;
@@ -82,7 +82,7 @@ bool sorts_rows(State& s, const LoweredNode& node) {
 
 void emit_sort(State& s, int unit) {
   const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
-  const SortDef& def = node.sort_def;
+  const SortDef& def = node.sort_def();
   const std::vector<Expr>& sizes = node.operand(0).sizes;
   const auto dim = static_cast<size_t>(def.dim);
   loops::Kernel kernel;
@@ -97,7 +97,7 @@ void emit_sort(State& s, int unit) {
     plan.outer.push_back({index[d], sizes[d], LoopKind::kParallel, index[d], Expr()});
   }
   for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
-  nest.location = node.node().location.str();
+  nest.location = &node.node().location;
   loops::Sort rows;
   rows.extent = sizes[dim].const_value();
   rows.count = count_of(node);

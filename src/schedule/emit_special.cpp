@@ -66,7 +66,7 @@ void serial_loops_first(NestPlan& plan) {
 
 void emit_scan(State& s, int unit) {
   const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
-  const ReductionDef& def = node.reduction_def;
+  const ReductionDef& def = node.reduction_def();
   const std::vector<Expr>& sizes = node.operand(0).sizes;
   const auto dim = static_cast<size_t>(def.dims[0]);
   std::vector<bool> inside(sizes.size(), false);
@@ -90,7 +90,7 @@ void emit_scan(State& s, int unit) {
       for (size_t i = 0; i < carried.size(); ++i) carried[i].combine = lanes ? def.combine[i] : loops::Combine::kNone;
       nest.open_loop(loop.var, loop.extent, lanes ? loop.kind : LoopKind::kSerial, carried, lanes);
     }
-    nest.location = node.node().location.str();
+    nest.location = &node.node().location;
     std::vector<ScalarId> parts = def.element(builder, index);
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest.cast(parts[i], def.dtypes[i]);
     const std::vector<ScalarId> next = combine(nest, node, nest.carried_args(), parts);
@@ -116,7 +116,7 @@ void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
     nest.access = loads_of_roots(s, nest);
     open_outer(s, nest, plan);
     NodeBuilder builder(nest, node, loops::kNoScalar);
-    const ScalarId x = builder.load(node.scatter_def.base_operand, space.symbols);
+    const ScalarId x = builder.load(node.scatter_def().base_operand, space.symbols);
     nest.store(result, *s.values[static_cast<size_t>(result)].storage, space.symbols, x);
     for (size_t i = 0; i < plan.outer.size(); ++i) nest.close_loop({});
   });
@@ -125,10 +125,10 @@ void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
 /// Dims of the domain that a component of the destination is: iterations differing there never meet.
 std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Group& space) {
   loops::Kernel scratch;
-  NestBuilder nest(s, scratch);
+  NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
   nest.access = loads_of_roots(s, nest);
   NodeBuilder builder(nest, node, loops::kNoScalar);
-  const std::vector<Expr> destination = node.scatter_def.destination(builder, space.symbols);
+  const std::vector<Expr> destination = node.scatter_def().destination(builder, space.symbols);
   std::vector<bool> meeting(space.symbols.size(), true);
   for (const Expr e : destination) {
     const Expr simple = s.simplify(e);
@@ -225,7 +225,7 @@ bool stores_zeros(const loops::Block& block) {
 void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
   Plan& plan = s.out.plan;
   if (s.options.gpu || plan.buffers[static_cast<size_t>(target)].home != BufferHome::kOutput) return;
-  const int64_t written = s.hint(emitted_elements(s, node.scatter_def.domain), -1);
+  const int64_t written = s.hint(emitted_elements(s, node.scatter_def().domain), -1);
   if (written < 0 || written > s.hint(emitted_elements(s, node.result().sizes), 0) / 2) return;
   KernelLaunch* only = nullptr;
   for (const size_t step : s.steps_with(target)) {
@@ -242,7 +242,7 @@ void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
 void emit_scatter(State& s, int unit) {
   const LoweredNode& node = *s.nodes[static_cast<size_t>(s.units[static_cast<size_t>(unit)].node)];
   const ValueId result = node.node().outputs[0];
-  const ScatterDef& def = node.scatter_def;
+  const ScatterDef& def = node.scatter_def();
   const ValueId base = node.operands[static_cast<size_t>(def.base_operand)];
   const Storage& target = *s.values[static_cast<size_t>(result)].storage;
   const auto& source = s.values[static_cast<size_t>(base)].storage;
@@ -264,7 +264,7 @@ void emit_scatter(State& s, int unit) {
     for (const LoopSpec& loop : plan.outer) nest.open_loop(loop.var, loop.extent, loop.kind);
     for (const LoopSpec& loop : plan.inner) nest.open_loop(loop.var, loop.extent, loop.kind);
     NodeBuilder builder(nest, node, loops::kNoScalar);
-    nest.location = node.node().location.str();
+    nest.location = &node.node().location;
     const std::vector<Expr> to = def.destination(builder, space.symbols);
     const ScalarId x = def.value(builder, space.symbols);
     nest.fused(node);

@@ -29,29 +29,28 @@ Expr exact_quotient(State& s, Expr a, Expr b) {
   return {};
 }
 
-void give_symbols(State& s, Group& g) {
+void give_symbols(State& s, Space& g) {
   g.symbols.clear();
   for (size_t d = 0; d < g.dims.size(); ++d) g.symbols.push_back(s.pooled_symbol(g.dims[d], d));
 }
 
 /// Splits the dims of the group (those not reduced when !full) so that `sizes` are products of neighbours.
-std::optional<Group> refine(State& s, const Group& group, const std::vector<Expr>& sizes, bool full) {
-  Group result = group;
-  result.dims.clear();
-  result.reduced.clear();
+std::optional<Space> refine(State& s, const Space& space, const std::vector<Expr>& sizes, bool full) {
+  Space result;
+  result.has_reduction = space.has_reduction;
   size_t at = 0;
   Expr left = sizes.empty() ? Expr() : sizes[0];
-  for (size_t d = 0; d < group.dims.size(); ++d) {
-    const bool is_reduced = group.reduced[d];
+  for (size_t d = 0; d < space.dims.size(); ++d) {
+    const bool is_reduced = space.reduced[d];
     const auto push = [&](Expr e) {
       result.dims.push_back(e);
       result.reduced.push_back(is_reduced);
     };
     if (!full && is_reduced) {
-      push(group.dims[d]);
+      push(space.dims[d]);
       continue;
     }
-    Expr rest = group.dims[d];
+    Expr rest = space.dims[d];
     for (;;) {
       if (at >= sizes.size()) return std::nullopt;
       if (rest == left) {
@@ -81,18 +80,18 @@ std::optional<Group> refine(State& s, const Group& group, const std::vector<Expr
 }
 
 /// Which dims of the group the reduced dimensions of `node` cover; nullopt when they cover a dim partly.
-std::optional<std::vector<bool>> reduced_dims(const Group& group, const Member& member, const LoweredNode& node) {
-  std::vector<bool> flags(group.dims.size(), false);
+std::optional<std::vector<bool>> reduced_dims(const Space& space, const Member& member, const LoweredNode& node) {
+  std::vector<bool> flags(space.dims.size(), false);
   size_t d = 0;
   for (size_t i = 0; i < member.sizes.size(); ++i) {
     if (member.sizes[i].is_const(1)) continue;
-    const auto& dims = node.reduction_def.dims;
+    const auto& dims = node.reduction_def().dims;
     const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) != dims.end();
-    Expr product = group.dims[d];
+    Expr product = space.dims[d];
     flags[d++] = is_reduced;
     while (!(product == member.sizes[i])) {
-      if (d >= group.dims.size()) return std::nullopt;
-      product = product.context().simplify(product * group.dims[d]);
+      if (d >= space.dims.size()) return std::nullopt;
+      product = product.context().simplify(product * space.dims[d]);
       flags[d++] = is_reduced;
     }
   }
@@ -100,7 +99,7 @@ std::optional<std::vector<bool>> reduced_dims(const Group& group, const Member& 
 }
 
 struct Trial {
-  std::set<ValueId> reads;
+  FlatSet<ValueId> reads;
   int stage = 0;
   double ops = 0;
   std::vector<Access> accesses;
@@ -120,19 +119,20 @@ Access access_of(State& s, ValueId v, const std::vector<Expr>& indices, bool sto
   return {s.simplify(address), store, s.graph.type(v).dtype, v, masked};
 }
 
-const Member* member_of(const Group& group, State& s, ValueId v) {
+const Member* member_of(const std::vector<Member>& members, State& s, ValueId v) {
   const NodeId producer = s.graph.value(v).producer;
-  for (const Member& m : group.members) {
+  for (const Member& m : members) {
     if (m.kind == Member::Kind::kStore ? m.value == v : m.node == producer) return &m;
   }
   return nullptr;
 }
 
-Trial try_member(State& s, const Group& group, int unit, const Member& member) {
+/// What the member reads and computes, `others` of the unit being at hand.
+Trial try_member(State& s, const Space& space, const std::vector<Member>& others, int unit, const Member& member) {
   Trial trial;
   loops::Kernel scratch;
-  NestBuilder nest(s, scratch);
-  const auto index = index_map(s, group, member.sizes, member.full);
+  NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
+  const auto index = index_map(s, space, member.sizes, member.full);
   if (!index) throw CannotFuse{"sizes differ"};
   nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId mask) -> std::optional<ScalarId> {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
@@ -143,9 +143,9 @@ Trial try_member(State& s, const Group& group, int unit, const Member& member) {
       trial.accesses.push_back(access_of(s, v, indices, false, mask != loops::kNoScalar));
       return fake;
     }
-    const Member* other = member_of(group, s, v);
+    const Member* other = member_of(others, s, v);
     TATARA_CHECK(other != nullptr, "a value of the group without a member");
-    auto at = index_map(s, group, other->sizes, other->full);
+    auto at = index_map(s, space, other->sizes, other->full);
     TATARA_CHECK(at.has_value(), "a member that does not match its group");
     if (other->kind == Member::Kind::kReduce) {
       at = reduced_indices(*s.nodes[static_cast<size_t>(other->node)], *at);
@@ -166,9 +166,9 @@ Trial try_member(State& s, const Group& group, int unit, const Member& member) {
   } else {
     const LoweredNode& node = *s.nodes[static_cast<size_t>(member.node)];
     NodeBuilder builder(nest, node, loops::kNoScalar);
-    node.reduction_def.element(builder, *index);
+    node.reduction_def().element(builder, *index);
   }
-  trial.ops = nest.num_ops;
+  trial.ops = nest.work.operations;
   trial.index_uses = std::move(nest.index_uses);
   return trial;
 }
@@ -230,7 +230,7 @@ class Former {
 
   void place(Member member) {
     Group own = own_group(member);
-    Trial alone = try_member(s_, own, -1, member);
+    Trial alone = try_member(s_, own, {}, -1, member);
     std::vector<int> candidates;
     const int earliest = first_unit(member.node);
     for (const ValueId v : alone.reads) {
@@ -294,7 +294,7 @@ class Former {
       throw CannotFuse{"too much comes between it and what it needs"};
     }
     Member member = original;
-    std::optional<Group> refined = refine(s_, unit.group, without_ones(member.sizes), true);
+    std::optional<Space> refined = refine(s_, unit.group, without_ones(member.sizes), true);
     if (!refined && member.kind == Member::Kind::kStore && unit.group.has_reduction) {
       member.full = false;
       refined = refine(s_, unit.group, without_ones(member.sizes), false);
@@ -309,19 +309,22 @@ class Former {
     const bool becomes_reduction = member.kind == Member::Kind::kReduce && !unit.group.has_reduction;
     refined->has_reduction = unit.group.has_reduction || member.kind == Member::Kind::kReduce;
     if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
-    Trial trial = try_member(s_, *refined, id, member);
+    Trial trial = try_member(s_, *refined, unit.group.members, id, member);
     member.stage = trial.stage;
     trial.give_to(member);
+    std::vector<Member> split;  // the others, where a dim has become several
     if (refined->dims != unit.group.dims) {
-      for (Member& m : refined->members) try_member(s_, *refined, id, m).give_to(m);
+      split = unit.group.members;
+      for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
     if (s_.options.gpu) {
       check_parallelism(*refined, member);
     } else {
-      check_cost(id, *refined, member, alone);
+      check_cost(unit.group, *refined, split.empty() ? unit.group.members : split, member, alone);
     }
     member.reads = trial.reads;
-    unit.group = std::move(*refined);
+    static_cast<Space&>(unit.group) = std::move(*refined);
+    if (!split.empty()) unit.group.members = std::move(split);
     const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
     TATARA_LOG(kFusion, s_.name_of(v), " fused with ", first_name(unit));
     own_outputs(member, id);
@@ -330,7 +333,7 @@ class Former {
   }
 
   /// A long row walked again by the one thread that has its reduction is slower than a second, parallel kernel.
-  void check_parallelism(const Group& group, const Member& member) const {
+  void check_parallelism(const Space& group, const Member& member) const {
     if (s_.options.num_threads <= 1 || !member.full || member.stage == 0) return;
     int64_t rows = 1;
     int64_t row = 1;
@@ -340,13 +343,13 @@ class Former {
   }
 
   /// Whether neighbours of what the group stores are not neighbours in what the member stores.
-  static bool stores_across(const Group& group, const Member& member) {
+  static bool stores_across(const Space& joined, const std::vector<Member>& members, const Member& member) {
     if (member.kind != Member::Kind::kStore) return false;
     const Access& own = member.accesses.back();
-    for (const Member& m : group.members) {
+    for (const Member& m : members) {
       if (m.kind != Member::Kind::kStore || !m.full) continue;
       const Access& other = m.accesses.back();
-      for (const Expr d : group.symbols) {
+      for (const Expr d : joined.symbols) {
         const auto along = [&](const Access& a) {
           const Expr c = a.address.contains(d) ? a.address.coefficient_of(d) : Expr();
           return c.valid() && c.is_const(1);
@@ -359,14 +362,14 @@ class Former {
   }
 
   /// A member that walks the rows of a reduction once more, or stores them in another order, may be cheaper on its own.
-  void check_cost(int id, const Group& joined, const Member& member, const Trial& alone) {
-    if (!member.full || !(joined.has_reduction || stores_across(joined, member))) return;
-    const Group& before = s_.units[static_cast<size_t>(id)].group;
+  void check_cost(const Group& before, const Space& joined, const std::vector<Member>& others, const Member& member,
+                  const Trial& alone) {
+    if (!member.full || !(joined.has_reduction || stores_across(joined, others, member))) return;
     std::vector<const Member*> members;
     for (const Member& m : before.members) members.push_back(&m);
     double apart = kernel_cost(s_, before, members);
     members.clear();
-    for (const Member& m : joined.members) members.push_back(&m);
+    for (const Member& m : others) members.push_back(&m);
     members.push_back(&member);
     const double together = kernel_cost(s_, joined, members);
     if (together <= apart) return;
@@ -390,7 +393,7 @@ class Former {
   }
 
   /// Where these values come from, if not from the unit itself.
-  std::vector<int> units_of(const std::set<ValueId>& reads, int id) const {
+  std::vector<int> units_of(const FlatSet<ValueId>& reads, int id) const {
     std::vector<int> units;
     for (const ValueId v : reads) {
       const int other = s_.values[static_cast<size_t>(v)].unit;
@@ -401,12 +404,12 @@ class Former {
     return units;
   }
 
-  void depend(int id, const std::set<ValueId>& reads) {
-    s_.units[static_cast<size_t>(id)].reads.insert(reads.begin(), reads.end());
+  void depend(int id, const FlatSet<ValueId>& reads) {
+    s_.units[static_cast<size_t>(id)].reads.insert_all(reads);
     s_.needs.need(id, units_of(reads, id));
   }
 
-  void add_unit(Unit unit, const std::set<ValueId>& reads) {
+  void add_unit(Unit unit, const FlatSet<ValueId>& reads) {
     const int id = s_.needs.add();
     if (unit.kind == Unit::Kind::kGroup) {
       own_outputs(unit.group.members[0], id);
@@ -419,7 +422,7 @@ class Former {
 
   /// Reads its operands from memory.
   void add_operator(Unit::Kind kind, NodeId node) {
-    std::set<ValueId> reads;
+    FlatSet<ValueId> reads;
     for (const ValueId v : s_.nodes[static_cast<size_t>(node)]->operands) {
       reads.insert(base_of(s_, v));
     }
@@ -440,29 +443,29 @@ class Former {
   /// Scans and scatters: everything they read, by a trial.
   void add_single(Unit::Kind kind, NodeId id) {
     const LoweredNode& node = *s_.nodes[static_cast<size_t>(id)];
-    std::set<ValueId> reads;
+    FlatSet<ValueId> reads;
     loops::Kernel scratch;
-    NestBuilder nest(s_, scratch);
+    NestBuilder nest(s_, scratch, NestBuilder::Statements::kNone);
     nest.access = [&](ValueId v, const std::vector<Expr>&, ScalarId) -> std::optional<ScalarId> {
       if (!s_.values[static_cast<size_t>(v)].root) return std::nullopt;
       reads.insert(v);
       return nest.new_scalar(compute_dtype(s_.graph.type(v).dtype));
     };
     NodeBuilder builder(nest, node, loops::kNoScalar);
-    const std::vector<Expr>& sizes = kind == Unit::Kind::kScan ? node.operand(0).sizes : node.scatter_def.domain;
+    const std::vector<Expr>& sizes = kind == Unit::Kind::kScan ? node.operand(0).sizes : node.scatter_def().domain;
     std::vector<Expr> index;
-    std::set<ValueId> operand_reads;
+    FlatSet<ValueId> operand_reads;
     for (size_t d = 0; d < sizes.size(); ++d) index.push_back(s_.pooled_symbol(sizes[d], d));
     if (kind == Unit::Kind::kScan) {
-      node.reduction_def.element(builder, index);
+      node.reduction_def().element(builder, index);
     } else {
-      node.scatter_def.destination(builder, index);
-      node.scatter_def.value(builder, index);
+      node.scatter_def().destination(builder, index);
+      node.scatter_def().value(builder, index);
       operand_reads = reads;
       index.clear();
       const std::vector<Expr>& base = node.result().sizes;
       for (size_t d = 0; d < base.size(); ++d) index.push_back(s_.pooled_symbol(base[d], d));
-      builder.load(node.scatter_def.base_operand, index);
+      builder.load(node.scatter_def().base_operand, index);
     }
     Unit unit;
     unit.kind = kind;
@@ -479,11 +482,11 @@ class Former {
 
 }  // namespace
 
-std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full) {
+std::optional<std::vector<Expr>> index_map(State& s, const Space& space, const std::vector<Expr>& sizes, bool full) {
   std::vector<Expr> index;
   size_t d = 0;
   const auto skip = [&] {
-    while (d < group.dims.size() && !full && group.reduced[d]) ++d;
+    while (d < space.dims.size() && !full && space.reduced[d]) ++d;
   };
   for (const Expr size : sizes) {
     if (size.is_const(1)) {
@@ -491,24 +494,24 @@ std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const s
       continue;
     }
     skip();
-    if (d >= group.dims.size()) return std::nullopt;
-    Expr product = group.dims[d];
-    Expr at = group.symbols[d++];
+    if (d >= space.dims.size()) return std::nullopt;
+    Expr product = space.dims[d];
+    Expr at = space.symbols[d++];
     while (!(product == size)) {
       skip();
-      if (d >= group.dims.size()) return std::nullopt;
-      at = at * group.dims[d] + group.symbols[d];
-      product = s.simplify(product * group.dims[d++]);
+      if (d >= space.dims.size()) return std::nullopt;
+      at = at * space.dims[d] + space.symbols[d];
+      product = s.simplify(product * space.dims[d++]);
     }
     index.push_back(at);
   }
   skip();
-  if (d != group.dims.size()) return std::nullopt;
+  if (d != space.dims.size()) return std::nullopt;
   return index;
 }
 
 std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input) {
-  const auto& dims = node.reduction_def.dims;
+  const auto& dims = node.reduction_def().dims;
   const bool keepdim = node.result().sizes.size() == input.size() && !input.empty();
   std::vector<Expr> result;
   for (size_t i = 0; i < input.size(); ++i) {
@@ -529,7 +532,7 @@ bool reads_elementwise(State& s, int unit, ValueId input) {
   bool same = true;
   for (const Member& m : group.members) {
     loops::Kernel scratch;
-    NestBuilder nest(s, scratch);
+    NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
     nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId) -> std::optional<ScalarId> {
       const ValueInfo& info = s.values[static_cast<size_t>(v)];
       if (!info.root || info.unit == unit) return std::nullopt;

@@ -18,9 +18,9 @@ bool equal(const Access& a, const Access& b) {
 }
 
 /// How many threads have work, on average over the time of the kernel.
-double busy_threads(State& s, const Group& group, const NestPlan& plan, bool walks_once) {
+double busy_threads(State& s, const Space& space, const NestPlan& plan, bool walks_once) {
   const auto threads = static_cast<double>(s.options.num_threads);
-  if (group.has_reduction && walks_once && split_reduction(s, plan)) return threads;
+  if (space.has_reduction && walks_once && split_reduction(s, plan)) return threads;
   double pieces = 1;
   for (const LoopSpec& loop : plan.outer) {
     if (loop.kind == loops::LoopKind::kParallel) {
@@ -32,7 +32,7 @@ double busy_threads(State& s, const Group& group, const NestPlan& plan, bool wal
 
 }  // namespace
 
-double kernel_cost(State& s, const Group& group, const std::vector<const Member*>& members) {
+double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members) {
   int last = 0;
   for (const Member* m : members) last = std::max(last, m->stage);
   std::vector<Access> accesses;
@@ -54,11 +54,11 @@ double kernel_cost(State& s, const Group& group, const std::vector<const Member*
       }
     }
   }
-  const NestEstimate nest = estimate_nest(s, group, accesses, uses);
+  const NestEstimate nest = estimate_nest(s, space, accesses, uses);
   double first = 0;
   double later = 0;
   for (size_t i = 0; i < accesses.size(); ++i) (again[i] ? later : first) += nest.bytes[i];
-  const double threads = first + later < kAlone ? 1 : busy_threads(s, group, nest.plan, walks_once);
+  const double threads = first + later < kAlone ? 1 : busy_threads(s, space, nest.plan, walks_once);
   double pieces = 1;
   for (const LoopSpec& loop : nest.plan.outer) {
     if (loop.kind == loops::LoopKind::kParallel) {

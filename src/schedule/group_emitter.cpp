@@ -65,7 +65,7 @@ void GroupEmitter::emit() {
       } else if (phase_ == Phase::kFinal) {
         gather(m);
       } else {
-        (is_custom(node_of(m).reduction_def) ? customs : folds).push_back(&m);
+        (is_custom(node_of(m).reduction_def()) ? customs : folds).push_back(&m);
       }
     }
     if (!stores.empty() || !folds.empty()) walk(folds, stores);
@@ -179,12 +179,12 @@ void GroupEmitter::store(const Member& m, ScalarId x) {
 }
 
 loops::Carried GroupEmitter::carried_from(const LoweredNode& node, size_t i, ScalarId init) {
-  return {.dtype = node.reduction_def.dtypes[i],
+  return {.dtype = node.reduction_def().dtypes[i],
           .init = init,
           .arg = -1,
           .next = -1,
           .result = -1,
-          .combine = node.reduction_def.combine[i]};
+          .combine = node.reduction_def().combine[i]};
 }
 
 void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vector<const Member*>& stores) {
@@ -193,7 +193,7 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
   for (const Member* m : folds) {
     const LoweredNode& node = node_of(*m);
     NodeBuilder builder(nest_, node, loops::kNoScalar);
-    const std::vector<ScalarId> init = node.reduction_def.init(builder);
+    const std::vector<ScalarId> init = node.reduction_def().init(builder);
     for_each_copy([&] {
       for (size_t i = 0; i < init.size(); ++i) {
         identity.push_back(init[i]);
@@ -216,10 +216,10 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
   now = fold_in(folds, now, [&](const Member& m) {
     const LoweredNode& node = node_of(m);
     NodeBuilder builder(nest_, node, loops::kNoScalar);
-    const std::string outer = std::exchange(nest_.location, node.node().location.str());
-    auto parts = node.reduction_def.element(builder, index_of(m));
+    const SourceLocation* const outer = std::exchange(nest_.location, &node.node().location);
+    auto parts = node.reduction_def().element(builder, index_of(m));
     nest_.location = outer;
-    for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def.dtypes[i]);
+    for (size_t i = 0; i < parts.size(); ++i) parts[i] = nest_.cast(parts[i], node.reduction_def().dtypes[i]);
     return parts;
   });
   // All values before the first store: one of them may go into an input that another one reads.
@@ -233,12 +233,12 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
   });
   for (size_t level = plan_.inner.size(); level-- > 0;) {
     std::unique_ptr<loops::CombineFn> fn;
-    if (!folds.empty() && is_custom(node_of(*folds[0]).reduction_def)) fn = combine_fn(nest_, node_of(*folds[0]));
+    if (!folds.empty() && is_custom(node_of(*folds[0]).reduction_def())) fn = combine_fn(nest_, node_of(*folds[0]));
     const std::vector<ScalarId> results = nest_.close_loop(now, std::move(fn));
     if (plan_.inner[level].kind == LoopKind::kVector && level > 0) {
       size_t at = 0;
       now = fold_in(folds, starts[level], [&](const Member& m) {
-        const size_t n = node_of(m).reduction_def.dtypes.size();
+        const size_t n = node_of(m).reduction_def().dtypes.size();
         std::vector<ScalarId> part(results.begin() + static_cast<std::ptrdiff_t>(at),
                                    results.begin() + static_cast<std::ptrdiff_t>(at + n));
         at += n;
@@ -250,7 +250,7 @@ void GroupEmitter::walk(const std::vector<const Member*>& folds, const std::vect
   }
   size_t at = 0;
   for (const Member* m : folds) {
-    const size_t n = node_of(*m).reduction_def.dtypes.size();
+    const size_t n = node_of(*m).reduction_def().dtypes.size();
     for_each_copy([&] {
       const auto acc = std::span(now).subspan(at, n);
       if (phase_ == Phase::kPartial) {
@@ -285,7 +285,7 @@ void GroupEmitter::deposit(const Member& m, std::span<const ScalarId> acc) {
   const Expr address = partial_address(sizes);
   nest_.fused(node_of(m));
   for (size_t i = 0; i < acc.size(); ++i) {
-    const DType dtype = node_of(m).reduction_def.dtypes[i];
+    const DType dtype = node_of(m).reduction_def().dtypes[i];
     const auto [found, inserted] = partials_->buffers.try_emplace({m.node, i}, -1);
     if (inserted) found->second = add_scratch(s_, dtype, sizes);
     nest_.store_at(found->second, address, nest_.cast(acc[i], dtype));
@@ -295,7 +295,7 @@ void GroupEmitter::deposit(const Member& m, std::span<const ScalarId> acc) {
 void GroupEmitter::gather(const Member& m) {
   const LoweredNode& node = node_of(m);
   NodeBuilder builder(nest_, node, loops::kNoScalar);
-  const std::vector<ScalarId> init = node.reduction_def.init(builder);
+  const std::vector<ScalarId> init = node.reduction_def().init(builder);
   std::vector<loops::Carried> carried;
   for (size_t i = 0; i < init.size(); ++i) {
     carried.push_back(carried_from(node, i, init[i]));
@@ -310,12 +310,12 @@ void GroupEmitter::gather(const Member& m) {
                   carried);
   std::vector<ScalarId> parts;
   for (size_t i = 0; i < init.size(); ++i) {
-    parts.push_back(nest_.load_at(partials_->buffers.at({m.node, i}), node.reduction_def.dtypes[i], address));
+    parts.push_back(nest_.load_at(partials_->buffers.at({m.node, i}), node.reduction_def().dtypes[i], address));
   }
   const std::vector<ScalarId> args = nest_.carried_args();
   const std::vector<ScalarId> next = combine(nest_, node, args, parts);
   std::unique_ptr<loops::CombineFn> fn;
-  if (is_custom(node.reduction_def)) fn = combine_fn(nest_, node);
+  if (is_custom(node.reduction_def())) fn = combine_fn(nest_, node);
   finish(m, nest_.close_loop(next, std::move(fn)));
 }
 
@@ -323,9 +323,9 @@ void GroupEmitter::finish(const Member& m, std::span<const ScalarId> acc) {
   const LoweredNode& node = node_of(m);
   const std::vector<Expr> out = reduced_indices(node, index_of(m));
   std::vector<ScalarId> results(acc.begin(), acc.end());
-  if (node.reduction_def.finish) {
+  if (node.reduction_def().finish) {
     NodeBuilder builder(nest_, node, loops::kNoScalar);
-    results = node.reduction_def.finish(builder, acc, out);
+    results = node.reduction_def().finish(builder, acc, out);
   }
   nest_.fused(node);
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "ops/core/op_def.h"
 #include "schedule/schedule.h"
 #include "schedule/unit_graph.h"
+#include "support/flat_set.h"
 
 namespace tatara::sched {
 
@@ -35,6 +35,9 @@ class LoweredNode final : public LowerContext {
   const TensorType& operand(int i) const override { return graph_.type(operands[static_cast<size_t>(i)]); }
   int num_operands() const override { return static_cast<int>(operands.size()); }
   const TensorType& result(int i = 0) const override { return graph_.type(node_.outputs[static_cast<size_t>(i)]); }
+  const ReductionDef& reduction_def() const { return *reduction_; }  // kReduction and kScan
+  const ScatterDef& scatter_def() const { return *scatter_; }
+  const SortDef& sort_def() const { return *sort_; }
   void pointwise(int output, ElementFn fn) override;
   void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
   void reduction(ReductionDef def) override;
@@ -46,15 +49,16 @@ class LoweredNode final : public LowerContext {
   std::vector<ValueId> operands;  // tensor operands, flattened
   std::vector<ElementFn> elements;
   std::function<std::vector<Expr>(std::span<const Expr>)> view_map;
-  ReductionDef reduction_def;
-  ScatterDef scatter_def;
-  SortDef sort_def;
   bool reverse = false;
   bool written_out = false;  // an element function that was a reduction of a few elements
 
  private:
   const Graph& graph_;
   const Node& node_;
+  // Most nodes have none of these, and a large graph has many nodes.
+  std::unique_ptr<ReductionDef> reduction_;
+  std::unique_ptr<ScatterDef> scatter_;
+  std::unique_ptr<SortDef> sort_;
 };
 
 /// Memory of a realised value: element strides relative to the buffer's base.
@@ -98,18 +102,22 @@ struct Member {
   bool full = true;          // iterates over all dims, else over those that are not reduced
   std::vector<Expr> sizes;   // of its iteration space (the input of a reduction)
   int stage = 0;             // number of the inner loop it is computed in
-  std::set<ValueId> reads;   // roots outside of the group and graph inputs
+  FlatSet<ValueId> reads;    // roots outside of the group and graph inputs
   /// While groups form, when nothing has memory yet: what it accesses, values standing for their buffers.
   std::vector<Access> accesses;
   std::vector<Expr> index_uses;  // index expressions other than addresses
 };
 
-/// Values computed by one kernel over a common iteration space.
-struct Group {
+/// What a kernel iterates over.
+struct Space {
   std::vector<Expr> dims;     // extents, none of them the constant 1, in logical order
   std::vector<bool> reduced;  // per dim
   std::vector<Expr> symbols;  // per dim
   bool has_reduction = false;
+};
+
+/// Values computed by one kernel over a common iteration space.
+struct Group : Space {
   std::vector<Member> members;
 };
 
@@ -121,8 +129,8 @@ struct Unit {
   Group group;
   ValueId value = kNoValue;  // kCopy: into input `input`
   int input = -1;
-  std::set<ValueId> reads;
-  std::set<ValueId> operand_reads;  // kScatter: without those for the base
+  FlatSet<ValueId> reads;
+  FlatSet<ValueId> operand_reads;  // kScatter: without those for the base
 };
 
 /// Thrown when a trial finds that a member cannot join a group.
@@ -197,7 +205,7 @@ std::vector<Expr> storage_strides(State& s, ValueId v);
 // ---- fuse.cpp ----
 void form_units(State& s);
 /// Indices of a tensor of `sizes` over the dims of the group (those not reduced when !full); nullopt: no match.
-std::optional<std::vector<Expr>> index_map(State& s, const Group& group, const std::vector<Expr>& sizes, bool full);
+std::optional<std::vector<Expr>> index_map(State& s, const Space& space, const std::vector<Expr>& sizes, bool full);
 /// Output indices of a reduction from its input's.
 std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Expr>& input);
 
@@ -212,7 +220,7 @@ void delay_units(State& s);
 
 // ---- fusion_cost.cpp ----
 /// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.
-double kernel_cost(State& s, const Group& group, const std::vector<const Member*>& members);
+double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members);
 
 // ---- emit_nest.cpp ----
 void emit_group(State& s, int unit);

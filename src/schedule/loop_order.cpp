@@ -53,8 +53,8 @@ struct Merged {
 
 class Planner {
  public:
-  Planner(State& s, const Group& group, const std::vector<Access>& accesses, const std::vector<Expr>& uses)
-      : s_(s), group_(group), accesses_(accesses), uses_(uses) {}
+  Planner(State& s, const Space& space, const std::vector<Access>& accesses, const std::vector<Expr>& uses)
+      : s_(s), space_(space), accesses_(accesses), uses_(uses) {}
 
   NestPlan plan(bool vectorise_reduced) {
     merge();
@@ -69,7 +69,7 @@ class Planner {
     std::vector<Access> tiled;
     if (vector >= 0) choose_tile(static_cast<size_t>(vector), tiled);
     double elements = 1;
-    for (const Expr extent : group_.dims) elements *= static_cast<double>(std::max<int64_t>(s_.hint(extent, 64), 1));
+    for (const Expr extent : space_.dims) elements *= static_cast<double>(std::max<int64_t>(s_.hint(extent, 64), 1));
     for (const Access& access : accesses_) {
       double times = 1;
       const Expr c =
@@ -92,13 +92,13 @@ class Planner {
   /// Dims by falling stride of the first store that has them (loads where nothing is stored).
   std::vector<size_t> by_stride() {
     std::vector<size_t> order;
-    for (size_t d = 0; d < group_.dims.size(); ++d) order.push_back(d);
+    for (size_t d = 0; d < space_.dims.size(); ++d) order.push_back(d);
     std::vector<int64_t> weight(order.size(), 0);
     for (size_t d = 0; d < order.size(); ++d) {
       for (const bool store : {true, false}) {
         for (const Access& a : accesses_) {
           if (a.store != store || weight[d] != 0) continue;
-          const Expr c = stride_of(s_.ctx, a.address, group_.symbols[d]);
+          const Expr c = stride_of(s_.ctx, a.address, space_.symbols[d]);
           if (c.valid() && !c.is_const(0)) weight[d] = std::abs(s_.hint(c, 1));
         }
       }
@@ -111,8 +111,8 @@ class Planner {
   }
 
   bool mergeable(size_t outer, size_t inner, Expr inner_extent) {
-    const Expr a = group_.symbols[outer];
-    const Expr b = group_.symbols[inner];
+    const Expr a = space_.symbols[outer];
+    const Expr b = space_.symbols[inner];
     for (const Expr use : uses_) {
       if (use.contains(a) || use.contains(b)) return false;
     }
@@ -128,7 +128,7 @@ class Planner {
   /// On a GPU: whether rows of that length read what two rows beside them read. Threads are to compute several of them then
   /// (share_rows).
   bool neighbours_meet(Expr row) const {
-    if (!s_.options.gpu || group_.has_reduction || !row.is_const()) return false;
+    if (!s_.options.gpu || space_.has_reduction || !row.is_const()) return false;
     const int64_t length = row.const_value();
     if (length < kGpuSharedRow || length % kGpuEvenRow != 0) return false;
     for (const Access& a : accesses_) {
@@ -147,13 +147,13 @@ class Planner {
     const std::vector<size_t> order = by_stride();
     for (const bool reduced : {false, true}) {
       for (const size_t d : order) {
-        if (group_.reduced[d] != reduced) continue;
+        if (space_.reduced[d] != reduced) continue;
         Merged* last = merged_.empty() || merged_.back().reduced != reduced ? nullptr : &merged_.back();
-        if (last != nullptr && mergeable(last->dims.back(), d, group_.dims[d])) {
+        if (last != nullptr && mergeable(last->dims.back(), d, space_.dims[d])) {
           last->dims.push_back(d);
-          last->extent = s_.simplify(last->extent * group_.dims[d]);
+          last->extent = s_.simplify(last->extent * space_.dims[d]);
         } else {
-          merged_.push_back({{d}, group_.dims[d], reduced});
+          merged_.push_back({{d}, space_.dims[d], reduced});
         }
       }
     }
@@ -162,9 +162,9 @@ class Planner {
   /// How much of the kernel's traffic an access is: what stands outside of the reduced loops, or is broadcast, counts little.
   double traffic(const Access& access) const {
     double share = 1;
-    for (size_t d = 0; d < group_.dims.size(); ++d) {
-      if (!access.address.contains(group_.symbols[d])) {
-        share /= static_cast<double>(std::max<int64_t>(s_.hint(group_.dims[d], 64), 1));
+    for (size_t d = 0; d < space_.dims.size(); ++d) {
+      if (!access.address.contains(space_.symbols[d])) {
+        share /= static_cast<double>(std::max<int64_t>(s_.hint(space_.dims[d], 64), 1));
       }
     }
     return std::max(share, 1e-6) * (access.store ? 2.0 : 1.0);
@@ -176,7 +176,7 @@ class Planner {
     double best_score = -1;
     for (size_t m = 0; m < merged_.size(); ++m) {
       if (merged_[m].reduced && !vectorise_reduced) continue;
-      const Expr symbol = group_.symbols[merged_[m].dims.back()];
+      const Expr symbol = space_.symbols[merged_[m].dims.back()];
       double score = 0;
       double total = 0;
       for (const Access& access : accesses_) {
@@ -199,14 +199,14 @@ class Planner {
     return best;
   }
 
-  Expr position(size_t m) const { return group_.symbols[merged_[m].dims.back()]; }
+  Expr position(size_t m) const { return space_.symbols[merged_[m].dims.back()]; }
 
   /// The dim across the vector loop `v` along which the access is contiguous; -1: there is none, or no tile can hold it.
   int crossing(size_t v, const Access& access) const {
     if (access.store || access.masked || access.buffer < 0 || is_complex(access.dtype)) return -1;
-    if (s_.options.gpu && group_.has_reduction) return -1;
+    if (s_.options.gpu && space_.has_reduction) return -1;
     const Merged& lane = merged_[v];
-    if (group_.has_reduction) {
+    if (space_.has_reduction) {
       const bool only = std::count_if(merged_.begin(), merged_.end(), [](const Merged& m) { return m.reduced; }) == 1;
       if (!lane.reduced || !only || !lane.extent.is_const()) return -1;
       if (lane.extent.const_value() * kTileRows * dtype_size(access.dtype) > kTileBytes) return -1;
@@ -334,14 +334,14 @@ class Planner {
     int64_t rows = 1;
     for (size_t m = 0; m < merged_.size(); ++m) {
       const Merged& merged = merged_[m];
-      for (const size_t d : merged.dims) plan.substitution[group_.symbols[d]] = zero;
+      for (const size_t d : merged.dims) plan.substitution[space_.symbols[d]] = zero;
       const Expr var = s_.pooled_symbol(merged.extent, 100 + m);
-      plan.substitution[group_.symbols[merged.dims.back()]] = var;
+      plan.substitution[space_.symbols[merged.dims.back()]] = var;
       if (static_cast<int>(m) == vector || static_cast<int>(m) == across) continue;
       if (merged.reduced) {
-        plan.inner.push_back({var, merged.extent, LoopKind::kSerial, group_.symbols[merged.dims.back()], Expr()});
+        plan.inner.push_back({var, merged.extent, LoopKind::kSerial, space_.symbols[merged.dims.back()], Expr()});
       } else {
-        plan.outer.push_back({var, merged.extent, LoopKind::kParallel, group_.symbols[merged.dims.back()], Expr()});
+        plan.outer.push_back({var, merged.extent, LoopKind::kParallel, space_.symbols[merged.dims.back()], Expr()});
         rows *= std::max<int64_t>(s_.hint(merged.extent, 64), 1);
       }
     }
@@ -353,19 +353,19 @@ class Planner {
     const Merged& merged = merged_[static_cast<size_t>(vector)];
     const Expr var = s_.pooled_symbol(merged.extent, 100 + static_cast<size_t>(vector));
     if (merged.reduced) {
-      plan.inner.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
+      plan.inner.push_back({var, merged.extent, LoopKind::kVector, space_.symbols[merged.dims.back()], Expr()});
       return plan;
     }
     if (s_.options.gpu) {
-      plan.outer.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
+      plan.outer.push_back({var, merged.extent, LoopKind::kVector, space_.symbols[merged.dims.back()], Expr()});
       return plan;
     }
-    const int64_t chunk = group_.has_reduction ? kColumnChunk : kPointwiseChunk;
+    const int64_t chunk = space_.has_reduction ? kColumnChunk : kPointwiseChunk;
     const int64_t extent = s_.hint(merged.extent, 2 * chunk + 1);
     if (s_.options.num_threads > 1 && rows < 4 * s_.options.num_threads && extent > chunk) {
       split(plan, merged, chunk);
     } else {
-      plan.outer.push_back({var, merged.extent, LoopKind::kVector, group_.symbols[merged.dims.back()], Expr()});
+      plan.outer.push_back({var, merged.extent, LoopKind::kVector, space_.symbols[merged.dims.back()], Expr()});
     }
     return plan;
   }
@@ -380,11 +380,11 @@ class Planner {
     const Expr lane = s_.pooled_symbol(extent, 201);
     plan.outer.push_back({block, count, LoopKind::kParallel, Expr(), Expr()});
     plan.outer.push_back({lane, extent, LoopKind::kVector, Expr(), size});
-    plan.substitution[group_.symbols[merged.dims.back()]] = block * size + lane;
+    plan.substitution[space_.symbols[merged.dims.back()]] = block * size + lane;
   }
 
   State& s_;
-  const Group& group_;
+  const Space& space_;
   const std::vector<Access>& accesses_;
   const std::vector<Expr>& uses_;
   std::vector<Merged> merged_;
@@ -406,9 +406,9 @@ NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& acce
   return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
 }
 
-NestEstimate estimate_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+NestEstimate estimate_nest(State& s, const Space& space, const std::vector<Access>& accesses,
                            const std::vector<Expr>& index_uses) {
-  return Planner(s, group, accesses, index_uses).estimate();
+  return Planner(s, space, accesses, index_uses).estimate();
 }
 
 namespace {

@@ -62,7 +62,7 @@ struct NestEstimate {
   /// Per access: the bytes moved, each as often as a contiguous access moves one in the same time.
   std::vector<double> bytes;
 };
-NestEstimate estimate_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+NestEstimate estimate_nest(State& s, const Space& space, const std::vector<Access>& accesses,
                            const std::vector<Expr>& index_uses);
 /// A nest whose outermost reduced loop is cut into chunks that run in parallel; each leaves its part of the result in memory.
 struct ChunkedNest {

@@ -22,23 +22,23 @@ void LoweredNode::view(std::function<std::vector<Expr>(std::span<const Expr>)> m
 
 void LoweredNode::reduction(ReductionDef def) {
   kind = Kind::kReduction;
-  reduction_def = std::move(def);
+  reduction_ = std::make_unique<ReductionDef>(std::move(def));
 }
 
 void LoweredNode::scan(ReductionDef def, bool is_reverse) {
   kind = Kind::kScan;
-  reduction_def = std::move(def);
+  reduction_ = std::make_unique<ReductionDef>(std::move(def));
   reverse = is_reverse;
 }
 
 void LoweredNode::scatter(ScatterDef def) {
   kind = Kind::kScatter;
-  scatter_def = std::move(def);
+  scatter_ = std::make_unique<ScatterDef>(std::move(def));
 }
 
 void LoweredNode::sort(SortDef def) {
   kind = Kind::kSort;
-  sort_def = def;
+  sort_ = std::make_unique<SortDef>(def);
 }
 
 // ---- State -----------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base, const st
   }
   if (is_scatter) {
     const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
-    const ValueId from = node.operands[static_cast<size_t>(node.scatter_def.base_operand)];
+    const ValueId from = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
     return from == input && !unit.operand_reads.contains(input);
   }
   if (unit.reads.contains(input)) {
@@ -91,7 +91,7 @@ void start_in_place(State& s, int number) {
   if (unit.kind != Unit::Kind::kScatter) return;
   const LoweredNode& node = *s.nodes[static_cast<size_t>(unit.node)];
   const ValueId result = node.node().outputs[0];
-  const ValueId base = node.operands[static_cast<size_t>(node.scatter_def.base_operand)];
+  const ValueId base = node.operands[static_cast<size_t>(node.scatter_def().base_operand)];
   const auto& target = s.values[static_cast<size_t>(result)].storage;
   auto& source = s.values[static_cast<size_t>(base)].storage;
   if (!source || !target || unit.operand_reads.contains(base)) return;

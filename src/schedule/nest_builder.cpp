@@ -22,8 +22,9 @@ double cost_of(ScalarOp op) {
 
 }  // namespace
 
-NestBuilder::NestBuilder(State& state, loops::Kernel& kernel) : state_(state), kernel_(kernel) {
-  scopes_.emplace_back();
+NestBuilder::NestBuilder(State& state, loops::Kernel& kernel, Statements statements)
+    : state_(state), kernel_(kernel), keeps_(statements == Statements::kKept) {
+  scopes_.emplace_back(&memory_.resource);
 }
 
 // ---- scopes ----------------------------------------------------------------------------------------------------------
@@ -39,7 +40,7 @@ ScalarId NestBuilder::new_scalar(DType dtype) { return define(depth(), dtype); }
 
 void NestBuilder::open_loop(Expr var, Expr extent, loops::LoopKind kind, std::vector<loops::Carried> carried,
                             bool scan) {
-  Scope scope;
+  Scope scope(&memory_.resource);
   scope.is_loop = true;
   scope.loop.var = var;
   scope.loop.extent = extent;
@@ -72,7 +73,7 @@ std::vector<ScalarId> NestBuilder::close_loop(const std::vector<ScalarId>& next,
   }
   loop.combine_fn = std::move(combine);
   loop.body = std::make_unique<loops::Block>(std::move(scope.block));
-  scopes_.back().block.stmts.emplace_back(std::move(loop));
+  put(depth(), std::move(loop));
   return results;
 }
 
@@ -92,7 +93,7 @@ void NestBuilder::fused(const LoweredNode& node) {
 }
 
 void NestBuilder::open_isolated() {
-  scopes_.emplace_back();
+  scopes_.emplace_back(&memory_.resource);
   floors_.push_back(floor_);
   floor_ = depth();
 }
@@ -147,11 +148,11 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   if (const auto found = memo.find(full); found != memo.end()) return found->second;
   const ScalarId id = define(d, scalar.dtype);
   if (scalar.op != ScalarOp::kConst) {
-    ++num_ops;
-    cost += cost_of(scalar.op);
+    ++work.operations;
+    work.cost += cost_of(scalar.op);
   }
-  if (loops::is_elementary_function(scalar.op)) ++num_functions;
-  at(d).block.stmts.emplace_back(loops::Let{id, std::move(scalar)});
+  if (loops::is_elementary_function(scalar.op)) ++work.functions;
+  put(d, loops::Let{id, std::move(scalar)});
   memo.emplace(std::move(full), id);
   return id;
 }
@@ -199,9 +200,9 @@ Expr NestBuilder::indirect(ScalarId value, Expr size, bool wrap, bool check, Sca
   // Symbols for lookups must differ from the dims' of the same extent.
   const Expr symbol = state_.pooled_symbol(bound, 1000 + indirect_count_[bound]++);
   symbol_depth_[symbol] = d;
-  at(d).block.stmts.emplace_back(loops::IndexValue{value, symbol, finalize(bound), wrap, check, mask});
+  put(d, loops::IndexValue{value, symbol, finalize(bound), wrap, check, mask});
   at(d).indirects.emplace(key, symbol);
-  fault_sites.push_back(location);
+  if (keeps_) fault_sites.push_back(location == nullptr ? std::string() : location->str());
   return symbol;
 }
 
@@ -283,7 +284,7 @@ ScalarId NestBuilder::load_at(BufferId id, DType stored, Expr address, ScalarId 
   auto& memo = at(d).loads;
   if (const auto found = memo.find(key); found != memo.end()) return found->second;
   const ScalarId result = define(d, stored);
-  at(d).block.stmts.emplace_back(loops::Load{result, buffer, address, mask, other});
+  put(d, loops::Load{result, buffer, address, mask, other});
   memo.emplace(key, result);
   return result;
 }
@@ -300,7 +301,7 @@ void NestBuilder::store_at(BufferId id, Expr address, ScalarId value, ScalarId m
                            bool atomic) {
   const int buffer = buffer_arg(id, true);
   if (mode != loops::StoreMode::kSet) kernel_.buffers[static_cast<size_t>(buffer)].kind = loops::ArgKind::kInOut;
-  at(depth()).block.stmts.emplace_back(loops::Store{buffer, address, value, mask, mode, atomic});
+  put(depth(), loops::Store{buffer, address, value, mask, mode, atomic});
   for (Scope& scope : scopes_) {
     std::erase_if(scope.loads, [&](const auto& entry) { return std::get<0>(entry.first) == buffer; });
   }
@@ -342,7 +343,7 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
     } else {
       TATARA_CHECK(node->kind == LoweredNode::Kind::kElement, node->node().op->name, " cannot be inlined");
       NodeBuilder builder(*this, *node, mask);
-      const std::string outer = std::exchange(location, node->node().location.str());
+      const SourceLocation* const outer = std::exchange(location, &node->node().location);
       const auto output = static_cast<size_t>(state_.graph.value(v).output_index);
       TATARA_CHECK(output < node->elements.size() && node->elements[output], node->node().op->name, " lacks an output");
       result = round(node->elements[output](builder, indices), state_.graph.type(v).dtype);

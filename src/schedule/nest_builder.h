@@ -2,8 +2,11 @@
 // loop in which its operands exist.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -23,7 +26,9 @@ inline loops::Scalar make_scalar(ScalarOp op, DType dtype, std::vector<ScalarId>
 
 class NestBuilder {
  public:
-  NestBuilder(State& state, loops::Kernel& kernel);
+  /// What becomes of statements. kNone: a trial, which finds what is read and how much is computed.
+  enum class Statements : uint8_t { kKept, kNone };
+  NestBuilder(State& state, loops::Kernel& kernel, Statements statements = Statements::kKept);
 
   /// How a root value is had at the given indices; nullopt: inline it.
   using AccessFn = std::function<std::optional<ScalarId>(ValueId, const std::vector<Expr>&, ScalarId mask)>;
@@ -77,8 +82,8 @@ class NestBuilder {
   BufferId add_local(DType dtype, int64_t numel);
   /// From now on loads of that element of the buffer (an address over dims) are loads of `local` at `place`.
   void redirect(BufferId buffer, Expr dims_address, BufferId local, Expr place);
-  void transpose(loops::Transpose tile) { at(depth()).block.stmts.emplace_back(std::move(tile)); }
-  void sort(loops::Sort rows) { at(depth()).block.stmts.emplace_back(std::move(rows)); }
+  void transpose(loops::Transpose tile) { put(depth(), std::move(tile)); }
+  void sort(loops::Sort rows) { put(depth(), std::move(rows)); }
   Expr address_of(const Storage& storage, const std::vector<Expr>& indices);
   /// Simplified and rewritten to loop variables.
   Expr finalize(Expr e);
@@ -87,12 +92,15 @@ class NestBuilder {
   std::vector<Expr> index_uses;      // index expressions other than addresses, over dims
   std::vector<BufferId> buffer_ids;  // per kernel buffer
   std::vector<std::string> fault_sites;
-  std::string location;                // of the node being lowered
-  std::vector<std::string> fused_ops;  // operators inlined, in order, without repetition
-  std::vector<NodeId> fused_nodes;     // and views, for the report
-  int num_ops = 0;
-  int num_functions = 0;  // of these, exp, sin and the like: a dozen instructions or more each
-  double cost = 0;        // of num_ops, transcendentals and divisions counted for what they take
+  const SourceLocation* location = nullptr;  // of the node being lowered
+  std::vector<std::string> fused_ops;        // operators inlined, in order, without repetition
+  std::vector<NodeId> fused_nodes;           // and views, for the report
+  struct Work {
+    int operations = 0;
+    int functions = 0;  // of these, exp, sin and the like: a dozen instructions or more each
+    double cost = 0;    // of the operations, transcendentals and divisions counted for what they take
+  };
+  Work work;
   void fused(const LoweredNode& node);
 
  private:
@@ -100,25 +108,38 @@ class NestBuilder {
   using EvalKey = std::tuple<ValueId, std::vector<const ExprNode*>, ScalarId>;
   using LoadKey = std::tuple<int, const ExprNode*, ScalarId, ScalarId>;
   using IndirectKey = std::tuple<ScalarId, const ExprNode*, bool, bool, ScalarId>;
+  /// Of the scopes' maps: thousands of trials would scatter small pieces over the heap of a large graph.
+  struct MapMemory {
+    std::array<std::byte, 8192> first;
+    std::pmr::monotonic_buffer_resource resource{first.data(), first.size()};
+  };
   struct Scope {
+    explicit Scope(std::pmr::memory_resource* memory)
+        : scalars(memory), evals(memory), loads(memory), indirects(memory) {}
     loops::Block block;
     loops::For loop;
     bool is_loop = false;
     int outer_floor = 0;  // the floor before a loop without iterations was opened
-    std::map<ScalarKey, ScalarId> scalars;
-    std::map<EvalKey, ScalarId> evals;
-    std::map<LoadKey, ScalarId> loads;
-    std::map<IndirectKey, Expr> indirects;
+    std::pmr::map<ScalarKey, ScalarId> scalars;
+    std::pmr::map<EvalKey, ScalarId> evals;
+    std::pmr::map<LoadKey, ScalarId> loads;
+    std::pmr::map<IndirectKey, Expr> indirects;
   };
 
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
   int depth_of(Expr e) const;
   int clamp_depth(int d) const { return d < floor_ ? floor_ : d; }
   Scope& at(int d) { return scopes_[static_cast<size_t>(d)]; }
+  template <typename T>
+  void put(int d, T&& statement) {
+    if (keeps_) at(d).block.stmts.emplace_back(std::forward<T>(statement));
+  }
   ScalarId define(int d, DType dtype);
 
   State& state_;
   loops::Kernel& kernel_;
+  bool keeps_;
+  MapMemory memory_;
   std::vector<Scope> scopes_;
   std::vector<int> scalar_depth_;
   std::unordered_map<Expr, int, ExprHash> symbol_depth_;

@@ -20,28 +20,18 @@ constexpr int kMaxDepth = 40;         // operators inlined into each other
 constexpr double kMaxOps = 400;       // of one inlined expression
 
 void mark_needed(State& s) {
-  std::vector<ValueId> work;
-  const auto need = [&](ValueId v) {
-    ValueInfo& info = s.values[static_cast<size_t>(v)];
-    if (info.needed) return;
-    info.needed = true;
-    work.push_back(v);
-  };
+  const auto need = [&](ValueId v) { s.values[static_cast<size_t>(v)].needed = true; };
   for (const GraphOutput& output : s.graph.outputs()) {
     if (output.value != kNoValue) need(output.value);
   }
   for (const InputWrite& write : s.graph.input_writes()) need(write.value);
-  for (const Node& node : s.graph.nodes()) {
-    if (!node.op->nondeterministic) continue;
+  // In the order of memory: nodes stand behind what they need.
+  for (size_t i = s.graph.num_nodes(); i-- > 0;) {
+    const Node& node = s.graph.node(static_cast<NodeId>(i));
+    const auto is_needed = [&](ValueId v) { return s.values[static_cast<size_t>(v)].needed; };
+    if (!node.op->nondeterministic && !std::any_of(node.outputs.begin(), node.outputs.end(), is_needed)) continue;
     for (const ValueId v : node.outputs) need(v);
-  }
-  while (!work.empty()) {
-    const ValueId v = work.back();
-    work.pop_back();
-    const Node* node = s.graph.producer(v);
-    if (node == nullptr) continue;
-    for (const ValueId o : node->outputs) s.values[static_cast<size_t>(o)].needed = true;
-    for_each_operand(*node, need);
+    for_each_operand(node, need);
   }
 }
 
@@ -68,7 +58,7 @@ Probe probe(State& s, const LoweredNode& node, size_t output) {
   result.reads.resize(node.operands.size());
   result.looked_up.resize(node.operands.size(), false);
   loops::Kernel scratch;
-  NestBuilder nest(s, scratch);
+  NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
   const TensorType& type = node.result(static_cast<int>(output));
   std::vector<Expr> dims;
   for (size_t d = 0; d < type.sizes.size(); ++d) dims.push_back(s.pooled_symbol(type.sizes[d], d));
@@ -86,8 +76,8 @@ Probe probe(State& s, const LoweredNode& node, size_t output) {
   };
   NodeBuilder builder(nest, node, loops::kNoScalar);
   node.elements[output](builder, dims);
-  result.ops = nest.cost;
-  result.functions = nest.num_functions;
+  result.ops = nest.work.cost;
+  result.functions = nest.work.functions;
   return result;
 }
 

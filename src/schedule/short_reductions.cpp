@@ -14,7 +14,7 @@ constexpr int64_t kShort = 8;  // elements
 /// Elements that are reduced to one; 0 where that is not known.
 int64_t reduced_elements(const LoweredNode& node) {
   int64_t count = 1;
-  for (const int64_t d : node.reduction_def.dims) {
+  for (const int64_t d : node.reduction_def().dims) {
     const Expr extent = node.operand(0).sizes[static_cast<size_t>(d)];
     if (!extent.is_const() || extent.const_value() <= 0 || extent.const_value() > kShort) return 0;
     count *= extent.const_value();
@@ -24,7 +24,7 @@ int64_t reduced_elements(const LoweredNode& node) {
 
 /// Indices of the operand from those of the result: those of the reduced dims are left open.
 std::vector<Expr> operand_indices(const LoweredNode& node, std::span<const Expr> out) {
-  const ReductionDef& def = node.reduction_def;
+  const ReductionDef& def = node.reduction_def();
   const size_t rank = node.operand(0).sizes.size();
   const bool keepdim = out.size() == rank;
   std::vector<Expr> result;
@@ -37,7 +37,7 @@ std::vector<Expr> operand_indices(const LoweredNode& node, std::span<const Expr>
 }
 
 std::vector<ScalarId> total(const LoweredNode& node, LoopBuilder& b, std::span<const Expr> out) {
-  const ReductionDef& def = node.reduction_def;
+  const ReductionDef& def = node.reduction_def();
   std::vector<Expr> index = operand_indices(node, out);
   std::vector<ScalarId> acc = def.init(b);
   const int64_t count = reduced_elements(node);
@@ -70,7 +70,7 @@ void write_out_short(State& s, LoweredNode& node) {
   if (node.operand(0).device.kind != DeviceKind::kCuda) return;
   const int64_t count = reduced_elements(node);
   if (count <= 0 || count > kShort) return;
-  if (is_custom(node.reduction_def) && !node.reduction_def.merge) return;
+  if (is_custom(node.reduction_def()) && !node.reduction_def().merge) return;
   node.kind = LoweredNode::Kind::kElement;
   node.written_out = true;
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {

@@ -47,7 +47,7 @@ class _Recording:
         self.finished = False
         ends = {_node(each) for each in inputs if each is not None and each.requires_grad}
         ends.update(*(each.nodes for each in below))
-        self.nodes = _nodes_behind([_node(each) for each in outputs.values()], ends)
+        self.nodes: list[Any] = _nodes_behind([_node(each) for each in outputs.values()], ends)
 
     def share(self) -> bool:
         """Makes the nodes take what arrives for later. False where there is one of Python: it may see that it is called."""
