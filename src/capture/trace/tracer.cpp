@@ -11,6 +11,7 @@
 #include "capture/host/other_compilers.h"
 #include "capture/run/runner.h"
 #include "capture/trace/call_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -291,6 +292,8 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
         } else {
           ends().undo_later_writes();
         }
+      } else {
+        iterators().perform_steps(SIZE_MAX);
       }
     }
     context_.root = nullptr;
@@ -502,6 +505,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     }
     trace->guard.check_grad = trace->state.grad;
     trace->guard.of_call = cells_from == SIZE_MAX;
+    trace->iterators_vary = owner_.cache.iterators_vary(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(),
+                                                        roots.size(), api_);
   }
   forget_error();
   --bypass_;

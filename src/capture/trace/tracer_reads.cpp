@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/host/natures.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -368,7 +369,8 @@ PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
     if (context_.frames.back() != context_.root && !writes().touch(iterator)) return nullptr;
     return not_handled();
   }
-  return reads().break_if_moved(iterator) ? not_handled() : nullptr;
+  if (reads().is_raw_memory(iterator)) return reads().break_if_moved(iterator) ? not_handled() : nullptr;
+  return iterators().step(iterator);
 }
 
 }  // namespace tatara::capture
