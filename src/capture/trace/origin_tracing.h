@@ -19,6 +19,8 @@ class OriginTracing final : public TraceFeature {
   void note_result(PyObject* object);
   Origin origin(PyObject* object);
   bool contents_guarded(PyObject* object) const;
+  /// The same, also of the __dict__ of an object that comes with the call: its items are guarded as attributes.
+  bool contents_watched(PyObject* object);
   bool is_same_in_each_call(PyObject* object) const;
   void find(PyObject* object);
   void find_parts(PyObject* holder);

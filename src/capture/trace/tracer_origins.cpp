@@ -72,6 +72,12 @@ bool OriginTracing::contents_guarded(PyObject* object) const {
   return trace_->index_of(object) >= 0 && !own_.by_identity.contains(object);
 }
 
+bool OriginTracing::contents_watched(PyObject* object) {
+  if (contents_guarded(object)) return true;
+  PyObject* owner = PyDict_CheckExact(object) ? instance_of(object) : nullptr;
+  return owner != nullptr && contents_guarded(owner);
+}
+
 /// Older, and what the next call finds in its place is this very object.
 bool OriginTracing::is_same_in_each_call(PyObject* object) const {
   return !born(object) && (own_.by_identity.contains(object) ||

@@ -331,7 +331,7 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    if (!origins().contents_guarded(target)) object_guards.list_size(target);
+    if (!origins().contents_watched(target)) object_guards.list_size(target);
     object_guards.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
@@ -363,7 +363,7 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
       if (number != nullptr) return number;
     }
     origins().pin(operands[0]);
-    if (!set && !origins().contents_guarded(target)) object_guards.dict_key(target, key.get());
+    if (!set && !origins().contents_watched(target)) object_guards.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     object_guards.before_write(target);
