@@ -86,6 +86,20 @@ def _break(x: Any) -> Any:
     return x
 
 
+class _Attributes:
+    def __init__(self, **values: int) -> None:
+        self.__dict__.update(values)
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__
+
+
+class _Items(dict[str, int]):
+    def __init__(self, **values: int) -> None:
+        super().__init__(values)
+        self.__dict__.update(values)
+
+
 class _Holder:
     it: Iterator[Any]
 
@@ -368,6 +382,14 @@ def test_changed_while_iterated() -> None:
             x = x * 0.5 + items[k]
         return x
 
+    def attributes(x: Any, items: Any) -> Any:
+        it = iter(items.__dict__.items())
+        _break(x)
+        for k, v in it:
+            setattr(items, k, v + 1)
+            x = x * 0.5 + v
+        return x + items.a
+
     def clear(x: Any, items: list[int]) -> Any:
         it = iter(items)
         _break(x)
@@ -379,6 +401,8 @@ def test_changed_while_iterated() -> None:
         (append, lambda: [1, 2, 3]),
         (insert, lambda: {1: 2, 2: 3, 3: 4}),
         (replace, lambda: {1: 2, 2: 3, 3: 4}),
+        (attributes, lambda: _Attributes(a=1, b=2)),
+        (attributes, lambda: _Items(a=1, b=2)),
         (clear, lambda: [1, 2, 3]),
     ]
     for f, make in programs:
@@ -392,6 +416,7 @@ def test_changed_while_iterated() -> None:
                 got, expected = got[0], expected[0]
             torch.testing.assert_close(got, expected)
             assert ours == eagers
+            assert getattr(ours, "__dict__", 0) == getattr(eagers, "__dict__", 0)
 
 
 def test_changed_before_the_steps() -> None:

@@ -110,8 +110,8 @@ bool IteratorTracing::follow(PyObject* iterator) {
 
 bool IteratorTracing::break_if_iterated(PyObject* target) {
   if (own_.over.empty() || !tracing()) return true;
-  const Ref dict = Ref::steal(
-      is_plain_instance(target) || api_.is_module(target) ? PyObject_GenericGetDict(target, nullptr) : nullptr);
+  // An attribute is an item of the object's own dict.
+  const Ref dict = Ref::steal(PyType_Check(target) ? nullptr : PyObject_GenericGetDict(target, nullptr));
   if (!dict) forget_error();
   if (!own_.over.contains(target) && !(dict && own_.over.contains(dict.get()))) return true;
   return graph_break("a change of what an iterator from before the trace goes over (" + type_name(target) + ")");
