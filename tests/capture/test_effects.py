@@ -495,7 +495,7 @@ def test_reasons(what: str) -> None:
     class Kind:
         count = 0
 
-    turn = iter([1, 2, 3, 4, 5, 6])
+    turn = (n for n in range(1, 7))
 
     def f(x: Any) -> Any:
         if what == "class attribute":

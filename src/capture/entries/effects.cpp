@@ -37,6 +37,10 @@ std::vector<const Effect*> last_writes(const std::vector<Effect>& effects, size_
       PyObject* changed = dict != nullptr ? *dict : effect.target.get();
       std::erase_if(items, [&](const auto& item) { return item.first.first == changed; });
     }
+    if (effect.kind == Effect::Kind::kNext) {
+      result.push_back(&effect);
+      continue;
+    }
     const bool replaces = effect.kind != Effect::Kind::kCall && effect.kind != Effect::Kind::kSwitch;
     // The attributes of an object may be written through its __dict__ as well: no merging across that.
     if (effect.kind != Effect::Kind::kAttribute && PyDict_Check(effect.target.get())) places.clear();
@@ -106,6 +110,10 @@ bool apply(Effect::Kind kind, PyObject* name, const Ref* objects, size_t count) 
       return static_cast<bool>(Ref::steal(PyObject_Vectorcall(target, args.data(), args.size(), nullptr)));
     }
     case Effect::Kind::kContents: return set_contents(target, objects + 1, count);
+    case Effect::Kind::kNext: {
+      const Ref item = Ref::steal(PyIter_Next(target));
+      return item || PyErr_Occurred() == nullptr;
+    }
   }
   return false;
 }
@@ -166,13 +174,21 @@ bool restore_contents(PyObject* target, PyObject* before) {
 }
 
 bool EffectReplay::build(const std::vector<Effect>& effects, size_t count, ReconstructionBuilder& builder) {
+  const Effect* before = nullptr;
   for (const Effect* effect : last_writes(effects, count)) {
     if (effect == nullptr) continue;
+    const bool again = before != nullptr && effect->kind == Effect::Kind::kNext &&
+                       before->kind == Effect::Kind::kNext && before->target.get() == effect->target.get();
+    before = effect;
+    if (again) {
+      ++steps_.back().times;
+      continue;
+    }
     if (!builder.want(effect->target.get())) return false;
     for (const Ref& operand : effect->operands) {
       if (!builder.want(operand.get())) return false;
     }
-    steps_.push_back({effect->kind, effect->name, effect->operands.size()});
+    steps_.push_back({effect->kind, effect->name, effect->operands.size(), 1});
     objects_ += 1 + effect->operands.size();
   }
   return true;
@@ -181,7 +197,9 @@ bool EffectReplay::build(const std::vector<Effect>& effects, size_t count, Recon
 bool EffectReplay::replay(const std::vector<Ref>& made) const {
   size_t at = made.size() - objects_;
   for (const Step& step : steps_) {
-    if (!apply(step.kind, step.name.get(), &made[at], step.count)) return false;
+    for (size_t i = 0; i < step.times; ++i) {
+      if (!apply(step.kind, step.name.get(), &made[at], step.count)) return false;
+    }
     at += 1 + step.count;
   }
   return true;
@@ -196,6 +214,9 @@ std::vector<std::string> EffectReplay::describe() const {
       case Effect::Kind::kCell: lines.push_back("closure variable"); break;
       case Effect::Kind::kCall: lines.push_back("call of " + name_of(step.name.get(), "__qualname__")); break;
       case Effect::Kind::kContents: lines.push_back(str_cat("contents of ", step.count, " objects")); break;
+      case Effect::Kind::kNext:
+        lines.push_back(step.times == 1 ? "a step of an iterator" : str_cat(step.times, " steps of an iterator"));
+        break;
     }
   }
   return lines;

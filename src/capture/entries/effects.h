@@ -18,6 +18,7 @@ struct Effect {
     kCall,       ///< the method `name` (a descriptor of a C type) with the operands
     kSwitch,     ///< a function of the interpreter's or torch's, `target`, with the operands
     kContents,   ///< the operands as all of a list, set, dict (keys and values in turn) or deque
+    kNext,       ///< one step of an iterator, whose end is none of an error. Done when the tape has run
   };
   Kind kind = Kind::kAttribute;
   Ref target;
@@ -51,6 +52,7 @@ class EffectReplay {
     Effect::Kind kind = Effect::Kind::kAttribute;
     Ref name;
     size_t count = 0;  // operands
+    size_t times = 1;  // kNext: steps
   };
   std::vector<Step> steps_;
   size_t objects_ = 0;

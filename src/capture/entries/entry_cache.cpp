@@ -116,6 +116,18 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+bool EntryCache::iterators_vary(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api) {
+  if (varying_.contains({code, offset})) return true;
+  size_t n = 0;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const std::shared_ptr<Entry> entry = entries_[i];  // held, as in find
+    if (entry->code != code || entry->offset != offset || !entry->guards.arguments.watches_iterators()) continue;
+    n += entry->guards.arguments.check_roots(roots, count, api) ? 1 : 0;
+  }
+  if (n >= kMostPlaces) varying_.emplace(code, offset);
+  return n >= kMostPlaces;
+}
+
 bool Entry::clear_gradients(const std::vector<Ref>& env) const {
   static PyObject* const name = PyUnicode_InternFromString("grad");
   for (const int slot : cleared_first) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,23 +115,30 @@ class EntryCache {
   /// What the entries at (code, offset) and the present roots say about sizes that vary.
   void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                     DynamicDims& dims) const;
+  /// Whether there were kMostPlaces entries at the point that differ, for roots like these, in the state of iterators alone.
+  /// From then on such iterators break the graph there, so that one entry does for all of their places.
+  bool iterators_vary(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api);
   const std::vector<std::shared_ptr<Entry>>& all() const { return entries_; }
   void clear() {
     // Dropping an entry may run Python code that comes back here.
     const std::vector<std::shared_ptr<Entry>> dropped = std::move(entries_);
     entries_.clear();
     ended_.clear();
+    varying_.clear();
   }
   int traverse(const Visitor& visit) const;
   /// Keeps an entry alive while it runs.
   std::shared_ptr<Entry> share(const Entry* entry) const;
 
  private:
+  static constexpr size_t kMostPlaces = 2;
+
   /// Takes out those whose objects have ended. To be destroyed by the caller: that may run Python code that comes back here.
   std::vector<std::shared_ptr<Entry>> drop_ended();
 
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
   std::map<std::pair<PyObject*, int>, size_t> ended_;
+  std::set<std::pair<PyObject*, int>> varying_;  // see iterators_vary()
 };
 
 }  // namespace tatara::capture

@@ -144,7 +144,7 @@ struct ValueGuard::Printer {
       case Kind::kFloat: line(name, str_cat(": float of any value   # input ", objects)); break;
       case Kind::kIdentity: line(name, " is " + object_text(item.object.get())); break;
       case Kind::kNotANumber: line(name, " is a NaN"); break;
-      case Kind::kPassive: line(name, str_cat(": ", kind_of(), ", whatever it holds")); break;
+      case Kind::kPassive: line(name, str_cat(": ", kind_of())); break;
       case Kind::kTensor: tensor(name, item); break;
       case Kind::kSame: return line(name, str_cat(" is input ", item.same));
       case Kind::kTuple:
@@ -180,7 +180,7 @@ struct ValueGuard::Printer {
 std::vector<std::string> ValueGuard::describe(PyObject* code, int offset) const {
   std::vector<size_t> starts;  // of the roots
   Printer walk{*this, {}};
-  while (walk.at < items_.size()) {
+  while (starts.size() < root_count_) {
     starts.push_back(walk.at);
     walk.print({});
   }
@@ -201,6 +201,11 @@ std::vector<std::string> ValueGuard::describe(PyObject* code, int offset) const 
     } else {
       printer.print(names[root]);
     }
+  }
+  for (const State& state : states_) {
+    const std::string name = state.object >= 0 ? str_cat("input ", state.object) : object_text(state.iterator.get());
+    printer.line(name, state.parts > 0 ? str_cat(" is at ", state.position) : std::string(" is at its end"));
+    for (size_t i = 0; i < state.parts; ++i) printer.print("what it goes over");
   }
   for (size_t i = 0; i < ranges_.size(); ++i) {
     if (ranges_[i].hi < INT64_MAX) {

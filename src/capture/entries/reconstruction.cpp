@@ -280,7 +280,19 @@ int ReconstructionBuilder::add_arguments(PyObject* args) {
   return emit(std::move(step));
 }
 
+int ReconstructionBuilder::add_dict_iterator(PyObject* o, const IteratorState& state) {
+  const Ref left = Ref::steal(PyLong_FromLongLong(state.position));
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(o));
+  const Ref args = Ref::steal(PyTuple_Pack(3, state.parts.front().get(), type, left.get()));
+  alive_.push_back(args);
+  const int part = add_arguments(args.get());
+  return part < 0 ? -1
+                  : emit({Reconstruction::Kind::kReduce, -1, Ref::borrow(dict_iterator_maker()), {part}, {}, 0, {}});
+}
+
 int ReconstructionBuilder::add_born_iterator(PyObject* o) {
+  IteratorState state;
+  if (is_dict_iterator(o) && read_state(o, state) && !state.parts.empty()) return add_dict_iterator(o, state);
   const Ref reduced = Ref::steal(PyObject_CallMethod(o, "__reduce__", nullptr));
   if (!reduced || !PyTuple_Check(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) {
     forget_error();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/host/iterator_state.h"
 #include "capture/host/torch_api.h"
 #include "capture/numbers/symbolic_int.h"
 #include "capture/python/py.h"
@@ -113,6 +114,7 @@ class ReconstructionBuilder {
   int add_born(PyObject* object);
   int add_born_mapping(PyObject* object);
   int add_born_iterator(PyObject* object);
+  int add_dict_iterator(PyObject* object, const IteratorState& state);
   int add_arguments(PyObject* args);
   int add_parts(Reconstruction::Step step, PyObject* sequence, PyObject* dict = nullptr);
   int add_all(Reconstruction::Step step, std::initializer_list<PyObject*> parts);

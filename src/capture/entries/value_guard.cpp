@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "capture/entries/number_ranges.h"
+#include "capture/host/iterator_state.h"
 #include "capture/host/natures.h"
 #include "capture/host/numpy_api.h"
 #include "ir/graph.h"
@@ -125,8 +126,8 @@ struct ValueGuard::Builder {
     }
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
-    if (place.root != SIZE_MAX && is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
-      // Its state is not looked at: what would move it on, or reads it, breaks the trace.
+    if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
+      // Its state is not looked at before the trace moves it on (watch_iterators).
       item().kind = Kind::kPassive;
       return;
     }
@@ -296,6 +297,35 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
   for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
   ranges_ = symbols.ranges();
   ctx_ = symbols.ctx_ptr();
+}
+
+std::vector<PyObject*> ValueGuard::watch_iterator(PyObject* iterator, int object, TorchApi& api, TraceSymbols& symbols,
+                                                  std::vector<PyObject*>& objects) {
+  DynamicDims fixed;
+  fixed.mode = DynamicMode::kNever;
+  Builder builder{*this, api, objects, fixed, symbols, {}, {}};
+  for (size_t i = 0; i < objects.size(); ++i) builder.index.emplace(objects[i], static_cast<int>(i));
+  std::vector<PyObject*> watched{iterator};
+  std::vector<int> indices{object};
+  const auto known = [&](int index) {
+    return std::find(indices.begin(), indices.end(), index) != indices.end() ||
+           std::any_of(states_.begin(), states_.end(), [index](const State& s) { return s.object == index; });
+  };
+  for (size_t i = 0; i < watched.size(); ++i) {
+    IteratorState state;
+    if (!read_state(watched[i], state)) return {};
+    HeldObject held = indices[i] < 0 ? HeldObject(watched[i]) : HeldObject();
+    states_.push_back({indices[i], std::move(held), state.parts.size(), state.position});
+    for (const Ref& part : state.parts) {
+      builder.add(part.get(), 1, {});
+      if (!is_c_iterator(part.get())) continue;
+      const int index = builder.index.at(part.get());
+      if (known(index)) continue;
+      watched.push_back(part.get());
+      indices.push_back(index);
+    }
+  }
+  return watched;
 }
 
 const ValueGuard::SymbolicLayout* ValueGuard::layout(int object) const {

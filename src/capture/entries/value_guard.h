@@ -69,6 +69,14 @@ class ValueGuard {
     int object;
   };
   std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
+  /// The roots alone, as the first part of check().
+  bool check_roots(PyObject* const* roots, size_t count, TorchApi& api) const;
+  /// From now on the state of the iterator is part of the guard, too: where it is, and what is in what it goes over. `object`:
+  /// its index among the objects; -1: it is the same in each call. The state must be that of the trace's begin. Adds to
+  /// `objects`. Gives the iterators whose states are watched now; none: one of them has a state that cannot be read.
+  std::vector<PyObject*> watch_iterator(PyObject* iterator, int object, TorchApi& api, TraceSymbols& symbols,
+                                        std::vector<PyObject*>& objects);
+  bool watches_iterators() const { return !states_.empty(); }
   /// What tensor among the roots cannot be read; empty: all can.
   std::string unsupported_tensor;
   /// Among the objects: those that cells from DynamicDims::cells_from on hold.
@@ -83,7 +91,7 @@ class ValueGuard {
   bool of_call = false;
   /// One line for each, with the names that the code object has for the roots (guards_print.cpp).
   std::vector<std::string> describe(PyObject* code, int offset) const;
-  int traverse(const Visitor& visit) const { return visit(items_); }
+  int traverse(const Visitor& visit) const { return visit(items_, states_); }
   /// Indices into objects of the guarded tensors.
   const std::vector<int>& tensors() const { return tensor_indices_; }
 
@@ -117,6 +125,14 @@ class ValueGuard {
     std::vector<Ref> order;  // kDict: ordered_keys()
     int traverse(const Visitor& visit) const { return visit(type, value, object, keys, order); }
   };
+  /// The state of an iterator: its parts are the next items that are in no other one.
+  struct State {
+    int object = -1;      // the iterator's index
+    HeldObject iterator;  // without an object
+    size_t parts = 0;
+    int64_t position = 0;
+    int traverse(const Visitor& visit) const { return visit(iterator); }
+  };
   struct Builder;
   struct Checker;
   struct Comparer;
@@ -138,6 +154,7 @@ class ValueGuard {
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
+  std::vector<State> states_;  // their items follow those of the roots
 };
 
 }  // namespace tatara::capture

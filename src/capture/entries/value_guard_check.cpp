@@ -3,6 +3,7 @@
 
 #include "capture/entries/number_ranges.h"
 #include "capture/entries/value_guard.h"
+#include "capture/host/iterator_state.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -92,6 +93,19 @@ struct ValueGuard::Checker {
       case Kind::kMethod: return check(PyMethod_GET_SELF(o)) && check(PyMethod_GET_FUNCTION(o));
     }
     return false;
+  }
+
+  bool check_state(const State& state) {
+    PyObject* iterator = state.object >= 0 ? objects[static_cast<size_t>(state.object)] : state.iterator.get();
+    IteratorState now;
+    if (!read_state(iterator, now)) return fail("the state of an iterator cannot be told");
+    if (now.position != state.position || now.parts.size() != state.parts) {
+      return fail("an iterator is at another place than before");
+    }
+    for (const Ref& part : now.parts) {
+      if (!check(part.get())) return false;
+    }
+    return true;
   }
 
   bool check_attributes(PyObject* o, const Item& item) {
@@ -302,7 +316,15 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
   for (size_t i = 0; i < count; ++i) {
     if (!checker.check(roots[i])) return false;
   }
-  return true;
+  return std::all_of(states_.begin(), states_.end(), [&](const State& state) { return checker.check_state(state); });
+}
+
+bool ValueGuard::check_roots(PyObject* const* roots, size_t count, TorchApi& api) const {
+  if (count != root_count_) return false;
+  std::vector<PyObject*> objects;
+  std::vector<int64_t> symbols(ranges_.size(), kUnbound);
+  Checker checker{*this, api, objects, symbols, nullptr};
+  return std::all_of(roots, roots + count, [&](PyObject* root) { return checker.check(root); });
 }
 
 }  // namespace tatara::capture

@@ -63,7 +63,7 @@ bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   if (!call.known.is(kReadsOneKey)) return false;
   const Py_ssize_t at = PyCFunction_Check(call.callable) ? 0 : 1;
   if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
-  if (!born(plan.target) && !origins().contents_guarded(plan.target))
+  if (!born(plan.target) && !origins().contents_watched(plan.target))
     trace_->object_guards.dict_key(plan.target, call.args[at]);
   return true;
 }

@@ -19,6 +19,8 @@ class OriginTracing final : public TraceFeature {
   void note_result(PyObject* object);
   Origin origin(PyObject* object);
   bool contents_guarded(PyObject* object) const;
+  /// The same, also of the __dict__ of an object that comes with the call: its items are guarded as attributes.
+  bool contents_watched(PyObject* object);
   bool is_same_in_each_call(PyObject* object) const;
   void find(PyObject* object);
   void find_parts(PyObject* holder);
@@ -45,6 +47,8 @@ class OriginTracing final : public TraceFeature {
     own_.guarded = trace.objects.size();
     for (const size_t i : trace.guard.by_identity) own_.by_identity.insert(trace.objects[i]);
   }
+  /// The guard of `trace` speaks of more: these are all of its objects now.
+  void guards_more(Trace& trace, std::vector<PyObject*> objects);
   /// Objects in a callee's cells, which are guarded as the objects that they are.
   void found_in_cell(PyObject* object) { own_.in_cells.insert(object); }
   bool is_in_cell(PyObject* object) const { return own_.in_cells.contains(object); }

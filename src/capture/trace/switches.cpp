@@ -34,7 +34,7 @@ bool refuse_hooks(PyObject* why) {
 
 PyObject* WriteTracing::throw_switch(PyObject* callable, PyObject* const* args, Py_ssize_t nargs, Py_ssize_t keywords) {
   const bool hooks = is_hooks_switch(name_of(callable));
-  if (!hooks && !break_if_cached(callable)) return nullptr;
+  if (!hooks && !break_before_write(callable)) return nullptr;
   if (!tracing() || keywords > 0) return not_handled();
   Trace& t = *trace_;
   if (hooks && !own_.hooks_at_start) {

@@ -25,6 +25,7 @@ class CheckpointTracing;
 class FunctionTracing;
 class GradientTracing;
 class HistoryTracing;
+class IteratorTracing;
 class LifetimeTracing;
 class ModeStack;
 class NumberTracing;
@@ -90,7 +91,8 @@ struct Trace {
   Snapshot snap;
   std::vector<size_t> instructions;  // nodes of the tape that came first in an instruction of the root, in order
 
-  bool mutated = false;  // something made in the trace changed since then
+  bool mutated = false;         // something made in the trace changed since then
+  bool iterators_vary = false;  // entries of this point differ in where iterators are, and are enough
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
@@ -135,6 +137,7 @@ struct TraceFeatures {
   NumberTracing* numbers = nullptr;
   GradientTracing* gradients = nullptr;
   HistoryTracing* histories = nullptr;
+  IteratorTracing* iterators = nullptr;
   OriginTracing* origins = nullptr;
   ReadTracing* reads = nullptr;
   WriteTracing* writes = nullptr;
@@ -226,6 +229,7 @@ class TraceFeature {
   NumberTracing& numbers() const { return *context_.features.numbers; }
   GradientTracing& gradients() const { return *context_.features.gradients; }
   HistoryTracing& histories() const { return *context_.features.histories; }
+  IteratorTracing& iterators() const { return *context_.features.iterators; }
   OriginTracing& origins() const { return *context_.features.origins; }
   ReadTracing& reads() const { return *context_.features.reads; }
   WriteTracing& writes() const { return *context_.features.writes; }

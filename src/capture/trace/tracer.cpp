@@ -11,6 +11,7 @@
 #include "capture/host/other_compilers.h"
 #include "capture/run/runner.h"
 #include "capture/trace/call_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -125,7 +126,8 @@ namespace {
 
 /// Frames whose work is no part of the program: imports (their effects are the same whenever they happen), finalizers, what
 /// looks on (audit hooks, which the interpreter calls with tracing off, also where the tracer itself reads or imports), and what
-/// the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), and
+/// the table says: the notes that torch.compile, once used, takes of every module made (GenerationTracker.tag), what the
+/// class of torch.autograd.Function's classes adds to a new one (a number that no other class has), and
 /// annotations by name, which are compiled when somebody first asks for them (ForwardRef; torch's profiler does in an
 /// optimizer's first step).
 bool is_opaque(const Frame& f, KnownCode known) {
@@ -291,6 +293,8 @@ void Tracer::on_frame_exit(Frame& f, FrameExit how, PyObject* result) {
         } else {
           ends().undo_later_writes();
         }
+      } else {
+        iterators().perform_steps(SIZE_MAX);
       }
     }
     context_.root = nullptr;
@@ -502,6 +506,8 @@ bool Tracer::try_begin(Frame& f, std::vector<PyObject*> roots, const std::vector
     }
     trace->guard.check_grad = trace->state.grad;
     trace->guard.of_call = cells_from == SIZE_MAX;
+    trace->iterators_vary = owner_.cache.iterators_vary(reinterpret_cast<PyObject*>(f.code()), f.offset(), roots.data(),
+                                                        roots.size(), api_);
   }
   forget_error();
   --bypass_;

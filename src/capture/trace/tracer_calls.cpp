@@ -8,6 +8,7 @@
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/function_tracing.h"
 #include "capture/trace/gradient_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -152,6 +153,10 @@ PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
   if (plan.kind == Kind::kPure || plan.kind == Kind::kMutator || (plan.kind == Kind::kBreak && calls().in_cached())) {
     numbers().settle_arguments(call.callable, call.known, call.args, nargs, keywords);
     if (!tracing()) return not_handled();
+  }
+  if (plan.name == "next" && plan.kind == Kind::kPure && bound_to(call.callable) == nullptr && nargs > 0 && nargs < 3 &&
+      keywords == 0 && reads().outside_iterator(call.args[0]) && !reads().is_raw_memory(call.args[0])) {
+    return iterators().call_next(call);
   }
   if (plan.kind != Kind::kEnter && plan.kind != Kind::kAttribute && plan.kind != Kind::kBreak &&
       call.reads_contents()) {

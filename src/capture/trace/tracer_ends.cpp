@@ -12,6 +12,7 @@
 #include "capture/tape/tape_counts.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -132,12 +133,14 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
     return (t.tape.mismatch().empty() || note_mismatch(std::move(entry), false)) && unwind();
   }
   if (!ok) undo_later_writes();
+  const bool ran = ok;
   if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
   cut_ = cut_ || error_postponed();
   const bool prepared = ok && !cut_ && prepare_entry(*entry);
   --bypass_;
   if (ok && !prepared && !cut_) refuse();
   if (context_.state == State::kUnwinding) return false;
+  if (ran) iterators().perform_steps(SIZE_MAX);
   if (prepared && !entry->to_split) owner_.cache.add(std::move(entry));
   context_.stopped = context_.stopped || stay_eager || !prepared;
   ok = prepared || (ok && cut_);
@@ -248,6 +251,7 @@ FrameAction TraceEnds::leave_root() {
   --bypass_;
   if (again) return land(*context_.root);
   if (!ok) return FrameAction::kAbandon;  // it would have failed before
+  iterators().perform_steps(SIZE_MAX);
   if (leaving) set_raised(leaving.release());
   return FrameAction::kRun;
 }
@@ -281,12 +285,15 @@ void TraceEnds::undo_later_writes() {
   Trace& t = *trace_;
   const ErrorAside aside;
   gradients().perform_later_effects();
-  const bool later = std::any_of(t.effects.begin(), t.effects.end(),
-                                 [&t](const Effect& e) { return !e.later && e.nodes > t.tape.nodes_done(); });
+  iterators().perform_steps(t.tape.nodes_done());
+  const bool later = std::any_of(t.effects.begin(), t.effects.end(), [&t](const Effect& e) {
+    return !e.later && e.kind != Effect::Kind::kNext && e.nodes > t.tape.nodes_done();
+  });
   if (!later || !t.object_guards.undo_writes()) return;
   writes().undo_switches();
   for (const Effect& effect : t.effects) {
-    if (!effect.later && effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
+    if (effect.later || effect.kind == Effect::Kind::kNext) continue;
+    if (effect.nodes <= t.tape.nodes_done() && !perform(effect)) forget_error();
   }
 }
 
@@ -328,6 +335,7 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
     return refuse();
   }
   if (!run_return(f, std::move(entry))) return false;
+  iterators().perform_steps(SIZE_MAX);
   context_.stopped = context_.stopped || cut_;
   // The trace's references may be the last ones: finalizers run in the program's own context.
   end_trace();

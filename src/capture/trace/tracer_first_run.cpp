@@ -18,11 +18,19 @@ Py_ssize_t held_by_host(PyObject* tensor) {
 
 }  // namespace
 
+namespace {
+
+bool only_steps(const std::vector<Effect>& effects) {
+  return std::all_of(effects.begin(), effects.end(), [](const Effect& e) { return e.kind == Effect::Kind::kNext; });
+}
+
+}  // namespace
+
 bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Trace& t = *trace_;
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
-      !entry.cleared_first.empty() || !t.effects.empty() || explaining() != Explaining::kOff ||
+      !entry.cleared_first.empty() || !only_steps(t.effects) || explaining() != Explaining::kOff ||
       !is_training_tape(*entry.tape) || has_leaves_or_passes(tape) || tape.has_transforms() || tape.has_regions() ||
       tape.has_custom_backwards() || tape.has_hooks()) {
     return false;

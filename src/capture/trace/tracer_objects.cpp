@@ -26,7 +26,7 @@ bool has_instance_dict(PyObject* object) {
 void ReadTracing::watch_container(PyObject* object, bool ordered) {
   Trace& t = *trace_;
   if (object == nullptr || born(object)) return;
-  if (origins().contents_guarded(object)) return;
+  if (origins().contents_watched(object)) return;
   if (PyCell_Check(object)) {
     t.object_guards.cell(object);
   } else if (std::strcmp(Py_TYPE(object)->tp_name, "types.SimpleNamespace") == 0) {
@@ -310,7 +310,11 @@ PyObject* OriginTracing::instance_of(PyObject* dict) {
   if (own_.instance_dicts.empty()) {
     own_.instance_dicts.emplace(nullptr, nullptr);
     for (PyObject* object : t.objects) {
-      if (is_pinned_kind(object, api_) || !is_plain_instance(object)) continue;
+      if (is_pinned_kind(object, api_)) continue;
+      // Classes of dicts and tuples have a __dict__ beside their items.
+      const bool beside = (PyDict_Check(object) && !PyDict_CheckExact(object)) ||
+                          (PyTuple_Check(object) && !PyTuple_CheckExact(object));
+      if (!(beside && has_instance_dict(object)) && !is_plain_instance(object)) continue;
       const Ref attributes = Ref::steal(PyObject_GenericGetDict(object, nullptr));
       if (!attributes) forget_error();
       if (attributes) own_.instance_dicts.emplace(attributes.get(), object);

@@ -7,6 +7,7 @@
 
 #include "capture/host/known_calls.h"
 #include "capture/host/natures.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/origin_tracing.h"
 #include "capture/trace/read_tracing.h"
@@ -54,9 +55,27 @@ Origin OriginTracing::origin(PyObject* o) {
   return Origin::kUnknown;
 }
 
+void OriginTracing::guards_more(Trace& trace, std::vector<PyObject*> objects) {
+  const size_t before = trace.objects.size();
+  trace.objects = std::move(objects);
+  for (size_t i = before; i < trace.objects.size(); ++i) {
+    PyObject* object = trace.objects[i];
+    trace.alive.push_back(Ref::borrow(object));
+    if (!PyFloat_CheckExact(object)) trace.object_index.emplace(object, static_cast<int>(i));
+  }
+  own_.instance_dicts.clear();
+  guards_objects(trace);
+}
+
 /// Its contents are part of the guard on the roots. Others among the roots are guarded by identity.
 bool OriginTracing::contents_guarded(PyObject* object) const {
   return trace_->index_of(object) >= 0 && !own_.by_identity.contains(object);
+}
+
+bool OriginTracing::contents_watched(PyObject* object) {
+  if (contents_guarded(object)) return true;
+  PyObject* owner = PyDict_CheckExact(object) ? instance_of(object) : nullptr;
+  return owner != nullptr && contents_guarded(owner);
 }
 
 /// Older, and what the next call finds in its place is this very object.
@@ -249,6 +268,7 @@ std::set<PyObject*> OriginTracing::changed_objects(const std::vector<PyObject*>&
     PyObject* owner = PyDict_CheckExact(target) ? instance_of(target) : nullptr;
     changed.insert(owner != nullptr ? owner : target);
   }
+  for (const auto& [iterator, stand_in] : iterators().followed()) changed.insert(iterator);
   std::unordered_set<int> slots;
   for (const TapeNode& node : t.tape.nodes()) {
     if (node.leaf || (node.mutates && changes_layout(node.name)))
@@ -284,7 +304,7 @@ void OriginTracing::note_identities(Identities& identities) {
       guarded.push_back(o);
     } else if (own_.pinned.contains(o) || t.object_guards.seen_objects().contains(o)) {
       identities.same.push_back({static_cast<int>(i), -1, HeldObject(o)});
-    } else if (is_changeable(o) || api_.is_tensor(o)) {
+    } else if (is_changeable(o) || api_.is_tensor(o) || iterators().is_followed(o)) {
       guarded.push_back(o);
     }
   }

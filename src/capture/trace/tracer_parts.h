@@ -6,6 +6,7 @@
 #include "capture/trace/function_tracing.h"
 #include "capture/trace/gradient_tracing.h"
 #include "capture/trace/history_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -31,6 +32,7 @@ struct TracerParts {
     all.numbers = &numbers;
     all.gradients = &gradients;
     all.histories = &histories;
+    all.iterators = &iterators;
     all.origins = &origins;
     all.reads = &reads;
     all.writes = &writes;
@@ -47,6 +49,7 @@ struct TracerParts {
     numbers.reset();
     gradients.reset();
     histories.reset();
+    iterators.reset();
     origins.reset();
     writes.reset();
     lifetimes.reset();
@@ -61,6 +64,7 @@ struct TracerParts {
   NumberTracing numbers{context};
   GradientTracing gradients{context};
   HistoryTracing histories{context};
+  IteratorTracing iterators{context};
   OriginTracing origins{context};
   ReadTracing reads{context};
   WriteTracing writes{context};

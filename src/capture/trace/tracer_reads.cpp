@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "capture/host/natures.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
 #include "capture/trace/origin_tracing.h"
@@ -85,7 +86,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
     container = mapping;
   }
   if (is_context(container)) return reads().watch_contents(container, Reading::kItems) ? not_handled() : nullptr;
-  if (born(container) || origins().contents_guarded(container)) return not_handled();
+  if (born(container) || origins().contents_watched(container)) return not_handled();
   if (PyDict_CheckExact(container) && is_atom(key, api_)) {
     PyObject* value = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(container, key) : nullptr;
     PyObject* made = value != nullptr ? numbers().watched_number({container, key}, value) : nullptr;
@@ -195,7 +196,7 @@ PyObject* Tracer::contains(Frame&, PyObject* container, PyObject* item, bool inv
     PyObject* table =
         mapping != nullptr && std::strcmp(Py_TYPE(container)->tp_name, "dict_values") != 0 ? mapping : container;
     if (mapping != nullptr) origins().find_parts(container);
-    if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !origins().contents_guarded(table)) {
+    if (PyDict_CheckExact(table) && is_atom(item, api_) && !born(table) && !origins().contents_watched(table)) {
       trace_->object_guards.dict_key(table, item);
     } else {
       if (!reads().watch_searched(container, table) || (tracing() && !reads().watch_contents(item, Reading::kEqual)))
@@ -368,7 +369,8 @@ PyObject* Tracer::for_iter(Frame&, PyObject* iterator) {
     if (context_.frames.back() != context_.root && !writes().touch(iterator)) return nullptr;
     return not_handled();
   }
-  return reads().break_if_moved(iterator) ? not_handled() : nullptr;
+  if (reads().is_raw_memory(iterator)) return reads().break_if_moved(iterator) ? not_handled() : nullptr;
+  return iterators().step(iterator);
 }
 
 }  // namespace tatara::capture

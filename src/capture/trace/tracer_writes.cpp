@@ -10,6 +10,7 @@
 #include "capture/host/known_calls.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/gradient_tracing.h"
+#include "capture/trace/iterator_tracing.h"
 #include "capture/trace/lifetime_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -78,9 +79,9 @@ bool is_ordered_dict(PyObject* object) { return PyObject_TypeCheck(object, &PyOD
 int WriteTracing::write_break(const std::string& reason) { return graph_break(reason) ? kNotHandled : -1; }
 
 /// A later call finds the result in the cache and does not write. So what writes is no part of a graph.
-bool WriteTracing::break_if_cached(PyObject* target) {
+bool WriteTracing::break_before_write(PyObject* target) {
   if (context_.ahead != nullptr) return graph_break("it writes to what existed before (" + type_name(target) + ")");
-  if (!calls().in_cached()) return true;
+  if (!calls().in_cached()) return iterators().break_if_iterated(target);
   return graph_break("a function with a cache (functools.lru_cache) writes to what existed before (" +
                      type_name(target) + ")");
 }
@@ -168,7 +169,7 @@ int WriteTracing::write_attribute(PyObject* owner, PyObject* name, PyObject* val
     }
     place = dict.get();
   }
-  if (!break_if_cached(owner)) return -1;
+  if (!break_before_write(owner)) return -1;
   if (!tracing()) return kNotHandled;
   if (!origins().reachable(owner))
     return write_break("write to an object whose origin is not known (" + type_name(owner) + ")");
@@ -190,7 +191,7 @@ int Tracer::write_name(Frame& f, NameScope scope, PyObject* name, PyObject* valu
   PyObject* globals = f.globals();
   if (!PyDict_CheckExact(globals) || born(globals))
     return writes().write_break("assignment to the global " + text_of(name));
-  if (!writes().break_if_cached(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
+  if (!writes().break_before_write(globals) || !lifetimes().break_if_noticed(PyDict_GetItem(globals, name))) return -1;
   if (!tracing()) return kNotHandled;
   ObjectGuards& object_guards = trace_->object_guards;
   if (value == nullptr) {
@@ -214,7 +215,7 @@ int Tracer::write_cell(Frame& f, int, PyObject* cell, PyObject* value) {
     if (&f != context_.root && !writes().touch(cell)) return -1;
     return kNotHandled;
   }
-  if (!writes().break_if_cached(cell) || !lifetimes().break_if_noticed(PyCell_GET(cell))) return -1;
+  if (!writes().break_before_write(cell) || !lifetimes().break_if_noticed(PyCell_GET(cell))) return -1;
   if (!tracing()) return kNotHandled;
   if (!origins().reachable(cell))
     return writes().write_break("assignment to a closure variable whose origin is not known");
@@ -265,7 +266,7 @@ int WriteTracing::write_item(PyObject* container, PyObject* key, PyObject* value
 
 PyObject* WriteTracing::mutate(PyTypeObject* type, PyObject* target, const std::string& name,
                                std::span<PyObject* const> operands, bool keywords, const Perform& perform) {
-  if (!break_if_cached(target)) return nullptr;
+  if (!break_before_write(target)) return nullptr;
   if (!tracing()) return not_handled();
   const bool container = PyList_Check(target) || PyDict_Check(target) || PySet_Check(target) || is_deque(target);
   const bool known = container && origins().reachable(target);
@@ -330,7 +331,7 @@ PyObject* WriteTracing::mutate_list(PyObject* target, const std::string& name, s
     if (index == -1) forget_error();
     if (index < 0) index += PyList_GET_SIZE(target);
     const Ref key = Ref::steal(PyLong_FromSsize_t(index));
-    if (!origins().contents_guarded(target)) object_guards.list_size(target);
+    if (!origins().contents_watched(target)) object_guards.list_size(target);
     object_guards.before_write(target);
     PyObject* done = perform();
     if (done == nullptr) return nullptr;
@@ -362,7 +363,7 @@ PyObject* WriteTracing::mutate_dict(PyTypeObject* type, PyObject* target, const 
       if (number != nullptr) return number;
     }
     origins().pin(operands[0]);
-    if (!set && !origins().contents_guarded(target)) object_guards.dict_key(target, key.get());
+    if (!set && !origins().contents_watched(target)) object_guards.dict_key(target, key.get());
     const int had = PyDict_Contains(target, key.get());
     if (had < 0) return nullptr;
     object_guards.before_write(target);
@@ -438,7 +439,7 @@ PyObject* WriteTracing::default_item(PyObject* dict, PyObject* key) {
     object_guards.dict_key(dict, key);
   }
   if (had == 1) return not_handled();
-  if (old && !break_if_cached(dict)) return nullptr;
+  if (old && !break_before_write(dict)) return nullptr;
   if (!tracing()) return not_handled();
   if (old) object_guards.before_write(dict);
   PyObject* value = PyObject_GetItem(dict, key);

@@ -35,7 +35,8 @@ class WriteTracing final : public TraceFeature {
   PyObject* inplace_operator(int op, PyObject* left, PyObject* right);
   void note_effect(Effect effect);
   void note_call(PyTypeObject* type, PyObject* target, const char* method, std::initializer_list<PyObject*> operands);
-  bool break_if_cached(PyObject* target);
+  /// Where a write to an older object can be no part of a graph, this breaks it. False with a Python error set.
+  bool break_before_write(PyObject* target);
 
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }

@@ -1,0 +1,93 @@
+"""Iterators that come with a call, and loops that go on after a graph break, on each version of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import numpy as np
+import tatara
+
+pytestmark = pytest.mark.filterwarnings("ignore:tatara")
+
+
+def _moved(iterator: Iterator[Any], steps: int) -> Iterator[Any]:
+    for _ in range(steps):
+        next(iterator, None)
+    return iterator
+
+
+_DICT = {"a": 2, "b": 3, "c": 5, "d": 7}
+_MAKE: dict[str, Callable[[int], Iterator[Any]]] = {
+    "list": lambda n: _moved(iter([2, 3, 5, 7]), n),
+    "tuple": lambda n: _moved(iter((2, 3, 5, 7)), n),
+    "str": lambda n: _moved(iter("abcd"), n),
+    "str beyond ascii": lambda n: _moved(iter("äbcd"), n),
+    "bytes": lambda n: _moved(iter(b"abcd"), n),
+    "range": lambda n: _moved(iter(range(1, 9, 2)), n),
+    "long range": lambda n: _moved(iter(range(2**70, 2**70 + 4)), n),
+    "reversed list": lambda n: _moved(reversed([2, 3, 5, 7]), n),
+    "reversed tuple": lambda n: _moved(reversed((2, 3, 5, 7)), n),
+    "keys": lambda n: _moved(iter(dict(_DICT)), n),
+    "values": lambda n: _moved(iter(dict(_DICT).values()), n),
+    "items": lambda n: _moved(iter(dict(_DICT).items()), n),
+    "enumerate": lambda n: _moved(enumerate([2, 3, 5, 7], 3), n),
+    "zip": lambda n: _moved(zip([2, 3, 5, 7], "abcd", enumerate((7, 11, 13, 17))), n),
+    "zip of one": lambda n: _moved((lambda it: zip(it, it))(iter([2, 3, 5, 7, 11, 13, 17, 19])), n),
+}
+
+
+def _weight(v: Any) -> float:
+    if isinstance(v, tuple):
+        return sum(_weight(each) for each in v)
+    return float(ord(v)) if isinstance(v, str) else float(v % 1000)
+
+
+def _loop(x: Any, it: Any) -> Any:
+    for v in it:
+        x = x * 0.5 + _weight(v)
+    return x
+
+
+def _break(x: Any) -> Any:
+    float(x.sum())
+    return x
+
+
+def _broken_loop(x: Any, it: Any) -> Any:
+    for v in it:
+        x = _break(x * 0.5 + _weight(v))
+    return x
+
+
+def _made_before(x: Any, it: Any) -> Any:
+    own = enumerate(_DICT.items())
+    _break(x)
+    for (n, (_, v)), w in zip(own, it):
+        x = x * n + v - _weight(w)
+    return x, own
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("made", list(_MAKE))
+def test_as_in_plain_python(made: str, steps: int) -> None:
+    for f in (_loop, _broken_loop, _made_before):
+        compiled = tatara.compile(f)
+        for _ in range(3):
+            x, ours, others = np.linspace(0.0, 1.0, 5), _MAKE[made](steps), _MAKE[made](steps)
+            got, expected = compiled(x, ours), f(x, others)
+            if f is _made_before:
+                assert list(got[1]) == list(expected[1])
+                got, expected = got[0], expected[0]
+            np.testing.assert_allclose(got, expected)
+            assert list(ours) == list(others)
+
+
+@pytest.mark.parametrize("made", list(_MAKE))
+def test_no_break(made: str) -> None:
+    compiled = tatara.compile(_loop, fullgraph=True)
+    for _ in range(2):
+        x = np.linspace(0.0, 1.0, 5)
+        np.testing.assert_allclose(compiled(x, _MAKE[made](1)), _loop(x, _MAKE[made](1)))
