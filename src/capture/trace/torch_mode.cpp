@@ -58,6 +58,10 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
           (gradients().changes_nothing(args, kwargs) || gradients().make_leaf(func, args, kwargs))) {
         return Py_NewRef(PyTuple_GET_ITEM(args, 0));
       }
+      if (fn.name == "type") {
+        PyObject* const converted = convert_type(args, kwargs);
+        if (converted != nullptr || PyErr_Occurred() != nullptr) return converted;
+      }
       if (!graph_break("call of " + fn.name)) return nullptr;
       return PyObject_Call(func, args, kwargs);
     case TorchKind::kPython: {
@@ -123,6 +127,23 @@ PyObject* TorchTracing::torch_function(PyObject* func, PyObject* args, PyObject*
     if (PyObject* done = each_tensor(fn.name.substr(9), args, kwargs); done != not_handled()) return done;
   }
   return record(fn, func, args, kwargs);
+}
+
+/// `Tensor.type` that gives another dtype, as `Tensor.to`. Null, maybe without an error: it is another call.
+PyObject* TorchTracing::convert_type(PyObject* args, PyObject* kwargs) {
+  if (PyTuple_GET_SIZE(args) == 0) return nullptr;
+  PyObject* const self = PyTuple_GET_ITEM(args, 0);
+  const int slot = trace_->tape.find(self);
+  const Ref device = slot >= 0 ? trace_->tape.slots()[static_cast<size_t>(slot)].device : attr(self, "device");
+  Ref dtype;
+  {
+    const Bypass bypass(bypass_);
+    dtype = call_package<PackageFunction::kConvertedType>(args, kwargs != nullptr ? kwargs : Py_None,
+                                                          device ? device.get() : api_.cpu_device.get());
+  }
+  if (!dtype || dtype.get() == Py_None) return nullptr;
+  const Ref arguments = Ref::steal(PyTuple_Pack(2, self, dtype.get()));
+  return arguments ? torch_function(api_.functions.to.get(), arguments.get(), nullptr) : nullptr;
 }
 
 PyObject* TorchTracing::answer_constant(PyObject* func, PyObject* args, PyObject* kwargs) {

@@ -43,6 +43,7 @@ class TorchTracing final : public TraceFeature {
   void finish_node(TapeNode& node, bool fresh, bool known);
   /// What a call that needs values gives when these are the same in every call; null with no error set otherwise.
   PyObject* answer_constant(PyObject* func, PyObject* args, PyObject* kwargs);
+  PyObject* convert_type(PyObject* args, PyObject* kwargs);
   PyObject* answer_device(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs);
 
   std::vector<PyObject*> python_functions_;  // of torch, whose bodies run at present
