@@ -157,7 +157,7 @@ constexpr UnaryOpRow kUnaryOpRows[] = {
     {"isfinite", Promotion::kBool, finite, Accepts::kReal, "torch.isfinite torch.Tensor.isfinite numpy.isfinite", ""},
     {"isposinf", Promotion::kBool, signed_infinity<true>, Accepts::kReal, "torch.isposinf torch.Tensor.isposinf", ""},
     {"isneginf", Promotion::kBool, signed_infinity<false>, Accepts::kReal, "torch.isneginf torch.Tensor.isneginf", ""},
-    {"logical_not", Promotion::kBool, logic_not, Accepts::kReal, "torch.logical_not torch.Tensor.logical_not numpy.logical_not", ""},
+    {"logical_not", Promotion::kBool, logic_not, Accepts::kReal, "torch.logical_not torch.Tensor.logical_not numpy.logical_not", "torch.Tensor.logical_not_"},
     {"signbit", Promotion::kBool, sign_bit, Accepts::kReal, "torch.signbit torch.Tensor.signbit numpy.signbit", ""},
     {"sqrt", Promotion::kIntToFloat, direct<Op::kSqrt>, Accepts::kAll, "torch.sqrt torch.Tensor.sqrt numpy.sqrt", "torch.Tensor.sqrt_"},
     {"rsqrt", Promotion::kIntToFloat, direct<Op::kRsqrt>, Accepts::kReal, "torch.rsqrt torch.Tensor.rsqrt", "torch.Tensor.rsqrt_"},
