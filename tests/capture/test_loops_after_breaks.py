@@ -625,3 +625,29 @@ def test_threads() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_numbers_that_vary_before_a_step(scaled):
+    """A number that varies is an input of the trace, and comes behind what the guard speaks of: its place must stay its own."""
+    state = {"k": 0, "scale": 2.0}
+
+    def function(x: Any) -> Any:
+        y = x + 1
+        for step in [1, 2, 3]:
+            print(end="")  # the graph breaks here
+            state["k"] += step
+            if scaled:
+                state["scale"] *= 1.5
+                y = y * state["k"] + state["scale"]
+        return torch.sin(y)
+
+    compiled = tatara.compile(function)
+    for call in range(6):
+        x = torch.full((3,), float(call))
+        before = dict(state)
+        expected = function(x)
+        after = dict(state)
+        state.update(before)
+        torch.testing.assert_close(compiled(x), expected)
+        assert state == after

@@ -47,6 +47,8 @@ class OriginTracing final : public TraceFeature {
     own_.guarded = trace.objects.size();
     for (const size_t i : trace.guard.by_identity) own_.by_identity.insert(trace.objects[i]);
   }
+  /// Nothing came to the trace's objects beside the guard's: it may speak of more.
+  bool has_guarded_objects_alone(const Trace& trace) const { return trace.objects.size() == own_.guarded; }
   /// The guard of `trace` speaks of more: these are all of its objects now.
   void guards_more(Trace& trace, std::vector<PyObject*> objects);
   /// Objects in a callee's cells, which are guarded as the objects that they are.

@@ -83,7 +83,8 @@ bool IteratorTracing::was_written(const std::unordered_set<PyObject*>& objects) 
 bool IteratorTracing::follow(PyObject* iterator) {
   if (is_followed(iterator)) return true;
   Trace& t = *trace_;
-  if (t.iterators_vary) return false;
+  // A call finds the guard's objects first, then numbers that vary: behind these the guard can't have more.
+  if (t.iterators_vary || !origins().has_guarded_objects_alone(t)) return false;
   const Bypass bypass(bypass_);  // what is read of tensors is no part of the program
   ValueGuard guard = t.guard;
   std::vector<PyObject*> objects = t.objects;
