@@ -627,27 +627,28 @@ def test_threads() -> None:
     assert not wrong
 
 
+_STATE = {"k": 0, "scale": 2.0}
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_numbers_that_vary_before_a_step(scaled):
     """A number that varies is an input of the trace, and comes behind what the guard speaks of: its place must stay its own."""
-    state = {"k": 0, "scale": 2.0}
-
     def function(x: Any) -> Any:
         y = x + 1
         for step in [1, 2, 3]:
             print(end="")  # the graph breaks here
-            state["k"] += step
+            _STATE["k"] += step
             if scaled:
-                state["scale"] *= 1.5
-                y = y * state["k"] + state["scale"]
+                _STATE["scale"] *= 1.5
+                y = y * _STATE["k"] + _STATE["scale"]
         return torch.sin(y)
 
     compiled = tatara.compile(function)
     for call in range(6):
         x = torch.full((3,), float(call))
-        before = dict(state)
+        before = dict(_STATE)
         expected = function(x)
-        after = dict(state)
-        state.update(before)
+        after = dict(_STATE)
+        _STATE.update(before)
         torch.testing.assert_close(compiled(x), expected)
-        assert state == after
+        assert _STATE == after
