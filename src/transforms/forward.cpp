@@ -198,6 +198,7 @@ class Forward {
     }
     GraphBuilder builder(rule, builder_.default_dtype());
     VjpContext context(builder, within, cotangents, moves);
+    context.set_for_tangents();
     node.op->vjp(context);
     std::unordered_map<ValueId, ValueId> outside;
     for (const auto& [whole, part] : inside) outside[part] = whole;

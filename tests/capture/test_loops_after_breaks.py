@@ -633,6 +633,7 @@ _STATE = {"k": 0, "scale": 2.0}
 @pytest.mark.parametrize("scaled", [False, True])
 def test_numbers_that_vary_before_a_step(scaled):
     """A number that varies is an input of the trace, and comes behind what the guard speaks of: its place must stay its own."""
+
     def function(x: Any) -> Any:
         y = x + 1
         for step in [1, 2, 3]:

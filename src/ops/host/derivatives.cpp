@@ -353,9 +353,12 @@ void grid_sampler_rule(VjpContext& v) {
 /// By a real number the angle is constant but for its sign.
 void angle_rule(VjpContext& v) {
   if (!is_complex(v.args().type(0).dtype)) return linear_host_derivative(v);
-  const Term x = operand(v, 0), re = x.un("real"), im = x.un("imag"), share = gradient(v) / (re * re + im * im);
+  const Term x = operand(v, 0), re = x.un("real"), im = x.un("imag"), zero = x.bin("eq", 0.0);
+  Term square = re * re + im * im;
+  if (v.for_tangents()) square = zero.choose(Term{x.b, x.b->unary("ones_like", square.id)}, square);
+  const Term share = gradient(v) / square;
   const Term slope = term(v, v.builder().op("complex", {TensorArg{(-share * im).id}, TensorArg{(share * re).id}}));
-  v.give(0, x.bin("eq", 0.0).choose(Term{x.b, x.b->unary("zeros_like", slope.id)}, slope).id);
+  v.give(0, zero.choose(Term{x.b, x.b->unary("zeros_like", slope.id)}, slope).id);
 }
 
 /// (self, dim, index, source, reduce, include_self): sums, means and extrema are linear where they do not jump.

@@ -85,15 +85,14 @@ void power_rule(VjpContext& v, size_t base, size_t exponent) {
       }
     } else {
       const Term x = operand(v, base), e = operand(v, exponent);
-      const Term slope = g * (e * x.bin("pow", e - 1.0)).conj();
-      v.give(base, e.bin("eq", 0.0).choose(zeros_like(slope), slope).id);
+      v.give(base, masked_product(v, e.bin("eq", 0.0), g, (e * x.bin("pow", e - 1.0)).conj()).id);
     }
   }
   if (v.needs(exponent)) {
     const Term x = value_operand(v, base), e = operand(v, exponent);
-    const Term slope = g * (result(v) * x.un("log")).conj();
     const Term real = is_complex(e.type().dtype) ? e.un("real") : e;
-    v.give(exponent, (x.bin("eq", 0.0) && (real >= 0.0)).choose(zeros_like(slope), slope).id);
+    const Term zero = x.bin("eq", 0.0) && (real >= 0.0);
+    v.give(exponent, masked_product(v, zero, g, (result(v) * x.un("log")).conj()).id);
   }
 }
 
@@ -105,7 +104,7 @@ void extreme_rule(VjpContext& v, const char* loses) {
   v.give(1, y.bin(loses, x).choose(zeros_like(shared), shared).id);
 }
 
-/// fmax and fmin: the first operand takes a tie, and what is no number loses.
+/// fmax and fmin: the first operand takes a tie (of fmax, the second's tangent does in eager), and what is no number loses.
 void number_extreme_rule(VjpContext& v, const char* wins) {
   const Term g = gradient(v), x = operand(v, 0).fixed(), y = operand(v, 1).fixed();
   const Term first = x.bin(wins, y) || y.un("isnan");
@@ -191,7 +190,8 @@ void remainder_rule(VjpContext& v, const char* mode) {
 
 void atan2_rule(VjpContext& v) {
   const Term g = gradient(v), y = operand(v, 0), x = operand(v, 1);
-  const Term share = g / (x * x + y * y);
+  const Term square = x * x + y * y;
+  const Term share = v.for_tangents() ? g / square : masked_quotient(v, g, square);  // eager's tangent is no number
   v.give(0, (share * x).id);
   v.give(1, (share * -y).id);
 }
@@ -204,9 +204,8 @@ void hypot_rule(VjpContext& v) {
 
 void copysign_rule(VjpContext& v) {
   if (v.needs(0)) {
-    const Term g = gradient(v), x = operand(v, 0);
-    const Term slope = g * (result(v) / x);
-    v.give(0, x.bin("eq", 0.0).choose(zeros_like(slope), slope).id);
+    const Term x = operand(v, 0);
+    v.give(0, masked_product(v, x.bin("eq", 0.0), gradient(v), result(v) / x).id);
   }
   v.give_zeros(1);
 }
@@ -215,8 +214,14 @@ void copysign_rule(VjpContext& v) {
 void x_log_rule(VjpContext& v, const char* op, double shift) {
   const Term g = gradient(v);
   if (v.needs(0)) {
-    const Term set = term(v, v.builder().cast(operand(v, 0).bin("ne", 0.0).id, operand(v, 0).type().dtype));
-    v.give(0, (g * with(v, op, set.fixed(), 1)).id);
+    const Term x = operand(v, 0);
+    const Term y = v.args().is_tensor(1) ? operand(v, 1) : zeros_like(x) + v.args().number(1);
+    const Term zero = x.bin("eq", 0.0) && (y <= -shift);
+    // Eager has 0 where the cotangent is 0, whatever the logarithm is.
+    const Term share = g.bin(op, y.fixed());
+    v.give(0, (v.for_tangents() ? masked_product(v, zero, g, y.un(shift == 0 ? "log" : "log1p"))
+                                : zero.choose(zeros_like(share), share))
+                  .id);
   }
   if (v.needs(1)) {
     Term base = operand(v, 1);
@@ -247,7 +252,7 @@ void register_derivatives_binary(OpRegistry& r) {
   rule("rpow", [](VjpContext& v) { power_rule(v, 1, 0); });
   rule("maximum", [](VjpContext& v) { extreme_rule(v, "lt"); });
   rule("minimum", [](VjpContext& v) { extreme_rule(v, "gt"); });
-  rule("fmax", [](VjpContext& v) { number_extreme_rule(v, "ge"); });
+  rule("fmax", [](VjpContext& v) { number_extreme_rule(v, v.for_tangents() ? "gt" : "ge"); });
   rule("fmin", [](VjpContext& v) { number_extreme_rule(v, "le"); });
   rule("clamp", [](VjpContext& v) { clamp_rule(v, true, true, 1, 2); });
   rule("clamp_min", [](VjpContext& v) { clamp_rule(v, true, false, 1, 1); });

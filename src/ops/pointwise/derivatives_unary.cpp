@@ -93,13 +93,6 @@ constexpr UnaryRow kUnary[] = {
     {"hardswish",
      [](Term g, Term x, Term) { return (x <= -3.0).choose(g * 0.0, (x >= 3.0).choose(g, g * (x / 3.0 + 0.5))); }},
     {"log_sigmoid", [](Term g, Term x, Term) { return g * (-x).un("sigmoid"); }},
-    {"sinc",
-     [](Term g, Term x, Term) {
-       const Term px = x * kPi;
-       const Term zero = x.bin("eq", 0.0);
-       const Term slope = (px * px.un("cos") - px.un("sin")) / (px * x);
-       return zero.choose(Term{x.b, x.b->unary("zeros_like", g.id)}, g * slope);
-     }},
     {"special_i1",
      [](Term g, Term x, Term y) {
        const Term apart = x.un("abs") > 1e-7;
@@ -129,16 +122,6 @@ Term gelu(Term g, Term x, Term, const Args& args) {
   return g * ((t + 1.0) * 0.5 + x * 0.5 * ((1.0 - t * t) * inner));
 }
 
-Term logit(Term g, Term x, Term, const Args& args) {
-  const bool clamped = !args.none(1);
-  const double low = clamped ? args.number(1) : 0.0, high = clamped ? 1 - args.number(1) : 1.0;
-  const Term outside = (x.fixed() < low) || (x.fixed() > high);
-  // Where the slope is not taken its own derivative must be a number.
-  const Term inside = {x.b, x.b->op("where", {TensorArg{outside.id}, Scalar(0.5), TensorArg{x.id}})};
-  const Term slope = g / (inside * (1.0 - inside));
-  return {x.b, x.b->op("where", {TensorArg{outside.id}, Scalar(clamped ? 0.0 : NAN), TensorArg{slope.id}})};
-}
-
 struct ArgsRow {
   const char* name;
   WithArgs rule;
@@ -146,7 +129,6 @@ struct ArgsRow {
 
 constexpr ArgsRow kWithArgs[] = {
     {"gelu", gelu},
-    {"logit", logit},
     {"hardtanh",
      [](Term g, Term x, Term, const Args& a) { return ((x > a.number(1)) && (x < a.number(2))).choose(g, 0.0); }},
     {"elu",
@@ -194,9 +176,33 @@ void unary_rule(VjpContext& v, const UnaryRow& row) {
   v.give(0, row.rule(gradient(v), x, y).id);
 }
 
+void logit_rule(VjpContext& v) {
+  const bool clamped = !v.args().none(1);
+  const double low = clamped ? v.args().number(1) : 0.0, high = clamped ? 1 - v.args().number(1) : 1.0;
+  const Term g = gradient(v), x = operand(v, 0);
+  const auto choose = [&](Term condition, Arg yes, Arg no) {
+    return Term{x.b, x.b->op("where", {TensorArg{condition.id}, std::move(yes), std::move(no)})};
+  };
+  const Term outside = (x.fixed() < low) || (x.fixed() > high);
+  // Where the slope is not taken its own derivative must be a number.
+  const Term inside = choose(outside, Scalar(0.5), TensorArg{x.id});
+  const Term divisor = inside * (1.0 - inside);
+  const Scalar beyond(clamped ? 0.0 : NAN);
+  if (v.for_tangents()) return v.give(0, (g * choose(outside, beyond, TensorArg{divisor.un("reciprocal").id})).id);
+  v.give(0, choose(outside, beyond, TensorArg{(g / divisor).id}).id);
+}
+
+void sinc_rule(VjpContext& v) {
+  const Term x = operand(v, 0), px = x * kPi;
+  const Term slope = (px * px.un("cos") - px.un("sin")) / (px * x);
+  v.give(0, masked_product(v, x.bin("eq", 0.0), gradient(v), slope).id);
+}
+
 }  // namespace
 
 void register_derivatives_pointwise(OpRegistry& r) {
+  r.amend("logit").vjp = logit_rule;
+  r.amend("sinc").vjp = sinc_rule;
   for (const UnaryRow& row : kUnary) {
     r.amend(row.name).vjp = [&row](VjpContext& v) { unary_rule(v, row); };
   }

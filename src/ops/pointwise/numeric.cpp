@@ -230,7 +230,7 @@ Values decompose_addr(GraphBuilder& b, std::span<const Arg> arguments) {
   const ValueId self = b.op("expand", {TensorArg{b.cast(args.tensor(0), dtype)}, SymInts{sizes}});
   const ValueId column = b.binary("mul", b.unsqueeze(b.cast(args.tensor(1), dtype), 1), factor(4));
   const ValueId outer = b.binary("mul", column, b.unsqueeze(b.cast(args.tensor(2), dtype), 0));
-  if (number(3) == 0) return {outer};
+  if (number(3) == 0) return {tied(b, outer, {args.tensor(0)})};  // of which eager has a gradient of zeros
   return {b.binary("add", b.binary("mul", self, factor(3)), outer)};
 }
 

@@ -145,8 +145,7 @@ void variance_rule(VjpContext& v, bool root) {
     Term g = kept(v, v.grad(0), s.dims, s.keepdim);
     if (root) {
       const Term out = kept(v, v.out(0), s.dims, s.keepdim);
-      const Term half = g / (out * 2.0);
-      g = out.bin("eq", 0.0).choose(Term{x.b, x.b->unary("zeros_like", half.id)}, half);
+      g = masked_quotient(v, g, out * 2.0);
     }
     Scalar freedom = count;
     if (const auto* n = std::get_if<int64_t>(&count)) {
@@ -172,10 +171,7 @@ void norm_rule(VjpContext& v, double p, const std::vector<int64_t>& dims, bool k
   x = term(v, b.cast(x.id, is_complex(x.type().dtype) ? complex_dtype(wide) : wide));
   const Term g = kept(v, v.grad(), dims, keepdim);
   const auto zeros = [&](Term like) { return Term{like.b, like.b->unary("zeros_like", like.id)}; };
-  const auto safe = [&](Term numerator, Term denominator) {
-    const Term share = numerator / denominator;
-    return denominator.bin("eq", 0.0).choose(zeros(share), share);
-  };
+  const auto safe = [&](Term numerator, Term denominator) { return masked_quotient(v, numerator, denominator); };
   const auto sign = [&] { return is_complex(x.type().dtype) ? safe(x, x.un("abs")) : x.un("sign"); };
   if (p == 0) return;  // none at all in eager
   if (p == 1) return v.give(0, (sign() * g).id);

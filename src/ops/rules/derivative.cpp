@@ -80,4 +80,20 @@ void VjpContext::give_zeros(size_t arg) {
   if (needs(arg)) add(args_.tensor(arg), zeros_of(builder_, builder_.type(args_.tensor(arg))));
 }
 
+namespace ops {
+
+Term masked_product(const VjpContext& v, Term zero, Term g, Term factor) {
+  const auto masked = [&](Term x) { return zero.choose(Term{x.b, x.b->unary("zeros_like", x.id)}, x); };
+  // A second reversal would give 0 * factor where the product is masked.
+  return v.for_tangents() ? g * masked(factor) : masked(g * factor);
+}
+
+Term masked_quotient(const VjpContext& v, Term g, Term divisor) {
+  const Term zero = divisor.bin("eq", 0.0);
+  if (v.for_tangents()) divisor = zero.choose(Term{divisor.b, divisor.b->unary("ones_like", divisor.id)}, divisor);
+  const Term share = g / divisor;
+  return zero.choose(Term{share.b, share.b->unary("zeros_like", share.id)}, share);
+}
+
+}  // namespace ops
 }  // namespace tatara

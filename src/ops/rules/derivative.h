@@ -36,6 +36,10 @@ class VjpContext {
   /// A gradient that is zero everywhere.
   void give_zeros(size_t arg);
 
+  /// The rule will be reversed once more, for a map of tangents: a factor may not be infinite where it is masked.
+  void set_for_tangents() { for_tangents_ = true; }
+  bool for_tangents() const { return for_tangents_; }
+
   struct Given {
     ValueId operand;
     ValueId cotangent;
@@ -52,6 +56,7 @@ class VjpContext {
   std::vector<ValueId> cotangents_;
   const std::vector<bool>& needs_;
   std::vector<Given> given_;
+  bool for_tangents_ = false;
 };
 
 /// Sums `value` to the given sizes (the reverse of broadcasting them).
@@ -121,6 +126,11 @@ inline Term term(VjpContext& v, ValueId id) { return {&v.builder(), id}; }
 inline Term operand(VjpContext& v, size_t arg) { return {&v.builder(), v.args().tensor(arg)}; }
 inline Term result(VjpContext& v, size_t i = 0) { return {&v.builder(), v.out(i)}; }
 inline Term gradient(VjpContext& v, size_t i = 0) { return {&v.builder(), v.grad(i)}; }
+
+/// g * factor, and 0 where `zero`, whatever the factor is there.
+Term masked_product(const VjpContext& v, Term zero, Term g, Term factor);
+/// g / divisor, and 0 where the divisor is 0.
+Term masked_quotient(const VjpContext& v, Term g, Term divisor);
 
 /// The cotangent of an operator's one operand x, from that of its result y.
 using UnaryRule = Term (*)(Term g, Term x, Term y);
