@@ -218,7 +218,7 @@ void x_log_rule(VjpContext& v, const char* op, double shift) {
     const Term y = v.args().is_tensor(1) ? operand(v, 1) : zeros_like(x) + v.args().number(1);
     const Term zero = x.bin("eq", 0.0) && (y <= -shift);
     // Eager has 0 where the cotangent is 0, whatever the logarithm is.
-    const Term share = g.bin(op, y.fixed());
+    const Term share = g.bin(op, y);
     v.give(0, (v.for_tangents() ? masked_product(v, zero, g, y.un(shift == 0 ? "log" : "log1p"))
                                 : zero.choose(zeros_like(share), share))
                   .id);
