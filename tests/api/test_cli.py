@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import forked
-
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +49,15 @@ def tatara(tmp_path: Path, *arguments: str, ok: bool = True) -> subprocess.Compl
         "TATARA_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONWARNINGS": "ignore",
     }
-    result = forked.run(["-m", "tatara", *arguments], env=environment, cwd=tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-m", "tatara", *arguments],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert not ok or result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     return result

@@ -77,9 +77,7 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
 }
 
 void Tape::add_node(TapeNode node) {
-  const GradientPass* pass = gradient_pass(node);
-  if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
-    needs_grad_modes_ = has_transforms_ = true;
+  if (node.step != FuncStep::kNone) needs_grad_modes_ = has_transforms_ = true;
   if (node.leaf) needs_grad_modes_ = true;
   node.mode = node.mode || node.grad;
   if (!node.mutates) {
