@@ -216,7 +216,7 @@ void x_log_rule(VjpContext& v, const char* op, double shift) {
   if (v.needs(0)) {
     const Term x = operand(v, 0);
     const Term y = v.args().is_tensor(1) ? operand(v, 1) : zeros_like(x) + v.args().number(1);
-    const Term zero = x.bin("eq", 0.0) && (y <= -shift);
+    const Term zero = x.fixed().bin("eq", 0.0) && (y.fixed() <= -shift);
     // Eager has 0 where the cotangent is 0, whatever the logarithm is.
     const Term share = g.bin(op, y);
     v.give(0, (v.for_tangents() ? masked_product(v, zero, g, y.un(shift == 0 ? "log" : "log1p"))
