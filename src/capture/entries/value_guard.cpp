@@ -127,7 +127,7 @@ struct ValueGuard::Builder {
     if (api.is_tensor(o)) return add_tensor(o, item());
     if (is_pinned_kind(o, api) || depth > kMaxDepth) return identity(o, item());
     if (is_c_iterator(o) && !is_python_class(Py_TYPE(o))) {
-      // Its state is not looked at before the trace moves it on (watch_iterators).
+      // Its state is not looked at before the trace moves it on (watch_iterator).
       item().kind = Kind::kPassive;
       return;
     }

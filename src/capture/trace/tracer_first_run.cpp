@@ -16,10 +16,6 @@ Py_ssize_t held_by_host(PyObject* tensor) {
   return uses && PyLong_AsLong(uses.get()) > 1 ? 1 : 0;
 }
 
-}  // namespace
-
-namespace {
-
 bool only_steps(const std::vector<Effect>& effects) {
   return std::all_of(effects.begin(), effects.end(), [](const Effect& e) { return e.kind == Effect::Kind::kNext; });
 }
