@@ -25,9 +25,10 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 
 }  // namespace
 
-bool has_leaves_or_passes(const Tape& tape) {
+bool follows_histories(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(),
-                     [](const TapeNode& node) { return node.backward || node.leaf; });
+                     [](const TapeNode& node) { return node.backward || node.leaf; }) ||
+         std::any_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return bool(slot.spoiled); });
 }
 
 bool is_training_tape(const Tape& tape) {
@@ -91,7 +92,7 @@ std::vector<std::optional<GradientLayout>> GrowingGraph::gradient_layouts(const 
 }
 
 TapeGraph GrowingGraph::finish(const std::shared_ptr<const Tape>& tape, TorchApi& api, const PassOptions& passes) {
-  const std::unique_ptr<TapeConverter> converter = grow(tape, api, has_leaves_or_passes(*tape));
+  const std::unique_ptr<TapeConverter> converter = grow(tape, api, follows_histories(*tape));
   impl_->tape.reset();
   impl_->ctx.reset();
   return converter->finish(passes);
@@ -99,7 +100,7 @@ TapeGraph GrowingGraph::finish(const std::shared_ptr<const Tape>& tape, TorchApi
 
 TapeGraph build_graph(const Tape& tape, TorchApi& api, const PassOptions& passes) {
   TapeConverter converter(tape, api, graph_context(tape));
-  converter.grow(tape, has_leaves_or_passes(tape));
+  converter.grow(tape, follows_histories(tape));
   return converter.finish(passes);
 }
 

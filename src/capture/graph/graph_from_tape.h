@@ -27,8 +27,9 @@ struct TapeGraph {
   std::map<ValueId, int> slots;  // of values: the first slot of each
 };
 
-/// Whether the engine computes gradients on the tape itself, or tensors are made leaves on it.
-bool has_leaves_or_passes(const Tape& tape);
+/// Whether the graph is to know of each value what eager can still differentiate: the engine computes gradients on the tape
+/// itself, tensors are made leaves on it, or a write has spoiled the history of a result.
+bool follows_histories(const Tape& tape);
 struct GradientLayout {
   std::vector<int64_t> sizes, strides;  // of the present call
   bool history = false;                 // of a pass with create_graph=True: the gradient requires grad in eager

@@ -211,12 +211,12 @@ void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
     const int slot = result.outputs[i];
     if (const Leaf* leaf = leaf_of(slot); leaf != nullptr) {
       if (leaf->made) result.leaves.push_back(slot);
-    } else if (histories.first_used({slot}) < 0) {
+    } else if (!c_.slot(slot).spoiled && histories.first_used({slot}) < 0) {
       live.push_back(i);
     } else if (output.alias.kind == OutputAlias::Kind::kFresh) {
       result.used_up.push_back(slot);
     } else {
-      throw Unsupported("a view of a result whose history a backward pass has used up");
+      throw Unsupported("a view of a result whose history a backward pass or a write has used up");
     }
   }
   result.training = !live.empty();

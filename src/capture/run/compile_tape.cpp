@@ -62,7 +62,7 @@ void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
   const Tape& tape = *entry.tape;
   try {
     const TapeGraph made = build_graph(tape, api, options.passes);
-    if (!is_training_tape(tape) || has_leaves_or_passes(tape)) return;
+    if (!is_training_tape(tape) || follows_histories(tape)) return;
     for (const GraphStage& stage : split_stages(made.graph, inputs_needing_grad(made, tape))) {
       static_cast<void>(joint_graph(differentiable_form(stage.graph, stage.needs, options.passes), stage.needs));
     }
@@ -79,7 +79,7 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
   try {
     TapeGraph made = growing.finish(entry.tape, api, options.passes);
     entry.report.graph_text = print_graph(made.graph, true);
-    const bool whole = has_leaves_or_passes(*entry.tape);
+    const bool whole = follows_histories(*entry.tape);
     std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
     if (whole ? made.training : is_training_tape(*entry.tape)) {
       attach_training(entry, std::move(made), options);

@@ -116,7 +116,9 @@ class StepRunner final : public GraphRunner {
     const Ref leaves = used_up_.empty() ? Ref() : required(tape, given);
     for (const int slot : used_up_) {
       Ref& value = env[static_cast<size_t>(slot)];
-      value = Ref::steal(PyObject_CallFunctionObjArgs(mark_.get(), value.get(), leaves.get(), nullptr));
+      const Ref& spoiled = tape.slots()[static_cast<size_t>(slot)].spoiled;
+      PyObject* error = spoiled ? spoiled.get() : Py_None;
+      value = Ref::steal(PyObject_CallFunctionObjArgs(mark_.get(), value.get(), leaves.get(), error, nullptr));
       if (!value) return Outcome::kFailed;
     }
     for (const int slot : leaves_) {

@@ -35,6 +35,7 @@ struct TapeSlot {
   bool layout_read = false;  ///< the program has asked how it lies in memory
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
+  Ref spoiled;  ///< outputs: what eager says when gradients go through it, since something saved was written afterwards
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
 
@@ -147,6 +148,7 @@ class Tape {
   /// Of outputs with transforms behind them: how they lie in memory, as the run of `open` has shown. Inference sees one
   /// example of a batch only.
   void take_layouts(const Tape& open);
+  void set_spoiled(int slot, Ref error) { slots_[static_cast<size_t>(slot)].spoiled = std::move(error); }
   /// Takes the nodes from `first` on off the tape; their slots stay.
   std::vector<TapeNode> cut_nodes(size_t first);
   /// Gives the last node a keyword argument.

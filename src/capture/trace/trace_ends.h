@@ -78,12 +78,15 @@ class TraceEnds final : public TraceFeature {
   bool may_run_compiled(const Entry& entry) const;
   /// Somebody outside of the trace holds a placeholder that is no result.
   bool placeholders_seen(const Entry& entry) const;
+  /// After run_tape(): what eager refuses to differentiate, since the tape has written what was saved for that.
+  void note_spoiled(const Entry& entry) const;
   /// In place of run_tape(), once the entry is prepared.
   bool run_compiled(Frame& f, Entry& entry);
   /// A signal waits, and what was done since `start` takes long and can be taken back.
   bool may_stop(std::chrono::steady_clock::time_point start) const;
 
   Ref refusal_;           // see refuse()
+  Ref first_node_;        // of gradients, the number of the first one of the tape's run; null: no tape has run
   bool retrace_ = false;  // the trace that was taken back is made once more
   bool cut_ = false;      // a signal ended what was done ahead of its time, or a compilation: no entry is made
   std::optional<SignalsWait> waiting_;  // while a trace is open

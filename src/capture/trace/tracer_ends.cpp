@@ -164,6 +164,9 @@ bool TraceEnds::run_tape() {
   settle_symbols();
   const AutocastOff off(api_);
   const Transaction::Scope scope(trace_->transaction);
+  const bool may_spoil = api_.present() && std::any_of(trace_->tape.nodes().begin(), trace_->tape.nodes().end(),
+                                                       [](const TapeNode& node) { return node.mutates; });
+  first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
   const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
   if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -483,6 +486,7 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.report.capture_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - t.start.time).count() - t.run_seconds;
   if (entry.end != Entry::End::kEager) {
+    if (first_node_ && is_training_tape(*entry.tape)) note_spoiled(entry);
     bool attached = false;
     if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, t.graph); })) cut_ = true;
     if (!attached) return false;

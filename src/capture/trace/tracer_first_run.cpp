@@ -2,6 +2,7 @@
 // whose saved values would be memory that no later call wants.
 #include <algorithm>
 
+#include "capture/host/package.h"
 #include "capture/run/runner.h"
 #include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
@@ -27,7 +28,7 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
       !entry.cleared_first.empty() || !only_steps(t.effects) || explaining() != Explaining::kOff ||
-      !is_training_tape(*entry.tape) || has_leaves_or_passes(tape) || tape.has_transforms() || tape.has_regions() ||
+      !is_training_tape(*entry.tape) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
       tape.has_custom_backwards() || tape.has_hooks()) {
     return false;
   }
@@ -49,6 +50,25 @@ bool TraceEnds::placeholders_seen(const Entry& entry) const {
     if (Py_REFCNT(slot.object.get()) > own + held_by_host(slot.object.get())) return true;
   }
   return false;
+}
+
+void TraceEnds::note_spoiled(const Entry& entry) const {
+  const std::vector<TapeSlot>& slots = trace_->tape.slots();
+  const Ref results = Ref::steal(PyList_New(0));
+  std::vector<int> places;
+  for (const int slot : entry.tape->outputs()) {
+    PyObject* tensor = slots[static_cast<size_t>(slot)].object.get();
+    if (tensor == nullptr || attr_or_null(tensor, "requires_grad").get() != Py_True) continue;
+    if (PyList_Append(results.get(), tensor) == 0) places.push_back(slot);
+  }
+  if (!places.empty()) {
+    const Ref errors = call_package<PackageFunction::kSpoiled>(results.get(), first_node_.get());
+    for (size_t i = 0; errors && i < places.size(); ++i) {
+      PyObject* error = PyList_GetItem(errors.get(), static_cast<Py_ssize_t>(i));
+      if (error != nullptr && error != Py_None) entry.tape->set_spoiled(places[i], Ref::borrow(error));
+    }
+  }
+  forget_error();
 }
 
 bool TraceEnds::run_compiled(Frame& f, Entry& entry) {
