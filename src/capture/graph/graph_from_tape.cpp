@@ -27,7 +27,7 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 
 bool has_leaves_or_passes(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(),
-                     [](const TapeNode& node) { return node.backward || node.leaf; });
+                     [](const TapeNode& node) { return engine_pass(node) != nullptr || node.leaf; });
 }
 
 bool is_training_tape(const Tape& tape) {
