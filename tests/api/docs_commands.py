@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import multiprocessing
 import os
 import pathlib
 import re
-import runpy
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+
+import forked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -115,7 +113,10 @@ def expressions() -> dict[str, list[str]]:
 def run(words: list[str], place: pathlib.Path, settings: dict[str, str] | None = None) -> str | None:
     """The end of what a command says when it fails."""
     env = {**os.environ, **(settings or {})}
-    done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if words[0] == sys.executable:
+        done = forked.run(words[1:], env=env, cwd=place)
+    else:
+        done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         return f"{shlex.join(words)}: {done.returncode}: {(done.stderr or done.stdout)[-600:]}"
     # An option that is not understood is a warning only.
@@ -128,30 +129,11 @@ def built(name: str) -> str | None:
     return str(found[-1]) if found else None
 
 
-def read_arguments(script: list[str], arguments: list[str], where: str, output: str) -> None:
-    """In a process of its own: a program of ours, asked for its help after all arguments."""
-    os.chdir(where)
-    sys.argv = [script[-1], *arguments, "--help"]
-    with open(output, "w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        if script[0] == "-m":
-            sys.path.insert(0, where)
-            runpy.run_module(script[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, str(pathlib.Path(script[0]).resolve().parent))
-            runpy.run_path(script[0], run_name="__main__")
-
-
 def check_options(script: list[str], arguments: list[str], where: pathlib.Path) -> str | None:
     """Whether a program of ours takes the arguments: its parser reads them, and its help names every option."""
-    # One process imports torch, and is forked for each program.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "numpy"])
-    with tempfile.NamedTemporaryFile("r") as output:
-        process = context.Process(target=read_arguments, args=(script, arguments, str(where), output.name))
-        process.start()
-        process.join()
-        text = output.read()
-    if process.exitcode:
+    done = forked.run([*script, *arguments, "--help"], cwd=where)
+    text = done.stdout + done.stderr
+    if done.returncode:
         return f"{shlex.join([*script, *arguments])}: {text[-600:]}"
     options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)]
     named = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))

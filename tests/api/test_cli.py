@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import forked
+
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,15 +51,7 @@ def tatara(tmp_path: Path, *arguments: str, ok: bool = True) -> subprocess.Compl
         "TATARA_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONWARNINGS": "ignore",
     }
-    result = subprocess.run(
-        [sys.executable, "-m", "tatara", *arguments],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    result = forked.run(["-m", "tatara", *arguments], env=environment, cwd=tmp_path)
     assert not ok or result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     return result

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+
+import forked
 
 pytest.importorskip("torch")
 
@@ -46,5 +46,5 @@ def test_the_programs_run(page: str, tmp_path: pathlib.Path) -> None:
         program += f"\nexec(compile({piece!r}, {page!r}, 'exec'))\n"
     (tmp_path / "program.py").write_text(program)
     env = {**os.environ, "TATARA_CACHE": "0"}
-    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = forked.run(["program.py"], env=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -3,10 +3,9 @@
 The interpreter calls them also where the tracer itself reads an attribute or imports a module.
 """
 
-import subprocess
-import sys
-
 import pytest
+
+import forked
 
 PROGRAM = """
 import os, sys
@@ -92,5 +91,5 @@ HOOKS = {
 def test_what_an_audit_hook_does_is_no_part_of_the_trace(hook: str) -> None:
     body, counts, vetoes = HOOKS[hook]
     source = PROGRAM.format(body=body, counts=counts, vetoes=vetoes)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    done = forked.run(["-c", source])
     assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stdout[-2000:] + done.stderr[-4000:]

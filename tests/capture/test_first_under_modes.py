@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+import forked
 
 pytest.importorskip("torch")
 
@@ -61,5 +61,5 @@ FIRST = """
 def test_first_of_a_process_under_a_mode(call: str, mode: str) -> None:
     """What the package does when it meets torch for the first time is seen by no mode of the program's."""
     source = f"CALL, MODE = {call!r}, {mode!r}\n" + textwrap.dedent(FIRST)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    done = forked.run(["-c", source])
     assert done.returncode == 0, done.stderr[-2000:]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._decomp.decompositions_for_jvp  # compiles functions of its own
 import torch.autograd.forward_ad
 import torch.utils.checkpoint
 

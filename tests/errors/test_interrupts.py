@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import forked
+
 torch = pytest.importorskip("torch")
 
 import tatara  # noqa: E402
@@ -17,15 +19,8 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize("program", ["pointwise", "mixed", "branches", "training", "numpy_mixed"])
 def test_an_interrupt_ends_capture_and_compilation(program: str) -> None:
-    command = [
-        sys.executable,
-        HERE / "interrupts.py",
-        "--rounds=4",
-        "--operators=800",
-        "--limit=1e9",
-        f"--only={program}",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    arguments = ["--rounds=4", "--operators=800", "--limit=1e9", f"--only={program}"]
+    done = forked.run([str(HERE / "interrupts.py"), *arguments])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 lost" in done.stdout and "afterwards right" in done.stdout
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -84,9 +84,16 @@ def stepper(model: nn.Module) -> Callable[..., Any]:
     return step
 
 
-def test_a_whole_step_stays_channels_last() -> None:
-    """The images are laid out anew where they come in and where they are flattened, and nothing waits for one thread."""
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
     torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_whole_step_stays_channels_last(two_threads: None) -> None:
+    """The images are laid out anew where they come in and where they are flattened, and nothing waits for one thread."""
     batch = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
     ours, theirs = network(), network()
     theirs.load_state_dict(ours.state_dict())

@@ -11,8 +11,8 @@ void ConstantTensors::advance(const Tape& tape) {
   symbolic_.resize(env_.size());
   for (; seen_ < tape.nodes().size(); ++seen_) {
     const TapeNode& node = tape.nodes()[seen_];
-    bool constant = !varies(node) && node.step == FuncStep::kNone && node.region.mark == RegionMark::kNone &&
-                    node.custom == nullptr;
+    bool constant = !varies(node) && step_of(node) == FuncStep::kNone && node.region.mark == RegionMark::kNone &&
+                    node.custom == nullptr && gradient_pass(node) == nullptr;
     bool symbolic = holds_size_ref(node.args.get()) || holds_size_ref(node.kwargs.get());
     const auto check = [&](int slot) {
       constant = constant && env_[static_cast<size_t>(slot)];

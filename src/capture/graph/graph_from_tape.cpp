@@ -27,7 +27,7 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 
 bool follows_histories(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(),
-                     [](const TapeNode& node) { return node.backward || node.leaf; }) ||
+                     [](const TapeNode& node) { return engine_pass(node) != nullptr || node.leaf; }) ||
          std::any_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return bool(slot.spoiled); });
 }
 

@@ -53,16 +53,13 @@ bool has_unclear_writes(const Tape& tape) {
 }
 
 /// Gradients or tangents, as they are asked for.
-bool is_pass(const TapeNode& node) {
-  return node.backward || node.step == FuncStep::kGradients || node.step == FuncStep::kUnpackDual;
-}
+bool is_pass(const TapeNode& node) { return gradient_pass(node) != nullptr || step_of(node) == FuncStep::kUnpackDual; }
 
 /// Whether the same was recorded, as far as graphs are made from it.
 bool same_node(const TapeNode& a, const TapeNode& b) {
-  if (a.name != b.name || a.outputs != b.outputs || a.step != b.step || a.level != b.level ||
-      a.backward != b.backward || a.leaf != b.leaf || a.number != b.number || a.grad != b.grad || a.mode != b.mode ||
-      a.custom != b.custom || a.mutates != b.mutates || a.statistics != b.statistics ||
-      a.region.mark != b.region.mark || a.histories != b.histories) {
+  if (a.name != b.name || a.outputs != b.outputs || a.level != b.level || !same_kind(a.kind, b.kind) ||
+      a.leaf != b.leaf || a.number != b.number || a.grad != b.grad || a.mode != b.mode || a.custom != b.custom ||
+      a.mutates != b.mutates || a.statistics != b.statistics || a.region.mark != b.region.mark) {
     return false;
   }
   // Tapes of their own have arguments of their own in these (Tape::detach).
@@ -174,11 +171,11 @@ std::vector<std::optional<GradientLayout>> TapeConverter::probe(const TapeNode& 
   const size_t nodes = graph.num_nodes(), guards = graph.ctx().guards().size();
   std::vector<TensorType> types;
   std::vector<ValueId> results;
-  if (pass.step == FuncStep::kUnpackDual) {
+  if (step_of(pass) == FuncStep::kUnpackDual) {
     if (!steps_->has_duals(pass.level)) return {std::nullopt};
     results = steps_->tangents(pass, c_.fz.type(c_.ref(slot_of(PyTuple_GET_ITEM(pass.args.get(), 0)))));
   } else {
-    PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+    PyObject* variables = pass_operands(pass).variables;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
       types.push_back(c_.fz.type(c_.ref(slot_of(PyList_GET_ITEM(variables, i)))));
     }
@@ -328,9 +325,8 @@ void TapeConverter::uncount_writes(const std::vector<int64_t>& before, const std
 }
 
 std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& node) {
-  if (node.backward) return gradient_tensors(node);
-  if (node.step == FuncStep::kGradients) return gradient_tensors(node);
-  if (node.step != FuncStep::kNone) {
+  if (gradient_pass(node) != nullptr) return gradient_tensors(node);
+  if (step_of(node) != FuncStep::kNone) {
     std::vector<TensorType> types;
     for (const int slot : node.outputs) types.push_back(c_.slot_type(slot));
     return steps_->results_of(node, std::move(types));

@@ -63,8 +63,9 @@ void TapeHistory::after(const TapeNode& node, const std::vector<Operand>& operan
   };
   for (const int slot : node.outputs) note(slot);
   for_each_slot(node.args.get(), note);
-  for (size_t i = 0; i < node.histories.size(); ++i) {
-    if (!node.histories[i]) continue;
+  const std::vector<bool>& histories = histories_of(node);
+  for (size_t i = 0; i < histories.size(); ++i) {
+    if (!histories[i]) continue;
     const ValueId value = c_.fz.read(c_.refs[static_cast<size_t>(node.outputs[i])]);
     histories_.emplace_back(node.level, value);
     needs_[static_cast<size_t>(value)] = true;
@@ -146,9 +147,10 @@ std::vector<ValueId> TapeHistory::values_of(PyObject* list) {
 
 std::vector<ValueId> TapeHistory::gradients(const TapeNode& pass, std::vector<TensorType> types) {
   GradientsCall call;
-  call.roots = values_of(PyTuple_GET_ITEM(pass.args.get(), 0));
-  call.cotangents = values_of(PyTuple_GET_ITEM(pass.args.get(), 1));
-  PyObject* variables = PyTuple_GET_ITEM(pass.args.get(), 2);
+  const PassOperands operands = pass_operands(pass);
+  call.roots = values_of(operands.roots);
+  call.cotangents = values_of(operands.cotangents);
+  PyObject* variables = operands.variables;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(variables); ++i) {
     const TensorRef ref = c_.refs[static_cast<size_t>(slot_of(PyList_GET_ITEM(variables, i)))];
     const auto variable = variables_.find(slot_of(PyList_GET_ITEM(variables, i)));
@@ -159,8 +161,9 @@ std::vector<ValueId> TapeHistory::gradients(const TapeNode& pass, std::vector<Te
     const auto leaf = leaves_.find(ref);
     call.variables.push_back(leaf != leaves_.end() ? leaf->second.values : std::vector<ValueId>{c_.fz.read(ref)});
   }
-  call.create_graph = creates_graph(pass);
-  call.level = pass.step == FuncStep::kGradients;
+  const GradientPass& kind = *gradient_pass(pass);
+  call.create_graph = kind.creates_graph;
+  call.level = kind.of_level;
   call.histories = starts();
   return add_gradients(c_.builder, call, std::move(types));
 }

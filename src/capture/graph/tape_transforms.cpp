@@ -10,7 +10,7 @@
 namespace tatara::capture {
 
 std::vector<TapeTransforms::TensorRef> TapeTransforms::results_of(const TapeNode& node, std::vector<TensorType> types) {
-  switch (node.step) {
+  switch (step_of(node)) {
     case FuncStep::kEnter: enter(node); return {};
     case FuncStep::kExit:
       if (node.name != "exit_dual") history_.exit_level();
@@ -22,8 +22,7 @@ std::vector<TapeTransforms::TensorRef> TapeTransforms::results_of(const TapeNode
     case FuncStep::kBatchOut: return {all_examples(node)};
     case FuncStep::kMakeDual: return {make_dual(node)};
     case FuncStep::kUnpackDual: return unpack_dual(node, std::move(types));
-    case FuncStep::kNone:
-    case FuncStep::kGradients: break;
+    case FuncStep::kNone: break;
   }
   throw InternalError("no step of a transform: " + node.name);
 }

@@ -109,7 +109,8 @@ struct Replay::Calls {
 bool Replay::possible(const Tape& tape) {
   return std::none_of(tape.nodes().begin(), tape.nodes().end(), [&tape](const TapeNode& node) {
     // A pass that gives variables their `.grad`, or calls hooks, would do so twice.
-    const bool writes = node.backward && (node.hooks || PyTuple_GET_ITEM(node.args.get(), 4) == Py_True);
+    const GradientPass* pass = engine_pass(node);
+    const bool writes = pass != nullptr && (pass->hooks || pass->accumulates);
     const bool region = node.region.mark != RegionMark::kNone;
     return node.leaf || writes || node.region.redraws || node.region.reentrant ||
            (tape.has_transforms() && (node.custom || region));

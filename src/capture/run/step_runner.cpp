@@ -55,7 +55,9 @@ class StepRunner final : public GraphRunner {
     std::unordered_map<size_t, PyObject*> hooks;  // by slot; the tape holds them
     for (const TapeNode& node : tape.nodes()) {
       PyObject *slot = nullptr, *value = nullptr;
-      for (Py_ssize_t at = 0; node.hooks && PyDict_Next(node.hooks.get(), &at, &slot, &value) != 0;) {
+      const GradientPass* pass = gradient_pass(node);
+      if (pass == nullptr || !pass->hooks) continue;
+      for (Py_ssize_t at = 0; PyDict_Next(pass->hooks.get(), &at, &slot, &value) != 0;) {
         hooks[PyLong_AsSize_t(slot)] = value;
       }
     }

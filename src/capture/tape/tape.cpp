@@ -77,7 +77,9 @@ int Tape::add_placeholder(PyObject* tensor, Ref device) {
 }
 
 void Tape::add_node(TapeNode node) {
-  if (node.step != FuncStep::kNone) needs_grad_modes_ = has_transforms_ = true;
+  const GradientPass* pass = gradient_pass(node);
+  if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
+    needs_grad_modes_ = has_transforms_ = true;
   if (node.leaf) needs_grad_modes_ = true;
   node.mode = node.mode || node.grad;
   if (!node.mutates) {

@@ -13,6 +13,7 @@
 #include "capture/host/torch_api.h"
 #include "capture/numbers/symbolic_int.h"
 #include "capture/python/py.h"
+#include "capture/tape/node_kinds.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -39,22 +40,6 @@ struct TapeSlot {
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
 
-/// Steps of torch.func's transforms. A tape holds what eager does, call by call, so that it runs as it stands; a graph is made
-/// from what the calls mean.
-enum class FuncStep : uint8_t {
-  kNone,
-  kEnter,       ///< a level begins
-  kExit,        ///< the innermost level ends
-  kWrap,        ///< a tensor as the level sees it: (tensor, level)
-  kUnwrap,      ///< a tensor of the level as the one around it sees it: (tensor, level)
-  kVariable,    ///< gradients are asked by the tensor
-  kGradients,   ///< gradients of the level: arguments as of a pass of the engine
-  kBatchIn,     ///< one example: (tensor, dim, level)
-  kBatchOut,    ///< all examples: (tensor, level, size, dim)
-  kMakeDual,    ///< (primal, tangent)
-  kUnpackDual,  ///< (dual): primal and tangent
-};
-
 /// Ends of a region whose results gradients compute again (torch.utils.checkpoint). Where the tape runs as it stands they do
 /// nothing, but for the run of an open trace, which calls torch's own.
 enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
@@ -70,6 +55,7 @@ struct RegionEnd {
 struct CustomBackward;
 
 struct TapeNode {
+  NodeKind kind;
   Ref func;
   Ref args;    ///< tuple; tensors are SlotRefs
   Ref kwargs;  ///< dict or null
@@ -83,14 +69,8 @@ struct TapeNode {
   bool done = false;              ///< ran when it was recorded (NumPy): its results are in the slots
   bool grad = false;              ///< recorded with gradients on, also around the transforms at work
   bool mode = false;              ///< recorded with gradients on, as the innermost level has it
-  FuncStep step = FuncStep::kNone;
-  int level = 0;  ///< the level that it is recorded in
-  /// A pass of the engine of gradients: args are roots, cotangents, variables, whether the graph is kept, whether the
-  /// results go to `.grad`, and whether they can be differentiated again.
-  bool backward = false;
-  bool leaf = false;  ///< requires_grad_() of a tensor that had no history
-  Ref hooks;          ///< of such a pass: {slot: gradient_hooks()} of leaves whose hooks the trace calls itself
-  std::vector<bool> histories;  ///< of such a pass or FuncStep::kGradients, per output: whether it requires grad
+  int level = 0;                  ///< the level that it is recorded in
+  bool leaf = false;              ///< requires_grad_() of a tensor that had no history
   /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
   bool number = false;
   Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
@@ -98,7 +78,10 @@ struct TapeNode {
   /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
   std::shared_ptr<const CustomBackward> custom;
   Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
-  int traverse(const Visitor& visit) const { return visit(func, args, kwargs, errstate, hooks, check); }
+  int traverse(const Visitor& visit) const {
+    const GradientPass* pass = gradient_pass(*this);
+    return visit(func, args, kwargs, errstate, check, pass != nullptr ? pass->hooks : Ref());
+  }
 };
 
 /// The backward of such a function as it was traced ahead: it runs in graphs alone.
@@ -213,8 +196,10 @@ class Tape {
                        [](const TapeNode& n) { return n.region.mark != RegionMark::kNone; });
   }
   bool has_hooks() const {
-    return std::any_of(nodes_.begin(), nodes_.end(),
-                       [](const TapeNode& node) { return static_cast<bool>(node.hooks); });
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) {
+      const GradientPass* pass = gradient_pass(node);
+      return pass != nullptr && pass->hooks;
+    });
   }
   bool has_custom_backwards() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
@@ -273,9 +258,6 @@ class Tape {
 
 /// Whether the result has the operand's memory and, in eager, is no view of anything.
 inline bool detaches(const TapeNode& node) { return node.name == "detach" || node.name == "data"; }
-
-/// Whether the pass of gradients was recorded with create_graph=True.
-inline bool creates_graph(const TapeNode& pass) { return PyTuple_GET_ITEM(pass.args.get(), 5) == Py_True; }
 
 /// Slots of the outputs that are not inputs, without repetition: what a backend returns.
 std::vector<int> computed_outputs(const Tape& tape);

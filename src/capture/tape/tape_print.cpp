@@ -83,7 +83,6 @@ const char* step_name(FuncStep step) {
     case FuncStep::kWrap: return "wrap";
     case FuncStep::kUnwrap: return "unwrap";
     case FuncStep::kVariable: return "variable";
-    case FuncStep::kGradients: return "gradients";
     case FuncStep::kBatchIn: return "batch in";
     case FuncStep::kBatchOut: return "batch out";
     case FuncStep::kMakeDual: return "make dual";
@@ -97,11 +96,16 @@ std::string marks_of(const TapeNode& node) {
   std::vector<std::string> marks;
   if (node.mutates) marks.emplace_back("writes");
   if (node.statistics) marks.emplace_back("writes statistics");
-  if (node.step != FuncStep::kNone) marks.emplace_back(step_name(node.step));
+  if (const GradientPass* pass = gradient_pass(node)) {
+    marks.emplace_back(pass->of_level ? "gradients" : "backward pass");
+    if (pass->keeps_history) marks.emplace_back("keeps history");
+    if (pass->accumulates) marks.emplace_back("to .grad");
+    if (pass->creates_graph) marks.emplace_back("creates graph");
+    if (pass->hooks) marks.emplace_back("with hooks");
+  }
+  if (step_of(node) != FuncStep::kNone) marks.emplace_back(step_name(step_of(node)));
   if (node.level != 0) marks.push_back(str_cat("level ", node.level));
-  if (node.backward) marks.emplace_back("backward pass");
   if (node.leaf) marks.emplace_back("makes a leaf");
-  if (node.hooks) marks.emplace_back("with hooks");
   if (node.check) marks.push_back("guard: is " + value_text(node.check.get()));
   if (node.region.mark == RegionMark::kBegin) marks.emplace_back("checkpoint begins");
   if (node.region.mark == RegionMark::kEnd) marks.emplace_back("checkpoint ends");
@@ -179,7 +183,13 @@ std::string node_text(const Tape& tape, const TapeNode& node) {
   std::string text = slots_text(node.outputs);
   if (!text.empty()) text += " = ";
   text += node.name + "(";
-  if (node.args && PyTuple_Check(node.args.get())) text += items_text(node.args.get());
+  if (gradient_pass(node) != nullptr) {
+    const PassOperands operands = pass_operands(node);
+    text += str_cat("roots=", value_text(operands.roots), ", cotangents=", value_text(operands.cotangents),
+                    ", variables=", value_text(operands.variables));
+  } else if (node.args && PyTuple_Check(node.args.get())) {
+    text += items_text(node.args.get());
+  }
   if (node.kwargs && PyDict_GET_SIZE(node.kwargs.get()) > 0) {
     if (text.back() != '(') text += ", ";
     text += dict_text(node.kwargs.get(), "=");

@@ -33,7 +33,7 @@ Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const
     const int slot = slot_of(object);
     return slot < 0 ? Ref::borrow(object) : env[static_cast<size_t>(slot)];
   };
-  const Ref args = map_structure(node.args.get(), fill);
+  const Ref args = call_arguments(node, map_structure(node.args.get(), fill));
   if (!args) return {};
   Ref kwargs;
   if (node.kwargs) {
@@ -79,8 +79,8 @@ class OpenLevels {
   OpenLevels& operator=(const OpenLevels&) = delete;
 
   void done(size_t node) {
-    if (nodes_[node].step == FuncStep::kEnter) open_.push_back(node);
-    if (nodes_[node].step == FuncStep::kExit) open_.pop_back();
+    if (step_of(nodes_[node]) == FuncStep::kEnter) open_.push_back(node);
+    if (step_of(nodes_[node]) == FuncStep::kExit) open_.pop_back();
   }
   /// Leaves these levels, and enters those that are open after all nodes.
   void go_to_end(std::span<const int64_t> symbols) {
@@ -150,7 +150,7 @@ bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
 /// its view before.
 Ref alias_of(TorchApi& api, const TapeNode& node, const std::vector<Ref>& env, PyObject* result,
              std::span<const int64_t> symbols) {
-  if (node.step != FuncStep::kUnwrap) return view_of(api, result);
+  if (step_of(node) != FuncStep::kUnwrap) return view_of(api, result);
   const auto inside = static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), 0)));
   std::vector<Ref> changed = env;
   changed[inside] = view_of(api, env[inside].get());

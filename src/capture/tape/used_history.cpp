@@ -18,7 +18,8 @@ std::vector<bool> UsedHistory::nodes_of(const std::vector<int>& slots, size_t co
       reached[static_cast<size_t>(node.outputs[0])] = false;  // histories begin here
       continue;
     }
-    if (!node.grad || (node.backward && !creates_graph(node))) continue;
+    const GradientPass* pass = engine_pass(node);
+    if (!node.grad || (pass != nullptr && !pass->creates_graph)) continue;
     const bool any = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int slot) {
       return slot >= 0 && reached[static_cast<size_t>(slot)] && needs_[static_cast<size_t>(slot)] &&
              !tape_.slots()[static_cast<size_t>(slot)].input;
@@ -38,7 +39,7 @@ bool UsedHistory::saves(size_t n) {
   if (saves_[n]) return *saves_[n];
   const TapeNode& node = tape_.nodes()[n];
   bool answer = true;
-  if (node.func && !node.custom && !node.backward && !node.number && node.step == FuncStep::kNone &&
+  if (node.func && !node.custom && gradient_pass(node) == nullptr && !node.number && step_of(node) == FuncStep::kNone &&
       node.region.mark == RegionMark::kNone) {
     const Ref ask = find_package_function(PackageFunction::kSaves);
     if (!ask) forget_error();

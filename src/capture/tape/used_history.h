@@ -11,7 +11,8 @@ namespace tatara::capture {
 
 /// A pass of the engine after which the graph of gradients is gone.
 inline bool frees_history(const TapeNode& node) {
-  return node.backward && PyTuple_GET_ITEM(node.args.get(), 3) != Py_True;
+  const GradientPass* pass = engine_pass(node);
+  return pass != nullptr && !pass->keeps_history;
 }
 
 /// Eager refuses to go through an operation a second time where the operation had saved something, and only there.

@@ -20,6 +20,15 @@ struct EngineCall {
   std::vector<PyObject*> tensors;  // of the variables
   std::vector<Ref> hooks;          // of the variables: gradient_hooks()
   bool keep = false, accumulate = false, unused = false, create = false;
+
+  /// Without hooks and histories.
+  GradientPass pass() const {
+    GradientPass made;
+    made.keeps_history = keep;
+    made.accumulates = accumulate;
+    made.creates_graph = create;
+    return made;
+  }
 };
 
 class GradientTracing final : public TraceFeature {

@@ -130,7 +130,8 @@ std::string CheckpointTracing::region_problem() const {
   }
   for (size_t n = open.node; n < t.tape.nodes().size(); ++n) {
     const TapeNode& node = t.tape.nodes()[n];
-    if (node.backward || node.leaf || node.step != FuncStep::kNone) return node.name + " inside of it";
+    if (gradient_pass(node) != nullptr || node.leaf || step_of(node) != FuncStep::kNone)
+      return node.name + " inside of it";
     if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
     const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
     if (target >= 0 && older(target)) return node.name + " on a tensor from outside of it";

@@ -45,7 +45,7 @@ void TraceEnds::finish_look(PyObject* result) {
     }
   }
   for (const TapeNode& node : t.tape.nodes()) {
-    if (context_.found.empty() && node.backward) context_.found = "it calls the engine of gradients";
+    if (context_.found.empty() && engine_pass(node) != nullptr) context_.found = "it calls the engine of gradients";
     context_.switches_grad = context_.switches_grad || node.grad != t.snap.grad;
   }
   try {

@@ -195,8 +195,8 @@ std::string FunctionTracing::function_nodes_problem(const FunctionCall& call, co
            std::find(call.outputs.begin(), call.outputs.end(), slot) != call.outputs.end();
   };
   for (const TapeNode& node : made.nodes) {
-    if (node.backward || node.leaf || node.done || node.number || node.custom || node.step != FuncStep::kNone ||
-        node.region.mark != RegionMark::kNone) {
+    if (gradient_pass(node) != nullptr || node.leaf || node.done || node.number || node.custom ||
+        step_of(node) != FuncStep::kNone || node.region.mark != RegionMark::kNone) {
       return node.name + " inside of it";
     }
     const auto look = [&](int slot) {

@@ -286,7 +286,8 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
   std::string problem;
   if (context_.ahead != nullptr) return graph_break("a backward pass inside of another") ? not_handled() : nullptr;
   TapeNode node;
-  node.backward = node.sequence = true;
+  node.sequence = true;
+  auto& pass = node.kind.emplace<GradientPass>();
   node.name = "backward";
   std::vector<std::optional<GradientLayout>> layouts;
   bool ended = false;
@@ -304,11 +305,10 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     const auto fill = [&] {
       const Ref roots = slot_list(call.roots), cotangents = slot_list(call.cotangents),
                 variables = slot_list(call.variables);
-      const auto flag = [](bool set) { return set ? Py_True : Py_False; };
-      node.args = Ref::steal(PyTuple_Pack(6, roots.get(), cotangents.get(), variables.get(), flag(call.keep),
-                                          flag(call.accumulate), flag(call.create)));
+      set_pass_operands(node, roots.get(), cotangents.get(), variables.get());
     };
     fill();
+    pass = call.pass();
     try {
       if (problem.empty()) {
         const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
@@ -336,17 +336,17 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     }
     for (size_t i = 0; i < call.hooks.size() && problem.empty(); ++i) {
       if (!call.hooks[i]) continue;
-      if (!node.hooks) {
-        node.hooks = Ref::steal(PyDict_New());
+      if (!pass.hooks) {
+        pass.hooks = Ref::steal(PyDict_New());
         node.func = find_package_function(PackageFunction::kBackwardPassWithoutHooks);
       }
       const Ref slot = Ref::steal(PyLong_FromLong(t.tape.find(call.tensors[i])));
-      PyDict_SetItem(node.hooks.get(), slot.get(), call.hooks[i].get());
+      PyDict_SetItem(pass.hooks.get(), slot.get(), call.hooks[i].get());
     }
     forget_error();
   }
   if (ended) return ends().cut_trace() && ends().deliver() == 0 ? not_handled() : nullptr;
-  if (problem.empty() && node.hooks) problem = hooks_problem(call, layouts);
+  if (problem.empty() && pass.hooks) problem = hooks_problem(call, layouts);
   if (!problem.empty()) return graph_break("backward: " + problem) ? not_handled() : nullptr;
   // All that may break the graph comes before the node.
   std::vector<Ref> sums(layouts.size());
@@ -356,7 +356,7 @@ PyObject* GradientTracing::run_backward(PyObject* args, PyObject* kwargs) {
     if (present == nullptr) return PyErr_Occurred() != nullptr ? nullptr : not_handled();
     if (present != Py_None) sums[i] = Ref::borrow(present);
   }
-  const std::vector<size_t> order = node.hooks ? order_of_hooks(call) : std::vector<size_t>();
+  const std::vector<size_t> order = pass.hooks ? order_of_hooks(call) : std::vector<size_t>();
   const Ref results = record_gradients(std::move(node), call, layouts);
   if (!results) return nullptr;
   const auto result = [&](size_t i) { return PyTuple_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)); };
@@ -409,13 +409,14 @@ Ref GradientTracing::record_gradients(TapeNode node, const EngineCall& call,
                                       const std::vector<std::optional<GradientLayout>>& layouts) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
+  auto& pass = std::get<GradientPass>(node.kind);
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(layouts.size())));
   for (size_t i = 0; i < layouts.size(); ++i) {
     Ref made = Ref::borrow(Py_None);
     if (layouts[i]) {
       const int slot = gradient_placeholder(call.tensors[i], *layouts[i], call.accumulate, made);
       if (slot < 0) return {};
-      node.histories.push_back(call.create && layouts[i]->history);
+      pass.histories.push_back(call.create && layouts[i]->history);
       node.outputs.push_back(slot);
     }
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), made.release());

@@ -113,16 +113,16 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
   }
   for (size_t n = 0; n < tape.nodes().size(); ++n) {
     const TapeNode& node = tape.nodes()[n];
-    const bool pass = node.backward || node.step == FuncStep::kGradients;
-    for (size_t k = 0; pass && k < node.outputs.size(); ++k) {
-      needs[static_cast<size_t>(node.outputs[k])] = node.histories[k] ? NeedsGrad::kYes : NeedsGrad::kNo;
+    const GradientPass* pass = gradient_pass(node);
+    for (size_t k = 0; pass != nullptr && k < node.outputs.size(); ++k) {
+      needs[static_cast<size_t>(node.outputs[k])] = pass->histories[k] ? NeedsGrad::kYes : NeedsGrad::kNo;
     }
     if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = NeedsGrad::kYes;
     if (node.custom) {
       for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kYes;
       continue;
     }
-    if (pass || node.leaf || node.step == FuncStep::kVariable) continue;
+    if (pass != nullptr || node.leaf || step_of(node) == FuncStep::kVariable) continue;
     bool any = false, maybe = false;
     const auto look = [&](int operand) {
       any = any || needs[static_cast<size_t>(operand)] == NeedsGrad::kYes;
@@ -151,7 +151,7 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
     std::vector<int> operands;
     for_each_slot(node.args.get(), [&](int operand) { operands.push_back(operand); });
     std::vector<NeedsGrad> answers(node.outputs.size(), any ? NeedsGrad::kYes : NeedsGrad::kUnknown);
-    if (any && node.step == FuncStep::kNone && !node.mutates && !hands_on_history(node)) {
+    if (any && step_of(node) == FuncStep::kNone && !node.mutates && !hands_on_history(node)) {
       answers = ask_histories(n, needs);
       answers.resize(node.outputs.size(), NeedsGrad::kUnknown);
     }

@@ -124,7 +124,7 @@ std::vector<size_t> GradientTracing::order_of_hooks(const EngineCall& call) cons
     Place place{tape.nodes().size(), 0, i};
     for (size_t n = 0; n < tape.nodes().size() && place.node == tape.nodes().size(); ++n) {
       const TapeNode& node = tape.nodes()[n];
-      if (!node.grad || node.backward) continue;
+      if (!node.grad || engine_pass(node) != nullptr) continue;
       size_t operand = 0;
       const auto look = [&](int each) {
         if (each == slot && place.node != n) place = {n, operand, i};

@@ -88,7 +88,8 @@ long HistoryTracing::version_of(PyObject* tensor) const {
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
   if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
   const auto plain = [](const TapeNode& node) {
-    return node.step == FuncStep::kNone && !node.custom && !node.backward && !node.leaf && is_no_view(node);
+    return step_of(node) == FuncStep::kNone && !node.custom && gradient_pass(node) == nullptr && !node.leaf &&
+           is_no_view(node);
   };
   if (!plain(*made) || made->mutates || made->outputs.size() != 1 || made->sequence) return -1;
   // Torch makes some results in several steps, the later ones in place.

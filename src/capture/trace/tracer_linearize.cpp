@@ -69,9 +69,9 @@ const Recording* recording_of(PyObject* object) {
 
 /// Arguments of a step with torch's number of the level moved.
 Ref with_level(const TapeNode& node, Ref args, long shift) {
-  const Py_ssize_t place = node.step == FuncStep::kBatchIn ? 2 : 1;
-  const bool numbered = node.step == FuncStep::kWrap || node.step == FuncStep::kUnwrap ||
-                        node.step == FuncStep::kBatchIn || node.step == FuncStep::kBatchOut;
+  const Py_ssize_t place = step_of(node) == FuncStep::kBatchIn ? 2 : 1;
+  const bool numbered = step_of(node) == FuncStep::kWrap || step_of(node) == FuncStep::kUnwrap ||
+                        step_of(node) == FuncStep::kBatchIn || step_of(node) == FuncStep::kBatchOut;
   if (!numbered || !args || shift == 0) return args;
   Ref changed = Ref::steal(PyTuple_GetSlice(args.get(), 0, PyTuple_GET_SIZE(args.get())));
   if (changed.get() == args.get()) changed = map_structure(args.get(), [](PyObject* o) { return Ref::borrow(o); });
@@ -165,8 +165,8 @@ std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nod
     if (std::find(reads.begin(), reads.end(), slot) == reads.end()) reads.push_back(slot);
   };
   for (const TapeNode& node : nodes) {
-    const bool level = node.step == FuncStep::kEnter && node.name != "enter_grad" && node.name != "enter_vmap";
-    if (node.backward || node.leaf || node.done || node.number || node.custom ||
+    const bool level = step_of(node) == FuncStep::kEnter && node.name != "enter_grad" && node.name != "enter_vmap";
+    if (engine_pass(node) != nullptr || node.leaf || node.done || node.number || node.custom ||
         node.region.mark != RegionMark::kNone || level) {
       return node.name + " inside of the function";
     }
@@ -217,7 +217,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
   const Bypass bypass(bypass_);
   if (run.problem.empty()) run.problem = recording_problem(run.nodes, run.slots, made.arguments, made.reads);
   const bool levels = std::any_of(run.nodes.begin(), run.nodes.end(),
-                                  [](const TapeNode& node) { return node.step == FuncStep::kEnter; });
+                                  [](const TapeNode& node) { return step_of(node) == FuncStep::kEnter; });
   for (const std::vector<int>* slots : {&std::as_const(made.arguments), &std::as_const(made.reads)}) {
     for (const int slot : *slots) {
       if (run.problem.empty() && levels && api_.grad_enabled() && histories().needs_grad(slot) != NeedsGrad::kNo) {
@@ -299,7 +299,7 @@ PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, P
   const auto in_gradients = [this](int level) {
     return own_.levels[static_cast<size_t>(level)].kind == Level::Kind::kGrad;
   };
-  if (std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return n.step == FuncStep::kEnter; }) &&
+  if (std::any_of(nodes.begin(), nodes.end(), [](const TapeNode& n) { return step_of(n) == FuncStep::kEnter; }) &&
       std::any_of(own_.open_levels.begin(), own_.open_levels.end(), in_gradients) && !api_.grad_enabled()) {
     problem = "a transform inside of another where gradients are switched off";
   }
@@ -330,7 +330,7 @@ PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, P
     if (node.kwargs) node.kwargs = map_structure(node.kwargs.get(), to_slot);
     // Torch's graph knows nothing of switches outside of a level.
     note_modes(node, node.level < r.first_level ? api_.grad_enabled() : node.mode);
-    const FuncStep step = node.step;
+    const FuncStep step = step_of(node);
     if (step == FuncStep::kWrap) own_.wraps[node.outputs[0]] = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
     Level level;
     level.kind = node.name == "enter_vmap" ? Level::Kind::kVmap : Level::Kind::kGrad;

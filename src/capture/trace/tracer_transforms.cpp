@@ -146,13 +146,12 @@ void TransformTracing::record_step(FuncStep step, const char* name, Ref func, Re
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   TapeNode node;
-  node.histories = std::move(histories);
-  node.step = step;
+  node.kind = TransformStep{step, std::move(histories)};
   node.name = name;
   node.func = std::move(func);
   node.args = std::move(args);
   node.outputs = std::move(outputs);
-  node.sequence = step == FuncStep::kGradients || step == FuncStep::kUnpackDual;
+  node.sequence = step == FuncStep::kUnpackDual;
   note_modes(node);
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -307,7 +306,7 @@ std::string TransformTracing::level_write_problem(const std::string& name, PyObj
     }
   }
   for (const TapeNode& node : t.tape.nodes()) {
-    if (node.step == FuncStep::kVariable && slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) == slot) {
+    if (step_of(node) == FuncStep::kVariable && slot_of(PyTuple_GET_ITEM(node.args.get(), 0)) == slot) {
       return name + " on a tensor that gradients are asked by";
     }
   }
@@ -363,18 +362,21 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
   }
   if (!tracing()) return not_handled();
   if (!problem.empty()) return transform_break(problem);
-  const auto arguments = [&](const std::vector<int>& by) {
-    const auto flag = [](bool set) { return set ? Py_True : Py_False; };
-    const Ref a = slots_of(roots), b = slots_of(cotangents), c = slots_of(by);
-    return Ref::steal(PyTuple_Pack(6, a.get(), b.get(), c.get(), flag(keep), Py_False, flag(create)));
+  TapeNode node;
+  auto& pass = node.kind.emplace<GradientPass>();
+  pass.of_level = true;
+  pass.keeps_history = keep;
+  pass.creates_graph = create;
+  node.name = "gradients";
+  node.sequence = true;
+  const auto by = [&](const std::vector<int>& some) {
+    const Ref a = slots_of(roots), b = slots_of(cotangents), c = slots_of(some);
+    set_pass_operands(node, a.get(), b.get(), c.get());
   };
   std::vector<std::optional<GradientLayout>> layouts;
   {
     const Bypass bypass(bypass_);
-    TapeNode node;
-    node.step = FuncStep::kGradients;
-    node.name = "gradients";
-    node.args = arguments(variables);
+    by(variables);
     try {
       const std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), t.symbols.ctx().guards().size());
       layouts = t.graph.gradient_layouts(before, api_, node);
@@ -391,8 +393,7 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
   }
   if (!problem.empty()) return transform_break(problem);
   // Tensors that no gradient reaches get zeros.
-  std::vector<int> reached, made;
-  std::vector<bool> histories;
+  std::vector<int> reached;
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(wanted.size())));
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!layouts[i]) continue;
@@ -402,13 +403,17 @@ PyObject* TransformTracing::level_gradients(PyObject* outputs, PyObject* inputs,
     if (!placeholder) return nullptr;
     t.tape.set_level(slot, innermost());
     reached.push_back(variables[i]);
-    histories.push_back(create && layouts[i]->history);
-    made.push_back(slot);
+    pass.histories.push_back(create && layouts[i]->history);
+    node.outputs.push_back(slot);
     PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), Py_NewRef(placeholder.get()));
   }
-  if (!made.empty()) {
-    record_step(FuncStep::kGradients, "gradients", package_function(PackageFunction::kTransformGradients),
-                arguments(reached), std::move(made), std::move(histories));
+  if (!reached.empty()) {
+    const Bypass bypass(bypass_);
+    by(reached);
+    node.func = package_function(PackageFunction::kTransformGradients);
+    note_modes(node);
+    node.location = user_location();
+    t.tape.add_node(std::move(node));
   }
   static PyObject* const zeros_like = attr(api_.torch.get(), "zeros_like").release();
   for (size_t i = 0; i < wanted.size(); ++i) {

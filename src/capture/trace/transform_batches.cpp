@@ -37,7 +37,7 @@ bool TransformTracing::is_batched(int slot, int level) const {
   const Tape& tape = trace_->tape;
   std::vector<bool> batched(tape.slots().size(), false);
   for (const TapeNode& node : tape.nodes()) {
-    if (node.step == FuncStep::kBatchIn && node.level == level) {
+    if (step_of(node) == FuncStep::kBatchIn && node.level == level) {
       batched[static_cast<size_t>(node.outputs[0])] = true;
       continue;
     }
@@ -58,7 +58,7 @@ int TransformTracing::whole_batch(int slot, int dim) const {
   for (size_t n = nodes.size(); n-- > 0;) {
     const TapeNode& node = nodes[n];
     if (node.outputs.size() != 1 || node.outputs[0] != slot) continue;
-    if (node.step == FuncStep::kNone && turns_dims(node.name)) {
+    if (step_of(node) == FuncStep::kNone && turns_dims(node.name)) {
       // Turning the dimensions of one number round does nothing at all to the batch.
       int operand = -1;
       for_each_slot(node.args.get(), [&](int each) { operand = each; });
@@ -66,7 +66,7 @@ int TransformTracing::whole_batch(int slot, int dim) const {
       if (number && operand >= 0 && operand != slot) slot = operand;
       continue;
     }
-    if (node.step != FuncStep::kBatchIn) continue;
+    if (step_of(node) != FuncStep::kBatchIn) continue;
     int whole = -1;
     for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int operand) { whole = operand; });
     return PyLong_AsLong(PyTuple_GET_ITEM(node.args.get(), 1)) == dim ? whole : -1;

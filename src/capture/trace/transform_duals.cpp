@@ -52,7 +52,7 @@ PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyOb
     }
     for (const TapeNode& node : t.tape.nodes()) {
       // Part of a dual tensor, or what was computed from one.
-      if (node.step == FuncStep::kMakeDual && node.level == innermost() && innermost() == 0 &&
+      if (step_of(node) == FuncStep::kMakeDual && node.level == innermost() && innermost() == 0 &&
           (is_made_from(slot, node.outputs[0]) || is_made_from(direction, node.outputs[0]))) {
         problem = "a dual tensor made of another one";
       }
@@ -78,8 +78,8 @@ int TransformTracing::tangent_of(int dual) {
     const bool itself = std::find(operands.begin(), operands.end(), dual) != operands.end();
     if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i"))
       continue;  // positive(), contiguous(), ...
-    if (node.step == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
-    if (node.step != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
+    if (step_of(node) == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
+    if (step_of(node) != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
     const int tangent = tangent_of(operands[0]);
     return tangent >= 0 && same_form(dual, tangent) ? tangent : -1;
   }
@@ -121,7 +121,7 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
   const Ref ref = make_slot_ref(slot);
   if (problem.empty()) {
     const Bypass bypass(bypass_);
-    node.step = FuncStep::kUnpackDual;
+    node.kind = TransformStep{FuncStep::kUnpackDual, {}};
     node.name = "unpack_dual";
     node.level = innermost();
     node.args = Ref::steal(PyTuple_Pack(1, ref.get()));

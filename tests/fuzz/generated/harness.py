@@ -317,7 +317,7 @@ def _same_leaf(a: Any, b: Any) -> bool:
         tolerance = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 2e-5, torch.complex64: 2e-5}.get(
             a.dtype, 2e-2
         )
-        return bool(torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+        return torch.equal(a, b) or bool(torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
     if isinstance(a, np.ndarray):
         if a.dtype.kind in "fc":
             tolerance = 1e-9 if a.dtype.itemsize >= 8 and a.dtype.kind == "f" or a.dtype.itemsize == 16 else 2e-5
