@@ -167,6 +167,7 @@ bool TraceEnds::run_tape() {
   const bool may_spoil = api_.present() && std::any_of(trace_->tape.nodes().begin(), trace_->tape.nodes().end(),
                                                        [](const TapeNode& node) { return node.mutates; });
   first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
+  if (!first_node_) forget_error();
   const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
   if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
