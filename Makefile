@@ -152,6 +152,10 @@ sanitize-gpu: build
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(PY) tests/gpu/many_calls.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(PY) tests/gpu/many_calls.py
 
+# Compile time per operator of programs of up to 50,000 operators.
+bench-scaling: build
+	$(PY) bench/scaling.py $(ARGS)
+
 bench-calls: build
 	$(PY) bench/calls.py
 

@@ -43,7 +43,8 @@ bool holds_ints(PyObject* items) {
   return true;
 }
 
-/// The callable as a torch function mode gets it, and its arguments with the bound object.
+/// The callable as a torch function mode gets it, and its arguments with the bound object. False without a Python error set: it
+/// is a method that the class of its object does not have (what an operator of the dispatcher calls).
 bool as_mode_call(PyObject* callable, PyObject* args, Ref& func, Ref& all_args) {
   func = Ref::borrow(callable);
   all_args = Ref::borrow(args);
@@ -450,15 +451,17 @@ PyObject* NumberTracing::symbolic_call(PyObject* callable, const KnownCall& know
     origins().note_result(size);
     return size;
   }
+  // Its own code in Python would hand the numbers to a function in C++ that takes real ones only.
+  if (is_dispatcher_operator(callable)) return torch().torch_function(callable, args, kwargs);
   const Ref items = Ref::steal(PySequence_List(args));
   const CallPlan plan =
       calls().plan_call(callable, known, reinterpret_cast<PyListObject*>(items.get())->ob_item, count);
   if (plan.kind == Kind::kTorch) {
     Ref func, all_args;
-    if (!as_mode_call(callable, args, func, all_args)) return nullptr;
-    return torch().torch_function(func.get(), all_args.get(), kwargs);
+    if (as_mode_call(callable, args, func, all_args)) return torch().torch_function(func.get(), all_args.get(), kwargs);
+    if (PyErr_Occurred() != nullptr) return nullptr;
   }
-  if (plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
+  if (plan.kind == Kind::kTorch || plan.kind == Kind::kBreak || numpy().numpy_value(callable)) {
     settle_in(args);
     settle_in(kwargs);
   }
