@@ -638,3 +638,17 @@ def test_dual_tensors_by_the_operators_that_older_releases_call() -> None:
     compiled = tatara.compile(tangent, fullgraph=True)
     for _ in range(2):
         torch.testing.assert_close(compiled(x, t), (2 * x.sin(), 2 * x.cos() * t))
+
+
+def test_a_batch_that_the_host_gives_another_shape() -> None:
+    """Torch's pinv of nothing looks at no tolerance, so that a batch of tolerances alone gives no batch."""
+
+    def program(x: torch.Tensor, tolerances: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda t: torch.linalg.pinv(x, rtol=t))(tolerances)
+
+    x, tolerances = torch.ones(0, 5, 5), torch.tensor([1.0, 0.5])
+    compiled = tatara.compile(program)
+    expected = program(x, tolerances)
+    for _ in range(3):
+        made = compiled(x, tolerances)
+        assert (made.shape, made.dtype) == (expected.shape, expected.dtype)

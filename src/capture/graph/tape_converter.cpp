@@ -482,6 +482,9 @@ void TapeConverter::lay_out(int slot) {
   TensorRef& ref = c_.refs[static_cast<size_t>(slot)];
   if (info.number || !info.symbolic_sizes.empty() || equal(info.strides.get(), c_.fz.type(ref).strides)) return;
   const std::vector<Expr> wanted = c_.exprs(info.strides.get());
+  if (wanted.size() != c_.fz.type(ref).sizes.size()) {
+    throw Unsupported("a result of a function transform has other dimensions in the host");
+  }
   // What repeats in memory is no layout of a result of ours.
   if (std::any_of(wanted.begin(), wanted.end(), [](Expr e) { return e.is_const(0); })) return;
   for (size_t i = 0; i < c_.refs.size(); ++i) {
