@@ -44,7 +44,6 @@ BINARY = {
         "maximum",
         "fmod",
         "hypot",
-        "where",
         "mm",
         "dist",
         "logaddexp",

@@ -389,19 +389,17 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
 std::vector<TensorType> TapeConverter::host_types(const TapeNode& node) {
   std::vector<TensorType> types;
   for (const int slot : node.outputs) {
-    if (slot >= 0 && c_.refs[static_cast<size_t>(slot)] >= 0) {
+    if (slot < 0) {
+      // A result that was not asked for is None in the host, and nothing reads it.
+      TensorType& nothing = types.emplace_back();
+      nothing.device = types.front().device;
+      nothing.sizes = {c_.builder.ctx().constant(0)};
+      nothing.strides = {c_.builder.ctx().constant(1)};
+    } else if (c_.refs[static_cast<size_t>(slot)] >= 0) {
       throw Unsupported(node.name + " gives no tensor of its own in the host");
-    }
-    if (slot >= 0) {
+    } else {
       types.push_back(c_.slot_type(slot));
-      continue;
     }
-    // A result that was not asked for is None in the host, and nothing reads it.
-    TensorType nothing;
-    if (!types.empty()) nothing.device = types.front().device;
-    nothing.sizes = {c_.builder.ctx().constant(0)};
-    nothing.strides = {c_.builder.ctx().constant(1)};
-    types.push_back(std::move(nothing));
   }
   return types;
 }

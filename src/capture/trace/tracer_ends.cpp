@@ -542,6 +542,7 @@ void TraceEnds::end_trace() {
   context_.trace.reset();
   context_.features.parts->reset();
   waiting_.reset();
+  first_node_ = {};
 }
 
 }  // namespace tatara::capture
