@@ -8,13 +8,13 @@ namespace tatara::sched {
 
 ArenaPlaces::ArenaPlaces(int steps) : leaves_(std::bit_ceil(static_cast<uint32_t>(std::max(steps, 1)))) {}
 
-template <typename Fn>
-void ArenaPlaces::for_each(int first, int last, Fn&& fn) {
+void ArenaPlaces::find_stretches(int first, int last) {
+  stretches_asked_.clear();
   const auto descend = [&](auto&& self, uint32_t number, uint32_t begin, uint32_t length) -> void {
     ++looked_at_;
     const auto from = static_cast<uint32_t>(first), to = static_cast<uint32_t>(last);
     const bool whole = from <= begin && begin + length - 1 <= to;
-    fn(number, whole);
+    stretches_asked_.push_back({&stretches_[number], whole});
     if (whole) return;
     const uint32_t half = length / 2;
     if (from < begin + half) self(self, 2 * number, begin, half);
@@ -36,18 +36,32 @@ void ArenaPlaces::take(Parts& parts, int64_t begin, int64_t end) {
   parts.emplace_hint(next, begin, end);
 }
 
-int64_t ArenaPlaces::lowest_free(const std::vector<const Parts*>& taken, int64_t bytes) {
+void ArenaPlaces::Cursor::seek(int64_t offset) {
+  auto part = parts->upper_bound(offset);
+  if (part != parts->begin() && std::prev(part)->second > offset) --part;
+  begin = part == parts->end() ? INT64_MAX : part->first;
+  end = part == parts->end() ? INT64_MAX : part->second;
+}
+
+int64_t ArenaPlaces::lowest_free(int64_t bytes) {
+  cursors_.clear();
+  for (const Asked& asked : stretches_asked_) {
+    const Parts& parts = asked.whole ? asked.stretch->sometime : asked.stretch->throughout;
+    if (!parts.empty()) cursors_.push_back({&parts, parts.begin()->first, parts.begin()->second});
+  }
   for (int64_t offset = 0;;) {
     bool is_free = true;
     int64_t until = INT64_MAX;
-    for (const Parts* parts : taken) {
-      ++looked_at_;
-      const auto next = parts->upper_bound(offset);
-      if (next != parts->begin() && std::prev(next)->second > offset) {
-        offset = std::prev(next)->second;
+    for (Cursor& cursor : cursors_) {
+      if (cursor.end <= offset) {
+        ++looked_at_;
+        cursor.seek(offset);
+      }
+      if (cursor.begin <= offset) {
+        offset = cursor.end;
         is_free = false;
-      } else if (next != parts->end()) {
-        until = std::min(until, next->first);
+      } else {
+        until = std::min(until, cursor.begin);
       }
     }
     if (!is_free) continue;
@@ -58,17 +72,12 @@ int64_t ArenaPlaces::lowest_free(const std::vector<const Parts*>& taken, int64_t
 
 int64_t ArenaPlaces::place(int first, int last, int64_t bytes) {
   if (bytes == 0) return 0;
-  std::vector<const Parts*> taken;
-  for_each(first, last, [&](uint32_t number, bool whole) {
-    const auto found = stretches_.find(number);
-    if (found != stretches_.end()) taken.push_back(whole ? &found->second.sometime : &found->second.throughout);
-  });
-  const int64_t offset = lowest_free(taken, bytes);
-  for_each(first, last, [&](uint32_t number, bool whole) {
-    Stretch& stretch = stretches_[number];
-    if (whole) take(stretch.throughout, offset, offset + bytes);
-    take(stretch.sometime, offset, offset + bytes);
-  });
+  find_stretches(first, last);
+  const int64_t offset = lowest_free(bytes);
+  for (const auto& [stretch, whole] : stretches_asked_) {
+    if (whole) take(stretch->throughout, offset, offset + bytes);
+    take(stretch->sometime, offset, offset + bytes);
+  }
   end_ = std::max(end_, offset + bytes);
   return offset;
 }

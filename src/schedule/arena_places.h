@@ -30,16 +30,30 @@ class ArenaPlaces {
     Parts sometime;    // taken for some of its steps
   };
 
-  /// fn(stretch, is it one of the largest of the steps that are asked for) for these, and for all that hold them.
-  template <typename Fn>
-  void for_each(int first, int last, Fn&& fn);
+  /// A stretch that holds some of the steps that are asked for.
+  struct Asked {
+    Stretch* stretch;
+    bool whole;  // all of its steps are asked for
+  };
+  /// The first of the parts that ends behind an offset; INT64_MAX: there is none.
+  struct Cursor {
+    const Parts* parts;
+    int64_t begin;
+    int64_t end;
+    void seek(int64_t offset);
+  };
+
+  /// Fills `stretches_asked_`: the largest whole stretches of these steps, and all that hold them.
+  void find_stretches(int first, int last);
   static void take(Parts& parts, int64_t begin, int64_t end);
-  int64_t lowest_free(const std::vector<const Parts*>& taken, int64_t bytes);
+  int64_t lowest_free(int64_t bytes);
 
   uint32_t leaves_ = 1;
   std::unordered_map<uint32_t, Stretch> stretches_;  // by number: stretch n has the halves 2n and 2n + 1
   int64_t end_ = 0;
   int64_t looked_at_ = 0;
+  std::vector<Asked> stretches_asked_;  // of the placement under way, as the cursors
+  std::vector<Cursor> cursors_;
 };
 
 }  // namespace tatara::sched

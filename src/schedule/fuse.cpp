@@ -562,6 +562,11 @@ void form_units(State& s) {
     std::erase_if(unit.group.members, [&](const Member& m) {
       return m.kind == Member::Kind::kStore && !s.values[static_cast<size_t>(m.value)].stored;
     });
+    // Had no other use than to compare groups; kernels take their place in memory.
+    for (Member& m : unit.group.members) {
+      m.accesses = {};
+      m.index_uses = {};
+    }
   }
 }
 

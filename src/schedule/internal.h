@@ -75,6 +75,7 @@ struct ValueInfo {
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
   int unit = -1;
   int uses = 0;
+  double elements = 1;   // under the hints
   double cost = 0;       // scalar operations per element when inlined
   double functions = 0;  // of these, elementary functions
   double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction

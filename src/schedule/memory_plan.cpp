@@ -255,26 +255,31 @@ void plan_arena(State& s) {
   std::vector<Lifetime> lives = lifetimes(plan);
   const std::vector<BufferId> places =
       s.options.plan_memory ? take_places(s, lives) : std::vector<BufferId>(plan.buffers.size(), -1);
-  std::vector<size_t> fixed;
+  const auto rounded = [](int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
+  struct Fixed {
+    size_t buffer;
+    int64_t bytes;
+  };
+  std::vector<Fixed> fixed;
   std::vector<size_t> symbolic;
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
     if (plan.buffers[b].home != BufferHome::kArena) continue;
     plan.buffers[b].offset = s.ctx.constant(0);
     if (lives[b].last < 0 || places[b] >= 0) continue;
-    (plan.buffers[b].nbytes.is_const() ? fixed : symbolic).push_back(b);
+    if (plan.buffers[b].nbytes.is_const()) {
+      fixed.push_back({b, plan.buffers[b].nbytes.const_value()});
+    } else {
+      symbolic.push_back(b);
+    }
   }
-  const auto rounded = [](int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
   // Largest first, each at the lowest offset that no buffer alive at the same time covers.
-  std::stable_sort(fixed.begin(), fixed.end(), [&](size_t a, size_t b) {
-    return plan.buffers[a].nbytes.const_value() > plan.buffers[b].nbytes.const_value();
-  });
+  std::stable_sort(fixed.begin(), fixed.end(), [](const Fixed& a, const Fixed& b) { return a.bytes > b.bytes; });
   const int steps = static_cast<int>(plan.steps.size());
   const auto life_of = [&](size_t b) { return s.options.plan_memory ? lives[b] : Lifetime{0, steps - 1}; };
   ArenaPlaces arena(steps);
-  for (const size_t b : fixed) {
+  for (const auto& [b, bytes] : fixed) {
     const Lifetime life = life_of(b);
-    const int64_t bytes = rounded(plan.buffers[b].nbytes.const_value());
-    plan.buffers[b].offset = s.ctx.constant(arena.place(life.first, life.last, bytes));
+    plan.buffers[b].offset = s.ctx.constant(arena.place(life.first, life.last, rounded(bytes)));
   }
   const int64_t total = arena.bytes();
   // Symbolic sizes: a slot is used again by buffers of the same size only.

@@ -95,10 +95,14 @@ void make_root(State& s, ValueId v, bool stored) {
   info.stored = info.stored || stored;
 }
 
-double elements_of(State& s, ValueId v) {
-  double count = 1;
-  for (const Expr e : s.graph.type(v).sizes) count *= static_cast<double>(s.hint(e, 64));
-  return count;
+double elements_of(const State& s, ValueId v) { return s.values[static_cast<size_t>(v)].elements; }
+
+void count_elements(State& s) {
+  for (size_t v = 0; v < s.values.size(); ++v) {
+    for (const Expr e : s.graph.type(static_cast<ValueId>(v)).sizes) {
+      s.values[v].elements *= static_cast<double>(s.hint(e, 64));
+    }
+  }
 }
 
 /// A value that is computed where it is read, but must lie in memory where the host reads views of it: which of its parts
@@ -299,6 +303,7 @@ ValueId base_of(State& s, ValueId v) {
 void lower_nodes(State& s) {
   s.values.resize(s.graph.num_values());
   s.nodes.resize(s.graph.num_nodes());
+  count_elements(s);
   mark_needed(s);
   for (size_t i = 0; i < s.graph.num_nodes(); ++i) {
     const Node& node = s.graph.node(static_cast<NodeId>(i));

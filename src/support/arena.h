@@ -1,6 +1,7 @@
 // A bump allocator for objects that live and die together.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +15,8 @@
 
 namespace tatara {
 
-/// Not thread-safe. Only trivially destructible types: the arena runs no destructors.
+/// Not thread-safe. Only trivially destructible types: the arena runs no destructors. Blocks double up to `block_bytes`, so that
+/// a small arena is small.
 class BumpArena {
  public:
   explicit BumpArena(size_t block_bytes = size_t{16} << 10) : block_bytes_(block_bytes) {}
@@ -27,7 +29,8 @@ class BumpArena {
     size_t offset = (cursor_ + align - 1) / align * align;
     if (blocks_.empty() || offset + bytes > capacity_) {
       // operator new aligns to the largest fundamental type; larger alignments pay in padding.
-      capacity_ = bytes + align > block_bytes_ ? bytes + align : block_bytes_;
+      next_block_ = std::min(next_block_ * 2, block_bytes_);
+      capacity_ = std::max(bytes + align, next_block_);
       blocks_.push_back(std::make_unique_for_overwrite<std::byte[]>(capacity_));
       const auto base = reinterpret_cast<uintptr_t>(blocks_.back().get());
       offset = (base + align - 1) / align * align - base;
@@ -62,6 +65,7 @@ class BumpArena {
 
  private:
   size_t block_bytes_;
+  size_t next_block_ = 480;
   size_t capacity_ = 0;
   size_t cursor_ = 0;
   size_t used_ = 0;

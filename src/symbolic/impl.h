@@ -112,10 +112,10 @@ struct ExprContext::Impl {
   NodeTable nodes;
   FactTable facts;
 
-  NodeCache<IntRange> ranges;     // by epoch of the facts
-  NodeCache<NodePtr> simplified;  // likewise
-  NodeCache<NodePtr> rewritten;   // results of one substitution or import, by node of the source and `rewrite_run`
-  uint32_t rewrite_run = 0;
+  NodeCache<IntRange> ranges;      // by epoch of the facts
+  NodeCache<NodePtr> simplified;   // likewise
+  NodeCache<NodePtr> substituted;  // results of one substitution, by `substitutions`
+  uint32_t substitutions = 0;
   int simplify_depth = 0;
   int propagation_depth = 0;
 

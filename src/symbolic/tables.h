@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -55,11 +55,12 @@ class NodeTable {
  public:
   /// Keeps references; nodes belong to `owner`.
   NodeTable(ExprContext& owner, BumpArena& arena, const SymbolTable& symbols)
-      : owner_(owner), arena_(arena), symbols_(symbols), slots_(1024, nullptr) {}
+      : owner_(owner), arena_(arena), symbols_(symbols), slots_(64, nullptr) {}
   NodePtr intern(ExprKind kind, int64_t value, std::span<const NodePtr> operands, NodePtr base);
   NodePtr constant(int64_t value) {
     const auto index = static_cast<uint64_t>(value) - static_cast<uint64_t>(kSmallestCached);
-    if (index >= small_constants_.size()) return intern(ExprKind::kConst, value, {}, nullptr);
+    if (index >= kMostCached) return intern(ExprKind::kConst, value, {}, nullptr);
+    if (index >= small_constants_.size()) small_constants_.resize(std::min(std::bit_ceil(index + 1), kMostCached));
     NodePtr& cached = small_constants_[index];
     if (cached == nullptr) cached = intern(ExprKind::kConst, value, {}, nullptr);
     return cached;
@@ -76,7 +77,8 @@ class NodeTable {
   std::vector<NodePtr> slots_;  // open addressing, a power of two
   uint32_t count_ = 0;
   static constexpr int64_t kSmallestCached = -64;
-  std::array<NodePtr, 1088> small_constants_{};  // up to 1023
+  static constexpr uint64_t kMostCached = 1088;  // up to 1023
+  std::vector<NodePtr> small_constants_;         // as far as asked for: each kernel has a context of its own
 };
 
 /// What is known to hold. Learning makes a new state (`epoch`), for which what was computed before is not valid.

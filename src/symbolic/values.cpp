@@ -88,17 +88,14 @@ int64_t evaluate_node(NodePtr e, const Leaf& leaf) {
   TATARA_UNREACHABLE("ExprKind ", e->kind);
 }
 
-/// Rebuilds a tree once per node, with results kept by id of the source.
+/// Rebuilds a tree in `target`, once per node of the tree if the subclass keeps what is done.
 class Rewriter {
  public:
-  Rewriter(Impl& target, size_t num_source_nodes) : target_(target) {
-    target.rewritten.reserve(num_source_nodes);
-    ++target.rewrite_run;
-  }
+  explicit Rewriter(Impl& target) : target_(target) {}
   virtual ~Rewriter() = default;
 
   NodePtr run(NodePtr e) {
-    if (const NodePtr* done = target_.rewritten.find(e, target_.rewrite_run)) return *done;
+    if (const NodePtr* done = find(e)) return *done;
     NodePtr out = replace(e);
     if (out == nullptr) {
       InlineVec<NodePtr, 12> operands;
@@ -109,18 +106,23 @@ class Rewriter {
       }
       out = changed ? target_.build(e->kind, operands) : e;
     }
-    target_.rewritten.put(e, target_.rewrite_run, out, 0);
+    keep(e, out);
     return out;
   }
 
  protected:
   virtual NodePtr replace(NodePtr e) = 0;  // null: go into the operands
+  virtual const NodePtr* find(NodePtr e) const = 0;
+  virtual void keep(NodePtr e, NodePtr out) = 0;
   Impl& target_;
 };
 
+/// Within one context, so what is done is kept by id in a table of the context, which the next substitution uses again.
 class Substitution : public Rewriter {
  public:
-  Substitution(Impl& target, const ExprMap& map) : Rewriter(target, target.nodes.count()), map_(map) {
+  Substitution(Impl& target, const ExprMap& map) : Rewriter(target), map_(map) {
+    target.substituted.reserve(target.nodes.count());
+    ++target.substitutions;
     for (const auto& [key, value] : map) key_symbols_ |= key.node()->symbols == 0 ? ~uint64_t{0} : key.node()->symbols;
   }
 
@@ -134,13 +136,17 @@ class Substitution : public Rewriter {
     }
     return nullptr;
   }
+  const NodePtr* find(NodePtr e) const override { return target_.substituted.find(e, target_.substitutions); }
+  void keep(NodePtr e, NodePtr out) override { target_.substituted.put(e, target_.substitutions, out, 0); }
+
   const ExprMap& map_;
   uint64_t key_symbols_ = 0;
 };
 
+/// From a context that may be far larger than the target, where a table by id would cost each kernel as much as the graph.
 class Import : public Rewriter {
  public:
-  Import(Impl& target, const Impl& source) : Rewriter(target, source.nodes.count()), source_(source) {}
+  Import(Impl& target, const Impl& source) : Rewriter(target), source_(source) {}
 
  private:
   NodePtr replace(NodePtr e) override {
@@ -150,7 +156,16 @@ class Import : public Rewriter {
     const SymbolInfo* existing = target_.symbols.find(info.name);
     return existing != nullptr ? existing->node : target_.symbol(info.name, info.range, info.hint);
   }
+  const NodePtr* find(NodePtr e) const override {
+    const auto it = done_.find(e);
+    return it == done_.end() ? nullptr : &it->second;
+  }
+  void keep(NodePtr e, NodePtr out) override {
+    if (e->num_operands > 0) done_.emplace(e, out);
+  }
+
   const Impl& source_;
+  std::unordered_map<NodePtr, NodePtr> done_;
 };
 
 }  // namespace

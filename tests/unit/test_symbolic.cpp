@@ -1,5 +1,9 @@
 // Symbolic integers: canonical forms, simplification, ranges, facts, guards, text, programs.
+#include <malloc.h>
+
 #include <map>
+#include <memory>
+#include <string>
 
 #include "support/error.h"
 #include "symbolic/expr.h"
@@ -322,6 +326,23 @@ TEST_F(Symbolic, ImportCopiesByName) {
   EXPECT_TRUE((ctx.range(ctx.import(s0)) == IntRange{2, 100}));
   EXPECT_TRUE(ctx.hint(ctx.import(s0)) == 7);
   EXPECT_THROW(ctx.add(s0, copy), InternalError);
+}
+
+// Each kernel of a graph has a context of its own: together they must not take the square of the graph.
+TEST_F(Symbolic, ImportTakesNoMemoryForTheRestOfTheSource) {
+  for (int i = 0; i < 20'000; ++i) ctx.symbol("s" + std::to_string(i));
+  const Expr small = ctx.parse("7*s1 + s2 // 3 + min(s19999, 12)");
+  const auto in_use = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = in_use();
+  std::vector<std::unique_ptr<ExprContext>> kernels;
+  for (int i = 0; i < 100; ++i) {
+    kernels.push_back(std::make_unique<ExprContext>());
+    EXPECT_EQ(kernels.back()->import(small).str(), small.str());
+  }
+  EXPECT_TRUE(in_use() - before < 100 * (size_t{12} << 10));
 }
 
 TEST_F(Symbolic, ProgramsEvaluateAndSurviveEncoding) {
