@@ -30,7 +30,7 @@ Graph without_unused_inputs(const Graph& graph, std::vector<int>& kept) {
     const ValueId v = graph.inputs()[i];
     if (uses[static_cast<size_t>(v)] == 0) continue;
     kept.push_back(static_cast<int>(i));
-    map[static_cast<size_t>(v)] = result.add_input(graph.type(v), graph.value(v).name);
+    map[static_cast<size_t>(v)] = result.add_input(graph.type(v), graph.name(v));
   }
   return copy_into(graph, std::move(result), std::move(map));
 }

@@ -6,6 +6,7 @@
 
 #include "support/cancel.h"
 #include "support/error.h"
+#include "support/hash.h"
 
 namespace tatara {
 
@@ -87,14 +88,24 @@ UserLocation SourceLocation::user() const {
   return {file != nullptr ? *file : "", line, function != nullptr ? *function : "", call};
 }
 
+size_t TypePool::Hash::operator()(const TensorType& type) const {
+  uint64_t hash = hash_combine(static_cast<uint64_t>(type.dtype), static_cast<uint64_t>(type.is_wrapped_number));
+  hash = hash_combine(hash, static_cast<uint64_t>(type.device.kind) << 16 | static_cast<uint16_t>(type.device.index));
+  hash = hash_combine(hash, type.sizes.size());
+  for (const std::vector<Expr>* list : {&type.sizes, &type.strides}) {
+    for (const Expr e : *list) hash = hash_combine(hash, reinterpret_cast<uintptr_t>(e.node()));
+  }
+  return hash;
+}
+
 ValueId Graph::add_input(TensorType type, std::string name) {
   const auto id = static_cast<ValueId>(values_.size());
   Value value;
-  value.type = std::move(type);
+  value.type = types_->intern(std::move(type));
   value.input_index = static_cast<int>(inputs_.size());
-  value.name = std::move(name);
-  values_.push_back(std::move(value));
+  values_.push_back(value);
   inputs_.push_back(id);
+  input_names_.push_back(std::move(name));
   return id;
 }
 
@@ -107,11 +118,11 @@ NodeId Graph::add_node(const OpDef* op, std::vector<Arg> args, std::vector<Tenso
   node.location = std::move(location);
   for (size_t i = 0; i < types.size(); ++i) {
     Value value;
-    value.type = std::move(types[i]);
+    value.type = types_->intern(std::move(types[i]));
     value.producer = id;
     value.output_index = static_cast<int>(i);
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
-    values_.push_back(std::move(value));
+    values_.push_back(value);
   }
   nodes_.push_back(std::move(node));
   return id;

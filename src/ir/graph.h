@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,6 +45,7 @@ struct TensorType {
   int64_t dim() const { return static_cast<int64_t>(sizes.size()); }
   Expr numel(ExprContext& ctx) const;
   std::string str() const;  // f32[4, s0; strides 1, 4]; strides are left out when contiguous
+  friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
 /// Row-major strides of the sizes (a stride over a dimension of size 0 or 1 counts max(size, 1), as in PyTorch).
@@ -121,12 +124,24 @@ struct Node {
 };
 
 struct Value {
-  TensorType type;
-  NodeId producer = -1;  // -1: a graph input
+  const TensorType* type = nullptr;  // in the graph's pool
+  NodeId producer = -1;              // -1: a graph input
   int output_index = 0;
   /// Graph inputs only: position in Graph::inputs.
   int input_index = -1;
-  std::string name;  // for printing; may be empty
+};
+
+/// Each type once: most values of a large graph have one of few types, which then lie in the cache.
+class TypePool {
+ public:
+  /// Stays where it is for the life of the pool.
+  const TensorType* intern(TensorType type) { return &*types_.insert(std::move(type)).first; }
+
+ private:
+  struct Hash {
+    size_t operator()(const TensorType& type) const;
+  };
+  std::unordered_set<TensorType, Hash> types_;
 };
 
 /// A write to a graph input that must be visible after the run, in order: input <- value (same sizes; the value is
@@ -166,8 +181,12 @@ class Graph {
   }
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
-  Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
-  const TensorType& type(ValueId id) const { return value(id).type; }
+  const TensorType& type(ValueId id) const { return *value(id).type; }
+  void set_type(ValueId id, const TensorType& type) { values_[static_cast<size_t>(id)].type = types_->intern(type); }
+  /// For printing: of an input, where it has one.
+  std::string name(ValueId id) const {
+    return value(id).input_index < 0 ? std::string() : input_names_[static_cast<size_t>(value(id).input_index)];
+  }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   Node& node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
   const Node* producer(ValueId id) const { return value(id).producer < 0 ? nullptr : &node(value(id).producer); }
@@ -188,9 +207,11 @@ class Graph {
 
  private:
   std::shared_ptr<ExprContext> ctx_;
+  std::shared_ptr<TypePool> types_ = std::make_shared<TypePool>();  // of this graph and its copies
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_;
+  std::vector<std::string> input_names_;
   std::vector<GraphOutput> outputs_;
   std::vector<InputWrite> writes_;
 };

@@ -113,7 +113,7 @@ struct Trial {
 
 Access access_of(State& s, ValueId v, const std::vector<Expr>& indices, bool store, bool masked) {
   const ValueInfo& info = s.values[static_cast<size_t>(v)];
-  const std::vector<Expr> strides = info.storage ? info.storage->strides : storage_strides(s, v);
+  const std::vector<Expr>& strides = info.storage ? info.storage->strides : storage_strides(s, v);
   Expr address = s.ctx.constant(0);
   for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * strides[i];
   return {s.simplify(address), store, s.graph.type(v).dtype, v, masked};

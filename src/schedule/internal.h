@@ -152,6 +152,8 @@ struct State {
   std::vector<int> order;                 // units in order of execution
   std::vector<std::vector<int>> readers;  // per value, once the order is known: units that read it from memory
   std::vector<int> use_counts;            // per value of the graph
+  /// storage_strides() by type, for values that lie as their producers copy them and for all others.
+  std::unordered_map<const TensorType*, std::vector<Expr>> strides_as_copied, strides_of_type;
   /// Per step: buffers written whose elements take the place of the same elements of a buffer read.
   std::map<size_t, std::vector<std::pair<BufferId, BufferId>>> in_place;
   Schedule out;
@@ -201,7 +203,7 @@ std::optional<ViewOf> affine_view(State& s, ValueId v);
 /// The value in memory behind `v`.
 ValueId base_of(State& s, ValueId v);
 /// Strides a realised value gets: its type's when these are dense, else contiguous ones.
-std::vector<Expr> storage_strides(State& s, ValueId v);
+const std::vector<Expr>& storage_strides(State& s, ValueId v);
 
 // ---- fuse.cpp ----
 void form_units(State& s);

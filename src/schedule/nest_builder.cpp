@@ -10,6 +10,7 @@ namespace tatara::sched {
 using loops::kNoScalar;
 
 namespace {
+constexpr size_t kUsualScalars = 32;  // of a kernel or a trial
 constexpr BufferId kFirstLocal = -2;  // and below: memory of the thread; -1 stands for memory not planned yet
 
 /// In additions.
@@ -25,6 +26,8 @@ double cost_of(ScalarOp op) {
 NestBuilder::NestBuilder(State& state, loops::Kernel& kernel, Statements statements)
     : state_(state), kernel_(kernel), keeps_(statements == Statements::kKept) {
   scopes_.emplace_back(&memory_.resource);
+  kernel_.scalar_types.reserve(kUsualScalars);
+  scalar_depth_.reserve(kUsualScalars);
 }
 
 // ---- scopes ----------------------------------------------------------------------------------------------------------
@@ -125,27 +128,22 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   for (const ScalarId x : scalar.operands) d = std::max(d, scalar_depth_[static_cast<size_t>(x)]);
   if (scalar.index.valid()) d = std::max(d, depth_of(scalar.index));
   d = clamp_depth(d);
-  const ScalarKey key{static_cast<int>(scalar.op),
-                      static_cast<int>(scalar.dtype),
-                      scalar.operands,
-                      0.0,
-                      0.0,
-                      scalar.const_int,
-                      scalar.index.node(),
-                      scalar.lane};
+  InlineVec<ScalarId, 4> operands;
+  for (const ScalarId x : scalar.operands) operands.push_back(x);
   // NaN and signed zero are told apart by their bits.
-  ScalarKey full = key;
   if (scalar.op == ScalarOp::kConst) {
     int64_t re = 0;
     int64_t im = 0;
     static_assert(sizeof(re) == sizeof(scalar.const_re));
     std::copy_n(reinterpret_cast<const char*>(&scalar.const_re), sizeof(re), reinterpret_cast<char*>(&re));
     std::copy_n(reinterpret_cast<const char*>(&scalar.const_im), sizeof(im), reinterpret_cast<char*>(&im));
-    std::get<2>(full) = {static_cast<ScalarId>(re), static_cast<ScalarId>(re >> 32), static_cast<ScalarId>(im),
-                         static_cast<ScalarId>(im >> 32)};
+    operands = {static_cast<ScalarId>(re), static_cast<ScalarId>(re >> 32), static_cast<ScalarId>(im),
+                static_cast<ScalarId>(im >> 32)};
   }
+  const ScalarKey key{static_cast<int>(scalar.op), static_cast<int>(scalar.dtype), operands, scalar.const_int,
+                      scalar.index.node(), scalar.lane};
   auto& memo = at(d).scalars;
-  if (const auto found = memo.find(full); found != memo.end()) return found->second;
+  if (const auto found = memo.find(key); found != memo.end()) return found->second;
   const ScalarId id = define(d, scalar.dtype);
   if (scalar.op != ScalarOp::kConst) {
     ++work.operations;
@@ -153,7 +151,7 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
   }
   if (loops::is_elementary_function(scalar.op)) ++work.functions;
   put(d, loops::Let{id, std::move(scalar)});
-  memo.emplace(std::move(full), id);
+  memo.emplace(key, id);
   return id;
 }
 
@@ -312,13 +310,13 @@ ScalarId NestBuilder::round(ScalarId x, DType storage_dtype) {
 }
 
 void NestBuilder::remember(ValueId v, const std::vector<Expr>& indices, ScalarId x) {
-  std::vector<const ExprNode*> nodes;
+  InlineVec<const ExprNode*, 6> nodes;
   for (const Expr e : indices) nodes.push_back(state_.simplify(e).node());
-  at(depth()).evals.emplace(EvalKey{v, std::move(nodes), kNoScalar}, x);
+  at(depth()).evals.emplace(EvalKey{v, nodes, kNoScalar}, x);
 }
 
 ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) {
-  std::vector<const ExprNode*> nodes;
+  InlineVec<const ExprNode*, 6> nodes;
   for (Expr& e : indices) {
     e = state_.simplify(e);
     nodes.push_back(e.node());
@@ -327,7 +325,9 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
   const EvalKey unmasked{v, nodes, kNoScalar};
   for (size_t i = scopes_.size(); i-- > 0;) {
     if (const auto found = scopes_[i].evals.find(key); found != scopes_[i].evals.end()) return found->second;
-    if (const auto found = scopes_[i].evals.find(unmasked); found != scopes_[i].evals.end()) return found->second;
+    if (mask != kNoScalar) {
+      if (const auto found = scopes_[i].evals.find(unmasked); found != scopes_[i].evals.end()) return found->second;
+    }
     if (!floors_.empty() && static_cast<int>(i) == floor_) break;
   }
   ScalarId result = kNoScalar;

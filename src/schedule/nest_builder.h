@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "schedule/internal.h"
+#include "symbolic/node.h"
 
 namespace tatara::sched {
 
@@ -104,8 +105,8 @@ class NestBuilder {
   void fused(const LoweredNode& node);
 
  private:
-  using ScalarKey = std::tuple<int, int, std::vector<ScalarId>, double, double, int64_t, const ExprNode*, int>;
-  using EvalKey = std::tuple<ValueId, std::vector<const ExprNode*>, ScalarId>;
+  using ScalarKey = std::tuple<int, int, InlineVec<ScalarId, 4>, int64_t, const ExprNode*, int>;
+  using EvalKey = std::tuple<ValueId, InlineVec<const ExprNode*, 6>, ScalarId>;
   using LoadKey = std::tuple<int, const ExprNode*, ScalarId, ScalarId>;
   using IndirectKey = std::tuple<ScalarId, const ExprNode*, bool, bool, ScalarId>;
   /// Of the scopes' maps: thousands of trials would scatter small pieces over the heap of a large graph.

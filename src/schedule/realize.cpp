@@ -224,10 +224,9 @@ void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effe
 
 }  // namespace
 
-std::vector<Expr> storage_strides(State& s, ValueId v) {
-  const TensorType& type = s.graph.type(v);
-  const LoweredNode* producer = s.producer(v);
-  const bool moved = producer != nullptr && producer->node().op->traits.copies_to_strides;
+namespace {
+
+std::vector<Expr> strides_in_memory(State& s, const TensorType& type, bool moved) {
   // Dense in some order of the dimensions: sort by stride under the hints and check the products.
   std::vector<size_t> order;
   for (size_t d = 0; d < type.sizes.size(); ++d) {
@@ -245,6 +244,17 @@ std::vector<Expr> storage_strides(State& s, ValueId v) {
     expected = s.ctx.mul(stride, type.sizes[d]);
   }
   return type.strides;
+}
+
+}  // namespace
+
+const std::vector<Expr>& storage_strides(State& s, ValueId v) {
+  const TensorType& type = s.graph.type(v);
+  const LoweredNode* producer = s.producer(v);
+  const bool moved = producer != nullptr && producer->node().op->traits.copies_to_strides;
+  auto& known = moved ? s.strides_as_copied : s.strides_of_type;
+  const auto found = known.find(&type);
+  return found != known.end() ? found->second : known.emplace(&type, strides_in_memory(s, type, moved)).first->second;
 }
 
 std::optional<ViewOf> affine_view(State& s, ValueId v) {
@@ -265,7 +275,7 @@ std::optional<ViewOf> affine_view(State& s, ValueId v) {
   ViewOf view;
   view.base = base;
   const ValueInfo& info = s.values[static_cast<size_t>(base)];
-  const std::vector<Expr> strides = info.storage ? info.storage->strides : storage_strides(s, base);
+  const std::vector<Expr>& strides = info.storage ? info.storage->strides : storage_strides(s, base);
   if (base == v) {
     view.strides = strides;
     view.offset = info.storage && info.storage->offset.valid() ? info.storage->offset : s.ctx.constant(0);

@@ -1,6 +1,7 @@
 // The storage of expressions: interned nodes, terms and linear forms, overflow-checked arithmetic. Private to symbolic/.
 #pragma once
 
+#include <initializer_list>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,9 @@ class InlineVec {
  public:
   InlineVec() = default;
   InlineVec(const InlineVec& other) { *this = other; }
+  InlineVec(std::initializer_list<T> items) {
+    for (const T& item : items) push_back(item);
+  }
   InlineVec& operator=(const InlineVec& other) {
     if (this == &other) return *this;
     size_ = 0;
@@ -69,6 +73,9 @@ class InlineVec {
   T& operator[](size_t i) { return data()[i]; }
   const T& operator[](size_t i) const { return data()[i]; }
   T& back() { return data()[size_ - 1]; }
+  friend bool operator<(const InlineVec& a, const InlineVec& b) {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+  }
 
  private:
   void grow() {

@@ -216,7 +216,7 @@ class Expansion {
   }
 
   Graph run(size_t node, bool refuse_repeated) {
-    for (const ValueId v : graph_.inputs()) set(v, to_.add_input(graph_.type(v), graph_.value(v).name));
+    for (const ValueId v : graph_.inputs()) set(v, to_.add_input(graph_.type(v), graph_.name(v)));
     for (size_t n = 0; n < level_.first; ++n) copy(graph_.node(static_cast<NodeId>(n)));
     for (size_t n = level_.first; n < node; ++n) inside(static_cast<NodeId>(n));
     for (size_t n = node; n < end_; ++n) {
@@ -276,7 +276,6 @@ class Expansion {
     to_.node(id).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId now = to_.node(id).outputs[i];
-      to_.value(now).name = graph_.value(node.outputs[i]).name;
       set(node.outputs[i], now);
     }
   }

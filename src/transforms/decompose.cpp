@@ -18,7 +18,7 @@ ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t fir
                    producer->op->kind != OpKind::kView && producer->op->kind != OpKind::kHost &&
                    now.dtype == type.dtype;
   if (own) {
-    g.value(v).type = type;
+    g.set_type(v, type);
     return v;
   }
   if (now.dtype != type.dtype) return v;

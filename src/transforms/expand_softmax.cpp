@@ -49,7 +49,7 @@ class InParts {
 
   void add_input(size_t i) {
     const ValueId v = from_.inputs()[i];
-    set(v, to().add_input(from_.type(v), from_.value(v).name));
+    set(v, to().add_input(from_.type(v), from_.name(v)));
   }
 
   void copy(const Node& node) {

@@ -171,7 +171,7 @@ ForwardGraph forward_graph(const JointGraph& joint, const std::vector<ValueId>& 
   std::vector<ValueId> map(g.num_values(), kNoValue);
   for (size_t i = 0; i < joint.forward_inputs; ++i) {
     const ValueId v = g.inputs()[i];
-    map[static_cast<size_t>(v)] = result.add_input(g.type(v), g.value(v).name);
+    map[static_cast<size_t>(v)] = result.add_input(g.type(v), g.name(v));
   }
   for (size_t n = 0; n < joint.forward_nodes; ++n) {
     const Node& node = g.node(static_cast<NodeId>(n));
@@ -225,7 +225,7 @@ class Extraction {
 
   ValueId add_input(ValueId v) {
     const TensorType& type = joint_.graph.type(v);
-    return map_[static_cast<size_t>(v)] = result_.add_input(type, joint_.graph.value(v).name);
+    return map_[static_cast<size_t>(v)] = result_.add_input(type, joint_.graph.name(v));
   }
   bool known(ValueId v) const { return map_[static_cast<size_t>(v)] != kNoValue; }
   ValueId operator[](ValueId v) const { return map_[static_cast<size_t>(v)]; }

@@ -46,7 +46,7 @@ Graph run_pass(std::string_view name, const Graph& graph, const PassOptions& opt
 }
 
 GraphCopy::GraphCopy(const Graph& from) : from_(from), to_(from.ctx_ptr()), map_(from.num_values(), kNoValue) {
-  for (const ValueId v : from.inputs()) set(v, to_.add_input(from.type(v), from.value(v).name));
+  for (const ValueId v : from.inputs()) set(v, to_.add_input(from.type(v), from.name(v)));
 }
 
 std::vector<Arg> GraphCopy::args(const Node& node) const {
@@ -60,7 +60,6 @@ void GraphCopy::copy(const Node& node) {
   to_.node(id).take_marks(node);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     set(node.outputs[i], to_.node(id).outputs[i]);
-    to_.value(to_.node(id).outputs[i]).name = from_.value(node.outputs[i]).name;
   }
 }
 

@@ -73,8 +73,9 @@ class Recomputation {
   /// Inputs that were added before the value.
   void add_inputs(ValueId before) {
     for (; next_ < before; ++next_) {
-      const Value& value = from_.value(next_);
-      if (value.producer < 0) map_[static_cast<size_t>(next_)] = to_.add_input(value.type, value.name);
+      if (from_.producer(next_) == nullptr) {
+        map_[static_cast<size_t>(next_)] = to_.add_input(from_.type(next_), from_.name(next_));
+      }
     }
   }
 
@@ -127,7 +128,6 @@ class Recomputation {
     to_.node(made).take_marks(node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId now = to_.node(made).outputs[i];
-      to_.value(now).name = from_.value(node.outputs[i]).name;
       if (as == 0) {
         map_[static_cast<size_t>(node.outputs[i])] = now;
       } else {

@@ -125,7 +125,7 @@ class Splitter {
     part.stage.needs.push_back(producer == nullptr ? input_needs_[static_cast<size_t>(value.input_index)]
                                                    : needs_[static_cast<size_t>(v)]);
     if (producer != nullptr && number_of(v) >= first_crossing_) crossing_.push_back(v);
-    return known = part.stage.graph.add_input(value.type, value.name);
+    return known = part.stage.graph.add_input(graph_.type(v), graph_.name(v));
   }
 
   void copy_node(Part& part, const Node& node) {

@@ -98,7 +98,7 @@ Graph with_inputs(Graph graph, const std::vector<int>& order) {
   std::vector<int> places(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
     const ValueId input = graph.inputs()[static_cast<size_t>(order[i])];
-    map[static_cast<size_t>(input)] = result.add_input(graph.type(input), graph.value(input).name);
+    map[static_cast<size_t>(input)] = result.add_input(graph.type(input), graph.name(input));
     places[static_cast<size_t>(order[i])] = static_cast<int>(i);
   }
   const size_t outputs = graph.outputs().size();

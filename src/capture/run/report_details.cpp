@@ -102,7 +102,7 @@ void put_graph(Dict& details, const Graph& graph) {
               }));
   details.put("inputs", list_of(graph.inputs(), [&](ValueId v) {
                 Dict dict;
-                dict.put("value", int64_t{v}).put("name", graph.value(v).name).put("type", graph.type(v).str());
+                dict.put("value", int64_t{v}).put("name", graph.name(v)).put("type", graph.type(v).str());
                 dict.put("bytes", bytes_of(graph, v));
                 return dict.take();
               }));

@@ -45,9 +45,9 @@ std::string arg_text(const Arg& arg) {
 std::string print_graph(const Graph& graph, bool with_locations) {
   std::string out = "graph(";
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Value& value = graph.value(graph.inputs()[i]);
-    out += (i > 0 ? ", " : "") + value_name(graph.inputs()[i]) + ": " + value.type.str();
-    if (!value.name.empty()) out += " \"" + value.name + "\"";
+    const ValueId input = graph.inputs()[i];
+    out += (i > 0 ? ", " : "") + value_name(input) + ": " + graph.type(input).str();
+    if (const std::string name = graph.name(input); !name.empty()) out += " \"" + name + "\"";
   }
   out += ") {\n";
   for (const Node& node : graph.nodes()) {
