@@ -140,8 +140,12 @@ ScalarId NestBuilder::emit(loops::Scalar scalar) {
     operands = {static_cast<ScalarId>(re), static_cast<ScalarId>(re >> 32), static_cast<ScalarId>(im),
                 static_cast<ScalarId>(im >> 32)};
   }
-  const ScalarKey key{static_cast<int>(scalar.op), static_cast<int>(scalar.dtype), operands, scalar.const_int,
-                      scalar.index.node(), scalar.lane};
+  const ScalarKey key{static_cast<int>(scalar.op),
+                      static_cast<int>(scalar.dtype),
+                      operands,
+                      scalar.const_int,
+                      scalar.index.node(),
+                      scalar.lane};
   auto& memo = at(d).scalars;
   if (const auto found = memo.find(key); found != memo.end()) return found->second;
   const ScalarId id = define(d, scalar.dtype);

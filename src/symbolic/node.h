@@ -1,10 +1,10 @@
 // The storage of expressions: interned nodes, terms and linear forms, overflow-checked arithmetic. Private to symbolic/.
 #pragma once
 
-#include <initializer_list>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>

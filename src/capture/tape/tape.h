@@ -95,6 +95,9 @@ struct CustomBackward {
 /// Whether the node puts a hook on a tensor that the tape makes: it is recorded as a function that does nothing.
 inline bool is_hook(const TapeNode& node) { return node.custom != nullptr && node.name == "register_hook"; }
 
+/// References to Python objects, counted.
+using HeldObjects = std::unordered_map<PyObject*, Py_ssize_t>;
+
 class Tape {
  public:
   int find(PyObject* tensor) const {
@@ -146,9 +149,10 @@ class Tape {
   /// Puts the inputs where they belong: guarded `objects` by their index, pinned tensors. `env` has one entry per slot.
   void fill_inputs(const std::vector<PyObject*>& objects, std::vector<Ref>& env) const;
 
-  /// Runs every node and puts the results under the placeholders. False with a Python error set; `stop` is asked before each
-  /// node, and true from it is one.
-  bool materialise(TorchApi& api, const std::function<bool()>& stop);
+  /// Runs every node and puts the results under the placeholders; what neither a later node nor the program refers to goes
+  /// at once. `held`: references that are not the program's. False with a Python error set; `stop` is asked before each node,
+  /// and true from it is one.
+  bool materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held);
   /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
   /// set.
   bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;

@@ -1,6 +1,7 @@
 // Runs tapes: node by node, in the grad modes and levels that they were recorded in.
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "capture/host/numpy_api.h"
 #include "capture/host/object_kinds.h"
@@ -141,7 +142,7 @@ Ref view_of(TorchApi& api, PyObject* tensor) {
 }
 
 /// Makes the placeholder the real tensor.
-bool swap(TorchApi& api, PyObject* placeholder, PyObject* value) {
+bool swap(const TorchApi& api, PyObject* placeholder, PyObject* value) {
   return static_cast<bool>(
       Ref::steal(PyObject_CallFunctionObjArgs(api.functions.swap_impl.get(), placeholder, value, nullptr)));
 }
@@ -210,7 +211,71 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
   return {};
 }
 
-bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop) {
+namespace {
+
+/// Gives back the memory of results that nothing wants any more, as eager does: neither a later node nor the program, which
+/// holds no reference to the placeholder. That becomes again what it was before the run.
+class Unwanted {
+ public:
+  Unwanted(const Tape& tape, const TorchApi& api, const std::vector<Ref>& env, const HeldObjects& held)
+      : tape_(tape),
+        api_(api),
+        env_(env),
+        held_(held),
+        before_(env.size()),
+        delay_(env.size(), 1),
+        after_(tape.nodes().size()) {
+    const std::vector<int> last = tape.last_uses();
+    for (size_t slot = 0; slot < last.size(); ++slot) {
+      if (last[slot] >= 0) after_[static_cast<size_t>(last[slot])].push_back(static_cast<int>(slot));
+    }
+  }
+
+  /// `before`: what the placeholder was, now in a tensor of its own.
+  void made(int slot, Ref before) { before_[static_cast<size_t>(slot)] = std::move(before); }
+
+  void drop_after(size_t node) {
+    for (const int each : std::exchange(after_[node], {})) {
+      const auto slot = static_cast<size_t>(each);
+      if (before_[slot] && drop(slot)) before_[slot] = Ref();
+      if (!before_[slot]) continue;
+      // A view of it, or what was saved with it, may go in a while.
+      if (node + delay_[slot] < after_.size()) after_[node + delay_[slot]].push_back(each);
+      delay_[slot] *= 2;
+    }
+  }
+
+ private:
+  /// Whether there is nothing more to do for the slot.
+  bool drop(size_t slot) {
+    const TapeSlot& info = tape_.slots()[slot];
+    PyObject* tensor = env_[slot].get();
+    const auto held = held_.find(tensor);
+    // References of the tape, of its run and of the trace.
+    const Py_ssize_t own = 2 + (info.meta.get() == tensor ? 1 : 0) + (held == held_.end() ? 0 : held->second);
+    if (info.level != 0 || info.object.get() != tensor || Py_REFCNT(tensor) > own + 1) return true;
+    if (attr_or_null(tensor, "requires_grad").get() != Py_False) return true;
+    const Ref uses = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
+    if (!uses || PyLong_AsLong(uses.get()) != 1) {
+      forget_error();
+      return !uses;
+    }
+    if (Py_REFCNT(tensor) == own && !swap(api_, tensor, before_[slot].get())) forget_error();
+    return true;
+  }
+
+  const Tape& tape_;
+  const TorchApi& api_;
+  const std::vector<Ref>& env_;
+  const HeldObjects& held_;
+  std::vector<Ref> before_;              // by slot
+  std::vector<size_t> delay_;            // by slot: after how many nodes to try once more
+  std::vector<std::vector<int>> after_;  // by node: slots to try
+};
+
+}  // namespace
+
+bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
@@ -221,6 +286,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop) {
   for (const Ref& object : env) present.insert(object.get());
   mismatch_.clear();
   if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
+  Unwanted unwanted(*this, api, env, held);
   GradModes modes(needs_grad_modes_);
   OpenLevels levels(nodes_);
   const auto failed = [&] {
@@ -265,7 +331,9 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop) {
       }
       if (!swap(api, env[slot].get(), value.get())) return failed();
       real[slot] = true;
+      unwanted.made(static_cast<int>(slot), std::move(value));
     }
+    unwanted.drop_after(nodes_done_);
   }
   levels.keep();
   return true;

@@ -78,6 +78,7 @@ class TraceEnds final : public TraceFeature {
   bool may_run_compiled(const Entry& entry) const;
   /// Somebody outside of the trace holds a placeholder that is no result.
   bool placeholders_seen(const Entry& entry) const;
+  HeldObjects held_by_trace() const;
   /// After run_tape(): what eager refuses to differentiate, since the tape has written what was saved for that.
   void note_spoiled(const Entry& entry) const;
   /// In place of run_tape(), once the entry is prepared.

@@ -168,7 +168,7 @@ bool TraceEnds::run_tape() {
                                                        [](const TapeNode& node) { return node.mutates; });
   first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
   if (!first_node_) forget_error();
-  const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); });
+  const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); }, held_by_trace());
   if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;

@@ -2,6 +2,7 @@
 // whose saved values would be memory that no later call wants.
 #include <algorithm>
 
+#include "capture/host/natures.h"
 #include "capture/host/package.h"
 #include "capture/run/runner.h"
 #include "capture/trace/trace_ends.h"
@@ -50,6 +51,24 @@ bool TraceEnds::placeholders_seen(const Entry& entry) const {
     if (Py_REFCNT(slot.object.get()) > own + held_by_host(slot.object.get())) return true;
   }
   return false;
+}
+
+/// References that the trace alone holds: those of what it keeps alive, and of what only such objects refer to. What has a
+/// finalizer counts as the program's, which sees its contents once more.
+HeldObjects TraceEnds::held_by_trace() const {
+  HeldObjects held;
+  std::vector<PyObject*> dropped;  // by the program
+  const auto hold = [&](PyObject* object) {
+    if (object == nullptr || Py_REFCNT(object) != ++held[object]) return;
+    if (Py_TYPE(object)->tp_finalize == nullptr && !api_.is_tensor(object)) dropped.push_back(object);
+  };
+  for (const Ref& object : trace_->alive) hold(object.get());
+  while (!dropped.empty()) {
+    PyObject* object = dropped.back();
+    dropped.pop_back();
+    for (PyObject* part : referents(object)) hold(part);
+  }
+  return held;
 }
 
 void TraceEnds::note_spoiled(const Entry& entry) const {

@@ -329,8 +329,7 @@ void verify_graph(const Graph& graph) {
   for (ValueId v = 0; v < count; ++v) {
     const Value& value = graph.value(v);
     const TensorType& type = graph.type(v);
-    TATARA_CHECK(type.sizes.size() == type.strides.size(), "%", v,
-                 ": sizes and strides of different lengths");
+    TATARA_CHECK(type.sizes.size() == type.strides.size(), "%", v, ": sizes and strides of different lengths");
     for (const Expr e : type.sizes) TATARA_CHECK(e.valid(), "%", v, ": a size is missing");
     for (const Expr e : type.strides) TATARA_CHECK(e.valid(), "%", v, ": a stride is missing");
     TATARA_CHECK(value.producer >= 0 || value.input_index >= 0, "%", v, " is neither an input nor a result");
