@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,13 @@ for _ in range(STEPS // 4):
     x = values.reshape(-1) + places.reshape(-1)[:1]
 return x
 """,
+    "numbers": """
+total = 0.0
+for _ in range(STEPS // 2):
+    x = torch.cos(x) - 1
+    total = total + float((x * 2 + 1).sum())
+return x, total
+""",
     "before_a_break": """
 for _ in range(STEPS // 2):
     x = torch.sin(x) + 1
@@ -105,6 +114,7 @@ SIZE, STEPS = {size}, {steps}
 ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD: what is freed goes back to the system at once
 torch.set_num_threads(1)
 torch.manual_seed(0)
+tatara.compile(lambda x: x * 2 + 1)(torch.rand(100))  # what compiling takes once for a process
 layers = torch.nn.ModuleList(torch.nn.Linear(1024, 1024) for _ in range(12))
 unknown = tatara.disable(lambda x: x.sum())
 
@@ -138,14 +148,15 @@ print(json.dumps(answers))
 
 
 @pytest.mark.parametrize("mode", ["torch.no_grad()", "torch.inference_mode()"])
-def test_first_calls_take_about_the_memory_of_eager(mode: str) -> None:
+def test_first_calls_take_about_the_memory_of_eager(mode: str, tmp_path: Path) -> None:
     source = RUN.format(size=SIZE, steps=STEPS, mode=mode)
-    done = forked.run(["-c", source, json.dumps(PROGRAMS)])
+    environment = {**os.environ, "TATARA_CACHE_DIR": str(tmp_path / "cache")}
+    done = forked.run(["-c", source, json.dumps(PROGRAMS)], env=environment)
     assert done.returncode == 0, done.stderr
     for name, (eager, first, second) in json.loads(done.stdout.splitlines()[-1]).items():
-        # The memory of what was traced alone is eight times what is allowed, or more.
-        assert first <= eager + 5 * SIZE, (name, eager / SIZE, first / SIZE)
-        assert second <= eager + 5 * SIZE, (name, eager / SIZE, second / SIZE)
+        # What was traced takes 24 to 96 times SIZE, where all of it is kept.
+        assert first <= eager + 10 * SIZE, (name, eager / SIZE, first / SIZE)
+        assert second <= eager + 10 * SIZE, (name, eager / SIZE, second / SIZE)
 
 
 class Holder:
@@ -159,7 +170,7 @@ class Noting(Holder):
     seen: list[float]
 
     def __del__(self) -> None:
-        self.seen.append(float(self.value.sum()))
+        self.seen.append(float(self.value.detach().sum()))
 
 
 def made(x: torch.Tensor) -> torch.Tensor:

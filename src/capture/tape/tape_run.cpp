@@ -296,6 +296,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
   };
   for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
     const TapeNode& node = nodes_[nodes_done_];
+    if (nodes_done_ > 0) unwanted.drop_after(nodes_done_ - 1);
     if (node.done) continue;
     if (stop()) {
       PyErr_SetString(PyExc_RuntimeError, "stopped");
@@ -333,7 +334,6 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
       real[slot] = true;
       unwanted.made(static_cast<int>(slot), std::move(value));
     }
-    unwanted.drop_after(nodes_done_);
   }
   levels.keep();
   return true;
