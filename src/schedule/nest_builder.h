@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "schedule/internal.h"
-#include "symbolic/node.h"
+#include "support/inline_vec.h"
 
 namespace tatara::sched {
 

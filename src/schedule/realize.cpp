@@ -222,10 +222,6 @@ void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effe
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<Expr> strides_in_memory(State& s, const TensorType& type, bool moved) {
   // Dense in some order of the dimensions: sort by stride under the hints and check the products.
   std::vector<size_t> order;

@@ -65,7 +65,7 @@ class BumpArena {
 
  private:
   size_t block_bytes_;
-  size_t next_block_ = 480;
+  size_t next_block_ = 480;  // half of the first, which malloc still counts as small
   size_t capacity_ = 0;
   size_t cursor_ = 0;
   size_t used_ = 0;

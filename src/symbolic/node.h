@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "support/error.h"
+#include "support/inline_vec.h"
 #include "symbolic/expr.h"
 
 namespace tatara {
@@ -36,59 +36,6 @@ struct ExprNode {
 };
 
 using NodePtr = const ExprNode*;
-
-/// A vector of trivial items with room for N on the stack.
-template <typename T, size_t N>
-class InlineVec {
- public:
-  InlineVec() = default;
-  InlineVec(const InlineVec& other) { *this = other; }
-  InlineVec(std::initializer_list<T> items) {
-    for (const T& item : items) push_back(item);
-  }
-  InlineVec& operator=(const InlineVec& other) {
-    if (this == &other) return *this;
-    size_ = 0;
-    for (const T& item : other) push_back(item);
-    return *this;
-  }
-  void push_back(const T& item) {
-    if (size_ == capacity_) grow();
-    data()[size_++] = item;
-  }
-  void erase(size_t i) {
-    std::move(begin() + i + 1, end(), begin() + i);
-    --size_;
-  }
-  void clear() { size_ = 0; }
-  void resize_down(size_t size) { size_ = size; }
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  T* data() { return heap_ ? heap_.get() : inline_; }
-  const T* data() const { return heap_ ? heap_.get() : inline_; }
-  T* begin() { return data(); }
-  T* end() { return data() + size_; }
-  const T* begin() const { return data(); }
-  const T* end() const { return data() + size_; }
-  T& operator[](size_t i) { return data()[i]; }
-  const T& operator[](size_t i) const { return data()[i]; }
-  T& back() { return data()[size_ - 1]; }
-  friend bool operator<(const InlineVec& a, const InlineVec& b) {
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
-  }
-
- private:
-  void grow() {
-    auto bigger = std::make_unique_for_overwrite<T[]>(capacity_ * 2);
-    std::copy(begin(), end(), bigger.get());
-    heap_ = std::move(bigger);
-    capacity_ *= 2;
-  }
-  T inline_[N];
-  std::unique_ptr<T[]> heap_;
-  size_t size_ = 0;
-  size_t capacity_ = N;
-};
 
 /// Expressions nested deeper than this raise Unsupported: every algorithm here recurses.
 inline constexpr uint16_t kMaxExprDepth = 400;

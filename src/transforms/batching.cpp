@@ -274,10 +274,7 @@ class Expansion {
     std::vector<Arg> args = with_operands(node.args, [this](ValueId v) { return plain(v); });
     const NodeId id = to_.add_node(node.op, std::move(args), std::move(types), node.location);
     to_.node(id).take_marks(node);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ValueId now = to_.node(id).outputs[i];
-      set(node.outputs[i], now);
-    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], to_.node(id).outputs[i]);
   }
 
   void inside(NodeId id) {

@@ -58,9 +58,7 @@ void GraphCopy::copy(const Node& node) {
   for (const ValueId v : node.outputs) types.push_back(from_.type(v));
   const NodeId id = to_.add_node(node.op, args(node), std::move(types), node.location);
   to_.node(id).take_marks(node);
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    set(node.outputs[i], to_.node(id).outputs[i]);
-  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) set(node.outputs[i], to_.node(id).outputs[i]);
 }
 
 Graph GraphCopy::finish() {

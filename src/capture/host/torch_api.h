@@ -196,4 +196,11 @@ class GradientsSet {
   bool before_, on_;
 };
 
+/// How many owners the host counts of a tensor, one of them its Python object; 0: it does not say.
+inline long use_count(PyObject* tensor) {
+  const Ref count = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
+  if (!count) forget_error();
+  return count ? PyLong_AsLong(count.get()) : 0;
+}
+
 }  // namespace tatara::capture

@@ -260,11 +260,16 @@ bool Tape::checks_hold(std::span<const int64_t> symbols, std::string* why) const
 
 void Tape::set_outputs(std::vector<int> outputs) {
   outputs_ = std::move(outputs);
+  dead_after_ = tensors_by_last_use();
+}
+
+std::vector<std::vector<int>> Tape::tensors_by_last_use() const {
   const std::vector<int> last = last_uses();
-  dead_after_.assign(nodes_.size(), {});
+  std::vector<std::vector<int>> result(nodes_.size());
   for (size_t s = 0; s < last.size(); ++s) {
-    if (last[s] >= 0 && !slots_[s].number) dead_after_[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
+    if (last[s] >= 0 && !slots_[s].number) result[static_cast<size_t>(last[s])].push_back(static_cast<int>(s));
   }
+  return result;
 }
 
 std::vector<int> Tape::last_uses() const {

@@ -190,6 +190,8 @@ class Tape {
   const std::vector<int>& outputs() const { return outputs_; }
   /// The last node that uses each slot; -1 for outputs, and for slots without use.
   std::vector<int> last_uses() const;
+  /// By node: the tensors, as slots, that it is the last to use.
+  std::vector<std::vector<int>> tensors_by_last_use() const;
   /// Why it failed, if an operator's results were other than was inferred; else empty.
   const std::string& mismatch() const { return mismatch_; }
   bool has_reentrant_regions() const {

@@ -224,12 +224,7 @@ class Unwanted {
         held_(held),
         before_(env.size()),
         delay_(env.size(), 1),
-        after_(tape.nodes().size()) {
-    const std::vector<int> last = tape.last_uses();
-    for (size_t slot = 0; slot < last.size(); ++slot) {
-      if (last[slot] >= 0) after_[static_cast<size_t>(last[slot])].push_back(static_cast<int>(slot));
-    }
-  }
+        after_(tape.tensors_by_last_use()) {}
 
   /// `before`: what the placeholder was, now in a tensor of its own.
   void made(int slot, Ref before) { before_[static_cast<size_t>(slot)] = std::move(before); }
@@ -237,8 +232,11 @@ class Unwanted {
   void drop_after(size_t node) {
     for (const int each : std::exchange(after_[node], {})) {
       const auto slot = static_cast<size_t>(each);
-      if (before_[slot] && drop(slot)) before_[slot] = Ref();
       if (!before_[slot]) continue;
+      if (drop(slot)) {
+        before_[slot] = Ref();
+        continue;
+      }
       // A view of it, or what was saved with it, may go in a while.
       if (node + delay_[slot] < after_.size()) after_[node + delay_[slot]].push_back(each);
       delay_[slot] *= 2;
@@ -255,11 +253,8 @@ class Unwanted {
     const Py_ssize_t own = 2 + (info.meta.get() == tensor ? 1 : 0) + (held == held_.end() ? 0 : held->second);
     if (info.level != 0 || info.object.get() != tensor || Py_REFCNT(tensor) > own + 1) return true;
     if (attr_or_null(tensor, "requires_grad").get() != Py_False) return true;
-    const Ref uses = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
-    if (!uses || PyLong_AsLong(uses.get()) != 1) {
-      forget_error();
-      return !uses;
-    }
+    const long uses = use_count(tensor);
+    if (uses != 1) return uses == 0;
     if (Py_REFCNT(tensor) == own && !swap(api_, tensor, before_[slot].get())) forget_error();
     return true;
   }

@@ -78,6 +78,8 @@ class TraceEnds final : public TraceFeature {
   bool may_run_compiled(const Entry& entry) const;
   /// Somebody outside of the trace holds a placeholder that is no result.
   bool placeholders_seen(const Entry& entry) const;
+  /// References that the trace alone holds: those of what it keeps alive, and of what only such objects refer to. What has a
+  /// finalizer counts as the program's, which sees its contents once more.
   HeldObjects held_by_trace() const;
   /// After run_tape(): what eager refuses to differentiate, since the tape has written what was saved for that.
   void note_spoiled(const Entry& entry) const;

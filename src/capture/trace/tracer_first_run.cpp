@@ -12,11 +12,7 @@ namespace tatara::capture {
 namespace {
 
 /// How many references the host's own side of a tensor holds of its Python object.
-Py_ssize_t held_by_host(PyObject* tensor) {
-  const Ref uses = Ref::steal(PyObject_CallMethod(tensor, "_use_count", nullptr));
-  if (!uses) forget_error();
-  return uses && PyLong_AsLong(uses.get()) > 1 ? 1 : 0;
-}
+Py_ssize_t held_by_host(PyObject* tensor) { return use_count(tensor) > 1 ? 1 : 0; }
 
 bool only_steps(const std::vector<Effect>& effects) {
   return std::all_of(effects.begin(), effects.end(), [](const Effect& e) { return e.kind == Effect::Kind::kNext; });
@@ -53,8 +49,6 @@ bool TraceEnds::placeholders_seen(const Entry& entry) const {
   return false;
 }
 
-/// References that the trace alone holds: those of what it keeps alive, and of what only such objects refer to. What has a
-/// finalizer counts as the program's, which sees its contents once more.
 HeldObjects TraceEnds::held_by_trace() const {
   HeldObjects held;
   std::vector<PyObject*> dropped;  // by the program
