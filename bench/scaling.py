@@ -1,8 +1,9 @@
 """`make bench-scaling`: compile time per operator of large programs, by stage, against that of 1,000 operators.
 
 Four mixes, each at several sizes, each run in a process of its own with an empty cache. CPU seconds of the first call less those
-of the second, so that other load on the machine counts as little as possible. The stages are seconds of a clock, so each size is
-measured several times, and the least of each counts.
+of the second, so that other load on the machine counts as little as possible. The stages are seconds of a clock. The sizes take
+turns, each as many times as the others, because the speed of a machine changes in minutes and the least of many runs is less than
+the least of few. Shown are medians; the ratio of the leasts stands beside.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -184,9 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mix", choices=list(MIXES), action="append")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument(
-        "--operators", type=int, default=100_000, help="what the runs of one size have together, at least"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="how many times each size is run")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -194,31 +194,36 @@ def main() -> None:
         print(json.dumps(measure(mix, int(count))))
         return
     for mix in arguments.mix or MIXES:
-        base: dict[str, float] = {}
-        print(f"{mix}: microseconds per operator (of {arguments.sizes[0]}'s)")
-        for count in arguments.sizes:
-            result: dict[str, Any] = {}
-            for _ in range(min(max(arguments.operators // count, 1), 7)):
+        print(f"{mix}: microseconds per operator (of {arguments.sizes[0]}'s; least of each)")
+        runs: dict[int, list[dict[str, Any]]] = {count: [] for count in arguments.sizes}
+        failed: dict[int, str] = {}
+        for _ in range(arguments.rounds):
+            for count in arguments.sizes:
+                if count in failed:
+                    continue
                 with tempfile.TemporaryDirectory() as cache:
                     done = subprocess.run(
                         [sys.executable, __file__, "--one", f"{mix}:{count}"],
                         env={**os.environ, "TATARA_CACHE_DIR": f"{cache}/cache"}, capture_output=True, text=True, check=False,
                     )  # fmt: skip
-                if done.returncode != 0:
-                    print(f"  {count}: {done.stderr.strip().splitlines()[-1:]}")
-                    break
-                for name, value in json.loads(done.stdout.splitlines()[-1]).items():
-                    result[name] = min(result.get(name, value), value) if isinstance(value, float) else value
-            if done.returncode != 0:
+                if done.returncode == 0:
+                    runs[count].append(json.loads(done.stdout.splitlines()[-1]))
+                else:
+                    failed[count] = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+        base: dict[str, tuple[float, float]] = {}
+        for count in arguments.sizes:
+            if count in failed:
+                print(f"  {count}: {failed[count]}")
                 continue
-            operators = result["operators"]
-            line = f"  {operators:6} operators, {result['graphs']} graphs, {result['kernels']} kernels:"
-            for stage, seconds in result.items():
-                if isinstance(seconds, float):
-                    each = seconds / operators * 1e6
-                    base.setdefault(stage, each)
-                    line += f"  {stage} {each:.1f} ({each / base[stage]:.2f})"
-            print(line + (f"  FALLBACK {result['fallback']}" if result["fallback"] else ""), flush=True)
+            last = runs[count][-1]
+            operators = last["operators"]
+            line = f"  {operators:6} operators, {last['graphs']} graphs, {last['kernels']} kernels:"
+            for stage in (name for name, value in last.items() if isinstance(value, float)):
+                each = [run[stage] / operators * 1e6 for run in runs[count]]
+                middle, least = statistics.median(each), min(each)
+                of, of_least = base.setdefault(stage, (middle, least))
+                line += f"  {stage} {middle:.1f} ({middle / of:.2f}; {least / of_least:.2f})"
+            print(line + (f"  FALLBACK {last['fallback']}" if last["fallback"] else ""), flush=True)
 
 
 if __name__ == "__main__":
