@@ -28,6 +28,47 @@ void CallGuards::cached(PyObject* cache, PyObject* key, PyObject* held, PyObject
   cached_.push_back({Ref::borrow(cache), Ref::borrow(key), Ref::borrow(held), Ref::borrow(result)});
 }
 
+namespace {
+
+/// A count of the registrations with abstract base classes, in this process.
+unsigned long long registrations() {
+  static PyObject* const count = [] {
+    const Ref module = Ref::steal(PyImport_ImportModule("abc"));
+    return module ? PyObject_GetAttrString(module.get(), "get_cache_token") : nullptr;
+  }();
+  const Ref now = count != nullptr ? Ref::steal(PyObject_CallNoArgs(count)) : Ref();
+  const unsigned long long value = now ? PyLong_AsUnsignedLongLong(now.get()) : 0;
+  if (PyErr_Occurred() != nullptr) forget_error();
+  return value;
+}
+
+}  // namespace
+
+void CallGuards::subclass(PyObject* type, PyObject* abstract, PyObject* answer) {
+  const auto known = [&](const SubclassWatch& watch) {
+    return watch.type.get() == type && watch.abstract.get() == abstract;
+  };
+  if (std::any_of(subclasses_.begin(), subclasses_.end(), known)) return;
+  // A registration during the trace counts as one after it.
+  if (subclasses_.empty()) registered_ = registrations();
+  subclasses_.push_back({Ref::borrow(type), Ref::borrow(abstract), Ref::borrow(answer)});
+}
+
+bool CallGuards::subclasses_as_before(ObjectCheck& check) const {
+  const unsigned long long now = registrations();
+  if (now == registered_) return true;
+  for (const SubclassWatch& watch : subclasses_) {
+    const int answer = PyObject_IsSubclass(watch.type.get(), watch.abstract.get());
+    if (answer < 0) forget_error();
+    PyObject* const said = answer > 0 ? Py_True : Py_False;
+    if (answer < 0 || said != watch.answer.get()) {
+      return check.fail("subclasses of", watch.abstract.get(), watch.answer.get(), said);
+    }
+  }
+  registered_ = now;
+  return true;
+}
+
 void CallGuards::hold_weakly(WeakMaker& maker) {
   for (CallWatch& watch : calls_) {
     watch.weak.resize(watch.args.size());
@@ -56,6 +97,7 @@ bool CallGuards::check(ObjectCheck& check) const {
     if (check.why != nullptr) *check.why = "a caller handles an exception now";
     return false;
   }
+  if (!subclasses_.empty() && !subclasses_as_before(check)) return false;
   std::vector<PyObject*> args;
   for (const CallWatch& watch : calls_) {
     args.clear();

@@ -48,6 +48,9 @@ class ObjectGuards {
   void call(PyObject* callable, PyObject* const* args, size_t count, PyObject* result) {
     calls_.call(callable, args, count, result, notes_);
   }
+  /// Asked whether `type` is a subclass of `abstract`, the abstract base class gave `answer`, which may change when classes are
+  /// registered.
+  void subclass(PyObject* type, PyObject* abstract, PyObject* answer) { calls_.subclass(type, abstract, answer); }
   /// No exception is being handled where the code is called.
   void nothing_handled() { calls_.nothing_handled(); }
   /// A function with a cache gave `result`, which `cache` has under `key`, in `held`: itself, or a link that others may use later.

@@ -130,6 +130,7 @@ enum CallTrait : uint64_t {
   kArrayOperator = 1ULL << 35,  ///< of the language: calls a ufunc for arrays
   kOfWhole = 1ULL << 36,        ///< gives a whole number as it is
   kPlainGuard = 1ULL << 37,     ///< a context manager of torch's that changes nothing that a graph could miss
+  kAsksRegistry = 1ULL << 38,   ///< of an abstract base class, whether a class is a subclass
 };
 
 struct KnownCall {

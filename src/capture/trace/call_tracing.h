@@ -67,6 +67,7 @@ class CallTracing final : public TraceFeature {
   void reset() { own_ = {}; }
 
  private:
+  PyObject* ask_registry(const TracedCall& call);
   CallPlan plan_class(PyTypeObject* type) const;
   static CallPlan plan_object(PyObject* callable);
   CallPlan plan_has_torch_function(PyObject* const* args, Py_ssize_t nargs) const;

@@ -206,6 +206,31 @@ PyObject* Tracer::look_up_attribute(Frame& f, const TracedCall& call, const Call
   return nullptr;
 }
 
+/// Of an abstract base class, whether an object or a class belongs to it. The interpreter keeps the answers, so that the code
+/// in Python behind them (`__subclasshook__`, other abstract classes) runs once in a process and is no part of the program.
+PyObject* CallTracing::ask_registry(const TracedCall& call) {
+  if (call.nargs() != 2 || call.keywords() != 0) return call.perform();  // an error in the program
+  const Bypass bypass(bypass_);
+  Ref result = Ref::steal(call.perform());
+  if (!result) return nullptr;
+  PyObject *const abstract = call.args[0], *const asked = call.args[1];
+  std::vector<Ref> types;
+  if (std::strcmp(reinterpret_cast<PyCFunctionObject*>(call.callable)->m_ml->ml_name, "_abc_subclasscheck") == 0) {
+    types.push_back(Ref::borrow(asked));
+  } else {
+    types.push_back(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(asked))));
+    Ref shown = attr_or_null(asked, "__class__");  // objects may show another
+    if (shown && shown.get() != types[0].get() && PyType_Check(shown.get())) types.push_back(std::move(shown));
+  }
+  for (const Ref& type : types) {
+    if (born(abstract) || born(type.get())) continue;
+    const int answer = PyObject_IsSubclass(type.get(), abstract);
+    if (answer < 0) return nullptr;
+    trace_->object_guards.subclass(type.get(), abstract, answer != 0 ? Py_True : Py_False);
+  }
+  return result.release();
+}
+
 /// Code in C that has no effect besides its result: it runs here, and what it may read becomes a guard.
 PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
   PyObject* const callable = call.callable;
@@ -232,7 +257,8 @@ PyObject* CallTracing::call_in_c(const TracedCall& call, const CallPlan& plan) {
   }
   // super() and locals() look at the running frame, which is the program's own also here.
   const NumpyTracing::Reader reader(numpy(), callable, call.known);
-  PyObject* result = is_cached_function(callable) && !born(callable)
+  PyObject* result = call.known.is(kAsksRegistry) ? ask_registry(call)
+                     : is_cached_function(callable) && !born(callable)
                          ? call_cached(callable, call.operands(), call.nargsf, call.kwnames)
                          : call.perform();
   if (result == nullptr || result == not_handled() || !tracing()) return result;

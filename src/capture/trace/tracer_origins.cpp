@@ -186,8 +186,22 @@ bool OriginTracing::is_of_the_call(PyObject* o) const {
   return std::any_of(context_.frames.begin(), context_.frames.end(), [o](const Frame* f) { return f->object() == o; });
 }
 
-/// A function or class that its own module has under its name.
+/// Of an enum: its class has it under its name.
+bool OriginTracing::find_member(PyObject* member) {
+  PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(member));
+  const Ref members = attr_or_null(type, "_member_map_"), name = attr_or_null(member, "_name_");
+  if (!members || !PyDict_CheckExact(members.get()) || !name || !PyUnicode_CheckExact(name.get())) return false;
+  PyObject* const found = PyDict_GetItemWithError(members.get(), name.get());
+  if (found == nullptr && PyErr_Occurred() != nullptr) forget_error();
+  if (found != member) return false;
+  trace_->object_guards.dict_key(members.get(), name.get());
+  find(member);
+  return true;
+}
+
+/// A function or class that its own module has under its name, or a member of an enum.
 bool OriginTracing::find_by_name(PyObject* object) {
+  if (is_enum_member(object)) return find_member(object);
   if (!PyFunction_Check(object) && !PyType_Check(object)) return false;
   const Ref home = attr_or_null(object, "__module__"), name = attr_or_null(object, "__name__");
   PyObject* modules = PyImport_GetModuleDict();
