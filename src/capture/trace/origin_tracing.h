@@ -32,6 +32,7 @@ class OriginTracing final : public TraceFeature {
   void adopt_parts(PyObject* container);
   void outlives(PyObject* object);
   bool find_weak(PyObject* reference);
+  bool find_mro(PyObject* tuple);
   bool find_member(PyObject* member);
   bool find_by_name(PyObject* object);
   bool is_of_the_call(PyObject* object) const;

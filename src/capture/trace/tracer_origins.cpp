@@ -161,6 +161,7 @@ int Tracer::obtained(Frame&, Obtained how, PyObject* owner, PyObject* key, PyObj
     return 0;
   }
   if ((PyWeakref_CheckRef(value) && origins().find_weak(value)) || origins().find_by_name(value)) return 0;
+  if (origins().find_mro(value)) return 0;
   if (how == Obtained::kModule || PyModule_Check(value)) {
     PyObject* modules = PyImport_GetModuleDict();
     const Ref place = key_of_module(modules, how == Obtained::kModule ? key : nullptr, value);
@@ -186,6 +187,18 @@ bool OriginTracing::is_of_the_call(PyObject* o) const {
   return std::any_of(context_.frames.begin(), context_.frames.end(), [o](const Frame* f) { return f->object() == o; });
 }
 
+/// The classes that a class looks an attribute up in, which guards compare for each class that was read from.
+bool OriginTracing::find_mro(PyObject* tuple) {
+  if (!PyTuple_CheckExact(tuple) || PyTuple_GET_SIZE(tuple) == 0 || !PyType_Check(PyTuple_GET_ITEM(tuple, 0)))
+    return false;
+  PyObject* const type = PyTuple_GET_ITEM(tuple, 0);
+  if (reinterpret_cast<PyTypeObject*>(type)->tp_mro != tuple || !is_same_in_each_call(type)) return false;
+  static PyObject* const mro = PyUnicode_InternFromString("__mro__");
+  trace_->object_guards.type(type, mro);
+  find(tuple);
+  return true;
+}
+
 /// Of an enum: its class has it under its name.
 bool OriginTracing::find_member(PyObject* member) {
   PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(member));
@@ -199,9 +212,8 @@ bool OriginTracing::find_member(PyObject* member) {
   return true;
 }
 
-/// A function or class that its own module has under its name, or a member of an enum.
+/// A function or class that its own module has under its name.
 bool OriginTracing::find_by_name(PyObject* object) {
-  if (is_enum_member(object)) return find_member(object);
   if (!PyFunction_Check(object) && !PyType_Check(object)) return false;
   const Ref home = attr_or_null(object, "__module__"), name = attr_or_null(object, "__name__");
   PyObject* modules = PyImport_GetModuleDict();
@@ -445,7 +457,8 @@ bool ReadTracing::watch_function(Frame& f) {
   origins().find_surroundings(f, false);
   for (int i = 0; i < f.local_count() && tracing(); ++i) {
     PyObject* local = f.local(i);
-    if (local == nullptr || origins().origin(local) != Origin::kUnknown || origins().find_by_name(local)) continue;
+    if (local == nullptr || origins().origin(local) != Origin::kUnknown) continue;
+    if (is_enum_member(local) ? origins().find_member(local) : origins().find_by_name(local)) continue;
     if (origins().is_of_the_call(local)) {
       mark_born(local);
       continue;
