@@ -199,17 +199,21 @@ bool OriginTracing::find_mro(PyObject* tuple) {
   return true;
 }
 
-/// Of an enum: its class has it under its name.
+/// Of an enum: its class has it under its name or, of flags together, under its value.
 bool OriginTracing::find_member(PyObject* member) {
   PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(member));
-  const Ref members = attr_or_null(type, "_member_map_"), name = attr_or_null(member, "_name_");
-  if (!members || !PyDict_CheckExact(members.get()) || !name || !PyUnicode_CheckExact(name.get())) return false;
-  PyObject* const found = PyDict_GetItemWithError(members.get(), name.get());
-  if (found == nullptr && PyErr_Occurred() != nullptr) forget_error();
-  if (found != member) return false;
-  trace_->object_guards.dict_key(members.get(), name.get());
-  find(member);
-  return true;
+  for (const auto& [place, by] : {std::pair{"_member_map_", "_name_"}, std::pair{"_value2member_map_", "_value_"}}) {
+    const Ref members = attr_or_null(type, place), key = attr_or_null(member, by);
+    if (!members || !PyDict_CheckExact(members.get()) || !key) continue;
+    if (!PyUnicode_CheckExact(key.get()) && !PyLong_CheckExact(key.get())) continue;
+    PyObject* const found = PyDict_GetItemWithError(members.get(), key.get());
+    if (found == nullptr && PyErr_Occurred() != nullptr) forget_error();
+    if (found != member) continue;
+    trace_->object_guards.dict_key(members.get(), key.get());
+    find(member);
+    return true;
+  }
+  return false;
 }
 
 /// A function or class that its own module has under its name.
