@@ -308,11 +308,11 @@ void CallGuards::describe(std::vector<std::string>& lines) const {
   for (const CachedWatch& watch : cached_) {
     add_line(lines, "a cached result is ", object_text(watch.result.get()), ", still in its cache");
   }
+  if (nothing_handled_) add_line(lines, "no exception is being handled");
   for (const SubclassWatch& watch : subclasses_) {
     add_line(lines, "issubclass(", object_text(watch.type.get()), ", ", object_text(watch.abstract.get()), ") gives ",
              object_text(watch.answer.get()));
   }
-  if (nothing_handled_) add_line(lines, "no exception is being handled");
   for (const CallWatch& watch : calls_) {
     std::string args;
     for (const Ref& arg : watch.args) args += str_cat(args.empty() ? "" : ", ", object_text(arg.get()));
