@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 namespace tatara::sched {
 
@@ -10,44 +9,51 @@ ArenaPlaces::ArenaPlaces(int steps) : leaves_(std::bit_ceil(static_cast<uint32_t
 
 void ArenaPlaces::find_stretches(int first, int last) {
   stretches_asked_.clear();
-  const auto descend = [&](auto&& self, uint32_t number, uint32_t begin, uint32_t length) -> void {
+  if (stretches_.empty()) stretches_.emplace_back();
+  const auto from = static_cast<uint32_t>(first), to = static_cast<uint32_t>(last);
+  const auto descend = [&](auto&& self, Stretch& stretch, uint32_t begin, uint32_t length) -> void {
     ++looked_at_;
-    const auto from = static_cast<uint32_t>(first), to = static_cast<uint32_t>(last);
     const bool whole = from <= begin && begin + length - 1 <= to;
-    stretches_asked_.push_back({&stretches_[number], whole});
+    stretches_asked_.push_back({&stretch, whole});
     if (whole) return;
-    const uint32_t half = length / 2;
-    if (from < begin + half) self(self, 2 * number, begin, half);
-    if (to >= begin + half) self(self, 2 * number + 1, begin + half, half);
+    const uint32_t middle = begin + length / 2;
+    const auto half = [&](int32_t& number) -> Stretch& {
+      if (number < 0) {
+        number = static_cast<int32_t>(stretches_.size());
+        stretches_.emplace_back();  // the others stay where they are
+      }
+      return stretches_[static_cast<size_t>(number)];
+    };
+    if (from < middle) self(self, half(stretch.halves[0]), begin, length / 2);
+    if (to >= middle) self(self, half(stretch.halves[1]), middle, length / 2);
   };
-  descend(descend, 1, 0, leaves_);
+  descend(descend, stretches_.front(), 0, leaves_);
 }
 
 void ArenaPlaces::take(Parts& parts, int64_t begin, int64_t end) {
-  auto next = parts.upper_bound(begin);
-  if (next != parts.begin() && std::prev(next)->second >= begin) {
-    --next;
-    begin = next->first;
-  }
-  while (next != parts.end() && next->first <= end) {
-    end = std::max(end, next->second);
-    next = parts.erase(next);
-  }
-  parts.emplace_hint(next, begin, end);
+  Part* const first =
+      std::lower_bound(parts.begin(), parts.end(), begin, [](const Part& part, int64_t at) { return part.end < at; });
+  const auto place = static_cast<size_t>(first - parts.begin());
+  if (first == parts.end() || first->begin > end) return parts.insert(place, {begin, end});
+  Part* last = first;  // of those that meet it
+  while (last + 1 != parts.end() && (last + 1)->begin <= end) ++last;
+  *first = {std::min(first->begin, begin), std::max(last->end, end)};
+  parts.erase(place + 1, static_cast<size_t>(last - first));
 }
 
 void ArenaPlaces::Cursor::seek(int64_t offset) {
-  auto part = parts->upper_bound(offset);
-  if (part != parts->begin() && std::prev(part)->second > offset) --part;
-  begin = part == parts->end() ? INT64_MAX : part->first;
-  end = part == parts->end() ? INT64_MAX : part->second;
+  const Part* const part = std::upper_bound(parts->begin() + next, parts->end(), offset,
+                                            [](int64_t at, const Part& each) { return at < each.end; });
+  next = static_cast<size_t>(part - parts->begin());
+  begin = part == parts->end() ? INT64_MAX : part->begin;
+  end = part == parts->end() ? INT64_MAX : part->end;
 }
 
 int64_t ArenaPlaces::lowest_free(int64_t bytes) {
   cursors_.clear();
   for (const Asked& asked : stretches_asked_) {
     const Parts& parts = asked.whole ? asked.stretch->sometime : asked.stretch->throughout;
-    if (!parts.empty()) cursors_.push_back({&parts, parts.begin()->first, parts.begin()->second});
+    if (!parts.empty()) cursors_.push_back({&parts, 0, parts[0].begin, parts[0].end});
   }
   for (int64_t offset = 0;;) {
     bool is_free = true;

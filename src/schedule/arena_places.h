@@ -1,10 +1,12 @@
 // Memory for what is needed from one step to another.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
-#include <unordered_map>
+#include <deque>
 #include <vector>
+
+#include "support/inline_vec.h"
 
 namespace tatara::sched {
 
@@ -23,11 +25,16 @@ class ArenaPlaces {
   int64_t looked_at() const { return looked_at_; }
 
  private:
-  /// Parts of the memory that do not meet: the end by the beginning.
-  using Parts = std::map<int64_t, int64_t>;
+  struct Part {
+    int64_t begin;
+    int64_t end;
+  };
+  /// Parts of the memory that do not meet, in order. Most stretches have one or two: what is taken lies close together.
+  using Parts = InlineVec<Part, 1>;
   struct Stretch {
-    Parts throughout;  // taken for all of its steps
-    Parts sometime;    // taken for some of its steps
+    Parts throughout;                          // taken for all of its steps
+    Parts sometime;                            // taken for some of its steps
+    std::array<int32_t, 2> halves = {-1, -1};  // numbers of its halves; -1: nothing was ever taken there
   };
 
   /// A stretch that holds some of the steps that are asked for.
@@ -38,6 +45,7 @@ class ArenaPlaces {
   /// The first of the parts that ends behind an offset; INT64_MAX: there is none.
   struct Cursor {
     const Parts* parts;
+    size_t next;
     int64_t begin;
     int64_t end;
     void seek(int64_t offset);
@@ -49,7 +57,7 @@ class ArenaPlaces {
   int64_t lowest_free(int64_t bytes);
 
   uint32_t leaves_ = 1;
-  std::unordered_map<uint32_t, Stretch> stretches_;  // by number: stretch n has the halves 2n and 2n + 1
+  std::deque<Stretch> stretches_;  // by number; the first one is the whole
   int64_t end_ = 0;
   int64_t looked_at_ = 0;
   std::vector<Asked> stretches_asked_;  // of the placement under way, as the cursors

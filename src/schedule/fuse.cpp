@@ -181,6 +181,7 @@ class Former {
     using Kind = LoweredNode::Kind;
     for (size_t i = 0; i < s_.nodes.size(); ++i) {
       check_cancelled();
+      s_.prefetch_nodes(i);
       const LoweredNode* node = s_.nodes[i].get();
       if (node == nullptr) continue;
       switch (node->kind) {

@@ -16,6 +16,7 @@
 #include "schedule/schedule.h"
 #include "schedule/unit_graph.h"
 #include "support/flat_set.h"
+#include "support/inline_vec.h"
 
 namespace tatara::sched {
 
@@ -38,6 +39,12 @@ class LoweredNode final : public LowerContext {
   const ReductionDef& reduction_def() const { return *reduction_; }  // kReduction and kScan
   const ScatterDef& scatter_def() const { return *scatter_; }
   const SortDef& sort_def() const { return *sort_; }
+  /// What an output is element by element; not of every kind.
+  bool has_element(size_t output) const {
+    return output == 0 ? static_cast<bool>(first_element_)
+                       : output <= other_elements_.size() && other_elements_[output - 1];
+  }
+  const ElementFn& element(size_t output) const { return output == 0 ? first_element_ : other_elements_[output - 1]; }
   void pointwise(int output, ElementFn fn) override;
   void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
   void reduction(ReductionDef def) override;
@@ -46,8 +53,7 @@ class LoweredNode final : public LowerContext {
   void sort(SortDef def) override;
 
   Kind kind = Kind::kHost;
-  std::vector<ValueId> operands;  // tensor operands, flattened
-  std::vector<ElementFn> elements;
+  InlineVec<ValueId, 4> operands;  // tensor operands, flattened
   std::function<std::vector<Expr>(std::span<const Expr>)> view_map;
   bool reverse = false;
   bool written_out = false;  // an element function that was a reduction of a few elements
@@ -55,7 +61,9 @@ class LoweredNode final : public LowerContext {
  private:
   const Graph& graph_;
   const Node& node_;
+  ElementFn first_element_;
   // Most nodes have none of these, and a large graph has many nodes.
+  std::vector<ElementFn> other_elements_;
   std::unique_ptr<ReductionDef> reduction_;
   std::unique_ptr<ScatterDef> scatter_;
   std::unique_ptr<SortDef> sort_;
@@ -68,21 +76,22 @@ struct Storage {
   Expr offset;
 };
 
-struct ValueInfo {
+/// What readers ask first lies in one cache line: they come back to values of long ago.
+struct alignas(64) ValueInfo {
   bool needed = false;
   bool root = false;       // input, host result, or computed by a member of a group: never inlined across units
   bool stored = false;     // some other unit, an output or a host call reads it from memory
   bool elsewhere = false;  // computed into memory that somebody else owns (an input that is written)
+  bool moved = false;      // its producer copies to strides of its own choice
+  bool has_short = false;  // the inlined expression has a reduction of a few elements
   int unit = -1;
-  int uses = 0;
+  std::optional<Storage> storage;
   double elements = 1;   // under the hints
   double cost = 0;       // scalar operations per element when inlined
   double functions = 0;  // of these, elementary functions
   double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction
   double bytes = 0;      // of these loads
   int depth = 0;         // of the inlined expression
-  bool has_short = false;  // the inlined expression has a reduction of a few elements
-  std::optional<Storage> storage;
 };
 
 /// A memory access as the loop order sees it: the address over the dims of the group.
@@ -148,10 +157,10 @@ struct State {
   std::vector<std::unique_ptr<LoweredNode>> nodes;  // null: not needed
   std::vector<ValueInfo> values;
   std::vector<Unit> units;
-  UnitGraph needs;                        // of the units
-  std::vector<int> order;                 // units in order of execution
-  std::vector<std::vector<int>> readers;  // per value, once the order is known: units that read it from memory
-  std::vector<int> use_counts;            // per value of the graph
+  UnitGraph needs;                         // of the units
+  std::vector<int> order;                  // units in order of execution
+  std::vector<InlineVec<int, 2>> readers;  // per value, once units are formed: those that read it from memory
+  std::vector<int> use_counts;             // per value of the graph
   /// storage_strides() by type, for values that lie as their producers copy them and for all others.
   std::unordered_map<const TensorType*, std::vector<Expr>> strides_as_copied, strides_of_type;
   /// Per step: buffers written whose elements take the place of the same elements of a buffer read.
@@ -167,13 +176,17 @@ struct State {
   const std::vector<size_t>& steps_with(BufferId buffer);
   /// Units, all but `except`, that read the value from memory.
   bool read_by_others(ValueId v, int except) const {
-    const std::vector<int>& list = readers[static_cast<size_t>(v)];
+    const InlineVec<int, 2>& list = readers[static_cast<size_t>(v)];
     return std::any_of(list.begin(), list.end(), [&](int unit) { return unit != except; });
   }
   const LoweredNode* producer(ValueId v) const {
     const NodeId id = graph.value(v).producer;
     return id < 0 ? nullptr : nodes[static_cast<size_t>(id)].get();
   }
+  /// Asks for the memory of what comes soon after this node or this place of the order. Each of them lies in a few places of its own,
+  /// those of a large graph are in no cache, and to wait for one place after the other takes long.
+  void prefetch_nodes(size_t number) const;
+  void prefetch_units(size_t place) const;
   /// Elements by the hints; `otherwise` when unknown.
   int64_t hint(Expr e, int64_t otherwise) const;
   std::string name_of(ValueId v) const;

@@ -6,13 +6,17 @@ namespace tatara::sched {
 
 LoweredNode::LoweredNode(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
   for_each_operand(node, [&](ValueId v) { operands.push_back(v); });
-  elements.resize(node.outputs.size());
   if (node.op->lower) node.op->lower(*this);
 }
 
 void LoweredNode::pointwise(int output, ElementFn fn) {
   kind = Kind::kElement;
-  elements[static_cast<size_t>(output)] = std::move(fn);
+  if (output == 0) {
+    first_element_ = std::move(fn);
+    return;
+  }
+  if (other_elements_.empty()) other_elements_.resize(node_.outputs.size() - 1);
+  other_elements_[static_cast<size_t>(output) - 1] = std::move(fn);
 }
 
 void LoweredNode::view(std::function<std::vector<Expr>(std::span<const Expr>)> map) {
@@ -42,6 +46,36 @@ void LoweredNode::sort(SortDef def) {
 }
 
 // ---- State -----------------------------------------------------------------------------------------------------------
+
+namespace {
+constexpr size_t kFar = 8, kNear = 4;  // steps ahead: what is looked at, and what that points to
+
+/// As many cache lines as there are in `count` items.
+template <typename T>
+void prefetch(const T* items, size_t count = 1) {
+  const auto* const bytes = reinterpret_cast<const char*>(items);
+  for (size_t at = 0; at < count * sizeof(T); at += 64) __builtin_prefetch(bytes + at);
+}
+}  // namespace
+
+void State::prefetch_nodes(size_t number) const {
+  if (number + kFar >= nodes.size()) return;
+  if (const LoweredNode* const far = nodes[number + kFar].get()) prefetch(far);
+  const Node& near = graph.node(static_cast<NodeId>(number + kNear));
+  prefetch(near.args.data(), near.args.size());
+  prefetch(near.outputs.data());
+}
+
+void State::prefetch_units(size_t place) const {
+  if (place + kFar >= order.size()) return;
+  prefetch(&units[static_cast<size_t>(order[place + kFar])]);
+  const Unit& near = units[static_cast<size_t>(order[place + kNear])];
+  prefetch(near.group.members.data(), near.group.members.size());
+  if (near.node < 0) return;
+  if (const LoweredNode* const node = nodes[static_cast<size_t>(near.node)].get()) prefetch(node);
+  const Node& node = graph.node(near.node);
+  prefetch(node.args.data(), node.args.size());
+}
 
 Expr State::simplify(Expr e) {
   if (e.is_const() || e.is_symbol()) return e;

@@ -34,7 +34,7 @@ BufferId add_buffer(State& s, BufferHome home, int index, ValueId v, const std::
 }
 
 void give(State& s, ValueId v, BufferHome home, int index, bool exact = false) {
-  const std::vector<Expr> strides = exact ? s.graph.type(v).strides : storage_strides(s, v);
+  const std::vector<Expr>& strides = exact ? s.graph.type(v).strides : storage_strides(s, v);
   Storage storage;
   storage.buffer = add_buffer(s, home, index, v, strides);
   storage.strides = strides;
@@ -185,6 +185,7 @@ void plan_outputs(State& s) {
     const ValueInfo& info = s.values[i];
     const auto v = static_cast<ValueId>(i);
     if (!info.root || info.storage || s.graph.value(v).producer < 0) continue;
+    s.prefetch_nodes(static_cast<size_t>(s.graph.value(v).producer));
     if (s.producer(v) == nullptr) continue;
     const auto kind = s.producer(v)->kind;
     if (!info.stored && kind != LoweredNode::Kind::kHost) continue;

@@ -349,8 +349,8 @@ ScalarId NestBuilder::eval(ValueId v, std::vector<Expr> indices, ScalarId mask) 
       NodeBuilder builder(*this, *node, mask);
       const SourceLocation* const outer = std::exchange(location, &node->node().location);
       const auto output = static_cast<size_t>(state_.graph.value(v).output_index);
-      TATARA_CHECK(output < node->elements.size() && node->elements[output], node->node().op->name, " lacks an output");
-      result = round(node->elements[output](builder, indices), state_.graph.type(v).dtype);
+      TATARA_CHECK(node->has_element(output), node->node().op->name, " lacks an output");
+      result = round(node->element(output)(builder, indices), state_.graph.type(v).dtype);
       location = outer;
       fused(*node);
     }

@@ -1,8 +1,8 @@
 // Which values are computed into memory: inputs and results of host kernels, reductions, outputs, and what would be
 // computed several times at a price.
 #include <algorithm>
-#include <map>
 #include <set>
+#include <unordered_map>
 
 #include "schedule/nest_builder.h"
 #include "support/error.h"
@@ -75,7 +75,7 @@ Probe probe(State& s, const LoweredNode& node, size_t output) {
     return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
   };
   NodeBuilder builder(nest, node, loops::kNoScalar);
-  node.elements[output](builder, dims);
+  node.element(output)(builder, dims);
   result.ops = nest.work.cost;
   result.functions = nest.work.functions;
   return result;
@@ -105,13 +105,6 @@ void count_elements(State& s) {
   }
 }
 
-/// A value that is computed where it is read, but must lie in memory where the host reads views of it: which of its parts
-/// these are views of.
-struct Parts {
-  std::set<ValueId> parts;
-  bool whole = false;
-};
-
 /// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most.
 std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
   std::vector<ValueId> chain{v};
@@ -125,21 +118,25 @@ std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
   return {base, chain.empty() ? kNoValue : chain.back()};
 }
 
-using PartsOf = std::map<ValueId, Parts>;
+/// Values that are computed where they are read, but must lie in memory where the host reads views of them: which of their parts
+/// these are views of.
+struct Wanted {
+  std::unordered_map<ValueId, FlatSet<ValueId>> parts;
+  std::vector<bool> whole;  // per value
+};
 
 /// `v` is going to be realised.
-void note_part(State& s, ValueId v, PartsOf& all) {
+void note_part(State& s, ValueId v, Wanted& wanted) {
   const auto [base, part] = part_of(s, v);
-  Parts& parts = all[base];
   if (part == kNoValue) {
-    parts.whole = true;
+    wanted.whole[static_cast<size_t>(base)] = true;
   } else {
-    parts.parts.insert(part);
+    wanted.parts[base].insert(part);
   }
 }
 
-PartsOf parts_wanted(State& s) {
-  PartsOf all;
+Wanted parts_wanted(State& s) {
+  Wanted all{{}, std::vector<bool>(s.values.size(), false)};
   for (const auto& node : s.nodes) {
     using Kind = LoweredNode::Kind;
     if (node == nullptr || (node->kind != Kind::kHost && node->kind != Kind::kSort)) continue;
@@ -153,15 +150,14 @@ PartsOf parts_wanted(State& s) {
 }
 
 /// Puts `v` into memory, or what it can be seen in: all of that, or where little of it is wanted there, a part.
-void realise(State& s, ValueId v, const PartsOf& wanted) {
+void realise(State& s, ValueId v, const Wanted& wanted) {
   const auto [base, part] = part_of(s, v);
   const LoweredNode* node = s.producer(base);
   if (part != kNoValue && node != nullptr && node->kind == LoweredNode::Kind::kElement &&
       !s.values[static_cast<size_t>(base)].root) {
-    const Parts& parts = wanted.at(base);
     double elements = 0;
-    for (const ValueId each : parts.parts) elements += elements_of(s, each);
-    if (!parts.whole && 2 * elements <= elements_of(s, base)) make_root(s, part, false);
+    for (const ValueId each : wanted.parts.at(base)) elements += elements_of(s, each);
+    if (!wanted.whole[static_cast<size_t>(base)] && 2 * elements <= elements_of(s, base)) make_root(s, part, false);
   }
   make_root(s, base_of(s, v), true);
 }
@@ -198,7 +194,7 @@ void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effe
       inherit(node.operands[0], 1);
       continue;
     }
-    if (!node.elements[i]) continue;
+    if (!node.has_element(i)) continue;
     const Probe p = probe(s, node, i);
     info.cost = p.ops;
     info.functions = p.functions;
@@ -246,8 +242,7 @@ std::vector<Expr> strides_in_memory(State& s, const TensorType& type, bool moved
 
 const std::vector<Expr>& storage_strides(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);
-  const LoweredNode* producer = s.producer(v);
-  const bool moved = producer != nullptr && producer->node().op->traits.copies_to_strides;
+  const bool moved = s.values[static_cast<size_t>(v)].moved;
   auto& known = moved ? s.strides_as_copied : s.strides_of_type;
   const auto found = known.find(&type);
   return found != known.end() ? found->second : known.emplace(&type, strides_in_memory(s, type, moved)).first->second;
@@ -317,6 +312,7 @@ void lower_nodes(State& s) {
     for (const ValueId v : node.outputs) needed = needed || s.values[static_cast<size_t>(v)].needed;
     if (!needed) continue;
     s.nodes[i] = std::make_unique<LoweredNode>(s.graph, node);
+    for (const ValueId v : node.outputs) s.values[static_cast<size_t>(v)].moved = node.op->traits.copies_to_strides;
     if (s.nodes[i]->kind == LoweredNode::Kind::kSort && !sorts_rows(s, *s.nodes[i])) {
       s.nodes[i]->kind = LoweredNode::Kind::kHost;
     }
@@ -337,9 +333,11 @@ void choose_roots(State& s) {
     }
   }
   s.use_counts = s.graph.use_counts();
-  const PartsOf wanted = parts_wanted(s);
+  const Wanted wanted = parts_wanted(s);
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
-  for (const auto& node : s.nodes) {
+  for (size_t i = 0; i < s.nodes.size(); ++i) {
+    s.prefetch_nodes(i);
+    const LoweredNode* const node = s.nodes[i].get();
     if (node == nullptr) continue;
     switch (node->kind) {
       case Kind::kElement: count_costs(s, *node, uses); break;

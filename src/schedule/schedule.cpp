@@ -85,8 +85,10 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
   sched::form_units(s);
   sched::order_units(s);
   sched::plan_outputs(s);
-  for (const int unit : s.order) {
+  for (size_t place = 0; place < s.order.size(); ++place) {
     check_cancelled();
+    s.prefetch_units(place);
+    const int unit = s.order[place];
     switch (s.units[static_cast<size_t>(unit)].kind) {
       case Unit::Kind::kGroup: sched::emit_group(s, unit); break;
       case Unit::Kind::kScan: sched::emit_scan(s, unit); break;

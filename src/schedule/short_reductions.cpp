@@ -71,10 +71,10 @@ void write_out_short(State& s, LoweredNode& node) {
   const int64_t count = reduced_elements(node);
   if (count <= 0 || count > kShort) return;
   if (is_custom(node.reduction_def()) && !node.reduction_def().merge) return;
-  node.kind = LoweredNode::Kind::kElement;
   node.written_out = true;
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
-    node.elements[i] = [&node, i](LoopBuilder& b, std::span<const Expr> out) { return total(node, b, out)[i]; };
+    node.pointwise(static_cast<int>(i),
+                   [&node, i](LoopBuilder& b, std::span<const Expr> out) { return total(node, b, out)[i]; });
   }
 }
 

@@ -75,7 +75,7 @@ class UnitOrder {
       make_ready(u);
     };
     if (readers_[value] == 1) {
-      for (const int u : reading_[value]) renew(u);
+      for (const int u : s_.readers[value]) renew(u);
     }
     if (const auto found = writers_.find(v); found != writers_.end()) {
       for (const int u : found->second) renew(u);
@@ -135,13 +135,7 @@ class UnitOrder {
     for (size_t i = 0; i < s_.values.size(); ++i) {
       if (bytes_[i] > 0) produced_[static_cast<size_t>(s_.values[i].unit)] += bytes_[i];
     }
-    reading_.resize(s_.values.size());
-    for (size_t u = 0; u < s_.units.size(); ++u) {
-      for (const ValueId v : s_.units[u].reads) {
-        ++readers_[static_cast<size_t>(v)];
-        reading_[static_cast<size_t>(v)].push_back(static_cast<int>(u));
-      }
-    }
+    for (size_t v = 0; v < readers_.size(); ++v) readers_[v] = static_cast<int>(s_.readers[v].size());
   }
 
   void find_overwrites() {
@@ -179,7 +173,6 @@ class UnitOrder {
   std::vector<int64_t> produced_;
   std::vector<std::vector<ValueId>> overwrites_;           // per unit: inputs that it may be computed into
   std::unordered_map<ValueId, std::vector<int>> writers_;  // the same the other way round
-  std::vector<std::vector<int>> reading_;                  // per value: units
   std::set<Key> ready_;
   std::vector<std::optional<Key>> keys_;  // per unit that is ready
 };
@@ -194,12 +187,12 @@ int64_t bytes_of(State& s, ValueId v) {
 }
 
 void order_units(State& s) {
-  s.order = UnitOrder(s).run();
-  TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
-  s.readers.assign(s.values.size(), {});
+  s.readers.resize(s.values.size());
   for (size_t u = 0; u < s.units.size(); ++u) {
     for (const ValueId v : s.units[u].reads) s.readers[static_cast<size_t>(v)].push_back(static_cast<int>(u));
   }
+  s.order = UnitOrder(s).run();
+  TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
   if (!s.options.passes.skips("delays")) delay_units(s);
 }
 

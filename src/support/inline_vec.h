@@ -27,9 +27,15 @@ class InlineVec {
     if (size_ == capacity_) grow();
     data()[size_++] = item;
   }
-  void erase(size_t i) {
-    std::move(begin() + i + 1, end(), begin() + i);
-    --size_;
+  /// Items from number i on, as many as `count`.
+  void erase(size_t i, size_t count = 1) {
+    std::move(begin() + i + count, end(), begin() + i);
+    size_ -= count;
+  }
+  /// Becomes number i.
+  void insert(size_t i, const T& item) {
+    push_back(item);
+    std::rotate(begin() + i, end() - 1, end());
   }
   void clear() { size_ = 0; }
   void resize_down(size_t size) { size_ = size; }

@@ -1,5 +1,7 @@
 #include "ops/core/pointwise_util.h"
 
+#include <memory>
+
 #include "support/error.h"
 
 namespace tatara::ops {
@@ -104,15 +106,35 @@ DType operand_dtype(const LowerContext& ctx, std::span<const size_t> operands, P
   return compute_dtype(dtype);
 }
 
+namespace {
+/// Of an operator: what its nodes' element functions share.
+struct Pointwise {
+  std::vector<size_t> operands;
+  PointwiseBody body;
+
+  ScalarId element(LowerContext& ctx, LoopBuilder& b, DType dtype, std::span<const Expr> indices) const {
+    std::vector<ScalarId> scalars;
+    for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));
+    return body(b, dtype, scalars);
+  }
+};
+}  // namespace
+
 LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
-  return [operands = std::move(operands), promotion, body = std::move(body)](LowerContext& ctx) {
-    // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree.
-    const DType dtype =
-        promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion) : compute_dtype(ctx.result().dtype);
-    ctx.pointwise(0, [&ctx, operands, dtype, body](LoopBuilder& b, std::span<const Expr> indices) {
-      std::vector<ScalarId> scalars;
-      for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));
-      return body(b, dtype, scalars);
+  const auto shared = std::make_shared<const Pointwise>(Pointwise{std::move(operands), std::move(body)});
+  return [shared, promotion](LowerContext& ctx) {
+    const Pointwise* const op = shared.get();  // the operator outlives its nodes
+    if (promotion == Promotion::kBool) {
+      const DType dtype = operand_dtype(ctx, op->operands, promotion);
+      ctx.pointwise(0, [&ctx, op, dtype](LoopBuilder& b, std::span<const Expr> indices) {
+        return op->element(ctx, b, dtype, indices);
+      });
+      return;
+    }
+    // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree. Two
+    // pointers need no memory of their own.
+    ctx.pointwise(0, [&ctx, op](LoopBuilder& b, std::span<const Expr> indices) {
+      return op->element(ctx, b, compute_dtype(ctx.result().dtype), indices);
     });
   };
 }
