@@ -194,7 +194,7 @@ def main() -> None:
         print(json.dumps(measure(mix, int(count))))
         return
     for mix in arguments.mix or MIXES:
-        print(f"{mix}: microseconds per operator (of {arguments.sizes[0]}'s; least of each)")
+        print(f"{mix}: microseconds per operator (ratio to {arguments.sizes[0]}'s by medians; by leasts)")
         runs: dict[int, list[dict[str, Any]]] = {count: [] for count in arguments.sizes}
         failed: dict[int, str] = {}
         for _ in range(arguments.rounds):

@@ -152,22 +152,29 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
 std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions& options, const KernelTarget& target,
                                         CompileResult& result, std::vector<HistoryEvent>& events) {
   if (options.passes.verify) {
-    for (const loops::Kernel& kernel : schedule.kernels) loops::verify_kernel(kernel);
+    for (const auto& kernel : schedule.kernels) loops::verify_kernel(*kernel);
   }
   std::vector<KernelRequest> requests(schedule.kernels.size());
+  std::unordered_map<const loops::Kernel*, size_t> first_with_loops;
   std::unordered_map<std::string, size_t> first_with_key;
   std::vector<size_t> representative(schedule.kernels.size());
   std::vector<size_t> distinct;
   for (size_t i = 0; i < schedule.kernels.size(); ++i) {
     check_cancelled();
     PlanKernel& kernel = schedule.plan.kernels[i];
-    requests[i] = make_kernel_request(schedule.kernels[i], target);
-    kernel.cache_key = requests[i].key;
-    kernel.symbol = requests[i].symbol;
-    if (options.keep_text) kernel.loop_text = requests[i].loop_text;
-    const auto [found, inserted] = first_with_key.emplace(requests[i].key, i);
-    representative[i] = found->second;
-    if (inserted) distinct.push_back(i);
+    const auto [same, is_new] = first_with_loops.emplace(schedule.kernels[i].get(), i);
+    KernelRequest& request = requests[same->second];
+    if (is_new) {
+      request = make_kernel_request(*schedule.kernels[i], target);
+      const auto [found, inserted] = first_with_key.emplace(request.key, i);
+      representative[i] = found->second;
+      if (inserted) distinct.push_back(i);
+    } else {
+      representative[i] = representative[same->second];
+    }
+    kernel.cache_key = request.key;
+    kernel.symbol = request.symbol;
+    if (options.keep_text) kernel.loop_text = request.loop_text;
   }
   std::vector<KernelCode> code(schedule.kernels.size());
   std::vector<KernelOrigin> origins(schedule.kernels.size(), KernelOrigin::kMemory);
@@ -181,11 +188,11 @@ std::vector<KernelCode> compile_kernels(Schedule& schedule, const CompileOptions
     PlanKernel& kernel = schedule.plan.kernels[i];
     const auto start = HistoryClock::now();
     std::string* text = options.keep_text ? &kernel.llvm_text : nullptr;
-    code[i] = obtain_kernel(requests[i], schedule.kernels[i], target, options.use_cache, origins[i], text);
+    code[i] = obtain_kernel(requests[i], *schedule.kernels[i], target, options.use_cache, origins[i], text);
     const double seconds = std::chrono::duration<double>(HistoryClock::now() - start).count();
     if (recording) events[i] = compile_event(kernel, i, origins[i], seconds);
     if ((options.explain || !options.dump.empty()) && kernel.llvm_text.empty()) {
-      kernel.llvm_text = emit_kernel(schedule.kernels[i], target, requests[i].symbol);
+      kernel.llvm_text = emit_kernel(*schedule.kernels[i], target, requests[i].symbol);
     }
   });
   for (size_t i = 0; i < code.size(); ++i) {

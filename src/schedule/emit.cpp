@@ -85,6 +85,27 @@ void open_outer(State& s, NestBuilder& nest, const NestPlan& plan) {
   }
 }
 
+namespace {
+
+/// The kernel for a launch, or one that is equal to it.
+const DetachedKernel& detached_kernel(State& s, loops::Kernel kernel, const NestPlan& plan, Expr parallel_iterations) {
+  const auto [found, is_new] = s.kernels.try_emplace(kernel_key(kernel, parallel_iterations));
+  DetachedKernel& result = found->second;
+  if (!is_new) return result;
+  result.kernel = std::make_shared<loops::Kernel>(detach_kernel(s, std::move(kernel), result.sizes));
+  if (!s.options.gpu) return result;
+  loops::GpuMapping& mapping = result.kernel->gpu;
+  mapping = gpu_mapping(*result.kernel, *s.options.gpu, s.hint(parallel_iterations, 64));
+  Expr lanes;
+  for (const LoopSpec& loop : plan.outer) {
+    if (loop.kind == LoopKind::kVector) lanes = loop.extent;
+  }
+  result.gpu_blocks = gpu_blocks(s, mapping, parallel_iterations, lanes);
+  return result;
+}
+
+}  // namespace
+
 void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const NestPlan& plan, Expr elements) {
   kernel.body = nest.take_body();
   PlanKernel info;
@@ -115,17 +136,11 @@ void finish_kernel(State& s, NestBuilder& nest, loops::Kernel kernel, const Nest
   }
   launch.parallel_iterations = parallel_iterations(s, plan);
   launch.work = s.simplify(elements * s.ctx.constant(std::max(1, nest.work.operations)));
-  kernel = detach_kernel(s, std::move(kernel), launch.sizes);
-  if (s.options.gpu) {
-    kernel.gpu = gpu_mapping(kernel, *s.options.gpu, s.hint(launch.parallel_iterations, 64));
-    Expr lanes;
-    for (const LoopSpec& loop : plan.outer) {
-      if (loop.kind == LoopKind::kVector) lanes = loop.extent;
-    }
-    launch.gpu_threads = kernel.gpu.threads;
-    launch.gpu_blocks = gpu_blocks(s, kernel.gpu, launch.parallel_iterations, lanes);
-  }
-  s.out.kernels.push_back(std::move(kernel));
+  const DetachedKernel& detached = detached_kernel(s, std::move(kernel), plan, launch.parallel_iterations);
+  launch.sizes = detached.sizes;
+  launch.gpu_threads = detached.kernel->gpu.threads;
+  launch.gpu_blocks = detached.gpu_blocks;
+  s.out.kernels.push_back(detached.kernel);
   s.out.plan.kernels.push_back(std::move(info));
   s.out.plan.steps.emplace_back(std::move(launch));
 }

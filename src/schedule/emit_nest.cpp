@@ -121,7 +121,7 @@ constexpr int64_t kMostCopies = 4;
 /// On a GPU, a dim of a few elements over which nothing is reduced, while most of what is read, and computed, is the same for all of
 /// them: a thread does them side by side. It loses its loop.
 void copy_narrow_dim(State& s, const Group& group, const std::vector<Access>& accesses, NestPlan& plan) {
-  if (!s.options.gpu || !group.has_reduction || plan.inner.empty() || plan.tile) return;
+  if (!s.options.gpu || !group.space->has_reduction || plan.inner.empty() || plan.tile) return;
   const bool plain = std::all_of(group.members.begin(), group.members.end(), [&](const Member& m) {
     return m.kind == Member::Kind::kReduce && m.stage == 0 &&
            !is_custom(s.nodes[static_cast<size_t>(m.node)]->reduction_def());
@@ -132,11 +132,12 @@ void copy_narrow_dim(State& s, const Group& group, const std::vector<Access>& ac
     if (loop.kind != LoopKind::kParallel) return;
     rows *= std::max<int64_t>(s.hint(loop.extent, 64), 1);
   }
+  const Space& space = *group.space;
   const auto narrow = [&](const LoopSpec& loop) {
     if (!loop.dim.valid() || !loop.extent.is_const()) return false;
     const int64_t width = loop.extent.const_value();
-    const auto d = std::find(group.symbols.begin(), group.symbols.end(), loop.dim) - group.symbols.begin();
-    if (static_cast<size_t>(d) == group.symbols.size() || !(group.dims[static_cast<size_t>(d)] == loop.extent))
+    const auto d = std::find(space.symbols.begin(), space.symbols.end(), loop.dim) - space.symbols.begin();
+    if (static_cast<size_t>(d) == space.symbols.size() || !(space.dims[static_cast<size_t>(d)] == loop.extent))
       return false;
     if (width < 2 || width > kMostCopies || rows / width < 2 * s.options.gpu->multiprocessors) return false;
     // Read along the reduced dims, but not along this one.
@@ -160,24 +161,25 @@ void emit_group(State& s, int unit) {
   if (group.members.empty()) return;
   loops::Kernel scratch;
   NestBuilder dry(s, scratch);
-  const NestPlan plain = plain_nest(group);
+  const Space& space = *group.space;
+  const NestPlan plain = plain_nest(space);
   GroupEmitter trial(s, unit, dry, plain);
   trial.emit();
-  NestPlan plan = plan_nest(s, group, dry.accesses, dry.index_uses);
-  if (group.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
+  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses);
+  if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
   Expr elements = s.ctx.constant(1);
-  for (const Expr e : group.dims) elements = elements * e;
-  const auto chunked = group.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
+  for (const Expr e : space.dims) elements = elements * e;
+  const auto chunked = space.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
     copy_narrow_dim(s, group, dry.accesses, plan);
     share_rows(s, group, dry.accesses, dry.work.operations, plan);
     if (!plan.tile && !s.options.gpu) {
-      auto& pairs = s.in_place[s.out.plan.steps.size()];
-      pairs = replaceable(s, group, dry.accesses);
+      auto pairs = replaceable(s, group, dry.accesses);
       for (const auto& [key, host] : plan.kept_in_result) {
         const BufferId taken = s.values[static_cast<size_t>(host)].storage->buffer;
         std::erase_if(pairs, [&](const auto& pair) { return pair.first == taken; });
       }
+      for (const auto& [target, source] : pairs) s.in_place.push_back({s.out.plan.steps.size(), target, source});
     }
     emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr);
     return;

@@ -48,7 +48,7 @@ loops::Sort::Row row_of(State& s, NestBuilder& nest, ValueId v, const std::vecto
   TATARA_CHECK(info.storage.has_value(), s.name_of(v), " has no memory");
   Storage storage = *info.storage;
   if (view) {
-    storage.strides = view->strides;
+    storage.strides = &view->strides;
     storage.offset = view->offset;
   }
   std::vector<Expr> first = index;
@@ -56,7 +56,7 @@ loops::Sort::Row row_of(State& s, NestBuilder& nest, ValueId v, const std::vecto
   loops::Sort::Row row;
   row.buffer = nest.buffer_arg(storage.buffer, written);
   row.index = nest.finalize(nest.address_of(storage, first));
-  row.stride = s.simplify(storage.strides[dim]);
+  row.stride = s.simplify((*storage.strides)[dim]);
   return row;
 }
 

@@ -22,8 +22,8 @@ NestBuilder::AccessFn loads_of_roots(State& s, NestBuilder& nest, ValueId curren
 }
 
 /// A group over `sizes`, dimension by dimension (those of size 1 too), with flags for what runs inside.
-Group space_of(State& s, const std::vector<Expr>& sizes, const std::vector<bool>& inside) {
-  Group g;
+Space space_of(State& s, const std::vector<Expr>& sizes, const std::vector<bool>& inside) {
+  Space g;
   g.dims = sizes;
   g.reduced = inside;
   g.has_reduction = std::find(inside.begin(), inside.end(), true) != inside.end();
@@ -39,7 +39,7 @@ Expr emitted_elements(State& s, const std::vector<Expr>& sizes) {
 
 /// Builds the nest over plain dims, and then as planned and rearranged.
 template <typename Arrange, typename Body>
-void run_twice(State& s, const Group& space, bool lanes_inside, Arrange&& arrange, Body&& body) {
+void run_twice(State& s, const Space& space, bool lanes_inside, Arrange&& arrange, Body&& body) {
   loops::Kernel scratch;
   NestBuilder dry(s, scratch);
   const NestPlan plain = plain_nest(space);
@@ -71,7 +71,7 @@ void emit_scan(State& s, int unit) {
   const auto dim = static_cast<size_t>(def.dims[0]);
   std::vector<bool> inside(sizes.size(), false);
   inside[dim] = true;
-  const Group space = space_of(s, sizes, inside);
+  const Space space = space_of(s, sizes, inside);
   // Lanes may run along the scan where the combine function is an operator.
   const bool simple = !def.merge && !is_custom(def) && def.combine.size() == 1;
   run_twice(s, space, simple, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
@@ -111,7 +111,7 @@ namespace {
 /// result = base, over the result's space.
 void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
   const std::vector<Expr>& sizes = node.result().sizes;
-  const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
+  const Space space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
   run_twice(s, space, false, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     open_outer(s, nest, plan);
@@ -123,7 +123,7 @@ void emit_base_copy(State& s, const LoweredNode& node, ValueId result) {
 }
 
 /// Dims of the domain that a component of the destination is: iterations differing there never meet.
-std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Group& space) {
+std::vector<bool> meeting_dims(State& s, const LoweredNode& node, const Space& space) {
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
   nest.access = loads_of_roots(s, nest);
@@ -234,7 +234,7 @@ void mark_clearing(State& s, const LoweredNode& node, BufferId target) {
     only = launch;
   }
   if (only == nullptr) return;
-  only->clears = stores_zeros(s.out.kernels[static_cast<size_t>(only->kernel)].body);
+  only->clears = stores_zeros(s.out.kernels[static_cast<size_t>(only->kernel)]->body);
 }
 
 }  // namespace
@@ -251,7 +251,7 @@ void emit_scatter(State& s, int unit) {
   mark_clearing(s, node, target.buffer);
   const Meeting meeting = meeting_of(s, def, s.graph.type(result).dtype);
   const bool ordered = meeting == Meeting::kInOrder;
-  Group space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), ordered));
+  Space space = space_of(s, def.domain, std::vector<bool>(def.domain.size(), ordered));
   if (ordered) space.reduced = meeting_dims(s, node, space);
   space.has_reduction = ordered;
   const auto arrange = [&](NestPlan& plan) {
@@ -282,7 +282,7 @@ void emit_copy(State& s, int unit) {
   const Unit& copy = s.units[static_cast<size_t>(unit)];
   const ValueId target = s.graph.inputs()[static_cast<size_t>(copy.input)];
   const std::vector<Expr>& sizes = s.graph.type(target).sizes;
-  const Group space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
+  const Space space = space_of(s, sizes, std::vector<bool>(sizes.size(), false));
   run_twice(s, space, false, as_planned, [&](NestBuilder& nest, const NestPlan& plan) {
     nest.access = loads_of_roots(s, nest);
     open_outer(s, nest, plan);

@@ -116,7 +116,7 @@ loops::Kernel detach_kernel(State& s, loops::Kernel kernel, std::vector<Expr>& s
 
 void find_first_write(State& s) {
   std::vector<const loops::Kernel*> kernels;
-  for (const loops::Kernel& kernel : s.out.kernels) kernels.push_back(&kernel);
+  for (const auto& kernel : s.out.kernels) kernels.push_back(kernel.get());
   s.out.plan.first_write = first_write_of(s.out.plan, kernels);
 }
 

@@ -83,13 +83,14 @@ std::optional<Space> refine(State& s, const Space& space, const std::vector<Expr
 std::optional<std::vector<bool>> reduced_dims(const Space& space, const Member& member, const LoweredNode& node) {
   std::vector<bool> flags(space.dims.size(), false);
   size_t d = 0;
-  for (size_t i = 0; i < member.sizes.size(); ++i) {
-    if (member.sizes[i].is_const(1)) continue;
+  const std::vector<Expr>& sizes = *member.sizes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i].is_const(1)) continue;
     const auto& dims = node.reduction_def().dims;
     const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(i)) != dims.end();
     Expr product = space.dims[d];
     flags[d++] = is_reduced;
-    while (!(product == member.sizes[i])) {
+    while (!(product == sizes[i])) {
       if (d >= space.dims.size()) return std::nullopt;
       product = product.context().simplify(product * space.dims[d]);
       flags[d++] = is_reduced;
@@ -113,7 +114,7 @@ struct Trial {
 
 Access access_of(State& s, ValueId v, const std::vector<Expr>& indices, bool store, bool masked) {
   const ValueInfo& info = s.values[static_cast<size_t>(v)];
-  const std::vector<Expr>& strides = info.storage ? info.storage->strides : storage_strides(s, v);
+  const std::vector<Expr>& strides = info.storage ? *info.storage->strides : storage_strides(s, v);
   Expr address = s.ctx.constant(0);
   for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * strides[i];
   return {s.simplify(address), store, s.graph.type(v).dtype, v, masked};
@@ -132,7 +133,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
   Trial trial;
   loops::Kernel scratch;
   NestBuilder nest(s, scratch, NestBuilder::Statements::kNone);
-  const auto index = index_map(s, space, member.sizes, member.full);
+  const auto index = index_map(s, space, *member.sizes, member.full);
   if (!index) throw CannotFuse{"sizes differ"};
   nest.access = [&](ValueId v, const std::vector<Expr>& indices, ScalarId mask) -> std::optional<ScalarId> {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
@@ -145,7 +146,7 @@ Trial try_member(State& s, const Space& space, const std::vector<Member>& others
     }
     const Member* other = member_of(others, s, v);
     TATARA_CHECK(other != nullptr, "a value of the group without a member");
-    auto at = index_map(s, space, other->sizes, other->full);
+    auto at = index_map(s, space, *other->sizes, other->full);
     TATARA_CHECK(at.has_value(), "a member that does not match its group");
     if (other->kind == Member::Kind::kReduce) {
       at = reduced_indices(*s.nodes[static_cast<size_t>(other->node)], *at);
@@ -182,7 +183,7 @@ class Former {
     for (size_t i = 0; i < s_.nodes.size(); ++i) {
       check_cancelled();
       s_.prefetch_nodes(i);
-      const LoweredNode* node = s_.nodes[i].get();
+      const LoweredNode* node = s_.nodes[i];
       if (node == nullptr) continue;
       switch (node->kind) {
         case Kind::kElement:
@@ -195,7 +196,7 @@ class Former {
           Member m;
           m.kind = Member::Kind::kReduce;
           m.node = static_cast<NodeId>(i);
-          m.sizes = node->operand(0).sizes;
+          m.sizes = &node->operand(0).sizes;
           place(std::move(m));
           break;
         }
@@ -212,14 +213,14 @@ class Former {
     Member m;
     m.value = v;
     m.node = s_.graph.value(v).producer;
-    m.sizes = s_.graph.type(v).sizes;
+    m.sizes = &s_.graph.type(v).sizes;
     place(std::move(m));
   }
 
-  /// A group of the member's own.
-  Group own_group(const Member& m) {
-    Group g;
-    g.dims = without_ones(m.sizes);
+  /// Of a group of the member's own.
+  Space own_space(const Member& m) {
+    Space g;
+    g.dims = without_ones(*m.sizes);
     g.reduced.assign(g.dims.size(), false);
     give_symbols(s_, g);
     if (m.kind == Member::Kind::kReduce) {
@@ -230,7 +231,7 @@ class Former {
   }
 
   void place(Member member) {
-    Group own = own_group(member);
+    Space own = own_space(member);
     Trial alone = try_member(s_, own, {}, -1, member);
     std::vector<int> candidates;
     const int earliest = first_unit(member.node);
@@ -250,8 +251,7 @@ class Former {
       if (join(candidates[i], member, alone, i < vertical)) return;
     }
     Unit unit;
-    unit.group = std::move(own);
-    member.reads = alone.reads;
+    unit.group.space = s_.spaces.intern(std::move(own));
     alone.give_to(member);
     unit.node = member.node;
     unit.group.members.push_back(std::move(member));
@@ -295,26 +295,28 @@ class Former {
       throw CannotFuse{"too much comes between it and what it needs"};
     }
     Member member = original;
-    std::optional<Space> refined = refine(s_, unit.group, without_ones(member.sizes), true);
-    if (!refined && member.kind == Member::Kind::kStore && unit.group.has_reduction) {
+    const Space& before = *unit.group.space;
+    const std::vector<Expr> sizes = without_ones(*member.sizes);
+    std::optional<Space> refined = refine(s_, before, sizes, true);
+    if (!refined && member.kind == Member::Kind::kStore && before.has_reduction) {
       member.full = false;
-      refined = refine(s_, unit.group, without_ones(member.sizes), false);
+      refined = refine(s_, before, sizes, false);
     }
     if (!refined) throw CannotFuse{"sizes differ"};
     if (member.kind == Member::Kind::kReduce) {
       const auto flags = reduced_dims(*refined, member, *s_.nodes[static_cast<size_t>(member.node)]);
       if (!flags) throw CannotFuse{"sizes differ"};
-      if (unit.group.has_reduction && *flags != refined->reduced) throw CannotFuse{"reduces other dimensions"};
+      if (before.has_reduction && *flags != refined->reduced) throw CannotFuse{"reduces other dimensions"};
       refined->reduced = *flags;
     }
-    const bool becomes_reduction = member.kind == Member::Kind::kReduce && !unit.group.has_reduction;
-    refined->has_reduction = unit.group.has_reduction || member.kind == Member::Kind::kReduce;
+    const bool becomes_reduction = member.kind == Member::Kind::kReduce && !before.has_reduction;
+    refined->has_reduction = before.has_reduction || member.kind == Member::Kind::kReduce;
     if (becomes_reduction && !vertical) throw CannotFuse{"a reduction beside a pointwise kernel"};
     Trial trial = try_member(s_, *refined, unit.group.members, id, member);
     member.stage = trial.stage;
     trial.give_to(member);
     std::vector<Member> split;  // the others, where a dim has become several
-    if (refined->dims != unit.group.dims) {
+    if (refined->dims != before.dims) {
       split = unit.group.members;
       for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
@@ -323,8 +325,7 @@ class Former {
     } else {
       check_cost(unit.group, *refined, split.empty() ? unit.group.members : split, member, alone);
     }
-    member.reads = trial.reads;
-    static_cast<Space&>(unit.group) = std::move(*refined);
+    unit.group.space = s_.spaces.intern(std::move(*refined));
     if (!split.empty()) unit.group.members = std::move(split);
     const ValueId v = member.kind == Member::Kind::kStore ? member.value : s_.graph.node(member.node).outputs[0];
     TATARA_LOG(kFusion, s_.name_of(v), " fused with ", first_name(unit));
@@ -368,7 +369,7 @@ class Former {
     if (!member.full || !(joined.has_reduction || stores_across(joined, others, member))) return;
     std::vector<const Member*> members;
     for (const Member& m : before.members) members.push_back(&m);
-    double apart = kernel_cost(s_, before, members);
+    double apart = kernel_cost(s_, *before.space, members);
     members.clear();
     for (const Member& m : others) members.push_back(&m);
     members.push_back(&member);
@@ -377,7 +378,7 @@ class Former {
     Member own = member;
     own.stage = 0;
     Trial(alone).give_to(own);
-    apart += kernel_cost(s_, own_group(member), {&own});
+    apart += kernel_cost(s_, own_space(member), {&own});
     if (together > apart) throw CannotFuse{"walking the rows again, or across their order, costs more than a kernel"};
   }
 
@@ -528,7 +529,7 @@ std::vector<Expr> reduced_indices(const LoweredNode& node, const std::vector<Exp
 
 bool reads_elementwise(State& s, int unit, ValueId input) {
   const Group& group = s.units[static_cast<size_t>(unit)].group;
-  const auto own = index_map(s, group, s.graph.type(input).sizes, true);
+  const auto own = index_map(s, *group.space, s.graph.type(input).sizes, true);
   if (!own) return false;
   bool same = true;
   for (const Member& m : group.members) {
@@ -542,7 +543,7 @@ bool reads_elementwise(State& s, int unit, ValueId input) {
       }
       return nest.new_scalar(compute_dtype(s.graph.type(v).dtype));
     };
-    const auto index = index_map(s, group, m.sizes, m.full);
+    const auto index = index_map(s, *group.space, *m.sizes, m.full);
     if (!index) return false;
     nest.eval(m.value, *index);
   }
@@ -552,8 +553,10 @@ bool reads_elementwise(State& s, int unit, ValueId input) {
 void form_units(State& s) {
   Former(s).run();
   // What other units read must be in memory.
+  s.readers.resize(s.values.size());
   for (size_t u = 0; u < s.units.size(); ++u) {
     for (const ValueId v : s.units[u].reads) {
+      s.readers[static_cast<size_t>(v)].push_back(static_cast<int>(u));
       ValueInfo& info = s.values[static_cast<size_t>(v)];
       if (info.unit != static_cast<int>(u)) info.stored = true;
     }

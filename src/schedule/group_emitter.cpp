@@ -108,7 +108,7 @@ std::optional<ScalarId> GroupEmitter::kept_between_walks(ValueId v, const std::v
     if (found != kept_.end() && found->second.second < stage_) {
       if (const Member* host = host_of(key)) {
         const Storage& storage = *s_.values[static_cast<size_t>(host->value)].storage;
-        return nest_.load(host->value, storage, *index_map(s_, group_, host->sizes, true), loops::kNoScalar,
+        return nest_.load(host->value, storage, *index_map(s_, *group_.space, *host->sizes, true), loops::kNoScalar,
                           loops::kNoScalar);
       }
       return nest_.load_at(found->second.first, compute_dtype(s_.graph.type(v).dtype), place());
@@ -122,7 +122,7 @@ std::optional<ScalarId> GroupEmitter::kept_between_walks(ValueId v, const std::v
   if (host != nullptr) {
     const Storage& storage = *s_.values[static_cast<size_t>(host->value)].storage;
     kept_[key] = {storage.buffer, stage_};
-    nest_.store(host->value, storage, *index_map(s_, group_, host->sizes, true), x);
+    nest_.store(host->value, storage, *index_map(s_, *group_.space, *host->sizes, true), x);
   } else if (keep) {
     const BufferId local = nest_.add_local(nest_.dtype(x), plan_.inner.back().extent.const_value());
     kept_[key] = {local, stage_};
@@ -163,7 +163,7 @@ ScalarId GroupEmitter::value_of(const Member& m) {
 }
 
 std::vector<Expr> GroupEmitter::index_of(const Member& m) const {
-  std::vector<Expr> index = *index_map(s_, group_, m.sizes, m.full || m.kind == Member::Kind::kReduce);
+  std::vector<Expr> index = *index_map(s_, *group_.space, *m.sizes, m.full || m.kind == Member::Kind::kReduce);
   if (plan_.copies == 1) return index;
   const Expr copy = s_.ctx.constant(copy_);
   const ExprMap place{{plan_.copied, plan_.copies_follow ? plan_.copied + copy : copy}};

@@ -19,7 +19,7 @@ int add_tensor(State& s, HostCall& call, ValueId v) {
   BufferRef ref;
   ref.buffer = info.storage->buffer;
   ref.sizes = s.graph.type(v).sizes;
-  ref.strides = view ? view->strides : info.storage->strides;
+  ref.strides = view ? view->strides : *info.storage->strides;
   ref.offset = view ? view->offset : info.storage->offset;
   ref.dtype = s.graph.type(v).dtype;
   call.tensors.push_back(std::move(ref));
@@ -61,11 +61,11 @@ void emit_host_call(State& s, int unit) {
   for (const ValueId v : node.outputs) {
     const ValueInfo& info = s.values[static_cast<size_t>(v)];
     if (out) {
-      call.tensors.push_back({info.storage->buffer, s.graph.type(v).sizes, info.storage->strides, info.storage->offset,
+      call.tensors.push_back({info.storage->buffer, s.graph.type(v).sizes, *info.storage->strides, info.storage->offset,
                               s.graph.type(v).dtype});
       call.args.emplace_back(HostCall::OutSlot{static_cast<int>(call.tensors.size()) - 1});
     } else {
-      const bool used = !several || s.use_counts[static_cast<size_t>(v)] > 0;
+      const bool used = !several || s.uses[static_cast<size_t>(v)] > 0;
       call.results.push_back(used ? info.storage->buffer : BufferId{-1});
     }
   }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <map>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/graph.h"
@@ -24,18 +26,24 @@ inline int64_t up_to_power_of_two(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
 }
 
-/// What OpDef::lower said about a node. Element functions keep references to it, so it lives as long as the schedule.
-class LoweredNode final : public LowerContext {
+/// What OpDef::lower said about a node. Element functions keep references to it, so it lives as long as the schedule. What readers ask
+/// lies in the first cache lines.
+class alignas(64) LoweredNode final : public LowerContext {
  public:
   enum class Kind : uint8_t { kElement, kView, kReduction, kScan, kScatter, kSort, kHost };
 
-  LoweredNode(const Graph& graph, const Node& node);
+  LoweredNode(const Graph& graph, NodeId id);
 
   const Graph& graph() const override { return graph_; }
   const Node& node() const override { return node_; }
   const TensorType& operand(int i) const override { return graph_.type(operands[static_cast<size_t>(i)]); }
   int num_operands() const override { return static_cast<int>(operands.size()); }
-  const TensorType& result(int i = 0) const override { return graph_.type(node_.outputs[static_cast<size_t>(i)]); }
+  int operand_number(size_t arg) const override {
+    return arg < numbers_.size() && numbers_[arg] != kNotKnown ? numbers_[arg] : LowerContext::operand_number(arg);
+  }
+  const TensorType& result(int i = 0) const override {
+    return i == 0 ? *first_result_ : graph_.type(node_.outputs[static_cast<size_t>(i)]);
+  }
   const ReductionDef& reduction_def() const { return *reduction_; }  // kReduction and kScan
   const ScatterDef& scatter_def() const { return *scatter_; }
   const SortDef& sort_def() const { return *sort_; }
@@ -45,6 +53,8 @@ class LoweredNode final : public LowerContext {
                        : output <= other_elements_.size() && other_elements_[output - 1];
   }
   const ElementFn& element(size_t output) const { return output == 0 ? first_element_ : other_elements_[output - 1]; }
+  /// Of a view: where in the operand an element lies.
+  std::vector<Expr> view_map(std::span<const Expr> indices) const { return view_map_(indices); }
   void pointwise(int output, ElementFn fn) override;
   void view(std::function<std::vector<Expr>(std::span<const Expr>)> map) override;
   void reduction(ReductionDef def) override;
@@ -53,15 +63,19 @@ class LoweredNode final : public LowerContext {
   void sort(SortDef def) override;
 
   Kind kind = Kind::kHost;
-  InlineVec<ValueId, 4> operands;  // tensor operands, flattened
-  std::function<std::vector<Expr>(std::span<const Expr>)> view_map;
   bool reverse = false;
-  bool written_out = false;  // an element function that was a reduction of a few elements
+  bool written_out = false;        // an element function that was a reduction of a few elements
+  const NodeId id;                 // in the graph
+  InlineVec<ValueId, 4> operands;  // tensor operands, flattened
 
  private:
   const Graph& graph_;
   const Node& node_;
+  static constexpr int8_t kNotKnown = INT8_MAX;
+  std::array<int8_t, 8> numbers_;  // operand_number() of the first arguments, which is asked again and again
+  const TensorType* first_result_;
   ElementFn first_element_;
+  std::function<std::vector<Expr>(std::span<const Expr>)> view_map_;
   // Most nodes have none of these, and a large graph has many nodes.
   std::vector<ElementFn> other_elements_;
   std::unique_ptr<ReductionDef> reduction_;
@@ -72,7 +86,7 @@ class LoweredNode final : public LowerContext {
 /// Memory of a realised value: element strides relative to the buffer's base.
 struct Storage {
   BufferId buffer = -1;
-  std::vector<Expr> strides;
+  const std::vector<Expr>* strides = nullptr;  // of a type of the graph, or of the State
   Expr offset;
 };
 
@@ -86,9 +100,10 @@ struct alignas(64) ValueInfo {
   bool has_short = false;  // the inlined expression has a reduction of a few elements
   int unit = -1;
   std::optional<Storage> storage;
-  double elements = 1;   // under the hints
-  double cost = 0;       // scalar operations per element when inlined
-  double functions = 0;  // of these, elementary functions
+  double elements = 1;  // under the hints
+  double cost = 0;      // scalar operations per element when inlined
+  // The rest is asked while roots are chosen.
+  double functions = 0;  // of these operations, elementary functions
   double loads = 0;      // elements read from memory per element; small operands that are broadcast count as a fraction
   double bytes = 0;      // of these loads
   int depth = 0;         // of the inlined expression
@@ -108,11 +123,10 @@ struct Member {
   enum class Kind : uint8_t { kStore, kReduce };
   Kind kind = Kind::kStore;
   NodeId node = -1;
-  ValueId value = kNoValue;  // kStore
-  bool full = true;          // iterates over all dims, else over those that are not reduced
-  std::vector<Expr> sizes;   // of its iteration space (the input of a reduction)
-  int stage = 0;             // number of the inner loop it is computed in
-  FlatSet<ValueId> reads;    // roots outside of the group and graph inputs
+  ValueId value = kNoValue;                  // kStore
+  bool full = true;                          // iterates over all dims, else over those that are not reduced
+  int stage = 0;                             // number of the inner loop it is computed in
+  const std::vector<Expr>* sizes = nullptr;  // of its iteration space: those of its type, or of what it reduces
   /// While groups form, when nothing has memory yet: what it accesses, values standing for their buffers.
   std::vector<Access> accesses;
   std::vector<Expr> index_uses;  // index expressions other than addresses
@@ -122,12 +136,27 @@ struct Member {
 struct Space {
   std::vector<Expr> dims;     // extents, none of them the constant 1, in logical order
   std::vector<bool> reduced;  // per dim
-  std::vector<Expr> symbols;  // per dim
+  std::vector<Expr> symbols;  // per dim: which ones follows from the dims
   bool has_reduction = false;
+  friend bool operator==(const Space&, const Space&) = default;
+};
+
+/// Each space once: most groups of a large graph have one of few.
+class SpacePool {
+ public:
+  /// Stays where it is for the life of the pool.
+  const Space* intern(Space space) { return &*spaces_.insert(std::move(space)).first; }
+
+ private:
+  struct Hash {
+    size_t operator()(const Space& space) const;
+  };
+  std::unordered_set<Space, Hash> spaces_;
 };
 
 /// Values computed by one kernel over a common iteration space.
-struct Group : Space {
+struct Group {
+  const Space* space = nullptr;
   std::vector<Member> members;
 };
 
@@ -143,6 +172,13 @@ struct Unit {
   FlatSet<ValueId> operand_reads;  // kScatter: without those for the base
 };
 
+/// A kernel with a context of its own, and what its launches have in common.
+struct DetachedKernel {
+  std::shared_ptr<loops::Kernel> kernel;
+  std::vector<Expr> sizes;
+  Expr gpu_blocks;
+};
+
 /// Thrown when a trial finds that a member cannot join a group.
 struct CannotFuse {
   std::string reason;
@@ -154,17 +190,26 @@ struct State {
   const Graph& graph;
   ExprContext& ctx;
   ScheduleOptions options;
-  std::vector<std::unique_ptr<LoweredNode>> nodes;  // null: not needed
+  std::deque<LoweredNode> lowered;
+  std::vector<LoweredNode*> nodes;  // per node of the graph; null: not needed
   std::vector<ValueInfo> values;
+  SpacePool spaces;
   std::vector<Unit> units;
   UnitGraph needs;                         // of the units
   std::vector<int> order;                  // units in order of execution
   std::vector<InlineVec<int, 2>> readers;  // per value, once units are formed: those that read it from memory
-  std::vector<int> use_counts;             // per value of the graph
+  std::vector<int> uses;                   // per value: by nodes that are needed, outputs and writes
+  std::vector<int> uses_beyond_views;      // by nodes that are no views, of the value or of what is a view of it
   /// storage_strides() by type, for values that lie as their producers copy them and for all others.
   std::unordered_map<const TensorType*, std::vector<Expr>> strides_as_copied, strides_of_type;
-  /// Per step: buffers written whose elements take the place of the same elements of a buffer read.
-  std::map<size_t, std::vector<std::pair<BufferId, BufferId>>> in_place;
+  /// Of steps, in order: a buffer written whose elements take the place of the same elements of a buffer read.
+  struct InPlace {
+    size_t step;
+    BufferId target, source;
+  };
+  std::vector<InPlace> in_place;
+  /// By kernel_key(): layers of a model and updates of parameters give the same kernels again and again.
+  std::unordered_map<std::string, DetachedKernel> kernels;
   Schedule out;
 
   /// ctx.simplify, remembered.
@@ -181,12 +226,11 @@ struct State {
   }
   const LoweredNode* producer(ValueId v) const {
     const NodeId id = graph.value(v).producer;
-    return id < 0 ? nullptr : nodes[static_cast<size_t>(id)].get();
+    return id < 0 ? nullptr : nodes[static_cast<size_t>(id)];
   }
-  /// Asks for the memory of what comes soon after this node or this place of the order. Each of them lies in a few places of its own,
-  /// those of a large graph are in no cache, and to wait for one place after the other takes long.
+  /// Asks for the memory of nodes that come soon after this one. Each lies in a few places of its own, those of a large graph are in
+  /// no cache, and to wait for one place after the other takes long.
   void prefetch_nodes(size_t number) const;
-  void prefetch_units(size_t place) const;
   /// Elements by the hints; `otherwise` when unknown.
   int64_t hint(Expr e, int64_t otherwise) const;
   std::string name_of(ValueId v) const;
@@ -260,6 +304,10 @@ void create_buffers(State& s);
 BufferId add_scratch(State& s, DType dtype, const std::vector<Expr>& sizes);
 void plan_outputs(State& s);
 void plan_arena(State& s);
+
+// ---- kernel_key.cpp ----
+/// Equal for kernels, not detached yet, that are equal in all but where they lie.
+std::string kernel_key(const loops::Kernel& kernel, Expr parallel_iterations);
 
 // ---- finish.cpp ----
 /// Gives the kernel a context of its own with canonical names, and collects its size symbols.

@@ -113,6 +113,7 @@ class ListMaker {
     }
     const auto& launch = std::get<KernelLaunch>(plan_.steps[i]);
     ++launches_;
+    const auto number = static_cast<size_t>(launch.kernel);
     Kernel& kernel = kernel_of(launch);
     size_t next = 0;
     for (const BufferArg& arg : kernel.buffers) {
@@ -120,13 +121,17 @@ class ListMaker {
       (arg.kind == ArgKind::kInput || arg.kind == ArgKind::kValue ? use.reads : use.writes)
           .push_back(launch.buffers[next++]);
     }
-    For* const loop = free_loop(kernel);
-    std::string text = loop == nullptr ? print_kernel(kernel) : text_for_any_extent(kernel, *loop, 1);
-    for (const std::string& site : plan_.kernels[static_cast<size_t>(launch.kernel)].fault_sites) text += "\n" + site;
+    auto& known = texts_of_kernels_[&kernel];
+    if (known.empty()) {
+      For* const loop = free_loop(kernel);
+      known = loop == nullptr ? print_kernel(kernel) : text_for_any_extent(kernel, *loop, 1);
+    }
+    std::string text = known;
+    for (const std::string& site : plan_.kernels[number].fault_sites) text += "\n" + site;
     forms_[i] = texts_.emplace(std::move(text), texts_.size()).first->second;
   }
 
-  Kernel& kernel_of(const KernelLaunch& launch) { return s_.out.kernels[static_cast<size_t>(launch.kernel)]; }
+  Kernel& kernel_of(const KernelLaunch& launch) { return *s_.out.kernels[static_cast<size_t>(launch.kernel)]; }
   const KernelLaunch& launch_of(size_t step) const { return std::get<KernelLaunch>(plan_.steps[step]); }
 
   size_t words_of(size_t step) {
@@ -310,18 +315,18 @@ class ListMaker {
 
   void rebuild() {
     std::vector<PlanStep> steps;
-    std::vector<Kernel> kernels;
+    std::vector<std::shared_ptr<Kernel>> kernels;
     std::vector<PlanKernel> infos;
     std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) { return a.at < b.at; });
     for (const Slot& slot : slots_) {
       PlanStep& first = plan_.steps[slot.steps.front()];
       if (auto* launch = std::get_if<KernelLaunch>(&first)) {
         const auto from = static_cast<size_t>(launch->kernel);
-        Kernel kernel;
+        std::shared_ptr<Kernel> kernel;
         PlanKernel info;
         KernelLaunch made;
         if (slot.steps.size() > 1) {
-          made = list_of(slot.steps, kernel, info);
+          made = list_of(slot.steps, *(kernel = std::make_shared<Kernel>()), info);
         } else {
           made = std::move(*launch);
           kernel = std::move(s_.out.kernels[from]);
@@ -346,11 +351,12 @@ class ListMaker {
     Kernel& original = kernel_of(one);
     const std::string text = print_kernel(original);
     const bool same = free_loop(original) == nullptr || std::all_of(steps.begin(), steps.end(), [&](size_t step) {
-                        return print_kernel(kernel_of(launch_of(step))) == text;
+                        const Kernel& other = kernel_of(launch_of(step));
+                        return &other == &original || print_kernel(other) == text;
                       });
     int64_t factor = 0;  // of the extents, where these are arguments
     if (same) {
-      kernel = std::move(original);
+      kernel = parse_kernel(text);  // others may run the original, too
     } else {
       kernel = kernel_for_extents(steps, factor);
     }
@@ -421,6 +427,7 @@ class ListMaker {
   std::vector<Use> uses_;                // per step
   std::vector<size_t> forms_;            // per step that is a launch: what it has in common with those of its kind
   std::map<std::string, size_t> texts_;  // of forms
+  std::unordered_map<const Kernel*, std::string> texts_of_kernels_;
   size_t launches_ = 0;
   std::vector<Slot> slots_;
   std::vector<size_t> at_;                      // per step: its place, a number of a step

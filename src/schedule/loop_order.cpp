@@ -392,7 +392,7 @@ class Planner {
 
 }  // namespace
 
-NestPlan plain_nest(const Group& group) {
+NestPlan plain_nest(const Space& group) {
   NestPlan plan;
   for (size_t d = 0; d < group.dims.size(); ++d) {
     (group.reduced[d] ? plan.inner : plan.outer)
@@ -401,7 +401,7 @@ NestPlan plain_nest(const Group& group) {
   return plan;
 }
 
-NestPlan plan_nest(State& s, const Group& group, const std::vector<Access>& accesses,
+NestPlan plan_nest(State& s, const Space& group, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced) {
   return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
 }

@@ -4,9 +4,25 @@
 
 namespace tatara::sched {
 
-LoweredNode::LoweredNode(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
-  for_each_operand(node, [&](ValueId v) { operands.push_back(v); });
-  if (node.op->lower) node.op->lower(*this);
+LoweredNode::LoweredNode(const Graph& graph, NodeId number)
+    : id(number),
+      graph_(graph),
+      node_(graph.node(number)),
+      first_result_(node_.outputs.empty() ? nullptr : &graph.type(node_.outputs[0])) {
+  for_each_operand(node_, [&](ValueId v) { operands.push_back(v); });
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const int found = i < node_.args.size() ? LowerContext::operand_number(i) : -1;
+    numbers_[i] = static_cast<int8_t>(std::min<int>(found, kNotKnown));
+  }
+  if (node_.op->lower) node_.op->lower(*this);
+}
+
+size_t SpacePool::Hash::operator()(const Space& space) const {
+  size_t result = space.has_reduction ? 1 : 0;
+  for (size_t d = 0; d < space.dims.size(); ++d) {
+    result = (result ^ space.dims[d].hash()) * 0x9E3779B97F4A7C15U + (space.reduced[d] ? 1 : 0);
+  }
+  return result;
 }
 
 void LoweredNode::pointwise(int output, ElementFn fn) {
@@ -21,7 +37,7 @@ void LoweredNode::pointwise(int output, ElementFn fn) {
 
 void LoweredNode::view(std::function<std::vector<Expr>(std::span<const Expr>)> map) {
   kind = Kind::kView;
-  view_map = std::move(map);
+  view_map_ = std::move(map);
 }
 
 void LoweredNode::reduction(ReductionDef def) {
@@ -60,21 +76,10 @@ void prefetch(const T* items, size_t count = 1) {
 
 void State::prefetch_nodes(size_t number) const {
   if (number + kFar >= nodes.size()) return;
-  if (const LoweredNode* const far = nodes[number + kFar].get()) prefetch(far);
+  if (const LoweredNode* const far = nodes[number + kFar]) prefetch(far);
   const Node& near = graph.node(static_cast<NodeId>(number + kNear));
   prefetch(near.args.data(), near.args.size());
   prefetch(near.outputs.data());
-}
-
-void State::prefetch_units(size_t place) const {
-  if (place + kFar >= order.size()) return;
-  prefetch(&units[static_cast<size_t>(order[place + kFar])]);
-  const Unit& near = units[static_cast<size_t>(order[place + kNear])];
-  prefetch(near.group.members.data(), near.group.members.size());
-  if (near.node < 0) return;
-  if (const LoweredNode* const node = nodes[static_cast<size_t>(near.node)].get()) prefetch(node);
-  const Node& node = graph.node(near.node);
-  prefetch(node.args.data(), node.args.size());
 }
 
 Expr State::simplify(Expr e) {

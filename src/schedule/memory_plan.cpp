@@ -37,7 +37,7 @@ void give(State& s, ValueId v, BufferHome home, int index, bool exact = false) {
   const std::vector<Expr>& strides = exact ? s.graph.type(v).strides : storage_strides(s, v);
   Storage storage;
   storage.buffer = add_buffer(s, home, index, v, strides);
-  storage.strides = strides;
+  storage.strides = &strides;
   storage.offset = s.ctx.constant(0);
   s.values[static_cast<size_t>(v)].storage = std::move(storage);
 }
@@ -62,7 +62,7 @@ bool writable_in_place(State& s, const InputWrite& write, ValueId base, const st
   if (info.storage || info.unit < 0) return false;
   const Unit& unit = s.units[static_cast<size_t>(info.unit)];
   const bool is_scatter = unit.kind == Unit::Kind::kScatter;
-  if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.has_reduction)) return false;
+  if (!is_scatter && (unit.kind != Unit::Kind::kGroup || unit.group.space->has_reduction)) return false;
   const ValueId input = s.graph.inputs()[static_cast<size_t>(write.input_index)];
   const TensorType& type = s.graph.type(input);
   if (type.dtype != s.graph.type(base).dtype || !(type.sizes == s.graph.type(base).sizes)) return false;
@@ -99,7 +99,7 @@ void start_in_place(State& s, int number) {
   const BufferHome home = s.out.plan.buffers[static_cast<size_t>(target->buffer)].home;
   if (home != BufferHome::kArena && home != BufferHome::kOutput) return;
   const TensorType &from = s.graph.type(base), &to = s.graph.type(result);
-  if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(source->strides == target->strides)) return;
+  if (from.dtype != to.dtype || !(from.sizes == to.sizes) || !(*source->strides == *target->strides)) return;
   if (s.read_by_others(base, number)) return;
   source = target;
   s.note(s.name_of(base), str_cat("computed where ", s.name_of(result), " will be"));
@@ -111,8 +111,8 @@ void create_buffers(State& s) {
   for (size_t i = 0; i < s.graph.inputs().size(); ++i) {
     const ValueId v = s.graph.inputs()[i];
     Storage storage;
-    storage.strides = s.graph.type(v).strides;
-    storage.buffer = add_buffer(s, BufferHome::kInput, static_cast<int>(i), v, storage.strides);
+    storage.strides = &s.graph.type(v).strides;
+    storage.buffer = add_buffer(s, BufferHome::kInput, static_cast<int>(i), v, *storage.strides);
     storage.offset = s.ctx.constant(0);
     s.values[static_cast<size_t>(v)].storage = std::move(storage);
   }
@@ -185,7 +185,6 @@ void plan_outputs(State& s) {
     const ValueInfo& info = s.values[i];
     const auto v = static_cast<ValueId>(i);
     if (!info.root || info.storage || s.graph.value(v).producer < 0) continue;
-    s.prefetch_nodes(static_cast<size_t>(s.graph.value(v).producer));
     if (s.producer(v) == nullptr) continue;
     const auto kind = s.producer(v)->kind;
     if (!info.stored && kind != LoweredNode::Kind::kHost) continue;
@@ -230,18 +229,16 @@ std::vector<BufferId> take_places(State& s, std::vector<Lifetime>& lives) {
   };
   const auto is_arena = [&](BufferId b) { return plan.buffers[static_cast<size_t>(b)].home == BufferHome::kArena; };
   std::set<BufferId> given;
-  for (const auto& [step, pairs] : s.in_place) {
-    for (const auto& [target, source] : pairs) {
-      if (!is_arena(target) || !is_arena(source) || taken[static_cast<size_t>(target)] >= 0) continue;
-      const Lifetime& mine = lives[static_cast<size_t>(target)];
-      // The source's whole place must be free from here on: nobody else may have moved in.
-      if (mine.first != static_cast<int>(step) || lives[owner(source)].last != static_cast<int>(step)) continue;
-      if (!(plan.buffers[static_cast<size_t>(target)].nbytes == plan.buffers[owner(source)].nbytes)) continue;
-      if (!given.insert(source).second) continue;
-      lives[owner(source)].last = mine.last;
-      taken[static_cast<size_t>(target)] = source;
-      s.note(str_cat("buffer ", target), str_cat("takes the place of buffer ", source));
-    }
+  for (const auto& [step, target, source] : s.in_place) {
+    if (!is_arena(target) || !is_arena(source) || taken[static_cast<size_t>(target)] >= 0) continue;
+    const Lifetime& mine = lives[static_cast<size_t>(target)];
+    // The source's whole place must be free from here on: nobody else may have moved in.
+    if (mine.first != static_cast<int>(step) || lives[owner(source)].last != static_cast<int>(step)) continue;
+    if (!(plan.buffers[static_cast<size_t>(target)].nbytes == plan.buffers[owner(source)].nbytes)) continue;
+    if (!given.insert(source).second) continue;
+    lives[owner(source)].last = mine.last;
+    taken[static_cast<size_t>(target)] = source;
+    s.note(str_cat("buffer ", target), str_cat("takes the place of buffer ", source));
   }
   for (size_t b = 0; b < taken.size(); ++b) {
     if (taken[b] >= 0) taken[b] = static_cast<BufferId>(owner(static_cast<BufferId>(b)));

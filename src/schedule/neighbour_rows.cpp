@@ -85,7 +85,7 @@ bool plain(const std::vector<Access>& accesses) {
 }  // namespace
 
 void share_rows(State& s, const Group& group, const std::vector<Access>& accesses, int ops, NestPlan& plan) {
-  if (!s.options.gpu || group.has_reduction || plan.tile || !plain(accesses)) return;
+  if (!s.options.gpu || group.space->has_reduction || plan.tile || !plain(accesses)) return;
   const bool full = std::all_of(group.members.begin(), group.members.end(), [](const Member& m) {
     return m.kind == Member::Kind::kStore && m.full && m.stage == 0;
   });

@@ -21,6 +21,16 @@ double cost_of(ScalarOp op) {
   return is_function || op == ScalarOp::kPhilox ? 10 : 1;
 }
 
+/// From its first one on.
+Expr addressable_elements(State& s, const PlanBuffer& buffer) {
+  // Without a look at the layout: plans of large graphs lie in no cache.
+  const int64_t bytes = buffer.nbytes.is_const() ? buffer.nbytes.const_value() : 0;
+  if (bytes > 0) return s.ctx.constant(bytes / dtype_size(buffer.dtype));
+  Expr result = s.ctx.constant(1);
+  for (size_t i = 0; i < buffer.sizes.size(); ++i) result = result + (buffer.sizes[i] - 1) * buffer.strides[i];
+  return s.simplify(result);
+}
+
 }  // namespace
 
 NestBuilder::NestBuilder(State& state, loops::Kernel& kernel, Statements statements)
@@ -87,9 +97,8 @@ std::vector<ScalarId> NestBuilder::carried_args() const {
 }
 
 void NestBuilder::fused(const LoweredNode& node) {
-  const NodeId id = state_.graph.value(node.node().outputs[0]).producer;
-  if (std::find(fused_nodes.begin(), fused_nodes.end(), id) != fused_nodes.end()) return;
-  fused_nodes.push_back(id);
+  if (std::find(fused_nodes.begin(), fused_nodes.end(), node.id) != fused_nodes.end()) return;
+  fused_nodes.push_back(node.id);
   if (node.kind == LoweredNode::Kind::kView) return;
   const std::string& op = node.node().op->name;
   if (std::find(fused_ops.begin(), fused_ops.end(), op) == fused_ops.end()) fused_ops.push_back(op);
@@ -212,8 +221,8 @@ Expr NestBuilder::finalize(Expr e) { return substitution.empty() ? e : state_.ct
 
 Expr NestBuilder::address_of(const Storage& storage, const std::vector<Expr>& indices) {
   Expr address = storage.offset.valid() ? storage.offset : ctx().constant(0);
-  TATARA_CHECK(indices.size() == storage.strides.size(), "rank of an access");
-  for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * storage.strides[i];
+  TATARA_CHECK(indices.size() == storage.strides->size(), "rank of an access");
+  for (size_t i = 0; i < indices.size(); ++i) address = address + indices[i] * (*storage.strides)[i];
   return state_.simplify(address);
 }
 
@@ -227,9 +236,7 @@ int NestBuilder::buffer_arg(BufferId buffer, bool written) {
     if (buffer >= 0) {
       const PlanBuffer& plan = state_.out.plan.buffers[static_cast<size_t>(buffer)];
       arg.dtype = plan.dtype;
-      Expr numel = ctx().constant(1);
-      for (size_t i = 0; i < plan.sizes.size(); ++i) numel = numel + (plan.sizes[i] - 1) * plan.strides[i];
-      arg.numel = state_.simplify(numel);
+      arg.numel = addressable_elements(state_, plan);
     }
     arg.kind = written ? loops::ArgKind::kOutput : loops::ArgKind::kInput;
     if (buffer <= kFirstLocal) {

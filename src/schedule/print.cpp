@@ -62,7 +62,7 @@ std::string print_schedule(const Schedule& schedule) {
   if (plan.arena_bytes.valid()) text += "  arena " + plan.arena_bytes.str() + " bytes\n";
   for (const ScheduleNote& note : schedule.notes) text += str_cat("  note ", note.subject, ": ", note.text, "\n");
   text += "}\n";
-  for (const loops::Kernel& kernel : schedule.kernels) text += "\n" + loops::print_kernel(kernel);
+  for (const auto& kernel : schedule.kernels) text += "\n" + loops::print_kernel(*kernel);
   return text;
 }
 

@@ -19,22 +19,6 @@ constexpr double kWorthMemory = 100;  // operations on a GPU that cost what writ
 constexpr int kMaxDepth = 40;         // operators inlined into each other
 constexpr double kMaxOps = 400;       // of one inlined expression
 
-void mark_needed(State& s) {
-  const auto need = [&](ValueId v) { s.values[static_cast<size_t>(v)].needed = true; };
-  for (const GraphOutput& output : s.graph.outputs()) {
-    if (output.value != kNoValue) need(output.value);
-  }
-  for (const InputWrite& write : s.graph.input_writes()) need(write.value);
-  // In the order of memory: nodes stand behind what they need.
-  for (size_t i = s.graph.num_nodes(); i-- > 0;) {
-    const Node& node = s.graph.node(static_cast<NodeId>(i));
-    const auto is_needed = [&](ValueId v) { return s.values[static_cast<size_t>(v)].needed; };
-    if (!node.op->nondeterministic && !std::any_of(node.outputs.begin(), node.outputs.end(), is_needed)) continue;
-    for (const ValueId v : node.outputs) need(v);
-    for_each_operand(node, need);
-  }
-}
-
 /// What one element of a node's output takes: scalar operations, and how each operand is read.
 struct Probe {
   double ops = 0;
@@ -97,12 +81,9 @@ void make_root(State& s, ValueId v, bool stored) {
 
 double elements_of(const State& s, ValueId v) { return s.values[static_cast<size_t>(v)].elements; }
 
-void count_elements(State& s) {
-  for (size_t v = 0; v < s.values.size(); ++v) {
-    for (const Expr e : s.graph.type(static_cast<ValueId>(v)).sizes) {
-      s.values[v].elements *= static_cast<double>(s.hint(e, 64));
-    }
-  }
+void count_elements(State& s, ValueId v) {
+  double& elements = s.values[static_cast<size_t>(v)].elements;
+  for (const Expr e : s.graph.type(v).sizes) elements *= static_cast<double>(s.hint(e, 64));
 }
 
 /// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most.
@@ -170,7 +151,7 @@ bool broadcast_inside(State& s, ValueId operand, ValueId v) {
          elements_of(s, v) >= kManyReaders * std::max(elements_of(s, operand), 1.0);
 }
 
-void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effective_uses) {
+void count_costs(State& s, const LoweredNode& node) {
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
     const ValueId v = node.node().outputs[i];
     ValueInfo& info = s.values[static_cast<size_t>(v)];
@@ -212,7 +193,7 @@ void count_costs(State& s, const LoweredNode& node, const std::vector<int>& effe
     }
     const bool narrow = info.functions == 0 && 2 * info.bytes <= dtype_size(s.graph.type(v).dtype);
     const bool dear = info.cost > (narrow ? kCheapNarrow : kCheapOps) || info.loads > kCheapLoads;
-    if ((effective_uses[static_cast<size_t>(v)] > 1 && dear) || info.depth > kMaxDepth || info.cost > kMaxOps) {
+    if ((s.uses_beyond_views[static_cast<size_t>(v)] > 1 && dear) || info.depth > kMaxDepth || info.cost > kMaxOps) {
       make_root(s, v, false);
     }
   }
@@ -266,7 +247,7 @@ std::optional<ViewOf> affine_view(State& s, ValueId v) {
   ViewOf view;
   view.base = base;
   const ValueInfo& info = s.values[static_cast<size_t>(base)];
-  const std::vector<Expr>& strides = info.storage ? info.storage->strides : storage_strides(s, base);
+  const std::vector<Expr>& strides = info.storage ? *info.storage->strides : storage_strides(s, base);
   if (base == v) {
     view.strides = strides;
     view.offset = info.storage && info.storage->offset.valid() ? info.storage->offset : s.ctx.constant(0);
@@ -304,44 +285,51 @@ ValueId base_of(State& s, ValueId v) {
 void lower_nodes(State& s) {
   s.values.resize(s.graph.num_values());
   s.nodes.resize(s.graph.num_nodes());
-  count_elements(s);
-  mark_needed(s);
-  for (size_t i = 0; i < s.graph.num_nodes(); ++i) {
+  s.uses.resize(s.values.size());
+  s.uses_beyond_views.resize(s.values.size());
+  const auto use = [&](ValueId v, int times = 1) {
+    s.values[static_cast<size_t>(v)].needed = true;
+    ++s.uses[static_cast<size_t>(v)];
+    s.uses_beyond_views[static_cast<size_t>(v)] += times;
+  };
+  for (const ValueId v : s.graph.inputs()) count_elements(s, v);
+  for (const GraphOutput& output : s.graph.outputs()) {
+    if (output.value != kNoValue) use(output.value, 0);
+  }
+  for (const InputWrite& write : s.graph.input_writes()) use(write.value, 0);
+  // Nodes stand behind what they need, so that one way through a large graph tells all.
+  for (size_t i = s.graph.num_nodes(); i-- > 0;) {
     const Node& node = s.graph.node(static_cast<NodeId>(i));
     bool needed = node.op->nondeterministic;
     for (const ValueId v : node.outputs) needed = needed || s.values[static_cast<size_t>(v)].needed;
     if (!needed) continue;
-    s.nodes[i] = std::make_unique<LoweredNode>(s.graph, node);
-    for (const ValueId v : node.outputs) s.values[static_cast<size_t>(v)].moved = node.op->traits.copies_to_strides;
-    if (s.nodes[i]->kind == LoweredNode::Kind::kSort && !sorts_rows(s, *s.nodes[i])) {
-      s.nodes[i]->kind = LoweredNode::Kind::kHost;
+    LoweredNode& lowered = s.lowered.emplace_back(s.graph, static_cast<NodeId>(i));
+    s.nodes[i] = &lowered;
+    for (const ValueId v : node.outputs) {
+      ValueInfo& info = s.values[static_cast<size_t>(v)];
+      info.needed = true;
+      info.moved = node.op->traits.copies_to_strides;
+      count_elements(s, v);
     }
-    write_out_short(s, *s.nodes[i]);
+    if (lowered.kind == LoweredNode::Kind::kSort && !sorts_rows(s, lowered)) lowered.kind = LoweredNode::Kind::kHost;
+    write_out_short(s, lowered);
+    const bool is_view = lowered.kind == LoweredNode::Kind::kView;
+    const int times = is_view ? s.uses_beyond_views[static_cast<size_t>(node.outputs[0])] : 1;
+    for (const ValueId v : lowered.operands) use(v, times);
   }
 }
 
 void choose_roots(State& s) {
   using Kind = LoweredNode::Kind;
-  std::vector<int> uses(s.values.size(), 0);
-  // Uses through views count as uses of what is viewed.
-  for (size_t i = s.nodes.size(); i-- > 0;) {
-    const LoweredNode* node = s.nodes[i].get();
-    if (node == nullptr) continue;
-    for (const ValueId v : node->operands) {
-      uses[static_cast<size_t>(v)] +=
-          node->kind == Kind::kView ? uses[static_cast<size_t>(node->node().outputs[0])] : 1;
-    }
-  }
-  s.use_counts = s.graph.use_counts();
   const Wanted wanted = parts_wanted(s);
   for (const ValueId v : s.graph.inputs()) make_root(s, v, true);
   for (size_t i = 0; i < s.nodes.size(); ++i) {
     s.prefetch_nodes(i);
-    const LoweredNode* const node = s.nodes[i].get();
+    const LoweredNode* const node = s.nodes[i];
     if (node == nullptr) continue;
     switch (node->kind) {
-      case Kind::kElement: count_costs(s, *node, uses); break;
-      case Kind::kView: count_costs(s, *node, uses); break;
+      case Kind::kElement: count_costs(s, *node); break;
+      case Kind::kView: count_costs(s, *node); break;
       case Kind::kReduction:
       case Kind::kScan:
         for (const ValueId v : node->node().outputs) make_root(s, v, node->kind == Kind::kScan);
@@ -349,7 +337,7 @@ void choose_roots(State& s) {
       case Kind::kScatter: make_root(s, node->node().outputs[0], true); break;
       case Kind::kSort:
         for (const ValueId v : node->operands) realise(s, v, wanted);
-        for (const ValueId v : node->node().outputs) make_root(s, v, s.use_counts[static_cast<size_t>(v)] > 0);
+        for (const ValueId v : node->node().outputs) make_root(s, v, s.uses[static_cast<size_t>(v)] > 0);
         break;
       case Kind::kHost:
         for (const ValueId v : node->operands) realise(s, v, wanted);

@@ -45,7 +45,7 @@ void describe_outputs(State& s) {
         const ValueInfo& info = s.values[static_cast<size_t>(base)];
         TATARA_CHECK(info.storage.has_value(), "output ", s.name_of(output.value), " has no memory");
         result.ref.buffer = info.storage->buffer;
-        result.ref.strides = view && base != output.value ? view->strides : info.storage->strides;
+        result.ref.strides = view && base != output.value ? view->strides : *info.storage->strides;
         keep_unused_strides(result.ref.strides, type);
         result.ref.offset = view ? view->offset : s.ctx.constant(0);
         const int input = plan.buffers[static_cast<size_t>(result.ref.buffer)].home == BufferHome::kInput
@@ -87,7 +87,6 @@ Schedule schedule_graph(const Graph& graph, const ScheduleOptions& options) {
   sched::plan_outputs(s);
   for (size_t place = 0; place < s.order.size(); ++place) {
     check_cancelled();
-    s.prefetch_units(place);
     const int unit = s.order[place];
     switch (s.units[static_cast<size_t>(unit)].kind) {
       case Unit::Kind::kGroup: sched::emit_group(s, unit); break;

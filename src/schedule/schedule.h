@@ -35,10 +35,10 @@ struct ScheduleNote {
   std::string text;
 };
 
-/// A plan whose kernels have loops but no code yet: kernels[i] belongs to plan.kernels[i].
+/// A plan whose kernels have loops but no code yet: kernels[i] belongs to plan.kernels[i]. Equal ones are one object.
 struct Schedule {
   Plan plan;
-  std::vector<loops::Kernel> kernels;
+  std::vector<std::shared_ptr<loops::Kernel>> kernels;
   std::vector<ScheduleNote> notes;
 };
 

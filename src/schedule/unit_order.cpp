@@ -187,10 +187,6 @@ int64_t bytes_of(State& s, ValueId v) {
 }
 
 void order_units(State& s) {
-  s.readers.resize(s.values.size());
-  for (size_t u = 0; u < s.units.size(); ++u) {
-    for (const ValueId v : s.units[u].reads) s.readers[static_cast<size_t>(v)].push_back(static_cast<int>(u));
-  }
   s.order = UnitOrder(s).run();
   TATARA_CHECK(s.order.size() == s.units.size(), "the units depend on each other in a circle");
   if (!s.options.passes.skips("delays")) delay_units(s);

@@ -1,8 +1,10 @@
-// A set of a few small values, in order, in one piece of memory.
+// A set of a few small values, in order, in one piece of memory; the first ones need none of their own.
 #pragma once
 
 #include <algorithm>
-#include <vector>
+#include <cstddef>
+
+#include "support/inline_vec.h"
 
 namespace tatara {
 
@@ -13,7 +15,7 @@ class FlatSet {
 
   void insert(const T& value) {
     const auto place = std::lower_bound(values_.begin(), values_.end(), value);
-    if (place == values_.end() || value < *place) values_.insert(place, value);
+    if (place == values_.end() || value < *place) values_.insert(static_cast<size_t>(place - values_.begin()), value);
   }
 
   void insert_all(const FlatSet& other) {
@@ -26,7 +28,7 @@ class FlatSet {
   bool empty() const { return values_.empty(); }
 
  private:
-  std::vector<T> values_;
+  InlineVec<T, 4> values_;
 };
 
 }  // namespace tatara

@@ -54,7 +54,7 @@ struct Program {
       options.num_threads = options.gpu->multiprocessors;
     }
     Schedule made = schedule_graph(g, options);
-    for (const loops::Kernel& kernel : made.kernels) loops::verify_kernel(kernel);
+    for (const auto& kernel : made.kernels) loops::verify_kernel(*kernel);
     return made;
   }
 };

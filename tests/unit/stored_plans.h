@@ -23,7 +23,7 @@ struct StoredCase {
   std::string bytes() const { return encode_stored_plan(schedule.plan, "lowered", schedule.notes); }
   std::vector<const loops::Kernel*> kernels() const {
     std::vector<const loops::Kernel*> list;
-    for (const loops::Kernel& kernel : schedule.kernels) list.push_back(&kernel);
+    for (const auto& kernel : schedule.kernels) list.push_back(kernel.get());
     return list;
   }
 };
@@ -38,7 +38,7 @@ inline KernelTarget plain_target() {
 inline StoredCase stored_case(std::string name, std::shared_ptr<Program> program, const std::vector<ValueId>& outputs) {
   StoredCase made{std::move(name), program, program->schedule(outputs, 1), plain_target()};
   for (size_t i = 0; i < made.schedule.kernels.size(); ++i) {
-    KernelRequest request = make_kernel_request(made.schedule.kernels[i], made.target);
+    KernelRequest request = make_kernel_request(*made.schedule.kernels[i], made.target);
     PlanKernel& kernel = made.schedule.plan.kernels[i];
     kernel.cache_key = request.key;
     kernel.symbol = request.symbol;

@@ -282,9 +282,9 @@ TEST(CodegenGpu, MappingPrintsAndParsesBack) {
     Program p{kGpu};
     const Schedule s = p.schedule(c.build(p));
     EXPECT_GT(s.kernels.size(), 0u);
-    for (const loops::Kernel& kernel : s.kernels) {
-      EXPECT_GT(kernel.gpu.threads, 0) << c.name;
-      const std::string text = loops::print_kernel(kernel);
+    for (const auto& kernel : s.kernels) {
+      EXPECT_GT(kernel->gpu.threads, 0) << c.name;
+      const std::string text = loops::print_kernel(*kernel);
       EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
     }
   }
@@ -294,7 +294,7 @@ std::string first_kernel(const char* name) {
   for (const Case& c : kCases) {
     if (std::string_view(c.name) != name) continue;
     Program p{kGpu};
-    return emit_gpu(p.schedule(c.build(p)).kernels[0], {}, "k");
+    return emit_gpu(*p.schedule(c.build(p)).kernels[0], {}, "k");
   }
   return {};
 }
@@ -389,8 +389,8 @@ TEST(CodegenGpu, HalvesThatChangePlacesAreReadInWholeVectors) {
     Program p{kGpu};
     const Schedule s = p.schedule(c.build(p));
     EXPECT_EQ(s.kernels.size(), 1u);
-    EXPECT_EQ(s.kernels[0].gpu.lanes, 4);
-    const std::string ptx = ptx_of(*llvm, s.kernels[0], "sm_90a");
+    EXPECT_EQ(s.kernels[0]->gpu.lanes, 4);
+    const std::string ptx = ptx_of(*llvm, *s.kernels[0], "sm_90a");
     EXPECT_EQ(occurrences(ptx, "ld.global.nc.v4"), 5u) << ptx;
     EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), 0u) << ptx;
   }
@@ -402,8 +402,8 @@ TEST(CodegenGpu, LookedUpRowsAreReadSeveralVectorsAtOnce) {
       p.b.op("embedding", {TensorArg{p.input({30000, 256})}, TensorArg{p.input({512, 512}, DType::kInt64)}});
   const Schedule s = p.schedule(std::vector{p.b.binary("add", rows, p.input({512, 256}))});
   EXPECT_EQ(s.kernels.size(), 1u);
-  EXPECT_EQ(s.kernels[0].gpu.passes, 4);
-  const std::string text = loops::print_kernel(s.kernels[0]);
+  EXPECT_EQ(s.kernels[0]->gpu.passes, 4);
+  const std::string text = loops::print_kernel(*s.kernels[0]);
   EXPECT_EQ(loops::parse_kernel(text).gpu.passes, 4);
 }
 
@@ -413,10 +413,10 @@ TEST(CodegenGpu, StencilsReadWhatRowsShareOnce) {
   Program p{kGpu};
   const Schedule s = p.schedule(std::vector{stencil(p, p.input({1 << 16, 2048}))});
   EXPECT_EQ(s.kernels.size(), 1u);
-  const std::string text = loops::print_kernel(s.kernels[0]);
+  const std::string text = loops::print_kernel(*s.kernels[0]);
   EXPECT_EQ(occurrences(text, "= load b0"), 10u + 8u + 8u) << text;  // ten rows for eight, and neighbours to both sides
   EXPECT_EQ(occurrences(text, "store b1"), 8u) << text;
-  const std::string ptx = ptx_of(*llvm, s.kernels[0], "sm_90a");
+  const std::string ptx = ptx_of(*llvm, *s.kernels[0], "sm_90a");
   EXPECT_EQ(occurrences(ptx, "ld.global.nc.v2"), 16u) << ptx;
   EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), 4u) << ptx;
 }
@@ -446,7 +446,7 @@ TEST(CodegenGpu, RowsThatShareNothingHaveThreadsOfTheirOwn) {
     Program p{kGpu};
     const Schedule s = p.schedule(std::vector<ValueId>{build(p)});
     EXPECT_EQ(s.kernels.size(), 1u);
-    return occurrences(loops::print_kernel(s.kernels[0]), "store ");
+    return occurrences(loops::print_kernel(*s.kernels[0]), "store ");
   };
   const auto rows = [](Program& p, ValueId x, int64_t from, int64_t to) {
     return p.b.slice(x, 0, p.ctx->constant(from), p.ctx->constant(to), p.ctx->constant(1));
@@ -496,8 +496,8 @@ TEST(CodegenGpu, LongRowsAreWalkedOnce) {
     if (std::string_view(c.name) != "cross_entropy") continue;
     Program loss{kGpu};
     const Schedule s = loss.schedule(c.build(loss));
-    EXPECT_EQ(occurrences(loops::print_kernel(s.kernels[0]), "vector i"), 1u);
-    EXPECT_EQ(s.kernels[0].gpu.row, 256);  // several blocks on each multiprocessor
+    EXPECT_EQ(occurrences(loops::print_kernel(*s.kernels[0]), "vector i"), 1u);
+    EXPECT_EQ(s.kernels[0]->gpu.row, 256);  // several blocks on each multiprocessor
   }
 }
 
@@ -526,7 +526,7 @@ TEST(CodegenGpu, SoftmaxPartsInOneWalk) {
         "_softmax_parts", {TensorArg{p.input({rows, columns})}, SymInts{{p.ctx->constant(1)}}, Scalar(true)});
     const Schedule s = p.schedule(parts);
     EXPECT_EQ(s.kernels.size(), 1u);
-    const CompiledObject code = llvm->compile(emit_cpu(s.kernels[0], host_cpu_target(), "k"), {});
+    const CompiledObject code = llvm->compile(emit_cpu(*s.kernels[0], host_cpu_target(), "k"), {});
     const std::shared_ptr<LoadedObject> object = load_object(code.bytes);
     std::vector<float> largest(rows), sums(rows);
     void* buffers[] = {in.data(), largest.data(), sums.data()};
@@ -553,7 +553,7 @@ TEST(CodegenGpu, PairwiseSumsAreOneKernel) {
     Program p{kGpu};
     const Schedule s = p.schedule(c.build(p));
     EXPECT_EQ(s.kernels.size(), 1u);
-    const std::string text = loops::print_kernel(s.kernels[0]);
+    const std::string text = loops::print_kernel(*s.kernels[0]);
     // The three coordinates are summed side by side: what they share is computed once.
     EXPECT_EQ(occurrences(text, "carry "), 3u) << text;
     EXPECT_EQ(occurrences(text, "rsqrt("), 1u) << text;
@@ -564,7 +564,7 @@ TEST(CodegenGpu, ShortRowsThatAreDearStayReductions) {
   Program p{kGpu};
   const Schedule s = p.schedule(std::vector{softmax(p, p.input({65536, 8}))});
   size_t functions = 0;
-  for (const loops::Kernel& kernel : s.kernels) functions += occurrences(loops::print_kernel(kernel), "exp(");
+  for (const auto& kernel : s.kernels) functions += occurrences(loops::print_kernel(*kernel), "exp(");
   EXPECT_LT(functions, 12u);
 }
 
@@ -597,7 +597,7 @@ TEST(CodegenGpu, RowsOfTilesAreLongOnBothSides) {
     }
     const Schedule s = p.schedule(std::vector{contiguous(p, sum)});
     ASSERT_EQ(s.kernels.size(), 1u);
-    const loops::Kernel& kernel = s.kernels[0];
+    const loops::Kernel& kernel = *s.kernels[0];
     const std::string text = loops::print_kernel(kernel);
     std::vector<int64_t> scratch;
     for (const loops::BufferArg& buffer : kernel.buffers) {
@@ -623,7 +623,7 @@ TEST(CodegenGpu, TilesAreReadAndWrittenInWholeVectors) {
   for (const auto& [sizes, wide_loads, loads, wide_stores, stores] : cases) {
     Program p{kGpu};
     const Schedule s = p.schedule(std::vector{exp_of_transposed(p, p.input(sizes))});
-    const std::string ptx = ptx_of(*llvm, s.kernels.at(0), "sm_90a");
+    const std::string ptx = ptx_of(*llvm, *s.kernels.at(0), "sm_90a");
     EXPECT_EQ(occurrences(ptx, "ld.global.nc.v4"), wide_loads) << ptx;
     EXPECT_EQ(occurrences(ptx, "ld.global.nc.b32"), loads) << ptx;
     EXPECT_EQ(occurrences(ptx, "st.global.v4"), wide_stores) << ptx;
@@ -641,9 +641,9 @@ TEST(CodegenGpu, NeighboursAreAddedByOneInstruction) {
   const ValueId sum = p.b.op("index_add", {TensorArg{p.input({64, 256})}, Scalar(int64_t{0}), TensorArg{index},
                                            TensorArg{p.input({1000, 256})}});
   std::string all, older;
-  for (const loops::Kernel& kernel : p.schedule(std::vector{sum}).kernels) {
-    all += ptx_of(*llvm, kernel, "sm_90a");
-    older += ptx_of(*llvm, kernel, "sm_80");
+  for (const auto& kernel : p.schedule(std::vector{sum}).kernels) {
+    all += ptx_of(*llvm, *kernel, "sm_90a");
+    older += ptx_of(*llvm, *kernel, "sm_80");
   }
   EXPECT_NE(all.find("red.relaxed.gpu.global.add.v4.f32"), std::string::npos);
   EXPECT_EQ(older.find("add.v4.f32"), std::string::npos);
@@ -655,9 +655,9 @@ TEST(CodegenGpu, ListsReadTheirItemOnceFromTheParameters) {
   for (const Case& c : kCases) {
     if (!std::string_view(c.name).ends_with("_list")) continue;
     Program p{kGpu};
-    for (const loops::Kernel& kernel : p.schedule(c.build(p)).kernels) {
-      EXPECT_GT(kernel.gpu.items, 1) << c.name;
-      const std::string ptx = ptx_of(*llvm, kernel, "sm_90a");
+    for (const auto& kernel : p.schedule(c.build(p)).kernels) {
+      EXPECT_GT(kernel->gpu.items, 1) << c.name;
+      const std::string ptx = ptx_of(*llvm, *kernel, "sm_90a");
       // The table stays where it is, what its pointers show is memory of the device, the function for one item is in place.
       for (const char* other : {".local", "call", "\tld.b", "\tld.v", "\tst.b", "\tst.v"}) {
         EXPECT_EQ(ptx.find(other), std::string::npos) << c.name << other << "\n" << ptx;
@@ -674,7 +674,7 @@ TEST(CodegenGpu, PositionsAreDividedIn32Bits) {
   const ValueId x = p.input({1024, 2047});
   const ValueId part = p.b.slice(x, 1, p.ctx->constant(1), p.ctx->constant(2046), p.ctx->constant(1));
   const Schedule s = p.schedule(std::vector{p.b.binary("mul", part, Scalar(2.0))});
-  const std::string ptx = ptx_of(*llvm, s.kernels.at(0), "sm_90a");
+  const std::string ptx = ptx_of(*llvm, *s.kernels.at(0), "sm_90a");
   EXPECT_EQ(ptx.find("mul.hi.u64"), std::string::npos) << ptx;
   EXPECT_EQ(ptx.find("div.u64"), std::string::npos) << ptx;
 }
@@ -684,9 +684,9 @@ TEST(CodegenGpu, PtxCallsNothingOutside) {
   if (llvm == nullptr) GTEST_SKIP() << "no LLVM";
   for (const Case& c : kCases) {
     Program p{kGpu};
-    for (const loops::Kernel& kernel : p.schedule(c.build(p)).kernels) {
+    for (const auto& kernel : p.schedule(c.build(p)).kernels) {
       for (const char* chip : kChips) {
-        const std::string ptx = ptx_of(*llvm, kernel, chip);
+        const std::string ptx = ptx_of(*llvm, *kernel, chip);
         EXPECT_NE(ptx.find(".visible .entry k("), std::string::npos) << c.name;
         EXPECT_NE(ptx.find(std::string(".target ") + chip), std::string::npos) << c.name;
         EXPECT_EQ(ptx.find(".extern"), std::string::npos) << c.name << "\n" << ptx;
@@ -720,11 +720,11 @@ TEST(CodegenGpu, NvidiasAssemblerTakesEveryKernel) {
         const auto file = folder / (kept ? str_cat(c.name, "-", static_cast<int64_t>(k), "-", chip, ".ptx") : "k.ptx");
         if (kept)
           std::ofstream(folder / str_cat(c.name, "-", static_cast<int64_t>(k), ".ll"))
-              << emit_gpu(s.kernels[k], {}, "k");
+              << emit_gpu(*s.kernels[k], {}, "k");
         if (kept)
           std::ofstream(folder / str_cat(c.name, "-", static_cast<int64_t>(k), ".txt"))
-              << loops::print_kernel(s.kernels[k]);
-        std::ofstream(file) << ptx_of(*llvm, s.kernels[k], chip);
+              << loops::print_kernel(*s.kernels[k]);
+        std::ofstream(file) << ptx_of(*llvm, *s.kernels[k], chip);
         const auto [said, failed] =
             run(ptxas + " -v -arch=" + chip + " -o " + (folder / "k.cubin").string() + " " + file.string());
         EXPECT_EQ(failed, 0) << c.name << " " << chip << "\n" << said;

@@ -43,13 +43,13 @@ TEST(KernelLists, EqualKernelsAreOneLaunch) {
   EXPECT_EQ(items(s), Items{5});
   EXPECT_EQ(s.kernels.size(), 1u);
   EXPECT_EQ(s.plan.kernels.size(), 1u);
-  EXPECT_EQ(s.kernels[0].gpu.items, 8);
+  EXPECT_EQ(s.kernels[0]->gpu.items, 8);
   EXPECT_EQ(launch(s, 0).list_items, 8);
   EXPECT_EQ(launch(s, 0).buffers.size(), 10u);
   EXPECT_EQ(launch(s, 0).sizes.size(), 0u);
   EXPECT_EQ(launch(s, 0).gpu_blocks.const_value(), 5 * 250);
   EXPECT_EQ(s.plan.kernels[0].bytes_read, 5 * 256000 * 4);
-  const std::string text = loops::print_kernel(s.kernels[0]);
+  const std::string text = loops::print_kernel(*s.kernels[0]);
   EXPECT_NE(text.find(" items 8)"), std::string::npos) << text;
   EXPECT_EQ(loops::print_kernel(loops::parse_kernel(text)), text);
 }
@@ -60,13 +60,13 @@ TEST(KernelLists, ExtentsMayDiffer) {
   EXPECT_EQ(items(s), Items{4});
   const KernelLaunch& list = launch(s, 0);
   // In vectors of four: nothing is left over.
-  EXPECT_EQ(s.kernels[0].gpu.lanes, 4);
+  EXPECT_EQ(s.kernels[0]->gpu.lanes, 4);
   std::vector<int64_t> sizes, blocks;
   for (const Expr e : list.sizes) sizes.push_back(e.const_value());
   for (const Expr e : list.item_blocks) blocks.push_back(e.const_value());
   EXPECT_EQ(sizes, (std::vector<int64_t>{64000, 1024, 3072, 2}));
   EXPECT_EQ(blocks, (std::vector<int64_t>{250, 4, 12, 1}));
-  const std::string text = loops::print_kernel(s.kernels[0]);
+  const std::string text = loops::print_kernel(*s.kernels[0]);
   EXPECT_NE(text.find("4*n {"), std::string::npos) << text;
 }
 
@@ -208,7 +208,7 @@ std::vector<Place> places(const Schedule& s) {
       continue;
     }
     std::vector<bool> written;
-    for (const loops::BufferArg& arg : s.kernels[static_cast<size_t>(one->kernel)].buffers) {
+    for (const loops::BufferArg& arg : s.kernels[static_cast<size_t>(one->kernel)]->buffers) {
       if (arg.kind != loops::ArgKind::kScratch) written.push_back(arg.kind != loops::ArgKind::kInput);
     }
     for (size_t first = 0; first < one->buffers.size(); first += written.size()) {

@@ -1,5 +1,7 @@
 // The scheduler's loops as text: what fuses, how loops are ordered, what is stored.
 
+#include <set>
+
 #include "programs.h"
 #include "testing.h"
 
@@ -115,6 +117,57 @@ TEST(Schedule, MatrixProductBetween) {
   EXPECT_EQ(s.kernels.size(), 2u);
   EXPECT_EQ(s.plan.steps.size(), 4u);
   expect_golden("mm_between", s);
+}
+
+/// A chain of products with what `between` makes of each.
+template <typename Between>
+Schedule chain(int layers, Between&& between) {
+  Program p;
+  ValueId x = p.input({64, 64});
+  const ValueId w = p.input({64, 64});
+  for (int i = 0; i < layers; ++i) x = between(p, p.b.binary("mm", x, w), i);
+  return p.schedule({x});
+}
+
+size_t count_distinct(const Schedule& s) {
+  std::set<const loops::Kernel*> distinct;
+  for (const auto& kernel : s.kernels) distinct.insert(kernel.get());
+  return distinct.size();
+}
+
+TEST(Schedule, EqualKernelsAreOne) {
+  const Schedule same = chain(12, [](Program& p, ValueId x, int) { return p.b.unary("tanh", x); });
+  EXPECT_EQ(same.kernels.size(), 12u);
+  EXPECT_EQ(count_distinct(same), 1u);
+  // Another operator, a number, even of another sign alone, or dimension.
+  const Schedule operators =
+      chain(12, [](Program& p, ValueId x, int i) { return p.b.unary(i % 3 ? "tanh" : "sin", x); });
+  EXPECT_EQ(count_distinct(operators), 2u);
+  const Schedule numbers = chain(
+      12, [](Program& p, ValueId x, int i) { return p.b.op("mul", {TensorArg{x}, Scalar(i % 2 == 0 ? 0.0 : -0.0)}); });
+  EXPECT_EQ(count_distinct(numbers), 2u);
+  const Schedule dims = chain(
+      12, [](Program& p, ValueId x, int i) { return p.b.binary("sub", x, p.b.reduce("amax", x, {i % 2}, true)); });
+  EXPECT_EQ(count_distinct(dims), 2u);
+}
+
+TEST(Schedule, KernelsAreOneWhereTheirTextsAre) {
+  // Each is made anew for a graph of its own, so that nothing is shared, and then all of them in one graph.
+  const auto layer = [](Program& p, ValueId x, int i) {
+    const ValueId scaled = p.b.op("mul", {TensorArg{x}, Scalar(0.5 * (i % 4))});
+    const ValueId mapped = p.b.unary(i % 3 == 0 ? "tanh" : i % 3 == 1 ? "relu" : "exp", scaled);
+    return i % 5 == 0 ? p.b.binary("sub", mapped, p.b.reduce("amax", mapped, {i % 2}, true)) : mapped;
+  };
+  const Schedule together = chain(60, layer);
+  std::set<std::string> different;
+  for (int i = 0; i < 60; ++i) {
+    const Schedule alone = chain(1, [&](Program& p, ValueId x, int) { return layer(p, x, i); });
+    ASSERT_EQ(alone.kernels.size(), 1u);
+    const std::string text = loops::print_kernel(*alone.kernels[0]);
+    EXPECT_EQ(loops::print_kernel(*together.kernels[static_cast<size_t>(i)]), text);
+    different.insert(text);
+  }
+  EXPECT_EQ(count_distinct(together), different.size());
 }
 
 /// Numbers of the steps that are calls of the host.

@@ -91,6 +91,8 @@ class LowerContext {
   /// Type of tensor operand number i (counting only tensor operands, lists flattened, None skipped).
   virtual const TensorType& operand(int i) const = 0;
   virtual int num_operands() const = 0;
+  /// Which of the tensor operands an argument is; -1: it is no tensor.
+  virtual int operand_number(size_t arg) const;
   virtual const TensorType& result(int i = 0) const = 0;
 
   /// Output i is defined element by element, in the output's dtype or its compute dtype (it is cast on store).

@@ -76,25 +76,13 @@ ScalarId number_as(LoopBuilder& b, const Scalar& value, DType dtype) {
   return b.constant_int(dtype == DType::kBool ? (n != 0 ? 1 : 0) : n, dtype);
 }
 
-namespace {
-int tensor_number(const Node& node, size_t arg) {
-  int number = 0;
-  for (size_t i = 0; i < arg; ++i) {
-    if (const auto* tensor = std::get_if<TensorArg>(&node.args[i])) {
-      if (tensor->value != kNoValue) ++number;
-    } else if (const auto* list = std::get_if<TensorList>(&node.args[i])) {
-      for (const ValueId v : list->values) number += v != kNoValue ? 1 : 0;
-    }
-  }
-  return number;
-}
-}  // namespace
-
 ScalarId operand_at(LowerContext& ctx, LoopBuilder& b, size_t arg, DType dtype, std::span<const Expr> indices) {
-  const Arg& value = ctx.node().args[arg];
-  if (const auto* scalar = std::get_if<Scalar>(&value)) return number_as(b, *scalar, dtype);
-  if (!std::holds_alternative<TensorArg>(value)) throw InternalError(ctx.node().op->name + ": operand is no tensor");
-  const int operand = tensor_number(ctx.node(), arg);
+  const int operand = ctx.operand_number(arg);
+  if (operand < 0) {
+    const auto* const scalar = std::get_if<Scalar>(&ctx.node().args[arg]);
+    if (scalar == nullptr) throw InternalError(ctx.node().op->name + ": operand is no tensor");
+    return number_as(b, *scalar, dtype);
+  }
   const std::vector<Expr> at = broadcast_indices(ctx.ctx(), indices, ctx.operand(operand).sizes);
   return b.cast(b.load(operand, at), dtype);
 }
@@ -110,9 +98,13 @@ namespace {
 /// Of an operator: what its nodes' element functions share.
 struct Pointwise {
   std::vector<size_t> operands;
+  Promotion promotion;
   PointwiseBody body;
 
-  ScalarId element(LowerContext& ctx, LoopBuilder& b, DType dtype, std::span<const Expr> indices) const {
+  ScalarId element(LowerContext& ctx, LoopBuilder& b, std::span<const Expr> indices) const {
+    // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree.
+    const DType dtype =
+        promotion == Promotion::kBool ? operand_dtype(ctx, operands, promotion) : compute_dtype(ctx.result().dtype);
     std::vector<ScalarId> scalars;
     for (const size_t i : operands) scalars.push_back(operand_at(ctx, b, i, dtype, indices));
     return body(b, dtype, scalars);
@@ -121,21 +113,12 @@ struct Pointwise {
 }  // namespace
 
 LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
-  const auto shared = std::make_shared<const Pointwise>(Pointwise{std::move(operands), std::move(body)});
-  return [shared, promotion](LowerContext& ctx) {
-    const Pointwise* const op = shared.get();  // the operator outlives its nodes
-    if (promotion == Promotion::kBool) {
-      const DType dtype = operand_dtype(ctx, op->operands, promotion);
-      ctx.pointwise(0, [&ctx, op, dtype](LoopBuilder& b, std::span<const Expr> indices) {
-        return op->element(ctx, b, dtype, indices);
-      });
-      return;
-    }
-    // Computed in the result's own type where that is the promoted one, so that inference and lowering cannot disagree. Two
-    // pointers need no memory of their own.
-    ctx.pointwise(0, [&ctx, op](LoopBuilder& b, std::span<const Expr> indices) {
-      return op->element(ctx, b, compute_dtype(ctx.result().dtype), indices);
-    });
+  const auto shared = std::make_shared<const Pointwise>(Pointwise{std::move(operands), promotion, std::move(body)});
+  return [shared](LowerContext& ctx) {
+    const Pointwise* const op =
+        shared.get();  // the operator outlives its nodes; two pointers need no memory of their own
+    ctx.pointwise(0,
+                  [&ctx, op](LoopBuilder& b, std::span<const Expr> indices) { return op->element(ctx, b, indices); });
   };
 }
 

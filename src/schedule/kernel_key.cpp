@@ -1,0 +1,128 @@
+// What tells kernels of one schedule apart, before they get contexts of their own.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "schedule/internal.h"
+
+namespace tatara::sched {
+
+namespace {
+
+/// Structures are taken apart by all their members, so that one with a new member does not compile until the key has it.
+class KeyWriter {
+ public:
+  explicit KeyWriter(std::string& bytes) : bytes_(bytes) {}
+
+  template <typename T>
+    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
+  void put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  /// One place in memory for each expression of a context.
+  void put(Expr e) { put(reinterpret_cast<uintptr_t>(e.node())); }
+  void put(const std::string& text) {
+    put(text.size());
+    bytes_ += text;
+  }
+  template <typename T>
+  void put(const std::vector<T>& list) {
+    put(list.size());
+    for (const T& item : list) put(item);
+  }
+  template <typename T>
+  void put(const std::unique_ptr<T>& part) {
+    put(part != nullptr);
+    if (part != nullptr) put(*part);
+  }
+  void put(const loops::Block& block) {
+    const auto& [stmts] = block;
+    put(stmts.size());
+    for (const loops::Stmt& stmt : stmts) {
+      put(stmt.index());
+      std::visit([&](const auto& s) { put(s); }, stmt);
+    }
+  }
+  void put(const loops::Let& let) {
+    const auto& [dst, scalar] = let;
+    const auto& [op, dtype, operands, const_re, const_im, const_int, index, lane] = scalar;
+    all(dst, op, dtype, operands, const_re, const_im, const_int, index, lane);
+  }
+  void put(const loops::Load& load) {
+    const auto& [dst, buffer, index, mask, other] = load;
+    all(dst, buffer, index, mask, other);
+  }
+  void put(const loops::Store& store) {
+    const auto& [buffer, index, value, mask, mode, atomic] = store;
+    all(buffer, index, value, mask, mode, atomic);
+  }
+  void put(const loops::IndexValue& index) {
+    const auto& [value, symbol, size, wrap, check, mask] = index;
+    all(value, symbol, size, wrap, check, mask);
+  }
+  void put(const loops::Carried& carried) {
+    const auto& [dtype, init, arg, next, result, combine] = carried;
+    all(dtype, init, arg, next, result, combine);
+  }
+  void put(const loops::CombineFn& combine) {
+    const auto& [left, right, result, body] = combine;
+    all(left, right, result, body);
+  }
+  void put(const loops::For& loop) {
+    const auto& [var, extent, kind, scan, carried, combine_fn, body] = loop;
+    all(var, extent, kind, scan, carried, combine_fn, body);
+  }
+  void put(const loops::If& branch) {
+    const auto& [condition, body] = branch;
+    all(condition, body);
+  }
+  void put(const loops::Transpose& tile) {
+    const auto& [from, from_index, from_stride, to, to_index, to_stride, rows, columns] = tile;
+    all(from, from_index, from_stride, to, to_index, to_stride, rows, columns);
+  }
+  void put(const loops::Sort::Row& row) {
+    const auto& [buffer, index, stride] = row;
+    all(buffer, index, stride);
+  }
+  void put(const loops::Sort& sort) {
+    const auto& [from, values, places, extent, count, descending] = sort;
+    all(from, values, places, extent, count, descending);
+  }
+  void put(const loops::BufferArg& arg) {
+    const auto& [name, dtype, kind, numel] = arg;
+    all(name, dtype, kind, numel);
+  }
+  void put(const loops::GpuMapping& mapping) {
+    const auto& [threads, row, lanes, passes, items, tiles] = mapping;
+    all(threads, row, lanes, passes, items, tiles);
+  }
+  void put(const loops::Kernel& kernel) {
+    const auto& [name, ctx, buffers, sizes, scalar_args, scalar_arg_ids, body, scalar_types, gpu, strict_float] =
+        kernel;
+    all(name, reinterpret_cast<uintptr_t>(ctx.get()), buffers, sizes, scalar_args, scalar_arg_ids, body, scalar_types,
+        gpu, strict_float);
+  }
+
+ private:
+  template <typename... Parts>
+  void all(const Parts&... parts) {
+    (put(parts), ...);
+  }
+
+  std::string& bytes_;
+};
+
+}  // namespace
+
+std::string kernel_key(const loops::Kernel& kernel, Expr parallel_iterations) {
+  std::string key;
+  KeyWriter writer(key);
+  writer.put(kernel);
+  writer.put(parallel_iterations);
+  return key;
+}
+
+}  // namespace tatara::sched
