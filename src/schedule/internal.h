@@ -190,8 +190,8 @@ struct State {
   const Graph& graph;
   ExprContext& ctx;
   ScheduleOptions options;
-  std::deque<LoweredNode> lowered;
-  std::vector<LoweredNode*> nodes;  // per node of the graph; null: not needed
+  std::deque<LoweredNode> lowered;  // in few pieces of memory, the last node first
+  std::vector<LoweredNode*> nodes;  // the same per node of the graph; null: not needed
   std::vector<ValueInfo> values;
   SpacePool spaces;
   std::vector<Unit> units;

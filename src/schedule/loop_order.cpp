@@ -392,18 +392,18 @@ class Planner {
 
 }  // namespace
 
-NestPlan plain_nest(const Space& group) {
+NestPlan plain_nest(const Space& space) {
   NestPlan plan;
-  for (size_t d = 0; d < group.dims.size(); ++d) {
-    (group.reduced[d] ? plan.inner : plan.outer)
-        .push_back({group.symbols[d], group.dims[d], LoopKind::kSerial, group.symbols[d], Expr()});
+  for (size_t d = 0; d < space.dims.size(); ++d) {
+    (space.reduced[d] ? plan.inner : plan.outer)
+        .push_back({space.symbols[d], space.dims[d], LoopKind::kSerial, space.symbols[d], Expr()});
   }
   return plan;
 }
 
-NestPlan plan_nest(State& s, const Space& group, const std::vector<Access>& accesses,
+NestPlan plan_nest(State& s, const Space& space, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced) {
-  return Planner(s, group, accesses, index_uses).plan(vectorise_reduced);
+  return Planner(s, space, accesses, index_uses).plan(vectorise_reduced);
 }
 
 NestEstimate estimate_nest(State& s, const Space& space, const std::vector<Access>& accesses,

@@ -51,8 +51,8 @@ struct NestPlan {
 inline int64_t gpu_tile_pitch(int64_t lanes, DType dtype) { return lanes + std::max(1, 4 / dtype_size(dtype)); }
 
 /// Each dim a serial loop: for finding out what is accessed.
-NestPlan plain_nest(const Space& group);
-NestPlan plan_nest(State& s, const Space& group, const std::vector<Access>& accesses,
+NestPlan plain_nest(const Space& space);
+NestPlan plan_nest(State& s, const Space& space, const std::vector<Access>& accesses,
                    const std::vector<Expr>& index_uses, bool vectorise_reduced = true);
 /// On a GPU, where rows read what their neighbours read, too: a thread computes several of them. `ops`: scalar operators of one.
 void share_rows(State& s, const Group& group, const std::vector<Access>& accesses, int ops, NestPlan& plan);

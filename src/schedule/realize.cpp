@@ -287,7 +287,7 @@ void lower_nodes(State& s) {
   s.nodes.resize(s.graph.num_nodes());
   s.uses.resize(s.values.size());
   s.uses_beyond_views.resize(s.values.size());
-  const auto use = [&](ValueId v, int times = 1) {
+  const auto use = [&](ValueId v, int times) {
     s.values[static_cast<size_t>(v)].needed = true;
     ++s.uses[static_cast<size_t>(v)];
     s.uses_beyond_views[static_cast<size_t>(v)] += times;

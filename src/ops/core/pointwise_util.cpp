@@ -115,8 +115,8 @@ struct Pointwise {
 LowerFn pointwise_lower(std::vector<size_t> operands, Promotion promotion, PointwiseBody body) {
   const auto shared = std::make_shared<const Pointwise>(Pointwise{std::move(operands), promotion, std::move(body)});
   return [shared](LowerContext& ctx) {
-    const Pointwise* const op =
-        shared.get();  // the operator outlives its nodes; two pointers need no memory of their own
+    // The operator outlives its nodes, and two pointers need no memory of their own.
+    const Pointwise* const op = shared.get();
     ctx.pointwise(0,
                   [&ctx, op](LoopBuilder& b, std::span<const Expr> indices) { return op->element(ctx, b, indices); });
   };
