@@ -11,8 +11,9 @@ void ConstantTensors::advance(const Tape& tape) {
   symbolic_.resize(env_.size());
   for (; seen_ < tape.nodes().size(); ++seen_) {
     const TapeNode& node = tape.nodes()[seen_];
-    bool constant = !varies(node) && step_of(node) == FuncStep::kNone && node.region.mark == RegionMark::kNone &&
-                    node.custom == nullptr && gradient_pass(node) == nullptr;
+    const bool alone =
+        is_operator_call(node) || is_numpy_operation(node) || number_operation(node) != nullptr || is_leaf_mark(node);
+    bool constant = alone && !varies(node);
     bool symbolic = holds_size_ref(node.args.get()) || holds_size_ref(node.kwargs.get());
     const auto check = [&](int slot) {
       constant = constant && env_[static_cast<size_t>(slot)];

@@ -78,7 +78,8 @@ struct GuardProgram::Steps {
     Lines lines;
     for (size_t n = 0; entry.tape != nullptr && n < entry.tape->nodes().size(); ++n) {
       const TapeNode& node = entry.tape->nodes()[n];
-      if (node.check) lines.push_back(node_text(*entry.tape, node));
+      if (const NumberOperation* call = number_operation(node); call != nullptr && call->guarded)
+        lines.push_back(node_text(*entry.tape, node));
     }
     return lines;
   }

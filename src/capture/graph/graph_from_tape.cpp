@@ -27,14 +27,14 @@ std::shared_ptr<ExprContext> graph_context(const Tape& tape) {
 
 bool follows_histories(const Tape& tape) {
   return std::any_of(tape.nodes().begin(), tape.nodes().end(),
-                     [](const TapeNode& node) { return engine_pass(node) != nullptr || node.leaf; }) ||
+                     [](const TapeNode& node) { return engine_pass(node) != nullptr || is_leaf_mark(node); }) ||
          std::any_of(tape.slots().begin(), tape.slots().end(), [](const TapeSlot& slot) { return bool(slot.spoiled); });
 }
 
 bool is_training_tape(const Tape& tape) {
   const bool needs = std::any_of(tape.slots().begin(), tape.slots().end(),
                                  [](const TapeSlot& slot) { return slot.input && slot.requires_grad; });
-  const bool made = std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.leaf; });
+  const bool made = std::any_of(tape.nodes().begin(), tape.nodes().end(), is_leaf_mark);
   return (needs || made) &&
          std::any_of(tape.nodes().begin(), tape.nodes().end(), [](const TapeNode& n) { return n.grad; });
 }

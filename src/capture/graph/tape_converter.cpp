@@ -58,14 +58,12 @@ bool is_pass(const TapeNode& node) { return gradient_pass(node) != nullptr || st
 /// Whether the same was recorded, as far as graphs are made from it.
 bool same_node(const TapeNode& a, const TapeNode& b) {
   if (a.name != b.name || a.outputs != b.outputs || a.level != b.level || !same_kind(a.kind, b.kind) ||
-      a.leaf != b.leaf || a.number != b.number || a.grad != b.grad || a.mode != b.mode || a.custom != b.custom ||
-      a.mutates != b.mutates || a.statistics != b.statistics || a.region.mark != b.region.mark) {
+      a.grad != b.grad || a.mode != b.mode || a.mutates != b.mutates || a.statistics != b.statistics) {
     return false;
   }
   // Tapes of their own have arguments of their own in these (Tape::detach).
-  if (a.custom || a.region.mark != RegionMark::kNone) return true;
-  return a.func.get() == b.func.get() && a.args.get() == b.args.get() && a.kwargs.get() == b.kwargs.get() &&
-         a.check.get() == b.check.get();
+  if (function_end(a) != nullptr || region_mark(a) != nullptr) return true;
+  return a.func.get() == b.func.get() && a.args.get() == b.args.get() && a.kwargs.get() == b.kwargs.get();
 }
 
 bool same_slot(const TapeSlot& a, const TapeSlot& b) {
@@ -253,7 +251,7 @@ bool TapeConverter::leads_to(const Tape& tape, bool engine) const {
 
 void TapeConverter::convert_with_history(const TapeNode& node) {
   const std::vector<TapeHistory::Operand> operands = history_->before(node);
-  if (node.leaf) {
+  if (is_leaf_mark(node)) {
     if (history_->make_leaf(node)) c_.made.host_nodes.push_back(static_cast<size_t>(&node - c_.tape->nodes().data()));
     return;
   }
@@ -294,9 +292,9 @@ TapeConverter::TensorRef TapeConverter::constant(const TapeNode& node) {
 }
 
 void TapeConverter::convert(const TapeNode& node) {
-  if (node.number) return numbers_.convert(node);
-  if (node.region.mark != RegionMark::kNone) return regions_.convert(node);
-  if (node.custom) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
+  if (number_operation(node) != nullptr) return numbers_.convert(node);
+  if (region_mark(node) != nullptr) return regions_.convert(node);
+  if (function_end(node) != nullptr) return functions_.convert(node, [this](const TapeNode& each) { convert(each); });
   const bool statistics = node.statistics && any_operator(node, &OpTraits::uncounted_statistics);
   const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
   const std::vector<int64_t> before = statistics || dropout ? c_.versions() : std::vector<int64_t>();

@@ -8,7 +8,7 @@
 namespace tatara::capture {
 
 void TapeFunctions::convert(const TapeNode& node, const std::function<void(const TapeNode&)>& convert_node) {
-  const CustomBackward& custom = *node.custom;
+  const CustomBackward& custom = *function_end(node)->backward;
   std::vector<ValueId> values, operands;
   for (const int slot : node.outputs) values.push_back(c_.fz.read(c_.refs[static_cast<size_t>(slot)]));
   for (const int slot : custom.operands) operands.push_back(c_.fz.read(c_.refs[static_cast<size_t>(slot)]));

@@ -30,7 +30,7 @@ bool TapeNumbers::on_host(int slot) const {
 }
 
 void TapeNumbers::convert(const TapeNode& node) {
-  if (node.check) return;  // a guard
+  if (number_operation(node)->guarded) return;
   const int slot = node.outputs[0];
   bool host = true;
   for_each_slot(node.args.get(), [&](int operand) { host = host && on_host(operand); });

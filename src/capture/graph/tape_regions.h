@@ -17,7 +17,7 @@ class TapeRegions {
   bool inside() const { return !open_.empty(); }
 
  private:
-  void check(const TapeNode& end) const;
+  void check(const RegionMark& end) const;
 
   TapeConversion& c_;
   struct Open {

@@ -52,8 +52,8 @@ void TapeTransforms::enter(const TapeNode& node) {
 }
 
 TapeTransforms::TensorRef TapeTransforms::one_example(const TapeNode& node) {
-  const int64_t dim = number(node, 1).const_value();
-  const ValueId one = add_batch_in(builder_, fz_.read(operand(node)), dim, node.level, randomness_.at(node.level));
+  const ValueId one = add_batch_in(builder_, fz_.read(operand(node)), transform_step(node)->dim, node.level,
+                                   randomness_.at(node.level));
   examples_.push_back(fz_.fresh(one));
   history_.add_example(examples_.back());
   return examples_.back();
@@ -67,7 +67,7 @@ TapeTransforms::TensorRef TapeTransforms::all_examples(const TapeNode& node) {
   }
   if (std::any_of(finished_.begin(), finished_.end(), shares)) throw Unsupported("two results of vmap share memory");
   finished_.push_back(one);
-  return fz_.fresh(add_batch_out(builder_, fz_.read(one), number(node, 3).const_value(), node.level, number(node, 2)));
+  return fz_.fresh(add_batch_out(builder_, fz_.read(one), transform_step(node)->dim, node.level, number(node, 1)));
 }
 
 TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {

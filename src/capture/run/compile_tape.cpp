@@ -52,7 +52,7 @@ std::vector<bool> inputs_needing_grad(const TapeGraph& made, const Tape& tape) {
   for (const int slot : made.inputs) {
     needs.push_back(slot >= 0 && tape.slots()[static_cast<size_t>(slot)].requires_grad);
     for (const TapeNode& node : tape.nodes()) {
-      if (node.leaf && node.outputs[0] == slot) needs.back() = true;
+      if (is_leaf_mark(node) && node.outputs[0] == slot) needs.back() = true;
     }
   }
   return needs;

@@ -256,7 +256,8 @@ PyTypeObject* remembered_type() {
 /// Whether a later node makes the tensor the result of a user's autograd.Function.
 bool gets_history_after(const std::vector<TapeNode>& nodes, size_t n, int slot) {
   return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, nodes.end(), [slot](const TapeNode& node) {
-    return node.custom && std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
+    return function_end(node) != nullptr &&
+           std::find(node.outputs.begin(), node.outputs.end(), slot) != node.outputs.end();
   });
 }
 

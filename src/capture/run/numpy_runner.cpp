@@ -310,7 +310,8 @@ class Splitter {
 
  private:
   bool add(const TapeNode& node, std::string& why) {
-    if (node.errstate && !np_.allows_kernels(node.errstate.get())) {
+    const Ref& errstate = std::get<NumpyOperation>(node.kind).errstate;
+    if (errstate && !np_.allows_kernels(errstate.get())) {
       why = "np.errstate asks for more than warnings";
       return false;
     }

@@ -32,9 +32,10 @@ Ref callable_of(Code code) {
 size_t end_of_region(const Tape& tape, size_t begin) {
   int depth = 0;
   for (size_t n = begin; n < tape.nodes().size(); ++n) {
-    const RegionMark mark = tape.nodes()[n].region.mark;
-    if (mark == RegionMark::kBegin) ++depth;
-    if (mark == RegionMark::kEnd && --depth == 0) return n;
+    const RegionMark* mark = region_mark(tape.nodes()[n]);
+    if (mark == nullptr) continue;
+    depth += mark->begins ? 1 : -1;
+    if (depth == 0) return n;
   }
   return 0;
 }
@@ -48,9 +49,9 @@ std::set<int> read_by(std::span<const TapeNode> nodes) {
     };
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
-    if (node.custom) {
-      read.merge(read_by(node.custom->nodes));
-      for (const int slot : node.custom->operands) look(slot);
+    if (const FunctionEnd* end = function_end(node)) {
+      read.merge(read_by(end->backward->nodes));
+      for (const int slot : end->backward->operands) look(slot);
     }
     made.insert(node.outputs.begin(), node.outputs.end());
   }
@@ -111,17 +112,16 @@ bool Replay::possible(const Tape& tape) {
     // A pass that gives variables their `.grad`, or calls hooks, would do so twice.
     const GradientPass* pass = engine_pass(node);
     const bool writes = pass != nullptr && (pass->hooks || pass->accumulates);
-    const bool region = node.region.mark != RegionMark::kNone;
-    return node.leaf || writes || node.region.redraws || node.region.reentrant ||
-           (tape.has_transforms() && (node.custom || region));
+    const RegionMark* mark = region_mark(node);
+    return is_leaf_mark(node) || writes || (mark != nullptr && (mark->redraws || mark->reentrant)) ||
+           (tape.has_transforms() && (function_end(node) != nullptr || mark != nullptr));
   });
 }
 
 bool Replay::cuts_region(const Tape& tape, size_t cut) {
   int depth = 0;
   for (size_t n = 0; n < cut; ++n) {
-    if (tape.nodes()[n].region.mark == RegionMark::kBegin) ++depth;
-    if (tape.nodes()[n].region.mark == RegionMark::kEnd) --depth;
+    if (const RegionMark* mark = region_mark(tape.nodes()[n])) depth += mark->begins ? 1 : -1;
   }
   return depth != 0;
 }
@@ -135,8 +135,9 @@ bool Replay::run(std::vector<Ref>& env, size_t first, size_t last) const {
   size_t plain = first;
   const auto run_until = [&](size_t end) { return tape.run_nodes(env, plain, end, calls_->symbols, true); };
   for (size_t n = first; n < last; ++n) {
-    const bool region = nodes[n].region.mark == RegionMark::kBegin;
-    if (!region && !nodes[n].custom) continue;
+    const RegionMark* mark = region_mark(nodes[n]);
+    const bool region = mark != nullptr && mark->begins;
+    if (!region && function_end(nodes[n]) == nullptr) continue;
     if (!run_until(n)) return false;
     const size_t end = region ? end_of_region(tape, n) : n;
     if (region ? !run_region(env, n, end) : !attach_backward(nodes[n], env)) return false;
@@ -147,7 +148,7 @@ bool Replay::run(std::vector<Ref>& env, size_t first, size_t last) const {
 }
 
 bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const {
-  const std::shared_ptr<const CustomBackward> rule = node.custom;
+  const std::shared_ptr<const CustomBackward> rule = function_end(node)->backward;
   std::set<int> read = read_by(rule->nodes);
   read.insert(rule->gradients.begin(), rule->gradients.end());
   read.erase(-1);
@@ -182,7 +183,7 @@ bool Replay::attach_backward(const TapeNode& node, std::vector<Ref>& env) const 
 }
 
 bool Replay::run_region(std::vector<Ref>& env, size_t begin, size_t end) const {
-  const Ref given = tuple_of_slots(calls_->tape->nodes()[begin].region.given, env);
+  const Ref given = tuple_of_slots(region_mark(calls_->tape->nodes()[begin])->given, env);
   const std::span<const TapeNode> inside(calls_->tape->nodes().data() + begin + 1, end - begin - 1);
   const Ref compute = callable_of([*this, begin, end, values = Calls::save(read_by(inside), env)](PyObject*) {
     std::vector<Ref> twin = calls_->restore(values);

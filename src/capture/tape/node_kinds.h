@@ -1,7 +1,8 @@
-// What nodes of a tape are beside calls of operators. Each kind names what it has.
+// What the nodes of a tape are. Each kind names what it has.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -9,10 +10,41 @@
 
 namespace tatara::capture {
 
+struct CustomBackward;
 struct TapeNode;
 
-/// An operator, or what is not among the kinds below.
+/// A function or method of torch.
 struct OperatorCall {};
+
+/// NumPy's. It ran when it was recorded: its results are in the slots.
+struct NumpyOperation {
+  Ref errstate;  ///< np.errstate that it ran under, where it is not that of the trace's start
+};
+
+/// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
+struct NumberOperation {
+  Ref guarded;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
+};
+
+/// requires_grad_() of a tensor that had no history.
+struct LeafMark {};
+
+/// An end of a region whose results gradients compute again (torch.utils.checkpoint). Where the tape runs as it stands it does
+/// nothing, but for the run of an open trace, which calls torch's own.
+struct RegionMark {
+  bool begins = false;
+  bool redraws = false;    ///< of an end: eager draws other random numbers when it computes the region again
+  bool reentrant = false;  ///< use_reentrant=True
+  std::vector<int> given;  ///< of a begin: the tensors among its arguments
+};
+
+/// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history. The node's arguments
+/// are what it was called with and what it gave (FunctionOperands).
+struct FunctionEnd {
+  std::shared_ptr<const CustomBackward> backward;
+  bool is_hook = false;        ///< a hook on a tensor that the tape makes is recorded as a function that does nothing
+  Ref cls = {}, context = {};  ///< the class, and its ctx of the present call; null where the trace has ended
+};
 
 /// Steps of torch.func's transforms. A tape holds what eager does, call by call, so that it runs as it stands; a graph is made
 /// from what the calls mean.
@@ -20,18 +52,20 @@ enum class FuncStep : uint8_t {
   kNone,
   kEnter,       ///< a level begins
   kExit,        ///< the innermost level ends
-  kWrap,        ///< a tensor as the level sees it: (tensor, level)
-  kUnwrap,      ///< a tensor of the level as the one around it sees it: (tensor, level)
+  kWrap,        ///< a tensor as the level sees it: (tensor)
+  kUnwrap,      ///< a tensor of the level as the one around it sees it: (tensor)
   kVariable,    ///< gradients are asked by the tensor
-  kBatchIn,     ///< one example: (tensor, dim, level)
-  kBatchOut,    ///< all examples: (tensor, level, size, dim)
+  kBatchIn,     ///< one example: (tensor)
+  kBatchOut,    ///< all examples: (tensor, how many)
   kMakeDual,    ///< (primal, tangent)
   kUnpackDual,  ///< (dual): primal and tangent
 };
 
 struct TransformStep {
   FuncStep step = FuncStep::kNone;
-  std::vector<bool> histories;  ///< of kUnpackDual, per output: whether it requires grad
+  int number = 0;                    ///< of a tensor that goes into a level or out of it: torch's number of the level
+  int dim = 0;                       ///< of a batch
+  std::vector<bool> histories = {};  ///< of kUnpackDual, per output: whether it requires grad
 };
 
 /// Gradients of roots by variables. The node's arguments are its operands alone (PassOperands).
@@ -44,7 +78,16 @@ struct GradientPass {
   std::vector<bool> histories;  ///< per output: whether it requires grad
 };
 
-using NodeKind = std::variant<OperatorCall, GradientPass, TransformStep>;
+using NodeKind = std::variant<OperatorCall, NumpyOperation, NumberOperation, LeafMark, RegionMark, FunctionEnd,
+                              GradientPass, TransformStep>;
+
+bool is_operator_call(const TapeNode& node);
+bool is_numpy_operation(const TapeNode& node);
+bool is_leaf_mark(const TapeNode& node);
+// Null for nodes of other kinds.
+const NumberOperation* number_operation(const TapeNode& node);
+const RegionMark* region_mark(const TapeNode& node);
+const FunctionEnd* function_end(const TapeNode& node);
 
 /// Operands of a pass, as lists of slots.
 struct PassOperands {
@@ -53,6 +96,11 @@ struct PassOperands {
 PassOperands pass_operands(const TapeNode& pass);
 void set_pass_operands(TapeNode& pass, PyObject* roots, PyObject* cotangents, PyObject* variables);
 
+struct FunctionOperands {
+  PyObject *operands, *results;
+};
+FunctionOperands function_operands(const TapeNode& end);
+
 /// Null for nodes of other kinds.
 const GradientPass* gradient_pass(const TapeNode& node);
 /// The same, but for passes of levels.
@@ -60,14 +108,19 @@ const GradientPass* engine_pass(const TapeNode& node);
 
 /// Of nodes of other kinds: kNone.
 FuncStep step_of(const TapeNode& node);
+/// Null for nodes of other kinds.
+const TransformStep* transform_step(const TapeNode& node);
 /// Of a pass or a step, per output: whether it requires grad. Empty where the operands tell.
 const std::vector<bool>& histories_of(const TapeNode& node);
 
-/// Whether the kinds are the same with the same settings. Hooks are not compared.
+/// Whether the kinds are the same with the same settings, as far as graphs are made from them.
 bool same_kind(const NodeKind& a, const NodeKind& b);
 
-/// Positional arguments of the call that a node makes: `args`, its own with values in place of slots, and what its kind adds.
+/// Positional arguments of the call that a node makes: `args`, its own with values in place of slots, with what its kind names.
 /// Null with a Python error set.
 Ref call_arguments(const TapeNode& node, Ref args);
+
+/// Of the objects that a kind refers to.
+int traverse_kind(const NodeKind& kind, const Visitor& visit);
 
 }  // namespace tatara::capture

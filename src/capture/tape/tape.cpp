@@ -80,7 +80,7 @@ void Tape::add_node(TapeNode node) {
   const GradientPass* pass = gradient_pass(node);
   if (step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level))
     needs_grad_modes_ = has_transforms_ = true;
-  if (node.leaf) needs_grad_modes_ = true;
+  if (is_leaf_mark(node)) needs_grad_modes_ = true;
   node.mode = node.mode || node.grad;
   if (!node.mutates) {
     for (const int slot : node.outputs) makers_.try_emplace(slot, nodes_.size());
@@ -179,16 +179,14 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   copy->needs_grad_modes_ =
       has_transforms_ ||
       std::any_of(slots_.begin(), slots_.end(), [](const TapeSlot& s) { return s.input && s.requires_grad; }) ||
-      std::any_of(copy->nodes_.begin(), copy->nodes_.end(), [](const TapeNode& n) { return n.leaf; });
+      std::any_of(copy->nodes_.begin(), copy->nodes_.end(), is_leaf_mark);
   for (TapeNode& node : copy->nodes_) {
-    if (node.custom) {
-      // The class and the context of this call; arguments and results are slots.
-      PyObject* args = node.args.get();
+    if (auto* end = std::get_if<FunctionEnd>(&node.kind)) {
       node.func = Ref();
-      node.args = Ref::steal(PyTuple_Pack(4, Py_None, Py_None, PyTuple_GET_ITEM(args, 2), PyTuple_GET_ITEM(args, 3)));
+      end->cls = end->context = Ref();
     }
     // What the marks refer to holds tensors of this call.
-    if (node.region.mark == RegionMark::kNone) continue;
+    if (region_mark(node) == nullptr) continue;
     node.func = Ref();
     node.args = TorchApi::get()->empty_tuple;
   }
@@ -218,7 +216,8 @@ void Tape::collect_checks() {
   std::vector<bool> wanted(slots_.size(), false);
   for (size_t n = nodes_.size(); n-- > 0;) {
     const TapeNode& node = nodes_[n];
-    if (!node.number || (!node.check && !wanted[static_cast<size_t>(node.outputs[0])])) continue;
+    const NumberOperation* call = number_operation(node);
+    if (call == nullptr || (!call->guarded && !wanted[static_cast<size_t>(node.outputs[0])])) continue;
     check_nodes_.push_back(n);
     for_each_slot(node.args.get(), [&](int slot) { wanted[static_cast<size_t>(slot)] = true; });
   }
@@ -246,7 +245,8 @@ bool Tape::checks_hold(std::span<const int64_t> symbols, std::string* why) const
     const TapeNode& node = nodes_[n];
     Ref value = call_object(node, env, symbols);
     if (!value) forget_error();
-    if (value && (!node.check || same_value(value.get(), node.check.get()))) {
+    PyObject* const guarded = number_operation(node)->guarded.get();
+    if (value && (guarded == nullptr || same_value(value.get(), guarded))) {
       env[static_cast<size_t>(node.outputs[0])] = std::move(value);
       continue;
     }

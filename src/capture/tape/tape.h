@@ -40,20 +40,6 @@ struct TapeSlot {
   int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
 };
 
-/// Ends of a region whose results gradients compute again (torch.utils.checkpoint). Where the tape runs as it stands they do
-/// nothing, but for the run of an open trace, which calls torch's own.
-enum class RegionMark : uint8_t { kNone, kBegin, kEnd };
-
-/// What a node is to such a region.
-struct RegionEnd {
-  RegionMark mark = RegionMark::kNone;
-  bool redraws = false;    ///< of an end: eager draws other random numbers when it computes the region again
-  std::vector<int> given;  ///< of a begin: the tensors among its arguments
-  bool reentrant = false;  ///< of a begin: use_reentrant=True
-};
-
-struct CustomBackward;
-
 struct TapeNode {
   NodeKind kind;
   Ref func;
@@ -66,21 +52,12 @@ struct TapeNode {
   bool mutates = false;           ///< an in-place operation, or one that may be
   bool statistics = false;        ///< it may write to running statistics: the host does not count such a write
   PyObject* generator = nullptr;  ///< among its arguments
-  bool done = false;              ///< ran when it was recorded (NumPy): its results are in the slots
   bool grad = false;              ///< recorded with gradients on, also around the transforms at work
   bool mode = false;              ///< recorded with gradients on, as the innermost level has it
   int level = 0;                  ///< the level that it is recorded in
-  bool leaf = false;              ///< requires_grad_() of a tensor that had no history
-  /// Arithmetic on Python numbers, or a tensor's value as one: the result is a float or an int.
-  bool number = false;
-  Ref check;  ///< what it gave, which is a guard (a comparison, a value that was asked for); null: no guard
-  RegionEnd region;
-  /// The end of an autograd.Function of the user's: its outputs, made without gradients, get their history.
-  std::shared_ptr<const CustomBackward> custom;
-  Ref errstate;  ///< np.errstate that the call ran under, where it is not that of the trace's start
   int traverse(const Visitor& visit) const {
-    const GradientPass* pass = gradient_pass(*this);
-    return visit(func, args, kwargs, errstate, check, pass != nullptr ? pass->hooks : Ref());
+    const int stop = visit(func, args, kwargs);
+    return stop != 0 ? stop : traverse_kind(kind, visit);
   }
 };
 
@@ -92,8 +69,11 @@ struct CustomBackward {
   std::vector<TapeNode> nodes;
 };
 
-/// Whether the node puts a hook on a tensor that the tape makes: it is recorded as a function that does nothing.
-inline bool is_hook(const TapeNode& node) { return node.custom != nullptr && node.name == "register_hook"; }
+/// Whether the node puts a hook on a tensor that the tape makes.
+inline bool is_hook(const TapeNode& node) {
+  const FunctionEnd* end = function_end(node);
+  return end != nullptr && end->is_hook;
+}
 
 /// References to Python objects, counted.
 using HeldObjects = std::unordered_map<PyObject*, Py_ssize_t>;
@@ -195,11 +175,13 @@ class Tape {
   /// Why it failed, if an operator's results were other than was inferred; else empty.
   const std::string& mismatch() const { return mismatch_; }
   bool has_reentrant_regions() const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.region.reentrant; });
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) {
+      const RegionMark* mark = region_mark(node);
+      return mark != nullptr && mark->reentrant;
+    });
   }
   bool has_regions() const {
-    return std::any_of(nodes_.begin(), nodes_.end(),
-                       [](const TapeNode& n) { return n.region.mark != RegionMark::kNone; });
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return region_mark(n) != nullptr; });
   }
   bool has_hooks() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) {
@@ -208,7 +190,7 @@ class Tape {
     });
   }
   bool has_custom_backwards() const {
-    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return n.custom != nullptr; });
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& n) { return function_end(n) != nullptr; });
   }
   /// Whether the graph puts a hook on a tensor of its own.
   bool has_hooked_results() const { return std::any_of(nodes_.begin(), nodes_.end(), is_hook); }
@@ -269,7 +251,9 @@ inline bool detaches(const TapeNode& node) { return node.name == "detach" || nod
 std::vector<int> computed_outputs(const Tape& tape);
 std::vector<int> input_slots(const Tape& tape);
 /// Whether its calls are NumPy's, which have run when they were recorded.
-inline bool is_numpy_tape(const Tape& tape) { return !tape.nodes().empty() && tape.nodes().front().done; }
+inline bool is_numpy_tape(const Tape& tape) {
+  return !tape.nodes().empty() && is_numpy_operation(tape.nodes().front());
+}
 
 /// Marks the place of a tensor in recorded arguments.
 Ref make_slot_ref(int slot);

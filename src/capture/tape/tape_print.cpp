@@ -103,15 +103,22 @@ std::string marks_of(const TapeNode& node) {
     if (pass->creates_graph) marks.emplace_back("creates graph");
     if (pass->hooks) marks.emplace_back("with hooks");
   }
-  if (step_of(node) != FuncStep::kNone) marks.emplace_back(step_name(step_of(node)));
+  if (const TransformStep* step = transform_step(node)) {
+    marks.emplace_back(step_name(step->step));
+    if (step->step == FuncStep::kBatchIn || step->step == FuncStep::kBatchOut)
+      marks.push_back(str_cat("dim ", step->dim));
+  }
   if (node.level != 0) marks.push_back(str_cat("level ", node.level));
-  if (node.leaf) marks.emplace_back("makes a leaf");
-  if (node.check) marks.push_back("guard: is " + value_text(node.check.get()));
-  if (node.region.mark == RegionMark::kBegin) marks.emplace_back("checkpoint begins");
-  if (node.region.mark == RegionMark::kEnd) marks.emplace_back("checkpoint ends");
-  if (node.region.reentrant) marks.emplace_back("reentrant");
-  if (node.region.redraws) marks.emplace_back("draws again");
-  if (node.done) marks.emplace_back("done");
+  if (is_leaf_mark(node)) marks.emplace_back("makes a leaf");
+  if (const NumberOperation* call = number_operation(node); call != nullptr && call->guarded) {
+    marks.push_back("guard: is " + value_text(call->guarded.get()));
+  }
+  if (const RegionMark* mark = region_mark(node)) {
+    marks.emplace_back(mark->begins ? "checkpoint begins" : "checkpoint ends");
+    if (mark->reentrant) marks.emplace_back("reentrant");
+    if (mark->redraws) marks.emplace_back("draws again");
+  }
+  if (is_numpy_operation(node)) marks.emplace_back("done");
   std::string text = listed(marks, [](const std::string& mark) { return mark; });
   return text.empty() ? text : str_cat(" {", text, "}");
 }
@@ -187,6 +194,9 @@ std::string node_text(const Tape& tape, const TapeNode& node) {
     const PassOperands operands = pass_operands(node);
     text += str_cat("roots=", value_text(operands.roots), ", cotangents=", value_text(operands.cotangents),
                     ", variables=", value_text(operands.variables));
+  } else if (function_end(node) != nullptr) {
+    const FunctionOperands operands = function_operands(node);
+    text += str_cat("operands=", value_text(operands.operands), ", results=", value_text(operands.results));
   } else if (node.args && PyTuple_Check(node.args.get())) {
     text += items_text(node.args.get());
   }
@@ -202,7 +212,7 @@ std::string node_text(const Tape& tape, const TapeNode& node) {
   text += marks_of(node);
   if (node.location.line > 0)
     text += str_cat("   # ", node.location.file.substr(node.location.file.rfind('/') + 1), ":", node.location.line);
-  if (node.custom != nullptr) text += custom_text(tape, *node.custom);
+  if (const FunctionEnd* end = function_end(node)) text += custom_text(tape, *end->backward);
   return text;
 }
 

@@ -24,7 +24,7 @@ void flatten_result(PyObject* result, std::vector<PyObject*>& out) {
 }
 
 Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const int64_t> symbols) {
-  if (!node.func && node.custom) {
+  if (!node.func && function_end(node) != nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "tatara: an autograd.Function cannot run apart from its program");
     return {};
   }
@@ -41,7 +41,10 @@ Ref call_node(const TapeNode& node, const std::vector<Ref>& env, std::span<const
     kwargs = map_structure(node.kwargs.get(), fill);
     if (!kwargs) return {};
   }
-  if (node.errstate) return NumpyApi::get()->call_with(node.errstate.get(), node.func.get(), args.get(), kwargs.get());
+  const auto* numpy = std::get_if<NumpyOperation>(&node.kind);
+  if (numpy != nullptr && numpy->errstate) {
+    return NumpyApi::get()->call_with(numpy->errstate.get(), node.func.get(), args.get(), kwargs.get());
+  }
   return Ref::steal(PyObject_Call(node.func.get(), args.get(), kwargs.get()));
 }
 
@@ -122,8 +125,9 @@ class OpenLevels {
 void abandon_regions(const std::vector<TapeNode>& nodes, size_t done) {
   std::vector<size_t> open;
   for (size_t n = 0; n < nodes.size(); ++n) {
-    if (nodes[n].region.mark == RegionMark::kBegin) open.push_back(n);
-    if (nodes[n].region.mark != RegionMark::kEnd || open.empty()) continue;
+    const RegionMark* mark = region_mark(nodes[n]);
+    if (mark != nullptr && mark->begins) open.push_back(n);
+    if (mark == nullptr || mark->begins || open.empty()) continue;
     if (open.back() < done && n >= done) {
       const ErrorAside aside;
       const Ref state = Ref::borrow(PyTuple_GET_ITEM(nodes[n].args.get(), 0));
@@ -292,7 +296,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
   for (nodes_done_ = 0; nodes_done_ < nodes_.size(); ++nodes_done_) {
     const TapeNode& node = nodes_[nodes_done_];
     if (nodes_done_ > 0) unwanted.drop_after(nodes_done_ - 1);
-    if (node.done) continue;
+    if (is_numpy_operation(node)) continue;
     if (stop()) {
       PyErr_SetString(PyExc_RuntimeError, "stopped");
       return failed();
@@ -302,8 +306,8 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
     const Ref result = call_node(node, env, symbols);
     if (!result) return failed();
     levels.done(nodes_done_);
-    if (node.region.mark != RegionMark::kNone) continue;
-    if (node.number) {
+    if (region_mark(node) != nullptr) continue;
+    if (number_operation(node) != nullptr) {
       env[static_cast<size_t>(node.outputs[0])] = result;
       present.insert(result.get());
       continue;

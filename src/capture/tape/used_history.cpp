@@ -14,7 +14,7 @@ std::vector<bool> UsedHistory::nodes_of(const std::vector<int>& slots, size_t co
   for (const int slot : slots) reached[static_cast<size_t>(slot)] = true;
   for (size_t n = count; n-- > 0;) {
     const TapeNode& node = all[n];
-    if (node.leaf) {
+    if (is_leaf_mark(node)) {
       reached[static_cast<size_t>(node.outputs[0])] = false;  // histories begin here
       continue;
     }
@@ -39,8 +39,7 @@ bool UsedHistory::saves(size_t n) {
   if (saves_[n]) return *saves_[n];
   const TapeNode& node = tape_.nodes()[n];
   bool answer = true;
-  if (node.func && !node.custom && gradient_pass(node) == nullptr && !node.number && step_of(node) == FuncStep::kNone &&
-      node.region.mark == RegionMark::kNone) {
+  if (node.func && is_operator_call(node)) {
     const Ref ask = find_package_function(PackageFunction::kSaves);
     if (!ask) forget_error();
     bool plain = static_cast<bool>(ask);

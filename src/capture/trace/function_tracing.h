@@ -41,8 +41,7 @@ class FunctionTracing final : public TraceFeature {
   PyObject* attach_backward(PyObject* callable, PyObject* const* args);
   std::string trace_backward(const FunctionCall& call, CustomBackward& made,
                              const std::function<Ref(PyObject*)>& backward);
-  void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
-                     std::shared_ptr<const CustomBackward> made);
+  void record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name, FunctionEnd end);
   bool takes_backwards() const;
   std::string foreign_write(const TapeNode& node, size_t slots, const std::vector<int>& given) const;
 

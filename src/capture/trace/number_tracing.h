@@ -75,7 +75,7 @@ class NumberTracing final : public TraceFeature {
   Ref ask_table(PyObject* table, const char* method, PyObject* key, bool decides);
   Ref value_of(int slot);
   Ref record_number(TapeNode node, PyObject* value);
-  int record_number_node(TapeNode node, PyObject* value);
+  int record_number_node(TapeNode node, PyObject* value, Ref guarded = {});
   /// An operand of such arithmetic: its value now, and how it stands on the tape. False for what is no number.
   bool number_operand(PyObject* operand, Ref& value, Ref& on_tape, bool& of_tensor);
   /// The placeholder for a guarded number, whose symbol (of a float: the first) is `symbol`.

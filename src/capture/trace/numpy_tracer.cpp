@@ -198,7 +198,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.args.get());
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
-  if (!t.tape.nodes().empty() && !t.tape.nodes().back().done) problem = "a NumPy call after torch calls";
+  if (!t.tape.nodes().empty() && !is_numpy_operation(t.tape.nodes().back())) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
@@ -230,10 +230,9 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   }
   node.func = std::move(call.func);
   node.name = std::move(call.name);
-  node.done = true;
   node.mutates = call.mutates;
   const Ref errstate = api_.numpy->errstate();
-  if (errstate.get() != t.state.errstate.get()) node.errstate = errstate;
+  node.kind = NumpyOperation{errstate.get() != t.state.errstate.get() ? errstate : Ref()};
   node.location = user_location();
   t.tape.add_node(std::move(node));
   return result.release();

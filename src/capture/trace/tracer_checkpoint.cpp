@@ -130,7 +130,7 @@ std::string CheckpointTracing::region_problem() const {
   }
   for (size_t n = open.node; n < t.tape.nodes().size(); ++n) {
     const TapeNode& node = t.tape.nodes()[n];
-    if (gradient_pass(node) != nullptr || node.leaf || step_of(node) != FuncStep::kNone)
+    if (gradient_pass(node) != nullptr || is_leaf_mark(node) || step_of(node) != FuncStep::kNone)
       return node.name + " inside of it";
     if (!node.mutates || PyTuple_GET_SIZE(node.args.get()) == 0) continue;
     const int target = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
@@ -163,28 +163,30 @@ PyObject* CheckpointTracing::mark_region(PyObject* state, PyObject* step) {
   }
   const Bypass bypass(bypass_);
   TapeNode node;
-  node.region.mark = name == "begin" ? RegionMark::kBegin : RegionMark::kEnd;
+  RegionMark mark;
+  mark.begins = name == "begin";
   node.func = attr_or_null(reinterpret_cast<PyObject*>(Py_TYPE(state)), name.c_str());
   node.args = Ref::steal(PyTuple_Pack(1, state));
   node.name = "checkpoint." + name;
   const Ref given = attr_or_null(state, "arguments");
   for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(given.get()); ++i) {
-    if (const int slot = t.tape.find(PyTuple_GET_ITEM(given.get(), i)); slot >= 0) node.region.given.push_back(slot);
+    if (const int slot = t.tape.find(PyTuple_GET_ITEM(given.get(), i)); slot >= 0) mark.given.push_back(slot);
   }
-  node.region.redraws = attr_or_null(state, "redraws").get() == Py_True;
-  node.region.reentrant = attr_or_null(state, "inputs").get() != Py_None;
+  mark.redraws = attr_or_null(state, "redraws").get() == Py_True;
+  mark.reentrant = attr_or_null(state, "inputs").get() != Py_None;
   node.grad = node.mode = api_.grad_enabled();
   if (!node.func || !node.args) throw InternalError("the mark of a checkpoint is not what it was");
   node.location = user_location();
-  if (node.region.mark == RegionMark::kBegin) {
+  if (mark.begins) {
     const Ref casts = AutocastState::read(api_).as_tuple();
     if (PyObject_SetAttrString(state, "casts", casts.get()) != 0) forget_error();
     std::vector<int64_t> versions = t.inference.versions();
     versions.resize(t.tape.slots().size(), -1);
-    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions), node.region.reentrant});
+    own_.regions.push_back({t.tape.nodes().size(), t.effects.size(), std::move(versions), mark.reentrant});
   } else {
     own_.regions.pop_back();
   }
+  node.kind = std::move(mark);
   t.tape.add_node(std::move(node));
   Py_RETURN_NONE;
 }

@@ -33,7 +33,7 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   return std::none_of(tape.slots().begin(), tape.slots().end(),
                       [](const TapeSlot& slot) { return slot.number || (slot.layout_read && !slot.input); }) &&
          std::none_of(tape.nodes().begin(), tape.nodes().end(),
-                      [](const TapeNode& node) { return node.mutates || node.statistics || node.done; });
+                      [](const TapeNode& node) { return node.mutates || node.statistics || is_numpy_operation(node); });
 }
 
 bool TraceEnds::placeholders_seen(const Entry& entry) const {

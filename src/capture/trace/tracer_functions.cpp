@@ -195,10 +195,7 @@ std::string FunctionTracing::function_nodes_problem(const FunctionCall& call, co
            std::find(call.outputs.begin(), call.outputs.end(), slot) != call.outputs.end();
   };
   for (const TapeNode& node : made.nodes) {
-    if (gradient_pass(node) != nullptr || node.leaf || node.done || node.number || node.custom ||
-        step_of(node) != FuncStep::kNone || node.region.mark != RegionMark::kNone) {
-      return node.name + " inside of it";
-    }
+    if (!is_operator_call(node)) return node.name + " inside of it";
     const auto look = [&](int slot) {
       const TapeSlot& info = tape.slots()[static_cast<size_t>(slot)];
       const bool older = static_cast<size_t>(slot) < slots || info.input;
@@ -292,13 +289,13 @@ PyObject* FunctionTracing::attach_backward(PyObject* callable, PyObject* const* 
     return graph_break(str_cat("autograd.Function ", text_of(name.get()), ": ", problem)) ? not_handled() : nullptr;
   }
   const Bypass bypass(bypass_);
-  record_custom(callable, call, args[3], text_of(attr(call.cls, "__name__").get()), std::move(made));
+  record_custom(callable, call, args[3], text_of(attr(call.cls, "__name__").get()), {std::move(made)});
   return Py_NewRef(args[3]);
 }
 
 /// Puts the step that gives results a history onto the tape.
 void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, PyObject* returned, std::string name,
-                                    std::shared_ptr<const CustomBackward> made) {
+                                    FunctionEnd end) {
   Trace& t = *trace_;
   const auto to_slot = [&](PyObject* o) -> Ref {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
@@ -308,11 +305,13 @@ void FunctionTracing::record_custom(PyObject* func, const FunctionCall& call, Py
   const Ref operands = map_structure(call.args, to_slot), results = map_structure(returned, to_slot);
   TapeNode node;
   node.func = Ref::borrow(func);
-  node.args = Ref::steal(PyTuple_Pack(4, call.cls, call.context, operands.get(), results.get()));
+  node.args = Ref::steal(PyTuple_Pack(2, operands.get(), results.get()));
+  end.cls = Ref::borrow(call.cls);
+  end.context = Ref::borrow(call.context);
   node.name = std::move(name);
   node.outputs = call.outputs;
   node.sequence = true;
-  node.custom = std::move(made);
+  node.kind = std::move(end);
   transforms().note_modes(node);
   node.location = user_location();
   for (const int output : node.outputs) histories().gets_history(output);  // they have the function's history now

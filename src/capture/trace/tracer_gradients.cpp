@@ -490,7 +490,7 @@ bool GradientTracing::changes_nothing(PyObject* args, PyObject* kwargs) {
 bool GradientTracing::is_made_leaf(int slot) const {
   const std::vector<TapeNode>& nodes = trace_->tape.nodes();
   return std::any_of(nodes.begin(), nodes.end(),
-                     [slot](const TapeNode& node) { return node.leaf && node.outputs[0] == slot; });
+                     [slot](const TapeNode& node) { return is_leaf_mark(node) && node.outputs[0] == slot; });
 }
 
 bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -501,7 +501,8 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   if (kwargs != nullptr && PyDict_GET_SIZE(kwargs) > 0) return false;
   const Bypass bypass(bypass_);
   const int slot = slot_for(tensor);
-  if (slot < 0 || !transforms().open_levels().empty() || (!t.tape.nodes().empty() && t.tape.nodes().back().done))
+  if (slot < 0 || !transforms().open_levels().empty() ||
+      (!t.tape.nodes().empty() && is_numpy_operation(t.tape.nodes().back())))
     return false;
   const TapeSlot info = t.tape.slots()[static_cast<size_t>(slot)];
   const Ref real = attr(info.dtype.get(), "is_floating_point"), complex = attr(info.dtype.get(), "is_complex");
@@ -513,7 +514,7 @@ bool GradientTracing::make_leaf(PyObject* func, PyObject* args, PyObject* kwargs
   node.name = "requires_grad_";
   node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
   node.outputs = {slot};
-  node.leaf = true;
+  node.kind = LeafMark{};
   node.grad = api_.grad_enabled();
   node.location = user_location();
   t.tape.add_node(std::move(node));

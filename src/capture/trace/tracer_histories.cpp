@@ -117,12 +117,12 @@ std::vector<NeedsGrad> HistoryTracing::needs_grads() const {
     for (size_t k = 0; pass != nullptr && k < node.outputs.size(); ++k) {
       needs[static_cast<size_t>(node.outputs[k])] = pass->histories[k] ? NeedsGrad::kYes : NeedsGrad::kNo;
     }
-    if (node.leaf) needs[static_cast<size_t>(node.outputs[0])] = NeedsGrad::kYes;
-    if (node.custom) {
+    if (is_leaf_mark(node)) needs[static_cast<size_t>(node.outputs[0])] = NeedsGrad::kYes;
+    if (function_end(node) != nullptr) {
       for (const int output : node.outputs) needs[static_cast<size_t>(output)] = NeedsGrad::kYes;
       continue;
     }
-    if (pass != nullptr || node.leaf || step_of(node) == FuncStep::kVariable) continue;
+    if (pass != nullptr || is_leaf_mark(node) || step_of(node) == FuncStep::kVariable) continue;
     bool any = false, maybe = false;
     const auto look = [&](int operand) {
       any = any || needs[static_cast<size_t>(operand)] == NeedsGrad::kYes;
@@ -244,8 +244,8 @@ void HistoryTracing::note_silent_views(const TapeNode& node) {
   const TapeSlot& slot = t.tape.slots()[static_cast<size_t>(operand)];
   const TapeNode* made = t.tape.makes(operand) ? t.tape.maker(operand) : nullptr;
   const bool needs = made == nullptr ? slot.requires_grad
-                                     : own_.silent_views.contains(operand) ||
-                                           ((made->grad || made->leaf) && needs_grad(operand) != NeedsGrad::kNo);
+                                     : own_.silent_views.contains(operand) || ((made->grad || is_leaf_mark(*made)) &&
+                                                                               needs_grad(operand) != NeedsGrad::kNo);
   if (!needs) return;
   for (const int output : node.outputs) {
     if (output != operand) own_.silent_views.insert(output);

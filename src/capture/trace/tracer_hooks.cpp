@@ -39,7 +39,7 @@ PyObject* GradientTracing::register_hook(const Frame& f, PyObject* const* args, 
   if (!problem.empty()) return graph_break("a hook on a tensor: " + problem) ? not_handled() : nullptr;
   const Bypass bypass(bypass_);
   const Ref ours = package_function(PackageFunction::kRegisterHook);
-  functions().record_custom(ours.get(), call, args[0], "register_hook", std::move(made));
+  functions().record_custom(ours.get(), call, args[0], "register_hook", {std::move(made), true});
   Py_RETURN_NONE;  // dropped
 }
 
@@ -62,7 +62,7 @@ bool GradientTracing::read_hook_call(PyObject* tensor, FunctionCall& call) {
     bool used = false;
     const auto look = [&](int operand) { used = used || operand == slot; };
     // The results of a function are no use of them.
-    for_each_slot(node.custom ? PyTuple_GET_ITEM(node.args.get(), 2) : node.args.get(), look);
+    for_each_slot(function_end(node) != nullptr ? function_operands(node).operands : node.args.get(), look);
     if (node.kwargs) for_each_slot(node.kwargs.get(), look);
     if (used) return false;
   }

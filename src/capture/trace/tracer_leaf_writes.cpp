@@ -87,10 +87,7 @@ long HistoryTracing::version_of(PyObject* tensor) const {
   const int slot = tape.find(tensor), start = slot >= 0 ? root(slot) : -1;
   const TapeNode* made = tape.makes(start) ? tape.maker(start) : nullptr;
   if (made == nullptr || trace_->state.inference || !transforms().open_levels().empty()) return -1;
-  const auto plain = [](const TapeNode& node) {
-    return step_of(node) == FuncStep::kNone && !node.custom && gradient_pass(node) == nullptr && !node.leaf &&
-           is_no_view(node);
-  };
+  const auto plain = [](const TapeNode& node) { return is_operator_call(node) && is_no_view(node); };
   if (!plain(*made) || made->mutates || made->outputs.size() != 1 || made->sequence) return -1;
   // Torch makes some results in several steps, the later ones in place.
   const Ref result = ask_host(*made, {}), begin = result ? attr_or_null(result.get(), "_version") : Ref();

@@ -22,7 +22,7 @@ struct Recording {
   std::shared_ptr<Tape> tape;  // its nodes alone, in the slots of the trace that made it
   std::vector<int> arguments, reads, results;
   int first_level = 0;                 // the place that the first level it enters had
-  long depth = 0;                      // how many levels were open around it
+  int depth = 0;                       // how many levels were open around it
   std::shared_ptr<ExprContext> sizes;  // whose symbols it speaks of, where sizes vary
   std::vector<int64_t> hints;          // and their values in that call
 };
@@ -67,24 +67,16 @@ const Recording* recording_of(PyObject* object) {
   return Py_TYPE(object) == recording_type() ? reinterpret_cast<RecordingObject*>(object)->recording : nullptr;
 }
 
-/// Arguments of a step with torch's number of the level moved.
-Ref with_level(const TapeNode& node, Ref args, long shift) {
-  const Py_ssize_t place = step_of(node) == FuncStep::kBatchIn ? 2 : 1;
-  const bool numbered = step_of(node) == FuncStep::kWrap || step_of(node) == FuncStep::kUnwrap ||
-                        step_of(node) == FuncStep::kBatchIn || step_of(node) == FuncStep::kBatchOut;
-  if (!numbered || !args || shift == 0) return args;
-  Ref changed = Ref::steal(PyTuple_GetSlice(args.get(), 0, PyTuple_GET_SIZE(args.get())));
-  if (changed.get() == args.get()) changed = map_structure(args.get(), [](PyObject* o) { return Ref::borrow(o); });
-  const long number = PyLong_AsLong(PyTuple_GET_ITEM(args.get(), place)) + shift;
-  PyTuple_SetItem(changed.get(), place, PyLong_FromLong(number));
-  return changed;
+/// A step's number of its level moved.
+void move_level(TapeNode& node, int shift) {
+  if (auto* step = std::get_if<TransformStep>(&node.kind)) step->number += shift;
 }
 
 /// (values, arguments, torch's number of the innermost open level): runs it call by call.
 PyObject* run_recording(PyObject* self, PyObject* args) {
   PyObject *values = nullptr, *arguments = nullptr;
-  long level = 0;
-  if (PyArg_ParseTuple(args, "O!O!l", &PyTuple_Type, &values, &PyTuple_Type, &arguments, &level) == 0) return nullptr;
+  int level = 0;
+  if (PyArg_ParseTuple(args, "O!O!i", &PyTuple_Type, &values, &PyTuple_Type, &arguments, &level) == 0) return nullptr;
   const Recording& r = *recording_of(self);
   if (static_cast<size_t>(PyTuple_GET_SIZE(values)) != r.reads.size() ||
       static_cast<size_t>(PyTuple_GET_SIZE(arguments)) != r.arguments.size()) {
@@ -94,7 +86,7 @@ PyObject* run_recording(PyObject* self, PyObject* args) {
   const std::shared_ptr<Tape> tape = r.tape->detach(0, 0);
   const bool grad = TorchApi::get()->grad_enabled();
   for (TapeNode node : r.tape->nodes()) {
-    node.args = with_level(node, std::move(node.args), level - r.depth);
+    move_level(node, level - r.depth);
     node.mode = node.grad = node.level < r.first_level ? grad : node.mode;
     tape->add_node(std::move(node));
   }
@@ -166,8 +158,9 @@ std::string TransformTracing::recording_problem(const std::vector<TapeNode>& nod
   };
   for (const TapeNode& node : nodes) {
     const bool level = step_of(node) == FuncStep::kEnter && node.name != "enter_grad" && node.name != "enter_vmap";
-    if (engine_pass(node) != nullptr || node.leaf || node.done || node.number || node.custom ||
-        node.region.mark != RegionMark::kNone || level) {
+    const GradientPass* pass = gradient_pass(node);
+    const bool of_transforms = (pass != nullptr && pass->of_level) || step_of(node) != FuncStep::kNone;
+    if (!(is_operator_call(node) || of_transforms) || level) {
       return node.name + " inside of the function";
     }
     for_each_slot(node.args.get(), look);
@@ -202,7 +195,7 @@ PyObject* TransformTracing::record_calls(PyObject* function, PyObject* tensors) 
   if (!problem.empty()) return transform_break("linearize: " + problem);
   const std::vector<int> open = own_.open_levels;
   made.first_level = static_cast<int>(own_.levels.size());
-  made.depth = static_cast<long>(open.size());
+  made.depth = static_cast<int>(open.size());
   const std::vector<int64_t> versions = t.inference.versions();
   const size_t facts = t.symbols.ctx().guards().size();
   std::shared_ptr<Tape> before = t.tape.detach(t.tape.nodes().size(), facts), after;
@@ -305,7 +298,7 @@ PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, P
   }
   if (!problem.empty()) return transform_break("linearize: " + problem);
   const int around = innermost(), first_level = static_cast<int>(own_.levels.size());
-  const long shift = static_cast<long>(own_.open_levels.size()) - r.depth;
+  const int shift = static_cast<int>(own_.open_levels.size()) - r.depth;
   const auto moved = [&](int level) { return level < r.first_level ? around : first_level + level - r.first_level; };
   const auto to_slot = [&now](PyObject* o) {
     const int slot = slot_of(o);
@@ -326,7 +319,8 @@ PyObject* TransformTracing::replay_calls(PyObject* recorded, PyObject* values, P
       }
       output = place;
     }
-    node.args = with_level(node, map_structure(node.args.get(), to_slot), shift);
+    move_level(node, shift);
+    node.args = map_structure(node.args.get(), to_slot);
     if (node.kwargs) node.kwargs = map_structure(node.kwargs.get(), to_slot);
     // Torch's graph knows nothing of switches outside of a level.
     note_modes(node, node.level < r.first_level ? api_.grad_enabled() : node.mode);

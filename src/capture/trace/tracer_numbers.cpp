@@ -33,14 +33,14 @@ bool is_counting(const std::string& name) { return known_torch(name).is(kCountsS
 
 }  // namespace
 
-int NumberTracing::record_number_node(TapeNode node, PyObject* value) {
+int NumberTracing::record_number_node(TapeNode node, PyObject* value, Ref guarded) {
   Trace& t = *trace_;
   const int slot = t.tape.add_derived(value);
   for_each_slot(node.args.get(), [&](int operand) {
     if (!from_numbers(operand)) own_.of_tensors.insert(slot);
   });
+  node.kind = NumberOperation{std::move(guarded)};
   if (node.name == kItem) own_.of_tensors.insert(slot);
-  node.number = true;
   node.outputs = {slot};
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -82,7 +82,7 @@ bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, 
 Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
-  if (!t.tape.nodes().empty() && t.tape.nodes().back().done) return {};  // NumPy's
+  if (!t.tape.nodes().empty() && is_numpy_operation(t.tape.nodes().back())) return {};  // NumPy's
   Ref values[2], operands[2];
   bool of_tensor = false;
   if (!number_operand(a, values[0], operands[0], of_tensor)) return {};
@@ -108,8 +108,7 @@ Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyO
   node.args = b == nullptr ? Ref::steal(PyTuple_Pack(1, operands[0].get()))
                            : Ref::steal(PyTuple_Pack(2, operands[0].get(), operands[1].get()));
   if (!check) return record_number(std::move(node), result.get());
-  node.check = result;
-  record_number_node(std::move(node), result.get());
+  record_number_node(std::move(node), result.get(), result);
   return result;
 }
 
@@ -136,9 +135,8 @@ void NumberTracing::need_number(int slot) {
   node.func = Ref::borrow(operator_function("pos"));
   node.name = "number.value";
   node.args = Ref::steal(PyTuple_Pack(1, make_slot_ref(slot).get()));
-  node.check = t.tape.slots()[static_cast<size_t>(slot)].object;
-  PyObject* value = node.check.get();
-  record_number_node(std::move(node), value);
+  const Ref value = t.tape.slots()[static_cast<size_t>(slot)].object;
+  record_number_node(std::move(node), value.get(), value);
 }
 
 Ref NumberTracing::number_call(PyObject* callable, const KnownCall& known, PyObject* args) {
@@ -233,8 +231,7 @@ Ref NumberTracing::ask_table(PyObject* table, const char* method, PyObject* key,
   node.name = "number.table";
   node.args = Ref::steal(PyTuple_Pack(1, on_tape.get()));
   if (!decides) return record_number(std::move(node), result.get());
-  node.check = result;
-  record_number_node(std::move(node), result.get());
+  record_number_node(std::move(node), result.get(), result);
   return result;
 }
 
@@ -301,7 +298,7 @@ Ref NumberTracing::value_of(int slot) {
   for (size_t n = tape.nodes().size(); n-- > 0;) {
     const TapeNode& node = tape.nodes()[n];
     const bool makes = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int o) { return wanted.contains(o); });
-    if (!makes || node.number) continue;
+    if (!makes || number_operation(node) != nullptr) continue;
     if (!is_counting(node.name) || slice.size() == kLongestHistory) return {};
     slice.push_back(n);
     for_each_slot(node.args.get(), [&](int operand) { wanted.insert(operand); });

@@ -301,7 +301,7 @@ std::set<PyObject*> OriginTracing::changed_objects(const std::vector<PyObject*>&
   for (const auto& [iterator, stand_in] : iterators().followed()) changed.insert(iterator);
   std::unordered_set<int> slots;
   for (const TapeNode& node : t.tape.nodes()) {
-    if (node.leaf || (node.mutates && changes_layout(node.name)))
+    if (is_leaf_mark(node) || (node.mutates && changes_layout(node.name)))
       slots.insert(node.outputs.begin(), node.outputs.end());
   }
   for (PyObject* o : guarded) {

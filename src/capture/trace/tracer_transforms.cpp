@@ -141,17 +141,16 @@ int TransformTracing::placeholder_like(int slot, int level) {
   return result;
 }
 
-void TransformTracing::record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
-                                   std::vector<bool> histories) {
+void TransformTracing::record_step(TransformStep step, const char* name, Ref func, Ref args, std::vector<int> outputs) {
   Trace& t = *trace_;
   const Bypass bypass(bypass_);
   TapeNode node;
-  node.kind = TransformStep{step, std::move(histories)};
   node.name = name;
   node.func = std::move(func);
   node.args = std::move(args);
   node.outputs = std::move(outputs);
-  node.sequence = step == FuncStep::kUnpackDual;
+  node.sequence = step.step == FuncStep::kUnpackDual;
+  node.kind = std::move(step);
   note_modes(node);
   node.location = user_location();
   t.tape.add_node(std::move(node));
@@ -192,7 +191,7 @@ PyObject* TransformTracing::enter_level(Ref callable, Level level, Ref args, con
     return broken;
   }
   level.number = static_cast<int>(own_.open_levels.size()) + 1;
-  record_step(FuncStep::kEnter, name, std::move(callable), std::move(args), {});
+  record_step({FuncStep::kEnter}, name, std::move(callable), std::move(args), {});
   own_.levels.push_back(std::move(level));
   own_.open_levels.push_back(static_cast<int>(own_.levels.size()) - 1);
   return PyLong_FromLong(own_.levels.back().number);
@@ -200,7 +199,7 @@ PyObject* TransformTracing::enter_level(Ref callable, Level level, Ref args, con
 
 PyObject* TransformTracing::exit_level(Ref callable, Ref args) {
   if (own_.open_levels.empty()) return transform_break("a level ends that the trace has not entered");
-  record_step(FuncStep::kExit, "exit_level", std::move(callable), std::move(args), {});
+  record_step({FuncStep::kExit}, "exit_level", std::move(callable), std::move(args), {});
   own_.open_levels.pop_back();
   return PyLong_FromLong(own_.levels.size() > 1 ? static_cast<long>(own_.open_levels.size()) + 1 : 0);
 }
@@ -223,9 +222,8 @@ PyObject* TransformTracing::wrap_tensor(PyObject* callable, PyObject* tensor, in
   const int made = placeholder_like(slot, level);
   if (made < 0) return nullptr;
   own_.wraps[made] = slot;
-  const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
-  record_step(FuncStep::kWrap, "wrap", host_call(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
-              {made});
+  const Ref ref = make_slot_ref(slot);
+  record_step({FuncStep::kWrap, number}, "wrap", host_call(callable), Ref::steal(PyTuple_Pack(1, ref.get())), {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
@@ -244,8 +242,8 @@ PyObject* TransformTracing::unwrap_tensor(PyObject* callable, PyObject* tensor, 
   const int parent = own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0;
   const int made = placeholder_like(slot, parent);
   if (made < 0) return nullptr;
-  const Ref ref = make_slot_ref(slot), count = Ref::steal(PyLong_FromLong(number));
-  record_step(FuncStep::kUnwrap, "unwrap", host_call(callable), Ref::steal(PyTuple_Pack(2, ref.get(), count.get())),
+  const Ref ref = make_slot_ref(slot);
+  record_step({FuncStep::kUnwrap, number}, "unwrap", host_call(callable), Ref::steal(PyTuple_Pack(1, ref.get())),
               {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
@@ -263,7 +261,7 @@ bool TransformTracing::make_variable(PyObject* args, PyObject* kwargs) {
     if (!is_floating(dtype) && !is_complex(dtype)) return false;
   }
   const Ref ref = make_slot_ref(slot);
-  record_step(FuncStep::kVariable, "variable", package_function(PackageFunction::kVariable),
+  record_step({FuncStep::kVariable}, "variable", package_function(PackageFunction::kVariable),
               Ref::steal(PyTuple_Pack(1, ref.get())), {});
   return true;
 }

@@ -69,7 +69,7 @@ int TransformTracing::whole_batch(int slot, int dim) const {
     if (step_of(node) != FuncStep::kBatchIn) continue;
     int whole = -1;
     for_each_slot(PyTuple_GET_ITEM(node.args.get(), 0), [&](int operand) { whole = operand; });
-    return PyLong_AsLong(PyTuple_GET_ITEM(node.args.get(), 1)) == dim ? whole : -1;
+    return transform_step(node)->dim == dim ? whole : -1;
   }
   return -1;
 }
@@ -105,10 +105,9 @@ PyObject* TransformTracing::batch_in(PyObject* callable, PyObject* tensor, int d
     }
     t.tape.set_level(made, level);
   }
-  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(dim)),
-            count = Ref::steal(PyLong_FromLong(number));
-  record_step(FuncStep::kBatchIn, "batch_in", host_call(callable),
-              Ref::steal(PyTuple_Pack(3, ref.get(), at.get(), count.get())), {made});
+  const Ref ref = make_slot_ref(slot);
+  record_step({FuncStep::kBatchIn, number, dim}, "batch_in", host_call(callable),
+              Ref::steal(PyTuple_Pack(1, ref.get())), {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 
@@ -155,11 +154,10 @@ PyObject* TransformTracing::batch_out(PyObject* callable, PyObject* tensor, int 
     t.tape.set_layout(made, std::move(sizes), std::move(strides));
     t.tape.set_level(made, own_.open_levels.size() > 1 ? own_.open_levels[own_.open_levels.size() - 2] : 0);
   }
-  const Ref ref = make_slot_ref(slot), at = Ref::steal(PyLong_FromLong(place)),
-            count = Ref::steal(PyLong_FromLong(number)),
+  const Ref ref = make_slot_ref(slot),
             examples = is_symbolic_int(size) ? make_size_ref(symbolic_expr(size), t.symbols) : Ref::borrow(size);
-  record_step(FuncStep::kBatchOut, "batch_out", host_call(callable),
-              Ref::steal(PyTuple_Pack(4, ref.get(), count.get(), examples.get(), at.get())), {made});
+  record_step({FuncStep::kBatchOut, number, place}, "batch_out", host_call(callable),
+              Ref::steal(PyTuple_Pack(2, ref.get(), examples.get())), {made});
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
 

@@ -23,14 +23,14 @@ PyObject* TransformTracing::enter_dual(PyObject* callable) {
       (!own_.open_levels.empty() && own_.levels[static_cast<size_t>(innermost())].kind != Level::Kind::kJvp)) {
     return transform_break("a level of forward-mode derivatives inside of another");
   }
-  record_step(FuncStep::kEnter, "enter_dual", host_call(callable), api_.empty_tuple, {});
+  record_step({FuncStep::kEnter}, "enter_dual", host_call(callable), api_.empty_tuple, {});
   ++own_.duals;
   return PyLong_FromLong(0);
 }
 
 PyObject* TransformTracing::exit_dual(PyObject* callable) {
   if (own_.duals == 0) return transform_break("a level ends that the trace has not entered");
-  record_step(FuncStep::kExit, "exit_dual", host_call(callable), api_.empty_tuple, {});
+  record_step({FuncStep::kExit}, "exit_dual", host_call(callable), api_.empty_tuple, {});
   trace_->tape.set_last_keyword("level", 0);
   --own_.duals;
   Py_RETURN_NONE;
@@ -62,7 +62,7 @@ PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyOb
   const int made = placeholder_like(slot, innermost());
   if (made < 0) return nullptr;
   const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
-  record_step(FuncStep::kMakeDual, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
+  record_step({FuncStep::kMakeDual}, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
               {made});
   trace_->tape.set_last_keyword("level", 0);
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
@@ -121,7 +121,7 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
   const Ref ref = make_slot_ref(slot);
   if (problem.empty()) {
     const Bypass bypass(bypass_);
-    node.kind = TransformStep{FuncStep::kUnpackDual, {}};
+    node.kind = TransformStep{FuncStep::kUnpackDual};
     node.name = "unpack_dual";
     node.level = innermost();
     node.args = Ref::steal(PyTuple_Pack(1, ref.get()));
@@ -154,9 +154,9 @@ PyObject* TransformTracing::unpack_dual(PyObject* callable, PyObject* tensor, in
     t.tape.set_level(outputs[1], innermost());
   }
   const bool history = layouts[0] && layouts[0]->history;
-  record_step(FuncStep::kUnpackDual, "unpack_dual",
+  record_step({.step = FuncStep::kUnpackDual, .histories = {false, history}}, "unpack_dual",
               layouts[0] ? package_function(PackageFunction::kUnpackDual) : host_call(callable), std::move(node.args),
-              std::move(outputs), {false, history});
+              std::move(outputs));
   trace_->tape.set_last_keyword("level", 0);
   return PyTuple_Pack(2, t.tape.slots()[static_cast<size_t>(primal)].object.get(), tangent.get());
 }

@@ -58,8 +58,7 @@ class TransformTracing final : public TraceFeature {
   PyObject* transform_break(const std::string& reason);
   int transform_operand(PyObject* tensor, std::string& problem);
   int placeholder_like(int slot, int level);
-  void record_step(FuncStep step, const char* name, Ref func, Ref args, std::vector<int> outputs,
-                   std::vector<bool> histories = {});
+  void record_step(TransformStep step, const char* name, Ref func, Ref args, std::vector<int> outputs);
   void keep_switch(PyObject* callable, const char* reader);
   PyObject* enter_level(Ref callable, Level level, Ref args, const char* name);
   PyObject* exit_level(Ref callable, Ref args);
