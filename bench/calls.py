@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -28,7 +30,10 @@ def _per_call_us(function: Callable[[], Any], calls: int = 2000, rounds: int = 1
     return statistics.median(samples) * 1e6
 
 
-def small_call() -> None:
+Figures = dict[str, float]
+
+
+def small_call() -> Figures:
     x = torch.randn(16)
 
     def add_one(value: torch.Tensor) -> torch.Tensor:
@@ -39,6 +44,7 @@ def small_call() -> None:
     eager = _per_call_us(lambda: add_one(x))
     ours = _per_call_us(lambda: compiled(x))
     print(f"x + 1 on 16 elements: eager {eager:.2f} us, tatara {ours:.2f} us, ratio {ours / eager:.2f} (target 0.65)")
+    return {"x + 1": ours / eager}
 
 
 _WARM = """
@@ -61,23 +67,26 @@ print(first - second, any("libllvmlite" in line for line in open("/proc/self/map
 """
 
 
-def warm_start() -> None:
+def warm_start() -> Figures:
     """The second process must find everything in the disk cache and never load LLVM."""
     script = _WARM.format(bench=os.path.dirname(os.path.abspath(__file__)))
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, TATARA_CACHE_DIR=cache, PATH="", HF_HUB_OFFLINE="1")
+        took: dict[str, list[float]] = {}
         for label in ("cold", "warm", "warm"):
             done = subprocess.run(
                 [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
             )
             seconds, loaded = done.stdout.split()
+            took.setdefault(label, []).append(float(seconds))
             print(f"BERT {label}: {float(seconds):.3f} s, LLVM loaded: {loaded} (target warm 0.15 s, False)")
+    return {label: min(seconds) for label, seconds in took.items()}
 
 
 PAIRS = [(2, 16), (3, 16), (3, 32), (4, 48), (4, 128), (5, 7), (8, 64), (6, 100), (9, 33), (7, 12)]
 
 
-def shapes() -> None:
+def shapes() -> Figures:
     """A batch of one is a program of its own (0 and 1 are no symbols): a second line counts it in."""
     torch.manual_seed(0)
     model = zoo.bert().eval()
@@ -93,6 +102,7 @@ def shapes() -> None:
                 )
         graphs = tatara.stats()["graphs"] - before
         print(f"BERT at {len(PAIRS)} shapes{label}: {graphs} compilations (target at most {2 if not label else 4})")
+    return {"compilations": graphs}
 
 
 def _narrow_bert(layers: int) -> torch.nn.Module:
@@ -113,7 +123,7 @@ def _after_a_change(compiled: Any, ids: torch.Tensor) -> float:
     return min(samples)
 
 
-def guards() -> None:
+def guards() -> Figures:
     """Guards alone, and all that a call does beside its kernels. The best of many rounds: other load only adds."""
     ids = torch.zeros(2, 16, dtype=torch.long)
     threads = torch.get_num_threads()
@@ -153,11 +163,21 @@ def guards() -> None:
         f"{few_after * 1e6:.2f}, {many_after / few_after:.2f} times"
     )
     print(f"BERT's host work beside its kernels: {whole - min(kernels):.1f} us of {whole:.1f} us (target 40)")
+    return {"guards": few, "guards of 24 layers": many, "guards after a change": many_after, "narrow BERT": whole}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="all figures once more, as the last line")
+    arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # each figure as it is measured, into a file as well
+    figures: Figures = {}
+    for measure in (small_call, shapes, guards, warm_start):
+        figures.update(measure())
+    if arguments.json:
+        print(json.dumps(figures))
+    return 0
 
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)  # each figure as it is measured, into a file as well
-    small_call()
-    shapes()
-    guards()
-    warm_start()
+    raise SystemExit(main())
