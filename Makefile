@@ -104,7 +104,7 @@ zoo: build
 # torch.compile with all backends, torch.cond and its kin, torch.export and others inside of compiled code at every position,
 # and around it: about two hours.
 other-compilers: build
-	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/test_other_compilers.py
+	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/modes/test_other_compilers.py
 
 bench-models: build
 	$(PY) bench/models.py

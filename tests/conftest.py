@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""What all tests share. Those of tests/numpy and tests/pyvm run without torch: nothing here imports it before a test asks."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def _leave_modules_out() -> None:
 def pytest_runtest_protocol() -> Iterator[None]:
     _leave_modules_out()
     return (yield)
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """No entries from other tests, and the same random numbers in each."""
+    torch = pytest.importorskip("torch")
+    import tatara
+
+    tatara.reset()
+    torch.manual_seed(0)
+    yield
+    tatara.reset()

@@ -20,7 +20,7 @@ import torch
 
 import tatara
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fuzz"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fuzz"))
 from generated import harness  # noqa: E402
 
 ALL = bool(os.environ.get("TATARA_ALL_COMPILERS"))
