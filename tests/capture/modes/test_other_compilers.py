@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pathlib
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,9 +17,7 @@ import pytest
 import torch
 
 import tatara
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fuzz"))
-from generated import harness  # noqa: E402
+from generated import harness
 
 ALL = bool(os.environ.get("TATARA_ALL_COMPILERS"))
 

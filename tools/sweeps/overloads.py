@@ -20,16 +20,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "ops"))
 
-import samples
-import sweep
 import torch
 from reference import library
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+import samples
+import sweep
 import tatara
 
 DTYPES = ["float32", "int64", "bool", "complex64", "float16"]

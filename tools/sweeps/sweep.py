@@ -23,9 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import torch
+
 from samples import AUTOCAST, EAGER, ERRORS, ODD, check_entry, device
 from table import print_summary, write_page
 

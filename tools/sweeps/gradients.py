@@ -14,18 +14,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import samples
-import sweep
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._pytree import tree_flatten
 
+import samples
+import sweep
 import tatara
 
 DTYPES = ["float64", "complex128"]

@@ -11,16 +11,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))
+import torch
 
 import samples
 import steps
 import sweep
-import torch
-
 import tatara
 
 DTYPES = ["float32", "float64"]

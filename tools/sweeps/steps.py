@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import samples
 import sweep
-import torch
-from table import STATES, made_by, print_summary, processor, why
-
 import tatara
+from table import STATES, made_by, print_summary, processor, why
 
 STATS = ("graphs", "breaks", "recompiles", "fallbacks")
 COUNTED = (*STATS, "again")

@@ -9,13 +9,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+import torch
 
 import samples
-import torch
 from vmap import as_sample, check_with, of_tensors, run
 
 DTYPES = ["float64", "complex128"]

@@ -10,16 +10,14 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import samples
 import sweep
-import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 DTYPES = ["float32", "int64", "complex64"]
 

@@ -12,16 +12,13 @@ import copy
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+import torch
 
 import samples
 import steps
 import sweep
-import torch
-
 import tatara
 
 DTYPES = ["float32", "float64"]

@@ -104,7 +104,7 @@ def made_by(script: str, arguments: list[str]) -> str:
     kept = [
         a for a, before in zip(arguments, ["", *arguments], strict=False) if a not in places and before not in places
     ]
-    return " ".join([f"python tests/opinfo/{script}", *kept])
+    return " ".join([f"python tools/sweeps/{script}", *kept])
 
 
 Table = list[dict[str, str]]

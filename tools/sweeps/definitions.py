@@ -1,4 +1,4 @@
-"""Samples of the host's own operator suite through the reference evaluator: python opinfo_definitions.py [NAME ...]
+"""Samples of the host's own operator suite through the reference evaluator: python definitions.py [NAME ...]
 
 Prints, for each entry and dtype, what differs from eager; no code generation takes part.
 """
@@ -9,7 +9,10 @@ import re
 import sys
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "ops"))
 
 import torch
 from reference import Reference, library

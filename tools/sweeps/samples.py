@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from odd import odd_samples
 from torch.utils._pytree import tree_flatten, tree_map
 
 import tatara
+from odd import odd_samples
 from tatara.report._report import parts_of, report_of
 
 STATES = ["raised", "native", "host", "tape", "broke", "wrong"]
