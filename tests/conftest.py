@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 import sys
 from collections.abc import Iterator
 
@@ -36,3 +37,26 @@ def fresh() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     tatara.reset()
+
+
+@pytest.fixture
+def no_grad() -> Iterator[None]:
+    """The test runs under torch.no_grad()."""
+    torch = pytest.importorskip("torch")
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def own_cache(tmp_path: pathlib.Path) -> Iterator[None]:
+    """The disk cache is an empty folder of this test's."""
+    import tatara
+
+    with tatara.config.patch(cache_dir=str(tmp_path / "cache")):
+        yield
+
+
+@pytest.fixture(params=["eager", "tatara"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name to give to `tatara.compile(..., backend=...)`: graphs run call by call, or compiled."""
+    return str(request.param)

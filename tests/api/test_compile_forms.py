@@ -14,13 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
 
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)

@@ -8,14 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 tatara = pytest.importorskip("tatara")
+
+pytestmark = pytest.mark.usefixtures("fresh")
 F = torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    yield
-    tatara.reset()
 
 
 def _check(function: Any, *args: Any) -> str:

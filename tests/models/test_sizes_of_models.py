@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 tatara = pytest.importorskip("tatara")
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 PAIRS = [(2, 8), (3, 8), (3, 11), (5, 16), (4, 7), (8, 24), (6, 5), (7, 33), (2, 16), (11, 3)]
 
 
@@ -79,8 +81,6 @@ def _qwen3() -> Any:
     ids=["bert", "gpt2", "t5", "vit", "qwen3"],
 )
 def test_ten_shapes_compile_twice(build: Any, inputs: Any) -> None:
-    torch.manual_seed(0)
-    tatara.reset()
     model = build().eval()
     compiled = tatara.compile(model, fullgraph=True)
     with torch.no_grad():

@@ -11,15 +11,11 @@ import torch
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 ROWS, WIDTH = 1 << 12, 256  # of float32: 4 MB
 PAGE = 4096
 LIBRARY = ctypes.CDLL(None)
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def pages_in_memory(tensor: torch.Tensor) -> int:

@@ -9,12 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 tatara = pytest.importorskip("tatara")
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def _same(actual: Any, expected: Any) -> None:

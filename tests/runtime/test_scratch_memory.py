@@ -9,14 +9,10 @@ import torch
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 SIZE = 1536  # a product is 9.4 MB
 BYTES = SIZE * SIZE * 4
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def chain(products: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 Function = torch.autograd.Function
 COUNTS = {"forward": 0, "backward": 0}
 
@@ -223,7 +225,7 @@ def _check(ours: list[Any], theirs: list[Any]) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_gradients_are_those_of_the_users_backward(fresh: None, name: str, again: bool) -> None:
+def test_gradients_are_those_of_the_users_backward(name: str, again: bool) -> None:
     program, count = PROGRAMS[name]
     compiled = tatara.compile(program, fullgraph=True)
     for _ in range(3):
@@ -233,7 +235,7 @@ def test_gradients_are_those_of_the_users_backward(fresh: None, name: str, again
 
 
 @pytest.mark.parametrize("wants", [(True, False), (False, True), (False, False)])
-def test_arguments_without_gradients(fresh: None, wants: tuple[bool, bool]) -> None:
+def test_arguments_without_gradients(wants: tuple[bool, bool]) -> None:
     def program(x: Any, w: Any) -> Any:
         return Linear.apply(x, w, w[0].detach()).sin()
 
@@ -249,7 +251,7 @@ def test_arguments_without_gradients(fresh: None, wants: tuple[bool, bool]) -> N
     assert tatara.stats()["graphs"] == 1
 
 
-def test_without_gradients_the_forward_alone_runs(fresh: None) -> None:
+def test_without_gradients_the_forward_alone_runs() -> None:
     compiled = tatara.compile(_nested, fullgraph=True)
     with torch.no_grad():
         for _ in range(2):
@@ -258,7 +260,7 @@ def test_without_gradients_the_forward_alone_runs(fresh: None) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_training_step(fresh: None, whole: bool) -> None:
+def test_a_training_step(whole: bool) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -296,7 +298,7 @@ def test_a_training_step(fresh: None, whole: bool) -> None:
     assert tatara.stats()["breaks"] == 0 and tatara.stats()["fallbacks"] == 0
 
 
-def test_inside_of_a_checkpoint(fresh: None) -> None:
+def test_inside_of_a_checkpoint() -> None:
     def block(x: Any) -> Any:
         return Exp.apply(Clipped.apply(x, 0.5)).sin() * x
 
@@ -309,7 +311,7 @@ def test_inside_of_a_checkpoint(fresh: None) -> None:
     assert tatara.stats()["graphs"] == 1 and tatara.stats()["breaks"] == 0
 
 
-def test_sizes_that_vary(fresh: None) -> None:
+def test_sizes_that_vary() -> None:
     compiled = tatara.compile(_nested)
     for rows in (3, 5, 7, 9):
         ours = torch.randn(rows, 4, dtype=torch.float64, requires_grad=True)
@@ -318,7 +320,7 @@ def test_sizes_that_vary(fresh: None) -> None:
     assert tatara.stats()["graphs"] == 2 and tatara.stats()["breaks"] == 0
 
 
-def test_writes_of_the_forward_are_done_once(fresh: None) -> None:
+def test_writes_of_the_forward_are_done_once() -> None:
     def program(x: Any) -> Any:
         return Printing.apply(x).sin()
 
@@ -333,7 +335,7 @@ def test_writes_of_the_forward_are_done_once(fresh: None) -> None:
 
 
 @pytest.mark.parametrize("function", [Once, InPlace])
-def test_what_no_graph_can_say_breaks_it(fresh: None, function: Any) -> None:
+def test_what_no_graph_can_say_breaks_it(function: Any) -> None:
     def program(x: Any) -> Any:
         return function.apply(x.cos()).sin()
 
@@ -352,7 +354,7 @@ def test_what_no_graph_can_say_breaks_it(fresh: None, function: Any) -> None:
     assert tatara.stats()["breaks"] > 0
 
 
-def test_a_parameter_that_is_frozen_later(fresh: None) -> None:
+def test_a_parameter_that_is_frozen_later() -> None:
     linear = nn.Linear(5, 5).double()
 
     def program(x: Any) -> Any:
@@ -370,7 +372,7 @@ def test_a_parameter_that_is_frozen_later(fresh: None) -> None:
         _check(*found)
 
 
-def test_an_error_of_the_backward_is_the_users(fresh: None) -> None:
+def test_an_error_of_the_backward_is_the_users() -> None:
     class Failing(Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
@@ -387,7 +389,7 @@ def test_an_error_of_the_backward_is_the_users(fresh: None) -> None:
             out.sum().backward()
 
 
-def test_what_a_result_shares_is_seen(fresh: None) -> None:
+def test_what_a_result_shares_is_seen() -> None:
     def written(x: Any) -> Any:
         y = x.sin()
         z = Viewed.apply(y)

@@ -13,6 +13,8 @@ from torch.nn import functional as F
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 Function = Callable[..., Any]
 
 PRODUCTS: dict[str, Function] = {
@@ -76,8 +78,6 @@ FORMS = [
 @pytest.mark.parametrize(("form", "dtype"), FORMS)
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_gradients_of_products(product: str, form: Function, dtype: torch.dtype) -> None:
-    tatara.reset()
-    torch.manual_seed(0)
     function = form(PRODUCTS[product])
     for a, b in itertools.product(("contiguous", "transposed", "strided"), repeat=2):
         compiled = tatara.compile(function)
@@ -127,8 +127,6 @@ BLOCKS: dict[str, tuple[Function, tuple[int, ...]]] = {
 @pytest.mark.parametrize("name", BLOCKS)
 def test_blocks_with_results_of_other_layouts(name: str, dynamic: bool) -> None:
     """The gradient of a block's result comes in its layout, contiguous, or spread out from one number."""
-    tatara.reset()
-    torch.manual_seed(0)
     block, sizes = BLOCKS[name]
     compiled = tatara.compile(block, dynamic=dynamic)
     ends: list[Function] = [

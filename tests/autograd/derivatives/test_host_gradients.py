@@ -11,11 +11,7 @@ from torch.nn import functional as F
 
 import tatara
 
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def gradients(function: Callable[..., Any], operands: list[torch.Tensor], order: int, seed: int) -> list[Any]:

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 ROWS = torch.tensor([[0, 3], [3, 7], [1, 1]])
 X = torch.linspace(-1, 1, 12).view(3, 4)
 Loss = Callable[[torch.Tensor], torch.Tensor]
@@ -27,12 +29,6 @@ PROGRAMS: dict[str, Loss] = {
     "beside a dense one": lambda w: F.embedding_bag(ROWS, w, sparse=True, mode="sum").pow(2).sum() + w.sin().sum(),
     "after others": lambda w: F.embedding(ROWS, w * 2, sparse=True).pow(2).sum(),
 }
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def _seen(gradient: torch.Tensor | None) -> Any:

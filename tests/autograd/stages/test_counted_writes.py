@@ -14,11 +14,7 @@ from torch.nn import functional as F
 import tatara
 from results import same
 
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def written(buffer: torch.Tensor) -> torch.Tensor:

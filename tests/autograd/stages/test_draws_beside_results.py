@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 _attention = torch.nn.MultiheadAttention(4, 2, batch_first=True, dropout=0.4).double()
 DRAWS = {
     "dropout": lambda v: F.dropout(v, 0.4),
@@ -27,7 +29,7 @@ DRAWS = {
 
 @pytest.mark.parametrize("first, second", list(itertools.product(DRAWS, DRAWS)))
 @pytest.mark.parametrize("returned", ["begin", "middle", "all"])
-def test_order(first, second, returned, fresh):
+def test_order(first, second, returned):
     def program(x):
         begin = x * 2
         middle = DRAWS[first](begin.sin())

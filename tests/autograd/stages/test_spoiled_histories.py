@@ -12,6 +12,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 import tatara
 from tatara.torch import _training
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 _MORE_ARGUMENTS = (
     "fill",
     "frexp",
@@ -49,11 +51,6 @@ BINARY = {
         "logaddexp",
     )
 } | {"where": lambda x, y: torch.where(x > 0, x, y), "softmax": lambda x, y: torch.softmax(x, 1) + y}
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
 
 
 def _outcome(call: Callable[..., Any], *others: torch.Tensor) -> list[Any]:

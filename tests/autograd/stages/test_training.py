@@ -13,11 +13,7 @@ from torch.nn import functional as F
 
 import tatara
 
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def warm(compiled: Callable[..., Any], *args: Any) -> Callable[..., Any]:

@@ -7,6 +7,8 @@ import torch
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 _WIDTH = 6
 
 
@@ -77,7 +79,7 @@ def _step(run, model, x, by):
 
 
 @pytest.mark.parametrize("layer, head", list(itertools.product(LAYERS, HEADS)))
-def test_steps(layer, head, fresh):
+def test_steps(layer, head):
     eager, model = (_Model(layer, head).double() for _ in range(2))
     compiled = tatara.compile(model)
     count = len(HEADS[head](torch.ones(8, _WIDTH), torch.ones(_WIDTH, 3)))

@@ -13,12 +13,9 @@ from torch import nn
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 Step = Callable[[nn.Module, torch.optim.Optimizer, torch.Tensor], torch.Tensor]
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
 
 
 def plain(m: Any, o: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:

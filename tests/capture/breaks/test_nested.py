@@ -11,15 +11,9 @@ torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 from tatara.report._report import report_of  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
+
 X = torch.linspace(-2, 2, 8).reshape(2, 4)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
 
 
 class Block(torch.nn.Module):
@@ -47,7 +41,6 @@ class Net(torch.nn.Module):
 
 
 def test_modules_below_a_break_are_compiled(capsys: Any) -> None:
-    torch.manual_seed(0)
     net = Net().eval()
     compiled = tatara.compile(net)
     for _ in range(5):

@@ -7,6 +7,8 @@ import torch
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 _SIZE = 16
 
 
@@ -188,7 +190,6 @@ def test_the_report():
 
 def test_small_graphs_stay_whole():
     """A graph break costs more than a few calls."""
-    tatara.reset()
     compiled = tatara.compile(lambda x: _plain(x * 2) + 1)
     for _ in range(3):
         x = torch.randn(8, _SIZE)

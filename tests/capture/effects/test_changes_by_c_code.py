@@ -20,6 +20,8 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 
 class Box:
     held: Any
@@ -138,7 +140,6 @@ def _calls(form: str, name: str, compiled: bool) -> list[Any]:
 @pytest.mark.parametrize("form", ["argument", "closure", "attribute"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_changes_are_made_in_every_call(name: str, form: str) -> None:
-    tatara.reset()
     assert _calls(form, name, compiled=True) == _calls(form, name, compiled=False)
 
 

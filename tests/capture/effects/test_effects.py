@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,12 +15,7 @@ from tatara.report._report import report_of  # noqa: E402
 X = torch.arange(12.0).reshape(3, 4)
 
 
-@pytest.fixture(autouse=True, params=["eager", "tatara"])
-def backend(request: Any) -> Iterator[str]:
-    tatara.reset()
-    with torch.no_grad():
-        yield request.param
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "backend")
 
 
 def rounded(values: Any) -> Any:

@@ -11,6 +11,8 @@ import torch
 
 import tatara
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 COUNTER = itertools.count(2)
 
 
@@ -30,7 +32,6 @@ def _run(compiled: Any, calls: int) -> int:
 
 
 def test_limit_of_a_function() -> None:
-    tatara.reset()
     compiled = tatara.compile(_label_scale, options={"recompile_limit": 3})
     assert _run(compiled, 3) == 3
     with pytest.warns(RuntimeWarning, match="compiled 3 times already") as caught:
@@ -44,7 +45,6 @@ def test_limit_of_a_function() -> None:
 
 
 def test_entries_made_before_still_serve() -> None:
-    tatara.reset()
     compiled = tatara.compile(_label_scale, options={"recompile_limit": 2})
     x = torch.randn(4)
     with torch.no_grad(), warnings.catch_warnings():
@@ -58,14 +58,12 @@ def test_entries_made_before_still_serve() -> None:
 
 
 def test_default_limit() -> None:
-    tatara.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert _run(tatara.compile(_label_scale), 40) == tatara.config.recompile_limit
 
 
 def test_fullgraph_raises() -> None:
-    tatara.reset()
     compiled = tatara.compile(_label_scale, fullgraph=True, options={"recompile_limit": 2})
     assert _run(compiled, 2) == 2
     with pytest.raises(tatara.Unsupported, match="recompile_limit"), torch.no_grad():
@@ -73,7 +71,6 @@ def test_fullgraph_raises() -> None:
 
 
 def test_limit_behind_a_break() -> None:
-    tatara.reset()
 
     def f(x: torch.Tensor) -> torch.Tensor:
         y = x + 1

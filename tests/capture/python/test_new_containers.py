@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 X = torch.arange(12.0).reshape(3, 4)
 
 
@@ -56,7 +58,6 @@ def sizes_of_several(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [repeated, repeated_from_the_left, sum_of_lists, sets, dicts, sizes_of_several])
 def test_one_graph_for_all_calls(function: Callable[[Any], Any]) -> None:
-    tatara.reset()
     compiled = tatara.compile(function)
     for i in range(4):
         torch.testing.assert_close(compiled(X + i), function(X + i))

@@ -28,15 +28,9 @@ import tatara  # noqa: E402
 from results import same  # noqa: E402
 from tatara.report._report import report_of  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
+
 X = torch.arange(12.0).reshape(3, 4)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
 
 
 def generator(x: Any) -> Any:

@@ -11,6 +11,8 @@ import torch
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 FLOATS = (0.5, 1.5, 2.25, 0.75)
 INTS = (1, 0, 2, 1)
 _NUMBERS = {"float", "number", "Scalar", "int", "SymInt", "double"}
@@ -41,11 +43,6 @@ def _operators() -> Iterator[tuple[str, Any, list[str]]]:
 
 
 OPERATORS = {name: (operator, kinds) for name, operator, kinds in _operators()}
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
 
 
 def _outcome(call: Callable[..., Any], *args: Any) -> Any:

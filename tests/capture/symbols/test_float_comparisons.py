@@ -13,6 +13,8 @@ from torch import nn  # noqa: E402
 
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 VALUES = [0.1, 0.2, 0.7, 0.8, -0.5, 0.0, -0.0, math.nan, math.inf, 0.3, 0.15, 1e300, -3.0, -math.inf, 0.65]
 
 
@@ -62,7 +64,6 @@ def _halved(x: Any, v: float) -> Any:
     ids=lambda f: f.__name__,
 )
 def test_as_in_eager(function: Callable[..., Any]) -> None:
-    tatara.reset()
     run, x = tatara.compile(function), torch.arange(4.0)
     for value in VALUES + VALUES[::-1]:
         torch.testing.assert_close(run(x, value), function(x, value), equal_nan=True)
@@ -71,7 +72,6 @@ def test_as_in_eager(function: Callable[..., Any]) -> None:
 
 
 def test_integers_and_their_quotients() -> None:
-    tatara.reset()
 
     def function(x: Any, n: int) -> Any:
         return x * (n / 4 if n / 4 < 0.6 else float(n)) if n < 6.5 else x - n

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 
 class State:
     """What a program counts in."""
@@ -115,7 +117,6 @@ LIMITS: dict[Callable[..., Any], int] = {
 @pytest.mark.parametrize("inside", [True, False], ids=["attribute", "argument"])
 def test_counts(function: Callable[..., Any], inside: bool) -> None:
     """The counter lives in an object from before, or is an argument's."""
-    tatara.reset()
     held, plain = State(), State()
 
     def step(x: Any) -> Any:
@@ -144,7 +145,6 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def test_changes_of_a_table_are_seen() -> None:
-    tatara.reset()
     s = State()
 
     def step(x: Any) -> Any:
@@ -167,7 +167,6 @@ def test_changes_of_a_table_are_seen() -> None:
 
 
 def test_errors_of_look_ups() -> None:
-    tatara.reset()
     s = State()
     s.table = [0.5, 0.25, 0.125, 0.1, 0.2]
 

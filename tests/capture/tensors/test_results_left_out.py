@@ -12,15 +12,11 @@ from torch import nn
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 PADDED = torch.tensor([[False, False, True], [False, False, False]])
 CAUSAL = torch.triu(torch.ones(3, 3, dtype=torch.bool), 1)
 MASKS = ["none", "bool", "float"]
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def mask_of(kind: str, mask: torch.Tensor) -> torch.Tensor | None:
