@@ -46,6 +46,14 @@ test-python: build
 	$(PY) -m pytest -q -n 2 tests --ignore tests/numpy
 	$(PY) -m pytest -q -n 2 tests/numpy
 
+# Under a minute with a finished build: the C++ tests without those of many seconds, and a few cases of each feature.
+smoke: build
+	TATARA_LLVM=$(LLVM) $(DEV)/tests/unit/tatara_unit_tests $(SLOW_UNIT_TESTS:%=--without=%)
+	$(PY) -m pytest -q -m smoke tests/capture tests/autograd tests/func tests/runtime
+	$(PY) -m pytest -q -m smoke tests/numpy
+
+SLOW_UNIT_TESTS = CodegenGpu.NvidiasAssemblerTakesEveryKernel CodegenGpu.PtxCallsNothingOutside Gemm.MoreThanIsPackedAtOnce
+
 # The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
 	$(call for_other_pythons,one-other-python)

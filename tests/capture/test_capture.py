@@ -52,6 +52,7 @@ def test_one_graph_and_guard_hits() -> None:
     assert [n[0] for n in recorder.graphs[0].nodes] == ["relu", "mul", "add"]
 
 
+@pytest.mark.smoke
 def test_recompile_names_the_guard(backend: str) -> None:
     def f(x: Any, n: int) -> Any:
         return x * n
@@ -76,6 +77,7 @@ def test_three_graphs_over_both_branches() -> None:
     assert len(recorder.graphs) == 3
 
 
+@pytest.mark.smoke
 def test_break_in_loop(capsys: Any, backend: str) -> None:
     def f(x: Any) -> Any:
         out = []
@@ -189,6 +191,7 @@ class Box:
     name: str = "box"
 
 
+@pytest.mark.smoke
 def test_return_values(backend: str) -> None:
     def f(x: Any) -> Any:
         y = x + 1
@@ -205,6 +208,7 @@ def test_return_values(backend: str) -> None:
         same(box.value, X * 2)
 
 
+@pytest.mark.smoke
 def test_views_and_writes(backend: str) -> None:
     def f(x: Any) -> Any:
         y = x.clone()
@@ -232,6 +236,7 @@ def test_views_and_writes(backend: str) -> None:
 SCALE = 2.0
 
 
+@pytest.mark.smoke
 def test_globals_and_closures_are_guarded(backend: str) -> None:
     global SCALE
     k = 3

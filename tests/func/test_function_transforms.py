@@ -280,6 +280,7 @@ def test_examples_as_they_are_and_shared_results() -> None:
         assert given.sum().item() == 140 and first.sum().item() == 0
 
 
+@pytest.mark.smoke
 def test_writes_to_the_batch_itself() -> None:
     def f(x: Any) -> Any:
         return vmap(lambda a: a.mul_(2).sum())(x)
@@ -305,6 +306,7 @@ def test_random_numbers(randomness: str) -> None:
         same((compiled(x), torch.rand(2)), theirs)
 
 
+@pytest.mark.smoke
 def test_sizes_may_vary() -> None:
     def f(x: Any) -> Any:
         return grad(lambda y: (y.sin() * y).sum())(x) + 1, vmap(lambda y: y.cos() * 2)(x), jvp(torch.sin, (x,), (x,))

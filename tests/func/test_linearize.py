@@ -176,6 +176,7 @@ def test_the_map_outlives_the_call(gradients: bool) -> None:
                 same(later(SCALE), theirs(SCALE).sin())
 
 
+@pytest.mark.smoke
 def test_around_a_graph_break() -> None:
     seen: list[float] = []
 

@@ -96,6 +96,7 @@ def test_outputs_are_fresh_tensors() -> None:
     _same(second[0], x + 1)
 
 
+@pytest.mark.smoke
 def test_outputs_on_one_memory() -> None:
     def function(x: Any) -> Any:
         y = x + 1

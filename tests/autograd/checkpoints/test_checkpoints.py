@@ -102,6 +102,7 @@ def test_only_what_enters_a_region_is_kept() -> None:
     assert results["plain"] > 4 * row * 4
 
 
+@pytest.mark.smoke
 def test_second_derivatives() -> None:
     blocks = _blocks()
 

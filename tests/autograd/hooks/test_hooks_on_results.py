@@ -154,6 +154,7 @@ def test_a_hook_before_a_write() -> None:
     check(function)
 
 
+@pytest.mark.smoke
 def test_a_hook_on_a_view() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x * 2

@@ -105,6 +105,7 @@ def test_scaled(name: str, unscale: bool) -> None:
     assert found["recompiles"] <= 2  # the scale is a tensor from the first step on
 
 
+@pytest.mark.smoke
 def test_scaled_without_a_fused_step() -> None:
     """Whether there is a step at all is asked by GradScaler."""
     assert _check(lambda p: Adam(p, lr=1e-2), scale=True)["breaks"] > 0

@@ -63,6 +63,7 @@ def test_ten_steps(name: str) -> None:
     assert stats["kernels_launched"] > 0
 
 
+@pytest.mark.smoke
 def test_results_that_depend_on_each_other() -> None:
     """Each result is a place of its own in the graph of gradients."""
 
@@ -84,6 +85,7 @@ def test_results_that_depend_on_each_other() -> None:
     torch.testing.assert_close((x.grad, w.grad), wanted)
 
 
+@pytest.mark.smoke
 def test_hooks_on_results_change_gradients() -> None:
     def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         h = x.sin()

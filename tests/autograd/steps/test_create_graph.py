@@ -138,6 +138,7 @@ def check_function(function: Callable[..., Any], *inputs: Any) -> Any:
     return compiled
 
 
+@pytest.mark.smoke
 def test_hessian_vector_product() -> None:
     model = net(6, 8, 1)
     parameters = list(model.parameters())

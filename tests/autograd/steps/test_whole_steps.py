@@ -262,6 +262,7 @@ def test_gradients_that_are_set_to_zero_stay_the_same_tensors() -> None:
         assert g._version > version
 
 
+@pytest.mark.smoke
 def test_two_passes_add_up() -> None:
     def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
@@ -333,6 +334,7 @@ def test_freezing_a_parameter_later() -> None:
             same(p.detach(), q.detach())
 
 
+@pytest.mark.smoke
 def test_gradients_by_autograd_grad() -> None:
     def step(model: nn.Module, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         loss = nn.functional.mse_loss(model(x), y)

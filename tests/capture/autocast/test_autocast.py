@@ -128,6 +128,7 @@ def test_an_error_inside_a_region_leaves_it() -> None:
         assert not torch.is_autocast_enabled("cpu")
 
 
+@pytest.mark.smoke
 def test_a_region_around() -> None:
     net = _net()
 

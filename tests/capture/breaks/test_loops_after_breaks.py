@@ -261,6 +261,7 @@ def test_no_break_of_its_own(made: str) -> None:
         assert len(compiled._report()["recompiles"]) == 0
 
 
+@pytest.mark.smoke
 def test_attribute_of_a_module() -> None:
     module = _Module()
     compiled = tatara.compile(module)

@@ -40,6 +40,7 @@ class Net(torch.nn.Module):
         return x.sin() + 1
 
 
+@pytest.mark.smoke
 def test_modules_below_a_break_are_compiled(capsys: Any) -> None:
     net = Net().eval()
     compiled = tatara.compile(net)
@@ -70,6 +71,7 @@ def test_callees_of_a_function_that_cannot_be_traced() -> None:
     assert len(calls) == 8
 
 
+@pytest.mark.smoke
 def test_exception_below_a_break_reaches_its_handler() -> None:
     def inner(x: Any) -> Any:
         if x.sum().item() > 100:

@@ -346,6 +346,7 @@ def writes_slots(s: Any, x: Any) -> Any:
     return s.value * 2
 
 
+@pytest.mark.smoke
 def test_slots(backend: str) -> None:
     compiled = tatara.compile(writes_slots, backend=backend, fullgraph=True)
     ours, eager = SlotState(), SlotState()
@@ -470,6 +471,7 @@ def test_setattr_and_properties(backend: str) -> None:
     assert len(report_of(compiled).graphs) == 1
 
 
+@pytest.mark.smoke
 def test_graph_break_between_writes(backend: str, capsys: Any) -> None:
     def f(m: Any, x: Any) -> Any:
         m.state.last = x + 1

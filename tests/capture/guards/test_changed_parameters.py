@@ -53,6 +53,7 @@ def test_a_changed_parameter_is_seen(name: str) -> None:
             torch.testing.assert_close(compiled(x), expected)
 
 
+@pytest.mark.smoke
 def test_another_type_of_a_parameter_is_seen() -> None:
     model = torch.nn.Linear(8, 8)
     compiled = tatara.compile(model)

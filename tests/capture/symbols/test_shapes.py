@@ -32,6 +32,7 @@ def sized(*shapes: tuple[int, ...]) -> list[tuple[Any, ...]]:
     return [(torch.randn(*shape),) for shape in shapes]
 
 
+@pytest.mark.smoke
 def test_second_size_is_a_symbol(backend: str) -> None:
     check(lambda x: torch.relu(x) * 2 + 1, sized((3, 4), (5, 6), (7, 8), (2, 9)), 2, backend=backend)
 
@@ -147,6 +148,7 @@ def test_sizes_as_numbers(backend: str) -> None:
     check(f, sized((3, 4), (5, 4), (7, 4)), 2, backend=backend)
 
 
+@pytest.mark.smoke
 def test_branch_on_a_size(backend: str) -> None:
     def f(x: Any) -> Any:
         if x.shape[0] > 6:
@@ -270,6 +272,7 @@ def test_values_made_from_sizes(backend: str) -> None:
 # ---- Python numbers --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_int_argument(backend: str) -> None:
     def f(x: Any, n: int, *, k: int = 3) -> Any:
         return x[:n] * n + k, x.new_zeros(n, k), n + k
