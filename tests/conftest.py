@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# Helpers with assertions: what failed is shown with its values.
+pytest.register_assert_rewrite("results", "checkpoint_steps", "util")
+
 _loaded = 0  # modules that the collector leaves out
 
 

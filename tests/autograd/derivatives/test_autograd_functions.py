@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -214,22 +215,13 @@ def _orders(function: Any, tensors: list[Any], again: bool) -> list[Any]:
     return found
 
 
-def _check(ours: list[Any], theirs: list[Any]) -> None:
-    assert len(ours) == len(theirs)
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            assert a.requires_grad == b.requires_grad
-            torch.testing.assert_close(a, b)
-
-
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_the_users_backward(name: str, again: bool) -> None:
     program, count = PROGRAMS[name]
     compiled = tatara.compile(program, fullgraph=True)
     for _ in range(3):
-        _check(_orders(compiled, _tensors(count), again), _orders(program, _tensors(count), again))
+        same(_orders(compiled, _tensors(count), again), _orders(program, _tensors(count), again))
     stats = tatara.stats()
     assert stats["graphs"] == 1 and stats["breaks"] == 0 and stats["fallbacks"] == 0
 
@@ -247,7 +239,7 @@ def test_arguments_without_gradients(wants: tuple[bool, bool]) -> None:
         if b.requires_grad:
             a.sum().backward()
             b.sum().backward()
-        _check([a, *[t.grad for t in ours]], [b, *[t.grad for t in theirs]])
+        same([a, *[t.grad for t in ours]], [b, *[t.grad for t in theirs]])
     assert tatara.stats()["graphs"] == 1
 
 
@@ -307,7 +299,7 @@ def test_inside_of_a_checkpoint() -> None:
 
     compiled = tatara.compile(program, fullgraph=True)
     for _ in range(3):
-        _check(_orders(compiled, _tensors(1), False), _orders(program, _tensors(1), False))
+        same(_orders(compiled, _tensors(1), False), _orders(program, _tensors(1), False))
     assert tatara.stats()["graphs"] == 1 and tatara.stats()["breaks"] == 0
 
 
@@ -316,7 +308,7 @@ def test_sizes_that_vary() -> None:
     for rows in (3, 5, 7, 9):
         ours = torch.randn(rows, 4, dtype=torch.float64, requires_grad=True)
         theirs = ours.detach().clone().requires_grad_()
-        _check(_orders(compiled, [ours], True), _orders(_nested, [theirs], True))
+        same(_orders(compiled, [ours], True), _orders(_nested, [theirs], True))
     assert tatara.stats()["graphs"] == 2 and tatara.stats()["breaks"] == 0
 
 
@@ -341,7 +333,7 @@ def test_what_no_graph_can_say_breaks_it(function: Any) -> None:
 
     compiled = tatara.compile(program)
     for _ in range(3):
-        _check(_orders(compiled, _tensors(1), False), _orders(program, _tensors(1), False))
+        same(_orders(compiled, _tensors(1), False), _orders(program, _tensors(1), False))
     if function is Once:
         errors = []
         for each in (compiled, program):
@@ -369,7 +361,7 @@ def test_a_parameter_that_is_frozen_later() -> None:
             (x,) = _tensors(1)
             function(x).sum().backward()
             found.append([x.grad, linear.weight.grad, linear.bias.grad])
-        _check(*found)
+        same(*found)
 
 
 def test_an_error_of_the_backward_is_the_users() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tatara
+from results import same
 from tatara.torch import _training
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -73,14 +74,8 @@ def _outcome(call: Callable[..., Any], *others: torch.Tensor) -> list[Any]:
 def _check(program: Callable[..., Any], *others: torch.Tensor) -> list[Any]:
     expected = _outcome(program, *others)
     compiled = tatara.compile(program)
-    for number in range(3):
-        made = _outcome(compiled, *others)
-        assert len(made) == len(expected)
-        for ours, theirs in zip(made, expected, strict=True):
-            if isinstance(theirs, torch.Tensor):
-                torch.testing.assert_close(ours, theirs, equal_nan=True, msg=lambda text, n=number: f"call {n}: {text}")
-            else:
-                assert ours == theirs, f"call {number}"
+    for _ in range(3):
+        same(_outcome(compiled, *others), expected, equal_nan=True)
     return expected
 
 

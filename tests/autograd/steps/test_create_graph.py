@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+import results  # noqa: E402
 import tatara  # noqa: E402
 from tatara.report._report import report_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 nn = torch.nn
+same = functools.partial(results.same, strides=False)
 grad = torch.autograd.grad
 
 
@@ -29,17 +32,6 @@ def flat(result: Any) -> list[Any]:
     if isinstance(result, tuple | list):
         return [x for each in result for x in flat(each)]
     return [result]
-
-
-def same(ours: Any, theirs: Any) -> None:
-    for a, b in zip(flat(ours), flat(theirs), strict=True):
-        assert type(a) is type(b)
-        if isinstance(a, torch.Tensor):
-            assert a.requires_grad == b.requires_grad
-            assert a.is_leaf == b.is_leaf
-            torch.testing.assert_close(a, b)
-        else:
-            assert a == b
 
 
 def compiled_in_one_graph(compiled: Any, entries: int = 1) -> None:
@@ -62,14 +54,9 @@ def check_step(step: Callable[..., Any], make: Callable[[], Any], data: Callable
         mine, other = ([t.detach().clone().requires_grad_(t.requires_grad) for t in batch] for _ in range(2))
         same(compiled(ours, optimizers[0], *mine), step(theirs, optimizers[1], *other))
         for a, b in zip(mine, other, strict=True):
-            assert (a.grad is None) == (b.grad is None)
-            if b.grad is not None:
-                torch.testing.assert_close(a.grad, b.grad)
+            same(a.grad, b.grad)
         for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-            torch.testing.assert_close(p, q)
-            assert (p.grad is None) == (q.grad is None)
-            if p.grad is not None:
-                torch.testing.assert_close(p.grad, q.grad)
+            same([p, p.grad], [q, q.grad])
     compiled_in_one_graph(compiled, entries=2)
     assert tatara.stats()["recompiles"] == 1
 

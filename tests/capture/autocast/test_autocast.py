@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 F = torch.nn.functional
 
@@ -21,20 +22,6 @@ def _net() -> Any:
 
 X = torch.linspace(-2, 2, 24).reshape(3, 8)
 Y = torch.tensor([0, 1, 2])
-
-
-def _same(actual: Any, expected: Any) -> None:
-    assert type(actual) is type(expected)
-    if isinstance(expected, torch.Tensor):
-        assert actual.dtype == expected.dtype
-        torch.testing.assert_close(actual, expected)
-        assert (actual.grad_fn is None) == (expected.grad_fn is None)
-    elif isinstance(expected, tuple):
-        assert len(actual) == len(expected)
-        for a, e in zip(actual, expected):
-            _same(a, e)
-    else:
-        assert actual == expected
 
 
 def _state() -> tuple[Any, ...]:
@@ -91,7 +78,7 @@ def test_regions_inside(program: Callable[..., Any], grad: bool) -> None:
     with torch.set_grad_enabled(grad):
         expected = program(net, X)
         for _ in range(3):
-            _same(compiled(net, X), expected)
+            same(compiled(net, X), expected)
             assert _state() == before
     assert tatara.stats()["graphs"] == 1
     assert tatara.stats()["fallbacks"] == 0
@@ -111,7 +98,7 @@ def test_a_break_inside_a_region() -> None:
     tatara.reset()
     compiled = tatara.compile(program)
     for _ in range(3):
-        _same(compiled(X), program(X))
+        same(compiled(X), program(X))
         assert not torch.is_autocast_enabled("cpu")
     assert tatara.stats()["graphs"] == 2
 
@@ -142,7 +129,7 @@ def test_a_region_around() -> None:
         with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
             expected = program(X)
             for _ in range(2):
-                _same(compiled(X), expected)
+                same(compiled(X), expected)
     assert tatara.stats()["graphs"] == 3
     assert tatara.stats()["fallbacks"] == 0
 
@@ -158,7 +145,7 @@ def test_leaving_a_region_that_is_around() -> None:
     compiled = tatara.compile(program, fullgraph=True)
     with torch.autocast("cpu"):
         for _ in range(3):
-            _same(compiled(X), program(X))
+            same(compiled(X), program(X))
             assert torch.is_autocast_enabled("cpu")
 
 
@@ -208,4 +195,4 @@ def test_what_only_eager_knows_breaks() -> None:
 
     with pytest.raises(tatara.Unsupported, match="autocast.*einsum"):
         tatara.compile(program, fullgraph=True)(X)
-    _same(tatara.compile(program)(X), program(X))
+    same(tatara.compile(program)(X), program(X))
