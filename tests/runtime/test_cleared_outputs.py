@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tatara
+from counters import counts
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -27,9 +28,9 @@ def pages_in_memory(tensor: torch.Tensor) -> int:
 
 
 def kernels_of(call: Callable[[], Any]) -> int:
-    before = tatara.stats()["kernels_launched"]
-    call()
-    return tatara.stats()["kernels_launched"] - before
+    with counts() as grown:
+        call()
+    return grown["kernels_launched"]
 
 
 def dirty_heap() -> None:
@@ -75,18 +76,18 @@ def test_kept_memory_is_cleared_by_a_kernel() -> None:
         return torch.zeros(ROWS, WIDTH).index_add(0, index, values)
 
     values = torch.randn(15, WIDTH)
-    counts = []
+    launches = []
     for compiled in (lean(scattered), tatara.compile(scattered)):
         for _ in range(3):
             out = compiled(values)
         dirty_heap()
-        counts.append(kernels_of(lambda run=compiled: run(values)))
+        launches.append(kernels_of(lambda run=compiled: run(values)))
         for _ in range(3):
             out = compiled(values * 2)
             assert torch.equal(out, scattered(values * 2))
             out.fill_(5)
             del out
-    assert counts == [1, 2]
+    assert launches == [1, 2]
 
 
 Make = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

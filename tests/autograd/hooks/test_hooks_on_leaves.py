@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import tatara
+from counters import counts
 from results import same
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -49,14 +50,12 @@ def check(setup: Setup, breaks: int | None = 0, **how: Any) -> None:
     """Steps of the compiled function beside eager's; `breaks`: graph breaks (None: some)."""
     expected = train(setup, False, **how)
     tatara.reset()
-    before = tatara.stats()
-    actual = train(setup, True, **how)
-    after = tatara.stats()
+    with counts() as grown:
+        actual = train(setup, True, **how)
     same(expected, actual)
-    found = after["breaks"] - before["breaks"]
-    assert found > 0 if breaks is None else found == breaks
+    assert grown["breaks"] > 0 if breaks is None else grown["breaks"] == breaks
     if breaks == 0:
-        assert after["fallbacks"] == before["fallbacks"]
+        assert grown["fallbacks"] == 0
 
 
 def on_all(*hooks: Callable[[torch.Tensor], Any]) -> Setup:
@@ -205,9 +204,9 @@ def test_hooks_come_and_go() -> None:
         return found
 
     expected = run(False)
-    before = tatara.stats()
-    same(expected, run(True))
-    assert tatara.stats()["breaks"] == before["breaks"]
+    with counts() as grown:
+        same(expected, run(True))
+    assert grown["breaks"] == 0
 
 
 def test_a_shared_weight_has_its_hook_called_once() -> None:

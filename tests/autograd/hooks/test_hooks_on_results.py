@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tatara
+from counters import counts
 from results import same
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -37,13 +38,11 @@ def check(function: Function, breaks: int | None = 0, make: Callable[[Function],
     sizes = (4, 4, 5, 6)
     expected = [make(function)(inputs(size)) for size in sizes]
     tatara.reset()
-    before = tatara.stats()
-    compiled = make(tatara.compile(function))
-    same(expected, [compiled(inputs(size)) for size in sizes])
-    after = tatara.stats()
-    found = after["breaks"] - before["breaks"]
-    assert found > 0 if breaks is None else found == breaks
-    assert after["fallbacks"] == before["fallbacks"]
+    with counts() as grown:
+        compiled = make(tatara.compile(function))
+        same(expected, [compiled(inputs(size)) for size in sizes])
+    assert grown["breaks"] > 0 if breaks is None else grown["breaks"] == breaks
+    assert grown["fallbacks"] == 0
 
 
 HOOKS: dict[str, Callable[[torch.Tensor], Any]] = {

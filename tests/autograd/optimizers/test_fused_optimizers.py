@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.optim import SGD, Adagrad, Adam, AdamW  # noqa: E402
 
 import tatara  # noqa: E402
+from counters import counts  # noqa: E402
 from results import same  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore")]
@@ -79,10 +80,9 @@ def _train(
 
 def _check(make: Callable[[Any], Any], **options: Any) -> dict[str, Any]:
     expected = _train(False, make, **options)
-    before = tatara.stats()
-    same(_train(True, make, **options), expected, equal_nan=True)
-    after = tatara.stats()
-    return {k: after[k] - before[k] for k in ("graphs", "breaks", "fallbacks", "recompiles")}
+    with counts() as grown:
+        same(_train(True, make, **options), expected, equal_nan=True)
+    return {k: grown[k] for k in ("graphs", "breaks", "fallbacks", "recompiles")}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

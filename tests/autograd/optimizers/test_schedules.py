@@ -15,6 +15,7 @@ from torch.optim import lr_scheduler as schedules  # noqa: E402
 from torch.optim.swa_utils import SWALR  # noqa: E402
 
 import tatara  # noqa: E402
+from counters import counts  # noqa: E402
 from results import same  # noqa: E402
 
 STEPS = 24
@@ -128,11 +129,11 @@ def _train(
     for i in range(STEPS):
         x = torch.randn(3, 4)
         metric[0] = _metric(i)
-        before = tatara.stats()["graphs"]
-        loss = run(x)
-        if not inside:
-            advance()
-        graphs.append(tatara.stats()["graphs"] - before)
+        with counts() as grown:
+            loss = run(x)
+            if not inside:
+                advance()
+        graphs.append(grown["graphs"])
         seen.append(
             _plain(
                 {

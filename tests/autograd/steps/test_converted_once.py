@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import tatara
+from counters import counts
 from results import same
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -45,10 +46,9 @@ def three_passes(model: nn.Module, optimizer: torch.optim.Optimizer, xs: list[to
 
 
 def counted(step: Callable[..., Any], *args: Any) -> dict[str, int]:
-    before = tatara.stats()
-    step(*args)
-    after = tatara.stats()
-    return {name: after[name] - before[name] for name in ("graphs", "breaks", "calls_recorded", "calls_converted")}
+    with counts() as grown:
+        step(*args)
+    return {name: grown[name] for name in ("graphs", "breaks", "calls_recorded", "calls_converted")}
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -60,11 +60,11 @@ def test_three_passes_convert_each_call_once(loss_of: Loss, momentum: float) -> 
     xs = [torch.randn(2, 4) for _ in range(3)]
     compiled = tatara.compile(three_passes)
     for number in range(4):
-        counts = counted(compiled, ours, mine, xs, loss_of)
+        found = counted(compiled, ours, mine, xs, loss_of)
         three_passes(theirs, other, xs, loss_of)
-        assert counts["calls_converted"] == counts["calls_recorded"]
-        assert counts["breaks"] == 0
-        assert counts["calls_recorded"] > 0 if number == 0 else number == 1 or counts["calls_recorded"] == 0, counts
+        assert found["calls_converted"] == found["calls_recorded"]
+        assert found["breaks"] == 0
+        assert found["calls_recorded"] > 0 if number == 0 else number == 1 or found["calls_recorded"] == 0, found
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         same(p, q)
 
@@ -79,8 +79,8 @@ def test_what_is_learned_of_sizes_begins_the_graph_anew() -> None:
     compiled = tatara.compile(step, dynamic=True)
     for rows in (4, 5):
         x = torch.randn(rows, 2, requires_grad=True)
-        counts = counted(compiled, x)
+        found = counted(compiled, x)
         same(compiled(x), step(x))
-        assert counts["calls_converted"] > counts["calls_recorded"] > 0, counts
+        assert found["calls_converted"] > found["calls_recorded"] > 0, found
     graphs = [graph.text for graph in tatara.explain(compiled)(x).graphs]
     assert any("graph(%0: f32[5, s1" in text for text in graphs), graphs

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from counters import counts  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:tatara")
 
@@ -316,10 +317,9 @@ class _Model(torch.nn.Module):
 
 
 def _counted(f: Callable[[], Any]) -> tuple[int, int]:
-    before = tatara.stats()
-    f()
-    after = tatara.stats()
-    return after["graphs"] - before["graphs"], after["breaks"] - before["breaks"]
+    with counts() as grown:
+        f()
+    return grown["graphs"], grown["breaks"]
 
 
 # Graphs and breaks of the first call and of the second, in which layers that break are roots from their own beginning.
@@ -340,8 +340,8 @@ def test_layers(which: str) -> None:
     x = torch.randn(2, 4)
     with torch.no_grad():
         expected = model(x)
-        counts = [_counted(lambda: torch.testing.assert_close(compiled(x), expected)) for _ in range(4)]
-    assert counts == [*expected_counts, (0, 0), (0, 0)]
+        counted = [_counted(lambda: torch.testing.assert_close(compiled(x), expected)) for _ in range(4)]
+    assert counted == [*expected_counts, (0, 0), (0, 0)]
 
 
 def test_turns_that_differ_in_the_place_alone() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import tatara
+from counters import counts
 
 
 class _Meta(type):
@@ -16,13 +17,13 @@ class _Meta(type):
 
 def _compilations(function: Any, change: Any) -> int:
     compiled = tatara.compile(function)
-    before = tatara.stats()["graphs"]
     x = torch.linspace(-2.0, 2.0, 7)
-    for step in range(6):
-        expected, got = function(x), compiled(x)
-        torch.testing.assert_close(got, expected, rtol=0, atol=0)
-        change(step)
-    return int(tatara.stats()["graphs"] - before)
+    with counts() as grown:
+        for step in range(6):
+            expected, got = function(x), compiled(x)
+            torch.testing.assert_close(got, expected, rtol=0, atol=0)
+            change(step)
+    return grown["graphs"]
 
 
 @pytest.mark.parametrize("metaclass", [type, _Meta])
@@ -39,12 +40,12 @@ def test_a_number_that_varies_compiles_twice(metaclass: type, kind: str, value: 
 
     if kind == "argument":
         inner = tatara.compile(lambda x, holder: x * holder.count)
-        before = tatara.stats()["graphs"]
         x = torch.ones(3)
-        for step in range(6):
-            torch.testing.assert_close(inner(x, owner), x * base.count, rtol=0, atol=0)  # type: ignore[attr-defined]
-            change(step)
-        assert tatara.stats()["graphs"] - before == 2
+        with counts() as grown:
+            for step in range(6):
+                torch.testing.assert_close(inner(x, owner), x * base.count, rtol=0, atol=0)  # type: ignore[attr-defined]
+                change(step)
+        assert grown["graphs"] == 2
     else:
         assert _compilations(lambda x: x * owner.count, change) == 2
 
