@@ -46,6 +46,14 @@ test-python: build
 	$(PY) -m pytest -q -n 2 tests --ignore tests/numpy
 	$(PY) -m pytest -q -n 2 tests/numpy
 
+# Under a minute with a finished build: the C++ tests without those of many seconds, and a few cases of each feature.
+smoke: build
+	TATARA_LLVM=$(LLVM) $(DEV)/tests/unit/tatara_unit_tests $(SLOW_UNIT_TESTS:%=--without=%)
+	$(PY) -m pytest -q -m smoke tests/capture tests/autograd tests/func tests/runtime
+	$(PY) -m pytest -q -m smoke tests/numpy
+
+SLOW_UNIT_TESTS = CodegenGpu.NvidiasAssemblerTakesEveryKernel CodegenGpu.PtxCallsNothingOutside Gemm.MoreThanIsPackedAtOnce
+
 # The virtual machine and the capture of NumPy code on the other versions of Python.
 test-other-pythons: build
 	$(call for_other_pythons,one-other-python)
@@ -87,24 +95,24 @@ pyvm:
 
 # Generated programs of each class, compiled, beside eager: ARGS="containers --count 5000".
 fuzz: build
-	cd tests/fuzz && $(abspath $(PY)) -m generated $(ARGS)
+	cd tools/sweeps && $(abspath $(PY)) -m generated $(ARGS)
 
 # How long Ctrl-C takes in a compilation of 20,000 operators.
 interrupts: build
-	$(PY) tests/errors/interrupts.py $(ARGS)
+	$(PY) tools/sweeps/interrupts.py $(ARGS)
 
 # 1,000 signals at random moments of capture, compilation and runs, NumPy programs under each Python that is here.
 signal-storm: build build-other-pythons
-	@$(PY) tests/errors/signal_storm.py --python $(PY) $(addprefix --python ,$(wildcard $(OTHER_PYTHONS:%=.venv-%/bin/python))) $(ARGS)
+	@$(PY) tools/sweeps/signal_storm.py --python $(PY) $(addprefix --python ,$(wildcard $(OTHER_PYTHONS:%=.venv-%/bin/python))) $(ARGS)
 
 # Every class of the auto mappings of transformers at a small size, inference and training: ARGS="--resume --page docs/zoo.md".
 zoo: build
-	cd tests/zoo && $(abspath $(PY)) -m architectures $(ARGS)
+	cd tools/sweeps && $(abspath $(PY)) -m architectures $(ARGS)
 
 # torch.compile with all backends, torch.cond and its kin, torch.export and others inside of compiled code at every position,
 # and around it: about two hours.
 other-compilers: build
-	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/test_other_compilers.py
+	TATARA_ALL_COMPILERS=1 $(PY) -m pytest -q -p no:logging tests/capture/modes/test_other_compilers.py
 
 bench-models: build
 	$(PY) bench/models.py
@@ -160,42 +168,42 @@ bench-calls: build
 	$(PY) bench/calls.py
 
 opinfo: build
-	$(PY) tests/opinfo/sweep.py $(ARGS)
+	$(PY) tools/sweeps/sweep.py $(ARGS)
 
 # Every factory and sampler of torch with every combination of dtype, device, generator and layout.
 factories: build
-	$(PY) tests/opinfo/factories.py $(ARGS)
+	$(PY) tools/sweeps/factories.py $(ARGS)
 
 # Every overload of the dispatcher's that the registry serves, called as itself: the samples' calls, with each optional
 # argument left out.
 overloads: build
-	$(PY) tests/opinfo/overloads.py $(ARGS)
+	$(PY) tools/sweeps/overloads.py $(ARGS)
 
 # First and second derivatives of the same samples.
 opinfo-gradients: build
-	$(PY) tests/opinfo/gradients.py $(ARGS)
+	$(PY) tools/sweeps/gradients.py $(ARGS)
 
 # The same samples under torch.vmap and torch.func.jvp inside of compiled code.
 opinfo-vmap: build
-	$(PY) tests/opinfo/vmap.py $(ARGS)
+	$(PY) tools/sweeps/vmap.py $(ARGS)
 
 opinfo-forward: build
-	$(PY) tests/opinfo/forward.py $(ARGS)
+	$(PY) tools/sweeps/forward.py $(ARGS)
 
 # The host's own suites of modules (forward and backward) and of optimizers (ten steps with schedulers).
 modules: build
-	$(PY) tests/opinfo/modules.py $(ARGS)
+	$(PY) tools/sweeps/modules.py $(ARGS)
 
 optimizers: build
-	$(PY) tests/opinfo/optimizers.py $(ARGS)
+	$(PY) tools/sweeps/optimizers.py $(ARGS)
 
 # docs/status.md: what each operator of torch's suite is when it is run, differentiated, batched, differentiated forward.
 status: build
-	$(PY) tests/opinfo/sweep.py -j 2 --dtypes bool int64 float16 bfloat16 float32 float64 complex64 autocast errors \
+	$(PY) tools/sweeps/sweep.py -j 2 --dtypes bool int64 float16 bfloat16 float32 float64 complex64 autocast errors \
 	  --page docs/status.md
-	$(PY) tests/opinfo/gradients.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
-	$(PY) tests/opinfo/vmap.py -j 2 --samples 4 --time-limit 120 --page docs/status.md
-	$(PY) tests/opinfo/forward.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+	$(PY) tools/sweeps/gradients.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
+	$(PY) tools/sweeps/vmap.py -j 2 --samples 4 --time-limit 120 --page docs/status.md
+	$(PY) tools/sweeps/forward.py -j 2 --samples 12 --time-limit 120 --page docs/status.md
 
 lint: setup
 	$(PY) tools/lint.py

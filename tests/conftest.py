@@ -1,12 +1,16 @@
-"""What all tests share."""
+"""What all tests share. Those of tests/numpy and tests/pyvm run without torch: nothing here imports it before a test asks."""
 
 from __future__ import annotations
 
 import gc
+import pathlib
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+# Helpers with assertions: what failed is shown with its values.
+pytest.register_assert_rewrite("results", "checkpoint_steps", "util")
 
 _loaded = 0  # modules that the collector leaves out
 
@@ -24,3 +28,38 @@ def _leave_modules_out() -> None:
 def pytest_runtest_protocol() -> Iterator[None]:
     _leave_modules_out()
     return (yield)
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """No entries from other tests, and the same random numbers in each."""
+    torch = pytest.importorskip("torch")
+    import tatara
+
+    tatara.reset()
+    torch.manual_seed(0)
+    yield
+    tatara.reset()
+
+
+@pytest.fixture
+def no_grad() -> Iterator[None]:
+    """The test runs under torch.no_grad()."""
+    torch = pytest.importorskip("torch")
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def own_cache(tmp_path: pathlib.Path) -> Iterator[None]:
+    """The disk cache is an empty folder of this test's."""
+    import tatara
+
+    with tatara.config.patch(cache_dir=str(tmp_path / "cache")):
+        yield
+
+
+@pytest.fixture(params=["eager", "tatara"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name to give to `tatara.compile(..., backend=...)`: graphs run call by call, or compiled."""
+    return str(request.param)

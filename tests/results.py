@@ -9,25 +9,26 @@ from typing import Any
 import torch
 
 
-def same(ours: Any, theirs: Any, **tolerances: Any) -> None:
-    """Asserts equal values and all else that a program sees of them: types, dtypes, shapes, strides, whether gradients are
-    wanted, leaves, keys in their order, attributes. Tensors within torch.testing.assert_close's tolerances or these.
+def same(ours: Any, theirs: Any, strides: bool = True, **tolerances: Any) -> None:
+    """Asserts equal values and all else that a program sees of them: types, dtypes, shapes, strides (unless False), whether
+    gradients are wanted, leaves, keys in their order, attributes. Tensors within torch.testing.assert_close's tolerances or these.
     """
     assert type(ours) is type(theirs)
     if isinstance(theirs, torch.Tensor):
-        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        assert not strides or ours.stride() == theirs.stride()
         assert (ours.requires_grad, ours.is_leaf) == (theirs.requires_grad, theirs.is_leaf)
         torch.testing.assert_close(ours, theirs, **tolerances)
     elif isinstance(theirs, dict):
         assert list(ours) == list(theirs)
         for key in theirs:
-            same(ours[key], theirs[key], **tolerances)
+            same(ours[key], theirs[key], strides, **tolerances)
     elif isinstance(theirs, list | tuple):
         assert len(ours) == len(theirs)
         for a, b in zip(ours, theirs, strict=True):
-            same(a, b, **tolerances)
+            same(a, b, strides, **tolerances)
     elif is_plain(theirs):
-        same(vars(ours), vars(theirs), **tolerances)
+        same(vars(ours), vars(theirs), strides, **tolerances)
     else:
         assert ours == theirs
 

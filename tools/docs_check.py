@@ -123,7 +123,7 @@ def known_variables(root: pathlib.Path) -> set[str]:
     for name in tracked(root):
         if name == "Makefile" or name.endswith((".cmake", "CMakeLists.txt", ".sh")):
             found |= set(VARIABLE.findall((root / name).read_text()))
-        elif name.startswith(("tests/", "bench/")) and name.endswith((".py", ".cpp", ".h")):
+        elif name.startswith(("tests/", "bench/", "tools/")) and name.endswith((".py", ".cpp", ".h")):
             # Its name alone in quotes, as programs ask for it.
             found |= set(re.findall(r"\"(TATARA_[A-Z0-9_]+)\"", (root / name).read_text()))
     return found

@@ -13,14 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+from results import same  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
 
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -38,7 +33,7 @@ def decorated(x: Any) -> Any:
 
 def check(compiled: Any, eager: Any, *args: Any, **kwargs: Any) -> None:
     for _ in range(2):
-        torch.testing.assert_close(compiled(*args, **kwargs), eager(*args, **kwargs))
+        same(compiled(*args, **kwargs), eager(*args, **kwargs))
 
 
 def graphs_of(call: Any) -> int:

@@ -79,8 +79,8 @@ def test_many_commands_are_found() -> None:
         "TATARA_OPT_LEVEL=9",
         "TATARA_NONE=1",
         "TATARA_UPDATE_NONE=1 .venv/bin/python -m pytest tests/api/test_rooms.py",
-        "python tests/opinfo/none.py -j 2",
-        "python tests/opinfo/vmap.py --none",
+        "python tools/sweeps/none.py -j 2",
+        "python tools/sweeps/vmap.py --none",
         ".venv/bin/python tools/lint.py nothing",
         ".venv/bin/python -m pytest -q tests/api/test_rooms.py -k no_such_test",
         "python -m nothing",
@@ -106,7 +106,7 @@ def test_a_wrong_expression_is_found(text: str, names: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x + 1", "graph(%0: f32[64])", "symbol s0 [2, 100] = 6", "tests/opinfo/sweep.py", "make_fx", "sort"]
+    "text", ["x + 1", "graph(%0: f32[64])", "symbol s0 [2, 100] = 6", "tools/sweeps/sweep.py", "make_fx", "sort"]
 )
 def test_what_is_no_command_is_not_found(text: str) -> None:
     assert not docs_commands.is_command(text)

@@ -10,13 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path: Any) -> Any:
-    tatara.reset()
-    with torch.no_grad(), tatara.config.patch(cache_dir=str(tmp_path)):
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache")
 
 
 def program(x: Any, y: Any) -> Any:

@@ -15,14 +15,7 @@ from torch import nn  # noqa: E402
 
 import tatara  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
 
 
 class Net(nn.Module):

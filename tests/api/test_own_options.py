@@ -16,12 +16,9 @@ OWN = {"opt_level": 0, "vector_width": 256}
 
 
 @pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path) -> Iterator[None]:
-    tatara.reset()
-    torch.manual_seed(0)
-    with tatara.config.patch(cache_dir=str(tmp_path / "cache"), dump=str(tmp_path / "dump"), log="llvm"):
+def dump_and_log(fresh: None, own_cache: None, tmp_path: Path) -> Iterator[None]:
+    with tatara.config.patch(dump=str(tmp_path / "dump"), log="llvm"):
         yield
-    tatara.reset()
 
 
 class Compilations:

@@ -15,13 +15,7 @@ import tatara  # noqa: E402
 from tatara.report._html import render  # noqa: E402
 from tatara.report._layout import layered  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path: Path) -> Any:
-    tatara.reset()
-    with torch.no_grad(), tatara.config.patch(cache_dir=str(tmp_path / "cache")):
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "own_cache")
 
 
 X, W = torch.randn(48, 32), torch.randn(32, 40)

@@ -11,15 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
+
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
 
 
 def test_disable_as_a_context() -> None:

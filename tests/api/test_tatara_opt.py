@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,11 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 F = torch.nn.functional
 ROOT = Path(__file__).parents[2]
 TOOLS = sorted((ROOT / "build").glob("*/tatara-opt"), key=lambda path: path.stat().st_mtime)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    tatara.reset()
-    torch.manual_seed(0)
-    yield
-    tatara.reset()
 
 
 def opt(*arguments: str | Path, text: str | None = None, fails: bool = False) -> str:

@@ -15,17 +15,7 @@ import tatara  # noqa: E402
 from results import same  # noqa: E402
 from tatara.report._report import report_of  # noqa: E402
 
-BACKEND = "eager"
-
-
-@pytest.fixture(autouse=True, params=["eager", "tatara"])
-def _fresh(request: Any) -> Any:
-    global BACKEND
-    BACKEND = request.param
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad", "backend")
 
 
 class Recorder:
@@ -40,8 +30,8 @@ class Recorder:
         return graph
 
 
-def check(f: Any, *calls: tuple[Any, ...], backend: Any = None) -> Any:
-    compiled = tatara.compile(f, backend=backend or BACKEND)
+def check(f: Any, *calls: tuple[Any, ...], backend: Any) -> Any:
+    compiled = tatara.compile(f, backend=backend)
     for args in calls:
         for _ in range(3):
             same(compiled(*args), f(*args))
@@ -62,11 +52,12 @@ def test_one_graph_and_guard_hits() -> None:
     assert [n[0] for n in recorder.graphs[0].nodes] == ["relu", "mul", "add"]
 
 
-def test_recompile_names_the_guard() -> None:
+@pytest.mark.smoke
+def test_recompile_names_the_guard(backend: str) -> None:
     def f(x: Any, n: int) -> Any:
         return x * n
 
-    compiled = check(f, (X, 2), (X, 3), (X[:2], 2))
+    compiled = check(f, (X, 2), (X, 3), (X[:2], 2), backend=backend)
     assert "value 2 became 3" in report_of(compiled).recompiles[0]
     assert any("sizes [3, 4] became [2, 4]" in r for r in report_of(compiled).recompiles)
 
@@ -86,7 +77,8 @@ def test_three_graphs_over_both_branches() -> None:
     assert len(recorder.graphs) == 3
 
 
-def test_break_in_loop(capsys: Any) -> None:
+@pytest.mark.smoke
+def test_break_in_loop(capsys: Any, backend: str) -> None:
     def f(x: Any) -> Any:
         out = []
         for i in range(3):
@@ -95,14 +87,14 @@ def test_break_in_loop(capsys: Any) -> None:
             out.append(x)
         return out, x.sum()
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     for _ in range(3):
         same(compiled(X), f(X))
         text = capsys.readouterr().out.splitlines()
         assert text == ["step 0", "step 1", "step 2"] * 2
 
 
-def test_breaks_name_their_lines() -> None:
+def test_breaks_name_their_lines(backend: str) -> None:
     def f(x: Any) -> Any:
         for i in range(2):
             x = x + i
@@ -117,7 +109,7 @@ def test_breaks_name_their_lines() -> None:
                 x = x + 1
         return x
 
-    compiled = check(f, (X,), (Y,))
+    compiled = check(f, (X,), (Y,), backend=backend)
     source, start = inspect.getsourcelines(f)
     wanted = [i for i, text in enumerate(source, start) if "  # in the " in text]
     breaks = report_of(compiled).breaks
@@ -130,7 +122,7 @@ def test_breaks_name_their_lines() -> None:
     assert "item" in reasons[wanted[1]]
 
 
-def test_break_in_with_and_try() -> None:
+def test_break_in_with_and_try(backend: str) -> None:
     log: list[str] = []
 
     class Block:
@@ -152,11 +144,11 @@ def test_break_in_with_and_try() -> None:
                 x = x * 2
         return x
 
-    check(f, (X,), (Y,))
+    check(f, (X,), (Y,), backend=backend)
     assert log == ["enter", "exit"] * (len(log) // 2)
 
 
-def test_nested_break_is_run_for_real() -> None:
+def test_nested_break_is_run_for_real(backend: str) -> None:
     def inner(x: Any) -> Any:
         x = x + 1
         if x.sum() > 0:
@@ -167,10 +159,10 @@ def test_nested_break_is_run_for_real() -> None:
         y = x * 5
         return inner(y) + y
 
-    check(f, (X,), (-X - 1,), (X,))
+    check(f, (X,), (-X - 1,), (X,), backend=backend)
 
 
-def test_attribute_written_outside() -> None:
+def test_attribute_written_outside(backend: str) -> None:
     class Counter:
         def __init__(self) -> None:
             self.n = 0
@@ -184,7 +176,7 @@ def test_attribute_written_outside() -> None:
         return x
 
     a, b = Counter(), Counter()
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     for _ in range(4):
         same(compiled(a, X), f(b, X))
         assert (a.n, a.seen) == (b.n, b.seen)
@@ -199,23 +191,25 @@ class Box:
     name: str = "box"
 
 
-def test_return_values() -> None:
+@pytest.mark.smoke
+def test_return_values(backend: str) -> None:
     def f(x: Any) -> Any:
         y = x + 1
         return {"a": y, "b": [y, x, (y, 3)], "p": Pair(y, "r"), "o": OrderedDict(k=y * 2), "n": None}
 
-    compiled = check(f, (X,))
+    compiled = check(f, (X,), backend=backend)
     result = compiled(X)
     assert result["a"] is result["b"][0]
     assert result["b"][1] is X
-    boxed = tatara.compile(lambda x: Box(x * 2), backend=BACKEND)
+    boxed = tatara.compile(lambda x: Box(x * 2), backend=backend)
     for _ in range(2):
         box = boxed(X)
         assert isinstance(box, Box) and box.name == "box"
         same(box.value, X * 2)
 
 
-def test_views_and_writes() -> None:
+@pytest.mark.smoke
+def test_views_and_writes(backend: str) -> None:
     def f(x: Any) -> Any:
         y = x.clone()
         v = y[1:, ::2]
@@ -223,8 +217,8 @@ def test_views_and_writes() -> None:
         y[0] = 7
         return y, v
 
-    check(f, (X,))
-    y, v = tatara.compile(f, backend=BACKEND)(X)
+    check(f, (X,), backend=backend)
+    y, v = tatara.compile(f, backend=backend)(X)
     v.zero_()
     assert y[1, 0] == 0
 
@@ -233,7 +227,7 @@ def test_views_and_writes() -> None:
         return x * 2
 
     a, b = X.clone(), X.clone()
-    compiled = tatara.compile(g, backend=BACKEND)
+    compiled = tatara.compile(g, backend=backend)
     for _ in range(3):
         same(compiled(a), g(b))
         same(a, b)
@@ -242,14 +236,15 @@ def test_views_and_writes() -> None:
 SCALE = 2.0
 
 
-def test_globals_and_closures_are_guarded() -> None:
+@pytest.mark.smoke
+def test_globals_and_closures_are_guarded(backend: str) -> None:
     global SCALE
     k = 3
 
     def f(x: Any) -> Any:
         return x * SCALE + k
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     same(compiled(X), f(X))
     SCALE = 5.0
     same(compiled(X), f(X))
@@ -271,9 +266,9 @@ class Net(torch.nn.Module):
         return self.norm(x) * scale
 
 
-def test_modules_stay_modules() -> None:
+def test_modules_stay_modules(backend: str) -> None:
     net = Net().eval()
-    compiled = tatara.compile(net, backend=BACKEND, fullgraph=True)
+    compiled = tatara.compile(net, backend=backend, fullgraph=True)
     assert isinstance(compiled, torch.nn.Module)
     assert list(compiled.state_dict()) == list(net.state_dict())
     same(compiled(X), net(X))
@@ -292,11 +287,11 @@ def test_modules_stay_modules() -> None:
     same(compiled(X), net(X))
 
 
-def test_errors_are_eagers() -> None:
+def test_errors_are_eagers(backend: str) -> None:
     def f(x: Any, y: Any) -> Any:
         return (x * 2) @ y
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     for _ in range(2):
         with pytest.raises(RuntimeError) as expected:
             f(X, X)
@@ -335,17 +330,17 @@ def test_fullgraph_raises_for_a_graph_that_does_not_compile() -> None:
     assert torch.equal(tatara.compile(f, fullgraph=True)(x.detach()), f(x).detach())
 
 
-def test_comprehensions_generators_and_builtins() -> None:
+def test_comprehensions_generators_and_builtins(backend: str) -> None:
     def f(xs: Any) -> Any:
         total = sum(x * 2 for x in xs)
         biggest = sorted([(len(x), i) for i, x in enumerate(xs)], key=lambda t: -t[0])
         names = {f"n{i}": x.shape[0] for i, x in enumerate(xs)}
         return total, biggest, names, list(map(lambda x: x + 1, xs)), [*zip(xs, range(2))]
 
-    check(f, ([X, Y],), ((X, Y, X),))
+    check(f, ([X, Y],), ((X, Y, X),), backend=backend)
 
 
-def test_no_grad_inside_and_training_outside() -> None:
+def test_no_grad_inside_and_training_outside(backend: str) -> None:
     net = Net().eval()
 
     @torch.no_grad()
@@ -353,15 +348,15 @@ def test_no_grad_inside_and_training_outside() -> None:
         return net(x)
 
     with torch.enable_grad():
-        check(f, (X,))
-        compiled = tatara.compile(net, backend=BACKEND)
+        check(f, (X,), backend=backend)
+        compiled = tatara.compile(net, backend=backend)
         result = compiled(X)
         assert result.requires_grad
         result.sum().backward()
         assert net.norm.weight.grad is not None
 
 
-def test_exceptions_inside() -> None:
+def test_exceptions_inside(backend: str) -> None:
     def f(x: Any, key: str) -> Any:
         table = {"a": 1}
         try:
@@ -372,14 +367,14 @@ def test_exceptions_inside() -> None:
             n = n // 0
         return x + n
 
-    check(f, (X, "a"), (X, "b"))
+    check(f, (X, "a"), (X, "b"), backend=backend)
 
 
-def test_random_numbers_are_eagers() -> None:
+def test_random_numbers_are_eagers(backend: str) -> None:
     def f(x: Any) -> Any:
         return x + torch.rand(3, 4) + torch.nn.functional.dropout(x, 0.5, training=True)
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     for seed in range(3):
         torch.manual_seed(seed)
         a = compiled(X)
@@ -387,7 +382,7 @@ def test_random_numbers_are_eagers() -> None:
         same(a, f(X))
 
 
-def test_random_numbers_are_drawn_in_the_programs_order() -> None:
+def test_random_numbers_are_drawn_in_the_programs_order(backend: str) -> None:
     """Where an early kernel has a part that reads the later of two draws."""
 
     def f(x: Any) -> Any:
@@ -396,7 +391,7 @@ def test_random_numbers_are_drawn_in_the_programs_order() -> None:
         second = torch.rand(16, 16)
         return doubled, first @ x, second + x
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     x = torch.ones(16, 16)
     for seed in range(3):
         torch.manual_seed(seed)
@@ -405,13 +400,13 @@ def test_random_numbers_are_drawn_in_the_programs_order() -> None:
         same(a, f(x))
 
 
-def test_default_and_keyword_arguments() -> None:
+def test_default_and_keyword_arguments(backend: str) -> None:
     def f(x: Any, *rest: Any, k: int = 1, **more: Any) -> Any:
         for r in rest:
             x = x + r
         return x * k + sum(more.values())
 
-    compiled = tatara.compile(f, backend=BACKEND)
+    compiled = tatara.compile(f, backend=backend)
     for _ in range(2):
         same(compiled(X), f(X))
         same(compiled(X, Y, 2, k=3, z=4), f(X, Y, 2, k=3, z=4))

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("fresh")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROGRAMS = sorted(path.stem for path in (GOLDEN / "capture").glob("*.py"))
@@ -29,14 +30,6 @@ def expect_golden(path: Path, text: str) -> None:
         path.write_text(text)
     assert path.exists(), f"no {path}: TATARA_UPDATE_GOLDEN=1 makes it"
     assert path.read_text() == text
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    tatara.reset()
-    torch.manual_seed(0)
-    yield
-    tatara.reset()
 
 
 def load(name: str) -> Any:

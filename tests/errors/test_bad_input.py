@@ -10,12 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 tatara = pytest.importorskip("tatara")
 
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    yield
-    tatara.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def _error_of(function: Any, *args: Any) -> BaseException:

@@ -16,15 +16,9 @@ import pytest
 torch = pytest.importorskip("torch")
 import tatara  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("fresh", "no_grad")
+
 X = torch.arange(6.0).reshape(2, 3)
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    tatara.reset()
-    with torch.no_grad():
-        yield
-    tatara.reset()
 
 
 def error_of(f: Callable[..., Any], *args: Any) -> BaseException:

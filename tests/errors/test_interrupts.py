@@ -14,19 +14,19 @@ torch = pytest.importorskip("torch")
 
 import tatara  # noqa: E402
 
-HERE = Path(__file__).parent
+SWEEPS = Path(__file__).parents[2] / "tools" / "sweeps"
 
 
 @pytest.mark.parametrize("program", ["pointwise", "mixed", "branches", "training", "numpy_mixed"])
 def test_an_interrupt_ends_capture_and_compilation(program: str) -> None:
     arguments = ["--rounds=4", "--operators=800", "--limit=1e9", f"--only={program}"]
-    done = forked.run([str(HERE / "interrupts.py"), *arguments])
+    done = forked.run([str(SWEEPS / "interrupts.py"), *arguments])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 lost" in done.stdout and "afterwards right" in done.stdout
 
 
 def test_signals_at_random_moments() -> None:
-    command = [sys.executable, HERE / "signal_storm.py", "--count=60", "--together"]
+    command = [sys.executable, SWEEPS / "signal_storm.py", "--count=60", "--together"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("60 signals, 0 problems\n"), done.stdout

@@ -14,14 +14,10 @@ from torch.nn import functional as F
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 X = torch.linspace(-2, 3, 24).view(4, 3, 2)
 BAD, GOOD = torch.tensor([0, 7]), torch.tensor([0, 1])
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def outcome(function: Any, *args: Any) -> Any:

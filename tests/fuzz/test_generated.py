@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pathlib
-import sys
-
 import pytest
 
 pytest.importorskip("torch")
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 from generated import harness, registry  # noqa: E402
 
 PROGRAMS = 40

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-tatara = pytest.importorskip("tatara")
+import tatara  # noqa: E402
+from results import same  # noqa: E402
 
 Tensor = Any
 
@@ -36,7 +37,7 @@ def _dims(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def _same(actual: Any, expected: Any, exact: bool) -> None:
     tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {"rtol": 2e-5, "atol": 2e-4}
-    torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance)
+    same(actual, expected, equal_nan=True, **tolerance)
 
 
 @pytest.mark.parametrize("name", list(_FLOATING))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,15 +11,9 @@ from graph_counts import counted
 
 import tatara
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+pytestmark = [pytest.mark.usefixtures("no_grad"), pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 Function = Callable[..., torch.Tensor]
-
-
-@pytest.fixture(autouse=True)
-def no_gradients() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 class Block(torch.nn.Module):

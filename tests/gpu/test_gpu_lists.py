@@ -10,7 +10,7 @@ import torch
 
 import tatara
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+pytestmark = [pytest.mark.usefixtures("no_grad"), pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 Tensors = list[torch.Tensor]
 SIZES: list[tuple[int, ...]] = [
@@ -26,12 +26,6 @@ SIZES: list[tuple[int, ...]] = [
     (50257,),
     (2, 3, 4),
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_gradients() -> Any:
-    with torch.no_grad():
-        yield
 
 
 def randn(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-tatara = pytest.importorskip("tatara")
+import tatara  # noqa: E402
+from results import same  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("fresh")
 F = torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    tatara.reset()
-    yield
-    tatara.reset()
 
 
 def _check(function: Any, *args: Any) -> str:
@@ -24,11 +20,7 @@ def _check(function: Any, *args: Any) -> str:
         expected, actual = function(*args), compiled(*args)
         again = compiled(*args)
     for results in (actual, again):
-        for a, e in zip(results, expected, strict=True):
-            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
-            assert a.shape == e.shape
-            assert a.stride() == e.stride()
-            assert a.dtype == e.dtype
+        same(results, expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():
         return str(tatara.explain(function)(*args))
 

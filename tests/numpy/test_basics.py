@@ -17,6 +17,7 @@ SCALE = np.float64(2.5)
 TABLE = RNG.standard_normal(7)
 
 
+@pytest.mark.smoke
 def test_torch_is_not_loaded() -> None:
     assert "torch" not in sys.modules or sys.modules["torch"] is None
 
@@ -25,6 +26,7 @@ def test_chain_is_one_kernel() -> None:
     check(lambda a, b: np.sin(a) * b + 1, A, B, graphs=1, kernels=1, hosts=0)
 
 
+@pytest.mark.smoke
 def test_broadcast() -> None:
     check(lambda a, b: a * b + b, A, TABLE, graphs=1, kernels=1)
 
@@ -37,6 +39,7 @@ def test_f_order_result() -> None:
     check(lambda a, b: np.exp(a) + b, np.asfortranarray(A), np.asfortranarray(B), graphs=1, kernels=1)
 
 
+@pytest.mark.smoke
 def test_branch_on_values() -> None:
     def f(a, b):
         x = a / (np.abs(a) + 1)
@@ -71,6 +74,7 @@ def test_python_number_from_array() -> None:
     check(lambda a: a * float(a[0, 0]), A, breaks=None)
 
 
+@pytest.mark.smoke
 def test_mutation() -> None:
     def f(a, b):
         a += b
@@ -98,6 +102,7 @@ def test_bool_scalar() -> None:
     check(lambda a: (a > 0).all() is np.False_, A, breaks=1)
 
 
+@pytest.mark.smoke
 def test_exception_is_numpys_own() -> None:
     compiled = tatara.compile(lambda a, b: (a * 2) @ b)
     for _ in range(2):
@@ -137,6 +142,7 @@ def test_values_do_not_leak() -> None:
     assert compiled([one, two]) is one
 
 
+@pytest.mark.smoke
 def test_mask_index_breaks() -> None:
     compiled = tatara.compile(lambda a: len(a[a > 0]))
     for x in (A, -A, np.abs(A)):

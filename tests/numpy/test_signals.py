@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-STORM = Path(__file__).parents[1] / "errors" / "signal_storm.py"
+STORM = Path(__file__).parents[2] / "tools" / "sweeps" / "signal_storm.py"
 
 
 def test_signals_at_random_moments() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import gradients
 import pytest
-import sweep
 import torch
 
+import gradients
+import sweep
 import tatara
 
 NAMES = [

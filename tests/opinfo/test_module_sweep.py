@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parent))
 
 import modules  # noqa: E402
 import optimizers  # noqa: E402

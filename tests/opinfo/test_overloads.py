@@ -5,19 +5,15 @@ of every sample's calls.
 from __future__ import annotations
 
 import itertools
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parent))
 
 import overloads  # noqa: E402
 import sweep  # noqa: E402
-
 import tatara  # noqa: E402
 
 PARTS = 4

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parent))
 
 import table  # noqa: E402
 
@@ -52,7 +50,7 @@ def test_sweeps_fill_their_own_columns(tmp_path: Path) -> None:
         "sweep.py",
     )
     assert line(page, "mul") == "| mul | host | `aten::mul` (run) |"
-    assert "`python tests/opinfo/sweep.py -j 2`" in page.read_text()
+    assert "`python tools/sweeps/sweep.py -j 2`" in page.read_text()
     grad = [
         row("mul", "float64", "broke", reasons={"break: a | b<c": 1}),
         row("sub", "float64", "wrong", wrong=["values"]),

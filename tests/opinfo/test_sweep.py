@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parent))
 
 import samples  # noqa: E402
 import sweep  # noqa: E402
-
 import tatara  # noqa: E402
 
 

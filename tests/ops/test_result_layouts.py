@@ -13,6 +13,8 @@ from torch.nn import functional as F
 import tatara
 from results import same
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 CLASSES = 3
 SHAPES = [(4, CLASSES), (4, CLASSES, 5), (1, CLASSES, 4), (2, CLASSES, 4, 5), (2, CLASSES, 4, 5, 2)]
 Function = Callable[..., torch.Tensor]
@@ -64,12 +66,6 @@ OF_ONE: dict[str, Function] = {
     "soft_margin_loss": lambda x: F.soft_margin_loss(x, x.sign(), reduction="none"),
     "prelu": lambda x: F.prelu(x, torch.ones(CLASSES)),
 }
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    tatara.reset()
-    torch.manual_seed(0)
 
 
 def check(function: Function, *operands: Any) -> None:

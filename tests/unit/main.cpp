@@ -1,4 +1,5 @@
 // Runner of the unit tests: see testing.h.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -87,6 +88,7 @@ bool current_test_failed() { return g_failed; }
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   std::string_view filter;
+  std::vector<std::string_view> without;
   bool list = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
@@ -96,10 +98,12 @@ int main(int argc, char** argv) {
       filter = argv[++i];
     } else if (arg.starts_with("--gtest_filter=")) {
       filter = arg.substr(15);
+    } else if (arg.starts_with("--without=")) {
+      without.push_back(arg.substr(10));
     } else if (arg == "--list") {
       list = true;
     } else {
-      std::fprintf(stderr, "usage: %s [--filter=text] [--list]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--filter=text] [--without=text] [--list]\n", argv[0]);
       return 2;
     }
   }
@@ -108,6 +112,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> failed;
   for (const testing::Case& test_case : testing::cases()) {
     if (!filter.empty() && !testing::matches(filter, test_case.name)) continue;
+    const auto left_out = [&](std::string_view pattern) { return testing::matches(pattern, test_case.name); };
+    if (std::ranges::any_of(without, left_out)) continue;
     if (list) {
       std::printf("%s\n", test_case.name.c_str());
       continue;

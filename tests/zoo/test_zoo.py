@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-sys.path.insert(0, str(Path(__file__).parent))
-
-from architectures import page, population, rows, workers  # noqa: E402
 
 import tatara  # noqa: E402
+from architectures import page, population, rows, workers  # noqa: E402
 
 pytestmark = pytest.mark.models
 

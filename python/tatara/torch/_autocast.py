@@ -2,7 +2,7 @@
 
 Eager's autocast acts below Python, where each operator that has a kernel for it casts its floating operands. Which
 operators have one is asked of the installed torch; what the kernel does is in its documentation ("Autocast Op Reference"):
-the lists below, all others run in float32. `tests/capture/test_autocast.py` and the column "autocast" of `make opinfo`
+the lists below, all others run in float32. `tests/capture/autocast/test_autocast.py` and the column "autocast" of `make opinfo`
 compare every operator with eager.
 """
 

@@ -1,0 +1,198 @@
+"""Autocast, entered inside a compiled function or around it: eager's dtypes, values and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import tatara  # noqa: E402
+from results import same  # noqa: E402
+
+F = torch.nn.functional
+
+
+def _net() -> Any:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)]
+    return torch.nn.Sequential(*layers)
+
+
+X = torch.linspace(-2, 2, 24).reshape(3, 8)
+Y = torch.tensor([0, 1, 2])
+
+
+def _state() -> tuple[Any, ...]:
+    devices = ("cpu", "cuda")
+    return (
+        tuple(torch.is_autocast_enabled(d) for d in devices),
+        tuple(torch.get_autocast_dtype(d) for d in devices),
+        torch.is_autocast_cache_enabled(),
+    )
+
+
+def _region(net: Any, x: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = net(x)
+        z = y.softmax(-1)
+        inner = torch.is_autocast_enabled("cpu")
+    return y, z, inner, y.float() @ torch.ones(4, 2), torch.is_autocast_enabled("cpu")
+
+
+def _nested(net: Any, x: Any) -> Any:
+    with torch.autocast("cpu"):
+        a = net[0](x)
+        with torch.autocast("cpu", enabled=False):
+            b = net[0](a.float()) if a.shape[1] == 8 else a.float() @ torch.ones(16, 2)
+        with torch.autocast("cpu", dtype=torch.float16):
+            c = x @ x.t()
+        return a, b, c, x @ x.t(), torch.cat([a, a.float()]), torch.stack([a, a])
+
+
+def _losses(net: Any, x: Any) -> Any:
+    with torch.autocast("cpu"):
+        y = net(x)
+        return F.cross_entropy(y, Y), F.mse_loss(y, torch.zeros_like(y)), y.exp().sum(), y.prod()
+
+
+def _double(net: Any, x: Any) -> Any:
+    with torch.autocast("cpu"):
+        wide = x.double()
+        return wide @ wide.t(), x @ x.t()
+
+
+@torch.autocast("cpu")  # type: ignore[untyped-decorator]
+def _decorated(net: Any, x: Any) -> Any:
+    return net(x)
+
+
+@pytest.mark.parametrize("program", [_region, _nested, _losses, _double, _decorated])
+@pytest.mark.parametrize("grad", [False, True])
+def test_regions_inside(program: Callable[..., Any], grad: bool) -> None:
+    net = _net()
+    tatara.reset()
+    compiled = tatara.compile(program, fullgraph=True)
+    before = _state()
+    with torch.set_grad_enabled(grad):
+        expected = program(net, X)
+        for _ in range(3):
+            same(compiled(net, X), expected)
+            assert _state() == before
+    assert tatara.stats()["graphs"] == 1
+    assert tatara.stats()["fallbacks"] == 0
+
+
+def test_a_break_inside_a_region() -> None:
+    net = _net()
+
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu"):
+            y = net[0](x)
+            if y.sum().item() > 1e9:
+                return y
+            z = net[3](y)
+        return z, y, z + 1, torch.is_autocast_enabled("cpu")
+
+    tatara.reset()
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        same(compiled(X), program(X))
+        assert not torch.is_autocast_enabled("cpu")
+    assert tatara.stats()["graphs"] == 2
+
+
+def test_an_error_inside_a_region_leaves_it() -> None:
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu"):
+            return x @ torch.ones(3, 3)
+
+    compiled = tatara.compile(program)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            compiled(X)
+        assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.smoke
+def test_a_region_around() -> None:
+    net = _net()
+
+    def program(x: Any) -> Any:
+        y = net(x)
+        return y, F.cross_entropy(y, Y), torch.is_autocast_enabled("cpu")
+
+    tatara.reset()
+    compiled = tatara.compile(program, fullgraph=True)
+    for dtype in (torch.bfloat16, torch.float16, torch.bfloat16, None):
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+            expected = program(X)
+            for _ in range(2):
+                same(compiled(X), expected)
+    assert tatara.stats()["graphs"] == 3
+    assert tatara.stats()["fallbacks"] == 0
+
+
+def test_leaving_a_region_that_is_around() -> None:
+    """Without the state of the caller: an outer region comes back after an inner one."""
+
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            a = x @ x.t()
+        return a, x @ x.t()
+
+    compiled = tatara.compile(program, fullgraph=True)
+    with torch.autocast("cpu"):
+        for _ in range(3):
+            same(compiled(X), program(X))
+            assert torch.is_autocast_enabled("cpu")
+
+
+def test_a_switch_that_stays() -> None:
+    def program(x: Any, on: bool) -> Any:
+        torch.set_autocast_enabled("cpu", on)
+        return x @ x.t()
+
+    compiled = tatara.compile(program)
+    try:
+        for on in (True, False, True, True, False):
+            torch.set_autocast_enabled("cpu", not on)
+            assert compiled(X, on).dtype == (torch.bfloat16 if on else torch.float32)
+            assert torch.is_autocast_enabled("cpu") == on
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients(scaled: bool) -> None:
+    net = _net()
+
+    def program(x: Any) -> Any:
+        return F.cross_entropy(net(x), Y)
+
+    tatara.reset()
+    compiled = tatara.compile(program, fullgraph=True)
+    found = []
+    for run in (program, compiled, compiled):
+        net.zero_grad()
+        with torch.autocast("cpu"):
+            loss = run(X)
+        (loss * 1024 if scaled else loss).backward()
+        found.append([(p.grad.dtype, p.grad.clone()) for p in net.parameters()])
+    for ours in found[1:]:
+        for (dtype, grad), (expected_dtype, expected) in zip(ours, found[0]):
+            assert dtype == expected_dtype
+            # Gradients of the two layers are sums of bfloat16 products.
+            torch.testing.assert_close(grad, expected, rtol=2**-7, atol=2**-7 * float(expected.abs().max()))
+    assert tatara.stats()["fallbacks"] == 0
+
+
+def test_what_only_eager_knows_breaks() -> None:
+    def program(x: Any) -> Any:
+        with torch.autocast("cpu"):
+            return torch.einsum("ij,kj->ik", x, x) + 1
+
+    with pytest.raises(tatara.Unsupported, match="autocast.*einsum"):
+        tatara.compile(program, fullgraph=True)(X)
+    same(tatara.compile(program)(X), program(X))

@@ -1,0 +1,235 @@
+"""A call that the compiler refuses splits its graph: what stands before it and behind it is compiled."""
+
+import itertools
+
+import pytest
+import torch
+
+import tatara
+from results import same
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+_SIZE = 16
+
+
+@torch.library.custom_op("tatara_tests::plain", mutates_args=())
+def _plain(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2
+
+
+@_plain.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("tatara_tests::with_gradient", mutates_args=())
+def _with_gradient(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2
+
+
+@_with_gradient.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+_with_gradient.register_autograd(
+    lambda ctx, g: 2 * g * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+)
+
+
+@torch.library.custom_op("tatara_tests::without_meta", mutates_args=())
+def _without_meta(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2
+
+
+@torch.library.custom_op("tatara_tests::failing_meta", mutates_args=())
+def _failing_meta(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() * 2
+
+
+@_failing_meta.register_fake
+def _(x):
+    raise RuntimeError("the sizes depend on the data")
+
+
+@torch.library.custom_op("tatara_tests::in_place", mutates_args={"x"})
+def _in_place(x: torch.Tensor) -> None:
+    x.sin_()
+
+
+def _written(x):
+    y = x.clone()
+    _in_place(y)
+    return y
+
+
+def _recurrent(kind):
+    torch.manual_seed(0)
+    layer = kind(_SIZE, _SIZE)
+    return lambda x: layer(x[None])[0][0]
+
+
+_lstm, _gru = _recurrent(torch.nn.LSTM), _recurrent(torch.nn.GRU)
+_sparse = torch.eye(8).to_sparse()
+
+# The call, and whether gradients go through it.
+REFUSED = {
+    "an operator of a library": (_plain, False),
+    "an operator with a rule of its own": (_with_gradient, True),
+    "an operator without a meta kernel": (_without_meta, False),
+    "an operator whose meta kernel raises": (_failing_meta, False),
+    "an operator that writes": (_written, False),
+    "a sparse product": (lambda x: torch.sparse.mm(_sparse, x), True),
+    "an LSTM": (_lstm, True),
+    "a GRU": (_gru, True),
+}
+
+
+def _chain(x, count):
+    for _ in range(count):
+        x = (x * 1.01 + 0.1).tanh()
+    return x
+
+
+def _in_the_middle(call, x):
+    return _chain(call(_chain(x, 34)), 34)
+
+
+def _first(call, x):
+    return _chain(call(x), 67)
+
+
+def _last(call, x):
+    return call(_chain(x, 67))
+
+
+def _at_two_places(call, x):
+    return _chain(call(_chain(call(_chain(x, 23)), 23)), 23)
+
+
+def _in_a_loop(call, x):
+    for _ in range(4):
+        x = call(_chain(x, 17))
+    return x
+
+
+def _in_a_function(call, x):
+    def inner(y):
+        y = _chain(y, 20)
+        return _chain(call(y), 20)
+
+    return _chain(inner(_chain(x, 14)), 14) + x
+
+
+def _beside_effects(call, x):
+    seen = []
+    y = _chain(x, 34)
+    seen.append(y)
+    y = call(y)
+    seen.append(y * 2)
+    return _chain(y, 34) + sum(seen)
+
+
+PROGRAMS = [_in_the_middle, _first, _last, _at_two_places, _in_a_loop, _in_a_function, _beside_effects]
+
+
+def _run(function, call, x, needs):
+    x = x.clone().requires_grad_(needs)
+    result = function(call, x)
+    if not needs:
+        return [result.detach()], result.requires_grad  # a layer's weights may have required it
+    return [result.detach(), *torch.autograd.grad(result.square().sum(), x)], True
+
+
+@pytest.mark.parametrize("name, program", list(itertools.product(REFUSED, PROGRAMS)))
+@pytest.mark.parametrize("needs", [False, True])
+def test_programs(name, program, needs):
+    call, differentiable = REFUSED[name]
+    if needs and not differentiable:
+        pytest.skip("eager has no gradient either")
+    tatara.reset()
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(8, _SIZE)
+        expected, found = _run(program, call, x, needs), _run(compiled, call, x, needs)
+        assert found[1] == expected[1]
+        same(found[0], expected[0], atol=1e-4, rtol=1e-4)
+    assert tatara.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("needs", [False, True])
+def test_two_graphs_and_a_call(name, needs):
+    """Once the parts are known: one run of each, forward and backward, and nothing is traced any more."""
+    call, differentiable = REFUSED[name]
+    if needs and not differentiable:
+        pytest.skip("eager has no gradient either")
+    tatara.reset()
+    compiled = tatara.compile(_in_the_middle)
+    for _ in range(4):  # functions around the call have parts of their own from the call after the break on
+        _run(compiled, call, torch.randn(8, _SIZE), needs)
+    with tatara.kernel_history() as history:
+        _run(compiled, call, torch.randn(8, _SIZE), needs)
+    runs = {event.run for event in history.launches if "tanh" in event.operators}
+    assert len(runs) == (4 if needs else 2)
+    assert (history.graphs, history.breaks, history.recompiles) == (0, 0, 0)
+
+
+def test_the_report():
+    report = tatara.explain(_in_the_middle)(_plain, torch.randn(8, _SIZE))
+    assert len(report.graphs) == 2
+    assert [each.reason for each in report.breaks] == [
+        each.reason for each in report.breaks if "no operator for torch's tatara_tests::plain" in each.reason
+    ]
+    assert len(report.breaks) == 1
+    assert "runs in eager" not in str(report)
+
+
+def test_small_graphs_stay_whole():
+    """A graph break costs more than a few calls."""
+    compiled = tatara.compile(lambda x: _plain(x * 2) + 1)
+    for _ in range(3):
+        x = torch.randn(8, _SIZE)
+        torch.testing.assert_close(compiled(x), _plain(x * 2) + 1)
+    assert (tatara.stats()["breaks"], tatara.stats()["fallbacks"]) == (0, 1)
+
+
+def test_one_graph_or_an_error():
+    compiled = tatara.compile(_in_the_middle, fullgraph=True)
+    with pytest.raises(tatara.Unsupported, match="no operator for torch's tatara_tests::plain"):
+        compiled(_plain, torch.randn(8, _SIZE))
+
+
+def test_an_operator_that_raises():
+    @torch.library.custom_op("tatara_tests::raising", mutates_args=())
+    def raising(x: torch.Tensor) -> torch.Tensor:
+        if x[0, 0] > 100:
+            raise ValueError("too large")
+        return x * 1
+
+    raising.register_fake(torch.empty_like)
+    effects = []
+
+    def program(x):
+        y = _chain(x, 40)
+        effects.append("before")
+        y = raising(x + y)
+        effects.append("behind")
+        return _chain(y, 40)
+
+    compiled = tatara.compile(program)
+    for call in range(6):
+        x = torch.randn(8, _SIZE)
+        x[0, 0] = 1000.0 if call % 2 else 0.0
+        seen = []
+        for run in (program, compiled):
+            effects.clear()
+            try:
+                seen.append(run(x).sum().item())
+            except ValueError as error:
+                seen.append(str(error))
+            seen.append(list(effects))
+        assert seen[0] == pytest.approx(seen[2], abs=1e-3) if call % 2 == 0 else seen[0] == seen[2] == "too large"
+        assert seen[1] == seen[3]
