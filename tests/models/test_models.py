@@ -21,6 +21,8 @@ def test_error_is_at_most_twice_eagers(name: str) -> None:
     entry = zoo.BY_NAME[name]
     model = entry.build().eval()
     inputs = entry.inputs(1, 16)
+    if name == "convnext":  # float64 convolutions by channels take half a minute on larger images
+        inputs = {"pixel_values": inputs["pixel_values"][..., :64, :64].contiguous()}
     with torch.no_grad():
         eager = zoo.first_tensor(model(**inputs))
         compiled = tatara.compile(model)
