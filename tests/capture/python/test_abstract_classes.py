@@ -94,12 +94,13 @@ def registers_a_base(shape: type, below: type, ball: type) -> None:
     shape.register(ball.__mro__[0])  # type: ignore[attr-defined]
 
 
-def registers_by_a_third(shape: type, below: type, ball: type) -> None:
+def registers_by_a_third(shape: type, below: type, ball: type) -> type:
     class Third(abc.ABC):
         pass
 
     Third.register(ball)
     shape.register(Third)  # type: ignore[attr-defined]
+    return Third
 
 
 def registers_another(shape: type, below: type, ball: type) -> None:
@@ -115,7 +116,9 @@ CHANGES = [registers_it, registers_it_below, registers_a_base, registers_by_a_th
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("of_a_base", [False, True])
-def test_registered_between_calls(way: Callable[..., Any], change: Callable[..., None], of_a_base: bool) -> None:
+def test_registered_between_calls(way: Callable[..., Any], change: Callable[..., Any], of_a_base: bool) -> None:
+    kept = []  # registries hold classes by weak references
+
     def outcomes(compiled: bool) -> list[list[float]]:
         shape, below, ball = new_classes()
         made = (type("Small", (ball,), {}) if of_a_base else ball)()
@@ -124,7 +127,7 @@ def test_registered_between_calls(way: Callable[..., Any], change: Callable[...,
             run = tatara.compile(run)
         x = torch.ones(2)
         found = [run(x, made).tolist() for _ in range(3)]
-        change(shape, below, ball)
+        kept.append(change(shape, below, ball))
         found += [run(x, made).tolist() for _ in range(3)]
         found.append(run(x, below()).tolist())
         return found
