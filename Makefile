@@ -95,7 +95,7 @@ pyvm:
 
 # Generated programs of each class, compiled, beside eager: ARGS="containers --count 5000".
 fuzz: build
-	cd tools/sweeps && $(abspath $(PY)) -m generated $(ARGS)
+	PYTHONPATH=tools/sweeps $(PY) -m generated $(ARGS)
 
 # How long Ctrl-C takes in a compilation of 20,000 operators.
 interrupts: build
@@ -107,7 +107,7 @@ signal-storm: build build-other-pythons
 
 # Every class of the auto mappings of transformers at a small size, inference and training: ARGS="--resume --page docs/zoo.md".
 zoo: build
-	cd tools/sweeps && $(abspath $(PY)) -m architectures $(ARGS)
+	PYTHONPATH=tools/sweeps $(PY) -m architectures $(ARGS)
 
 # torch.compile with all backends, torch.cond and its kin, torch.export and others inside of compiled code at every position,
 # and around it: about two hours.

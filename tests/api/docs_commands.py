@@ -179,7 +179,7 @@ def check_make(words: list[str]) -> str | None:
     if given and given not in done.stdout:
         return f"make {words[0]} takes no ARGS"
     for line in done.stdout.splitlines():
-        call = re.match(r"(?:cd (\S+) && )?.*?python ((?:-m \w+|\S+\.py)\b[^;|&\\]*)", line.strip())
+        call = re.match(r"(?:PYTHONPATH=(\S+) )?.*?python ((?:-m \w+|\S+\.py)\b[^;|&\\]*)", line.strip())
         if call and call.group(2) != "tools/lint.py":
             where = ROOT / (call.group(1) or ".")
             if problem := check_python(shlex.split(call.group(2)), where):

@@ -37,8 +37,8 @@ Check = Callable[[Any, str, int | None, Callable[[int], None]], dict[str, Any]]
 
 
 def entries_by_name() -> dict[str, Any]:
-    from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal import common_utils
+    from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal.opinfo import core
 
     # Each time that samples are made it looks for a unittest on the stack, and opens all sources there.
