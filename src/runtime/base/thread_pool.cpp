@@ -25,10 +25,12 @@ namespace {
 /// One parallel loop. Pieces are handed out by an atomic counter, so a late thread costs nothing.
 class Loop {
  public:
-  Loop(int64_t begin, int64_t end, int64_t piece, RangeFn fn, void* context)
-      : next_(begin), end_(end), piece_(piece), fn_(fn), context_(context) {}
+  /// At most `threads` do the work, of any number that come to it.
+  Loop(int64_t begin, int64_t end, int64_t piece, int threads, RangeFn fn, void* context)
+      : next_(begin), places_(threads), end_(end), piece_(piece), fn_(fn), context_(context) {}
 
   void work() noexcept {
+    if (places_.fetch_sub(1, std::memory_order_relaxed) <= 0) return;
     for (;;) {
       const int64_t start = next_.fetch_add(piece_, std::memory_order_relaxed);
       if (start >= end_) return;
@@ -48,6 +50,7 @@ class Loop {
 
  private:
   std::atomic<int64_t> next_;
+  std::atomic<int> places_;
   const int64_t end_;
   const int64_t piece_;
   const RangeFn fn_;
@@ -243,11 +246,12 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   // Even shares, a few per thread when the grain allows: one slow thread then does not hold up the rest.
   constexpr int64_t kPiecesPerThread = 4;
   const int64_t pieces = std::min(most, threads * kPiecesPerThread);
-  Loop loop(begin, end, std::max(grain, (size + pieces - 1) / pieces), fn, context);
+  Loop loop(begin, end, std::max(grain, (size + pieces - 1) / pieces), threads, fn, context);
   if (const Gomp* pool = usable_gomp()) {
     if (pool->in_parallel() != 0) return fn(context, begin, end);
-    pool->parallel([](void* data) { work_inside(*static_cast<Loop*>(data)); }, &loop, static_cast<unsigned>(threads),
-                   0);
+    // Always torch's whole team: libgomp ends the threads that a smaller team does not need, and makes new ones for the next.
+    const auto team = static_cast<unsigned>(std::max(threads, pool->max_threads()));
+    pool->parallel([](void* data) { work_inside(*static_cast<Loop*>(data)); }, &loop, team, 0);
   } else if (!OwnPool::get().run(loop, threads)) {
     work_inside(loop);
   }
