@@ -151,7 +151,7 @@ def main() -> int:
             turns = sorted(b / a for a, b in zip(sides["old"], sides["new"], strict=True))
             ratios.setdefault((row.bench, name), []).append(new / old)
             print(
-                f"{row.bench} | {row.name} | {name} | {old:.4f} | {new:.4f} | {new / old:.3f} | {turns[0]:.3f} {turns[-1]:.3f}",
+                f"{row.bench} | {row.name} | {name} | {old:.4g} | {new:.4g} | {new / old:.3f} | {turns[0]:.3f} {turns[-1]:.3f}",
                 flush=True,
             )
             everything.append({"bench": row.bench, "row": row.name, "figure": name, **sides})
