@@ -8,14 +8,11 @@ both; compile times are told in seconds. A figure is the median of the processes
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import dataclasses
 import json
 import os
 import pathlib
-import queue
 import statistics
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,12 +32,12 @@ class Row:
     figures: Callable[[dict[str, Any]], dict[str, float]]
 
 
-def _share_and_cold(result: dict[str, Any]) -> dict[str, float]:
-    return {"run": result["tatara_ms"] / result["eager_ms"], "cold": result["tatara_cold_s"]}
-
-
 def _share(result: dict[str, Any]) -> dict[str, float]:
     return {"run": result["tatara_ms"] / result["eager_ms"]}
+
+
+def _share_and_cold(result: dict[str, Any]) -> dict[str, float]:
+    return {**_share(result), "cold": result["tatara_cold_s"]}
 
 
 def _cold(result: dict[str, Any]) -> dict[str, float]:
@@ -97,25 +94,15 @@ def measure(row: Row, builds: dict[str, str], rounds: int) -> dict[str, dict[str
 
 
 def measured_rows(rows: list[Row], builds: dict[str, str], rounds: int, jobs: int) -> Iterator[tuple[Row, Any]]:
-    """(row, figures) as they come, so many at a time, each on its share of the cores."""
-    cores = sorted(os.sched_getaffinity(0))
-    free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-    for job in range(jobs):
-        free.put(cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs])
-    own = threading.local()
+    """(row, figures), or why there are none."""
 
-    def run(row: Row) -> tuple[Row, Any]:
-        if not hasattr(own, "cores"):
-            own.cores = free.get()
-            os.sched_setaffinity(0, own.cores)  # of this thread, from which its processes inherit it
+    def run(row: Row, _share: int) -> tuple[Row, Any]:
         try:
             return row, measure(row, builds, rounds)
         except RuntimeError as error:
             return row, str(error)
 
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for done in concurrent.futures.as_completed([pool.submit(run, row) for row in rows]):
-            yield done.result()
+    return harness.in_shares(run, rows, jobs)
 
 
 def main() -> int:
@@ -128,14 +115,13 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], help="rows whose names contain one of these words")
     parser.add_argument("--rounds", type=int, default=5, help="processes of each build")
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time, each on its share of the cores")
-    parser.add_argument("--extra", default="", help="put before both builds on the path of packages")
     parser.add_argument("--json", help="a file that gets every figure")
     arguments = parser.parse_args()
     builds = {"old": arguments.old, "new": arguments.new}
     for build, path in builds.items():
         if not pathlib.Path(path, "tatara", "__init__.py").is_file():
             parser.error(f"{build} build: no package tatara in {path}")
-        builds[build] = os.pathsep.join(filter(None, [arguments.extra, os.path.abspath(path)]))
+        builds[build] = os.path.abspath(path)
     ratios: dict[tuple[str, str], list[float]] = {}
     everything, failures = [], 0
     print("bench | row | figure | old | new | new/old | lowest and highest of turns", flush=True)

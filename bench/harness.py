@@ -79,26 +79,38 @@ def peak_of(step: Callable[[], object], times: int, between: Callable[[], object
     return statistics.median(peaks)
 
 
+def in_shares(run: Callable[[Any, int], Any], items: Iterable[Any], shares: int) -> Iterator[Any]:
+    """run(item, share) of each item, one at a time on each share of the machine's cores, which processes that it starts inherit;
+    results in order.
+    """
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    cores = sorted(os.sched_getaffinity(0))
+    for share in range(shares):
+        free.put(share)
+
+    def run_one(item: Any) -> Any:
+        share = free.get()
+        os.sched_setaffinity(
+            0, cores[share * len(cores) // shares : (share + 1) * len(cores) // shares]
+        )  # of this thread
+        try:
+            return run(item, share)
+        finally:
+            free.put(share)
+
+    with concurrent.futures.ThreadPoolExecutor(shares) as pool:
+        yield from pool.map(run_one, items)
+
+
 def on_gpus(script: str, rows: Iterable[Iterable[str]], gpus: int) -> Iterator[dict[str, Any]]:
     """in_process() of each row's options, one row at a time on each GPU of the machine, with its share of the cores; results in
     order.
     """
-    free: queue.SimpleQueue[int] = queue.SimpleQueue()
-    cores = sorted(os.sched_getaffinity(0))
-    for gpu in range(gpus):
-        free.put(gpu)
 
-    def run(options: Iterable[str]) -> dict[str, Any]:
-        gpu = free.get()
-        # Of this thread, from which the process inherits it.
-        os.sched_setaffinity(0, cores[gpu * len(cores) // gpus : (gpu + 1) * len(cores) // gpus])
-        try:
-            return in_process(script, options, **({} if gpus == 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
-        finally:
-            free.put(gpu)
+    def run(options: Iterable[str], gpu: int) -> dict[str, Any]:
+        return in_process(script, options, **({} if gpus == 1 else {"CUDA_VISIBLE_DEVICES": str(gpu)}))
 
-    with concurrent.futures.ThreadPoolExecutor(gpus) as pool:
-        yield from pool.map(run, rows)
+    return in_shares(run, rows, gpus)
 
 
 def parser_of(description: str | None, name: str, values: Sequence[str], rounds: int) -> argparse.ArgumentParser:

@@ -31,8 +31,8 @@ TapeTransforms::TensorRef TapeTransforms::operand(const TapeNode& node, Py_ssize
   return refs_[static_cast<size_t>(slot_of(PyTuple_GET_ITEM(node.args.get(), place)))];
 }
 
-Expr TapeTransforms::number(const TapeNode& node, Py_ssize_t place) {
-  PyObject* o = PyTuple_GET_ITEM(node.args.get(), place);
+Expr TapeTransforms::batch_size(const TapeNode& node) {
+  PyObject* o = PyTuple_GET_ITEM(node.args.get(), 1);
   ExprContext& ctx = builder_.ctx();
   return is_size_ref(o) ? size_in(ctx, size_ref_expr(o)) : ctx.constant(int_value(o));
 }
@@ -67,7 +67,7 @@ TapeTransforms::TensorRef TapeTransforms::all_examples(const TapeNode& node) {
   }
   if (std::any_of(finished_.begin(), finished_.end(), shares)) throw Unsupported("two results of vmap share memory");
   finished_.push_back(one);
-  return fz_.fresh(add_batch_out(builder_, fz_.read(one), transform_step(node)->dim, node.level, number(node, 1)));
+  return fz_.fresh(add_batch_out(builder_, fz_.read(one), transform_step(node)->dim, node.level, batch_size(node)));
 }
 
 TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {

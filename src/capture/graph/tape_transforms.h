@@ -24,7 +24,7 @@ class TapeTransforms {
 
  private:
   TensorRef operand(const TapeNode& node, Py_ssize_t place = 0) const;
-  Expr number(const TapeNode& node, Py_ssize_t place);
+  Expr batch_size(const TapeNode& node);
   void enter(const TapeNode& node);
   TensorRef alias(TensorRef of);
   TensorRef one_example(const TapeNode& node);

@@ -254,6 +254,8 @@ std::vector<int> input_slots(const Tape& tape);
 inline bool is_numpy_tape(const Tape& tape) {
   return !tape.nodes().empty() && is_numpy_operation(tape.nodes().front());
 }
+/// Whether its last call is: torch's and NumPy's are not on one tape.
+inline bool ends_in_numpy(const Tape& tape) { return !tape.nodes().empty() && is_numpy_operation(tape.nodes().back()); }
 
 /// Marks the place of a tensor in recorded arguments.
 Ref make_slot_ref(int slot);

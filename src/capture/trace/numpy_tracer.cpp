@@ -198,7 +198,7 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.args.get());
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
-  if (!t.tape.nodes().empty() && !is_numpy_operation(t.tape.nodes().back())) problem = "a NumPy call after torch calls";
+  if (!t.tape.nodes().empty() && !ends_in_numpy(t.tape)) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());

@@ -184,7 +184,7 @@ std::string TorchTracing::why_unrecorded(const Recording& call) {
   if (problem.empty() && fn.kind == TorchKind::kRecord) {
     problem = transforms().level_problem(fn.name, call.args, call.kwargs);
   }
-  if (!t.tape.nodes().empty() && is_numpy_operation(t.tape.nodes().back())) problem = "a torch call after NumPy calls";
+  if (ends_in_numpy(t.tape)) problem = "a torch call after NumPy calls";
   if (problem.empty() && fn.kind == TorchKind::kRecord && !owner_.refused.empty()) {
     const BreakInfo place = context_.here({});
     if (const std::string* reason = owner_.refused.reason(fn.name, place.file, place.line)) return *reason;

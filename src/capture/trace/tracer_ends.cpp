@@ -465,10 +465,8 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   entry.offset = t.start.offset;
   entry.guards.state = t.state;
   // Transforms refuse hooks, and checkpoints keep their operands whether anything requires grad or not.
-  const auto keeps = [](const TapeNode& node) { return region_mark(node) != nullptr; };
   entry.guards.state.saves_tensors =
-      entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() ||
-                     std::any_of(entry.tape->nodes().begin(), entry.tape->nodes().end(), keeps));
+      entry.tape && (is_training_tape(*entry.tape) || entry.tape->has_transforms() || entry.tape->has_regions());
   entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
     origins().note_identities(entry.guards.identities);

@@ -82,7 +82,7 @@ bool NumberTracing::number_operand(PyObject* operand, Ref& value, Ref& on_tape, 
 Ref NumberTracing::derive_number(const char* name, PyObject* a, PyObject* b, PyObject* function) {
   if (!tracing()) return {};
   Trace& t = *trace_;
-  if (!t.tape.nodes().empty() && is_numpy_operation(t.tape.nodes().back())) return {};  // NumPy's
+  if (ends_in_numpy(t.tape)) return {};  // NumPy's
   Ref values[2], operands[2];
   bool of_tensor = false;
   if (!number_operand(a, values[0], operands[0], of_tensor)) return {};
