@@ -12,6 +12,7 @@
 #include "capture/entries/capture_log.h"
 #include "capture/entries/stats.h"
 #include "capture/host/package.h"
+#include "capture/host/torch_native.h"
 #include "capture/python/call_scratch.h"
 #include "capture/run/graph_object.h"
 #include "capture/tape/tape_counts.h"
@@ -210,13 +211,13 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
   collect_roots(c, args, total, kwnames, call->roots);
   TraceOwner& owner = *c->owner;
   std::string failed;
-  const bool had_entries = owner.cache.count(code, 0) > 0;
-  const Found found = find_and_run(owner, code, call, *api, had_entries ? &failed : nullptr);
+  const Found found = find_and_run(owner, code, call, *api, &failed);
   if (found.next == Found::Next::kDone) return found.result;
   bool original = found.next == Found::Next::kOriginal;
   if (found.next == Found::Next::kMissed) {
     PyObject* result = call_in_eager(c, args, nargsf, kwnames, *api, wait);
     if (result != not_handled()) return result;
+    const bool had_entries = owner.cache.count(code, 0) > 0;
     if (had_entries) {
       const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
       if (allowed < 0) return nullptr;
@@ -568,14 +569,14 @@ PyObject* compiled_function_type() {
 PyObject* stats_dict() {
   const Stats& s = stats();
   const auto n = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs), "breaks",
-                       n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled),
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "graphs", n(s.graphs),
+                       "breaks", n(s.breaks), "recompiles", n(s.recompiles), "kernels_compiled", n(s.kernels_compiled),
                        "kernels_launched", n(s.kernels_launched), "host_calls", n(s.host_calls), "cache_hits",
                        n(s.cache_hits), "guard_hits", n(s.guard_hits), "fallbacks", n(s.fallbacks),
                        "cuda_graphs_recorded", n(s.cuda_graphs_recorded), "cuda_graphs_launched",
                        n(s.cuda_graphs_launched), "scratch_bytes", n(static_cast<uint64_t>(scratch_bytes())),
                        "native_products", n(native_products().load()), "calls_recorded", n(tape_counts().recorded),
-                       "calls_converted", n(tape_counts().converted));
+                       "calls_converted", n(tape_counts().converted), "tensors_asked", n(tensors_asked()));
 }
 
 bool is_tracing() {
@@ -591,6 +592,7 @@ void reset_all() {
   stats() = Stats{};
   tape_counts() = TapeCounts{};
   native_products() = 0;
+  tensors_asked() = 0;
 }
 
 }  // namespace tatara::capture

@@ -1,14 +1,22 @@
 #include "capture/entries/global_state.h"
 
 #include "capture/host/numpy_api.h"
+#include "capture/python/dict_changes.h"
 
 namespace tatara::capture {
 namespace {
 
 bool dual_level_open(const TorchApi& api) {
-  if (!api.state.forward_ad) return false;
-  PyObject* level = PyDict_GetItem(PyModule_GetDict(api.state.forward_ad.get()), api.state.current_level_key.get());
-  if (level == nullptr || PyLong_Check(level) == 0 || PyLong_AsLong(level) < 0) return false;
+  PyObject* const globals = api.state.forward_ad_globals.get();
+  if (globals == nullptr) return false;
+  static uint64_t closed = 0;  // the dict's version when no level was open; guarded by the GIL
+  const uint64_t version = dict_version(globals);
+  if (version != 0 && version == closed) return false;
+  PyObject* level = PyDict_GetItem(globals, api.state.current_level_key.get());
+  if (level == nullptr || PyLong_Check(level) == 0 || PyLong_AsLong(level) < 0) {
+    closed = version;
+    return false;
+  }
   // Where tangents are switched off nobody sees them.
   const Ref on = Ref::steal(PyObject_CallMethod(api.core.get(), "_is_fwd_grad_enabled", nullptr));
   if (!on) forget_error();

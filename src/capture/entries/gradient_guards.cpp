@@ -50,14 +50,12 @@ bool GradientGuards::check(ObjectCheck& check) const {
     return false;
   }
   for (const Ref& tensor : leaves_) {
-    if (!attribute_is_true(tensor.get(), "is_leaf"))
-      return check.fail("history of a tensor", nullptr, nullptr, nullptr);
+    if (!check.api.is_leaf(tensor.get())) return check.fail("history of a tensor", nullptr, nullptr, nullptr);
   }
   for (const Watch& watch : gradients_) {
     PyObject* owner = watch.object >= 0 ? check.objects[static_cast<size_t>(watch.object)] : watch.tensor.get();
     // Reading it of another kind of tensor that comes with the call would be a warning.
-    if (watch.object >= 0 && !attribute_is_true(owner, "is_leaf") &&
-        attr_or_null(owner, "retains_grad").get() != Py_True) {
+    if (watch.object >= 0 && !check.api.is_leaf(owner) && attr_or_null(owner, "retains_grad").get() != Py_True) {
       return check.fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
     }
     const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
@@ -65,7 +63,7 @@ bool GradientGuards::check(ObjectCheck& check) const {
     const bool none = now == nullptr || now == Py_None;
     const bool good = watch.none ? none
                                  : !none && check.api.is_plain_tensor(now) && check.api.matches(now, watch.meta) &&
-                                       !attribute_is_true(now, "requires_grad");
+                                       !check.api.requires_grad(now);
     if (!good) return check.fail("gradient of a tensor", nullptr, nullptr, now);
     if (!watch.none) check.objects.push_back(now);
   }

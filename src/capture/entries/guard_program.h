@@ -29,7 +29,7 @@ struct GuardedCall {
   std::vector<PyObject*>& objects;
   std::vector<int64_t>& symbols;
   std::string* why;  // null: nobody asks
-  bool fail(const char* text) const {
+  [[gnu::cold]] bool fail(const char* text) const {
     if (why != nullptr) *why = text;
     return false;
   }

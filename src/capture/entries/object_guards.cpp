@@ -105,8 +105,8 @@ std::vector<PyObject*> ObjectGuards::take_sources(TorchApi& api, const std::func
     SourceTensor source;
     if (!api.is_plain_tensor(value) || !wanted(value) || !api.read_meta(value, source.meta)) return;
     source.type = Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value)));
-    source.grad = attribute_is_true(value, "requires_grad");
-    source.leaf = attribute_is_true(value, "is_leaf");
+    source.grad = api.requires_grad(value);
+    source.leaf = api.is_leaf(value);
     gradients_.drop_leaf(value);
     read.source = numbers[value] = static_cast<int>(sources_.size());
     sources_.push_back(std::move(source));
@@ -117,11 +117,22 @@ std::vector<PyObject*> ObjectGuards::take_sources(TorchApi& api, const std::func
   return result;
 }
 
+namespace {
+
+/// Most entries have guards of a few kinds: the code of the others is not even fetched.
+template <typename Guards>
+bool hold(Guards& guards, ObjectCheck& check) {
+  return guards.size() == 0 || guards.check(check);
+}
+
+}  // namespace
+
 bool ObjectGuards::check(TorchApi& api, std::vector<PyObject*>& objects, std::string* why) {
   ObjectCheck check{sources_, api, objects, why, objects.size()};
   objects.resize(check.base + sources_.size());
-  return weak_.check(check) && dicts_.check(check) && classes_.check(why) && containers_.check(check) &&
-         attributes_.check(check) && gradients_.check(check) && calls_.check(check);
+  return (weak_.empty() || weak_.check(check)) && hold(dicts_, check) &&
+         (classes_.size() == 0 || classes_.check(why)) && hold(containers_, check) && hold(attributes_, check) &&
+         hold(gradients_, check) && hold(calls_, check);
 }
 
 void ObjectGuards::compare(std::set<NumberPlace>& varying) const {

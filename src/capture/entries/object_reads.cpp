@@ -22,8 +22,8 @@ bool ObjectCheck::same(const char* what, const ObjectRead& read, PyObject* now) 
   PyObject*& found = objects[base + static_cast<size_t>(read.source)];
   if (found != nullptr) return found == now || fail(what, read.key.get(), found, now);
   if (now == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(now)) != source.type.get() ||
-      !api.matches(now, source.meta) || attribute_is_true(now, "requires_grad") != source.grad ||
-      (source.grad && attribute_is_true(now, "is_leaf") != source.leaf)) {
+      !api.matches(now, source.meta) || api.requires_grad(now) != source.grad ||
+      (source.grad && api.is_leaf(now) != source.leaf)) {
     return fail(what, read.key.get(), source.type.get(), now);
   }
   found = now;

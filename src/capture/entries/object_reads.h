@@ -64,7 +64,7 @@ struct ObjectCheck {
   size_t base;
 
   /// Says what became what, where that is wanted. False.
-  bool fail(const char* what, PyObject* name, PyObject* before, PyObject* now) const;
+  [[gnu::cold]] bool fail(const char* what, PyObject* name, PyObject* before, PyObject* now) const;
   bool same(const char* what, const ObjectRead& read, PyObject* now);
 };
 

@@ -21,7 +21,7 @@ struct ValueGuard::Checker {
   std::string* why;
   size_t at = 0;
 
-  bool fail(std::string text) const {
+  [[gnu::cold]] bool fail(std::string text) const {
     if (why != nullptr) *why = std::move(text);
     return false;
   }
@@ -65,7 +65,7 @@ struct ValueGuard::Checker {
         const auto tensor = static_cast<size_t>(item.same);
         const Dims& dims = guard.dims_[tensor];
         if (guard.check_grad && !check_needs_grad(o, guard.needs_grad_[tensor])) return false;
-        if (guard.check_leaf && guard.needs_grad_[tensor] && attribute_is_true(o, "is_leaf") != guard.leaves_[tensor]) {
+        if (guard.check_leaf && guard.needs_grad_[tensor] && api.is_leaf(o) != guard.leaves_[tensor]) {
           return fail(guard.leaves_[tensor] ? "a tensor is no longer a leaf" : "a tensor is a leaf");
         }
         return dims.layout.sizes.empty() ? check_tensor(o, guard.metas_[tensor])
@@ -178,11 +178,7 @@ struct ValueGuard::Checker {
   }
 
   bool check_needs_grad(PyObject* o, bool expected) const {
-    static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-    if (!api.is_torch_tensor(o)) return true;
-    const Ref now = Ref::steal(PyObject_GetAttr(o, name));
-    if (!now) forget_error();
-    if ((now.get() == Py_True) == expected) return true;
+    if (!api.is_torch_tensor(o) || api.requires_grad(o) == expected) return true;
     return fail(expected ? "a tensor no longer requires grad" : "a tensor requires grad");
   }
 

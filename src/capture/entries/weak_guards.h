@@ -27,6 +27,7 @@ class WeakGuards {
   bool check(ObjectCheck& check) const;
   void describe(std::vector<std::string>& lines) const;  // guards_print.cpp
   size_t size() const { return watches_.size(); }
+  bool empty() const { return watches_.empty() && ending_.empty(); }
 
  private:
   /// A weak reference has one object for life: dead or alive is all that may change.

@@ -157,9 +157,7 @@ bool TorchApi::read_meta(PyObject* tensor, TensorMeta& out) const {
 }
 
 bool TorchApi::view(PyObject* tensor, TensorRef& out) const {
-  if ((Py_TYPE(tensor) == tensor_type || Py_TYPE(tensor) == parameter_type) && TorchNative::get().read(tensor, out)) {
-    return true;
-  }
+  if (is_plain_torch(tensor) && TorchNative::get().read(tensor, out)) return true;
   DlTensor view{};
   if (!exchange(tensor, &view)) return false;
   out = {static_cast<char*>(view.data) + view.byte_offset,
@@ -184,6 +182,17 @@ bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data
          std::equal(expected.sizes.begin(), expected.sizes.end(), ref.sizes) &&
          (ref.strides == nullptr || expected.strides.size() != rank ||
           std::equal(expected.strides.begin(), expected.strides.end(), ref.strides));
+}
+
+bool TorchApi::requires_grad(PyObject* tensor) const {
+  if (is_plain_torch(tensor) && TorchNative::get().knows_history(tensor))
+    return TorchNative::get().requires_grad(tensor);
+  return attribute_is_true(tensor, "requires_grad");
+}
+
+bool TorchApi::is_leaf(PyObject* tensor) const {
+  if (is_plain_torch(tensor) && TorchNative::get().knows_history(tensor)) return TorchNative::get().is_leaf(tensor);
+  return attribute_is_true(tensor, "is_leaf");
 }
 
 Ref TorchApi::meta_like(PyObject* tensor) const {

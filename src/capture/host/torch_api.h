@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/host/tensor_ref.h"
 #include "capture/python/py.h"
 
 namespace tatara::capture {
@@ -50,18 +51,6 @@ struct TensorMeta {
 
 class NumpyApi;
 
-/// The same, borrowed from the tensor.
-struct TensorRef {
-  void* data = nullptr;
-  const int64_t* sizes = nullptr;
-  const int64_t* strides = nullptr;
-  int32_t rank = 0;
-  int32_t device_type = 0;
-  int32_t device_id = 0;
-  uint8_t code = 0;
-  uint8_t bits = 0;
-};
-
 /// torch.ops.aten.add.Tensor, torch.ops.aten.add and their kin.
 bool is_dispatcher_operator(PyObject* func);
 
@@ -77,7 +66,7 @@ struct TorchModes {
 /// What tells, and changes, the state in which operators run.
 struct TorchState {
   Ref is_grad_enabled, set_grad_enabled, is_inference, inference_mode, get_default_dtype, deterministic;
-  Ref tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad, current_level_key, key_is_excluded;
+  Ref tracing_state, interpreter_stack, saved_tensor_hooks, forward_ad_globals, current_level_key, key_is_excluded;
   /// False with a Python error set where a module cannot be imported.
   bool load(NeededFromTorch& need, PyObject* torch, PyObject* core);
 };
@@ -125,8 +114,9 @@ struct TorchApi {
   /// False while torch is not imported: then only NumPy's arrays are tensors.
   bool present() const { return exchange_ != nullptr; }
   /// A torch tensor or a NumPy array whose type is no subclass.
-  bool is_plain_tensor(PyObject* object) const {
-    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type || is_plain_numpy(object);
+  bool is_plain_tensor(PyObject* object) const { return is_plain_torch(object) || is_plain_numpy(object); }
+  bool is_plain_torch(PyObject* object) const {
+    return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
   }
   /// The class has a __torch_function__ of its own.
   bool handles_calls(PyTypeObject* type) const;
@@ -152,6 +142,9 @@ struct TorchApi {
   bool matches(PyObject* tensor, const TensorMeta& expected, void** data = nullptr) const;
   /// A tensor's memory and layout, borrowed while nothing resizes it. False without an error.
   bool view(PyObject* tensor, TensorRef& out) const;
+  /// The attributes of these names; no error. Not for what stands for a tensor in a trace.
+  bool requires_grad(PyObject* tensor) const;
+  bool is_leaf(PyObject* tensor) const;
   /// A meta tensor with the sizes, strides and dtype of a tensor.
   Ref meta_like(PyObject* tensor) const;
   /// A tensor without memory. Null with a Python error set.

@@ -92,9 +92,10 @@ bool TorchState::load(NeededFromTorch& need, PyObject* torch, PyObject* core) {
   need(functorch.get(), "torch._C._functorch", "get_inplace_requires_grad_allowed");
   saved_tensor_hooks = need(autograd.get(), "torch._C._autograd", "_top_saved_tensors_default_hooks");
   of_core("_is_fwd_grad_enabled");
-  forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
+  const Ref forward_ad = Ref::steal(PyImport_ImportModule("torch.autograd.forward_ad"));
+  if (forward_ad) forward_ad_globals = Ref::borrow(PyModule_GetDict(forward_ad.get()));
   current_level_key = Ref::steal(PyUnicode_InternFromString("_current_level"));
-  return forward_ad && current_level_key;
+  return forward_ad_globals && current_level_key;
 }
 
 void TorchAutocast::load(NeededFromTorch& need, PyObject* torch, PyObject* core) {

@@ -28,11 +28,6 @@ const uint64_t* dispatch_keys(void* library) {
   return keys;
 }
 
-/// Where a Python tensor holds its implementation.
-void* const* impl_place(PyObject* tensor) {
-  return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(tensor) + sizeof(PyObject));
-}
-
 }  // namespace
 
 const TorchNative& TorchNative::get() {
@@ -84,69 +79,10 @@ void TorchNative::load_bits(PyObject* torch) {
   const bool as_known = address && PyLong_AsVoidPtr(address.get()) == *impl_place(example.get());
   if (!as_known || is_neg_ == nullptr || is_zero_ == nullptr) is_conj_ = nullptr;
   if (as_known) load(library, bump_version_, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
-  if (as_known) find_mark(torch, example.get());
-}
-
-namespace {
-
-// Words of torch's TensorImpl and StorageImpl, as find_mark() has checked them.
-constexpr size_t kStorageWord = 2;  // of a tensor; in a storage the address of its data, followed by who owns it
-constexpr size_t kOwnerWords = 3;
-constexpr size_t kCountWord = 1;  // references, which come and go
-constexpr size_t kMostWords = 26;
-constexpr int32_t kInlineRank = 5;  // whose sizes lie in the tensor itself
-
-const uint64_t* words_at(const void* place) { return static_cast<const uint64_t*>(place); }
-const uint64_t* storage_of(const uint64_t* tensor) {
-  return reinterpret_cast<const uint64_t*>(tensor[kStorageWord]);  // NOLINT: it is an address
-}
-
-}  // namespace
-
-/// A tensor's last words are its dispatch keys, which everything else that counts precedes.
-void TorchNative::find_mark(PyObject* torch, PyObject* example) {
-  const Ref core = attr_or_null(torch, "_C");
-  const Ref keys = core ? Ref::steal(PyObject_CallMethod(core.get(), "_dispatch_keys", "O", example)) : Ref();
-  const Ref raw = keys ? Ref::steal(PyObject_CallMethod(keys.get(), "raw_repr", nullptr)) : Ref();
-  const Ref data = raw ? Ref::steal(PyObject_CallMethod(example, "data_ptr", nullptr)) : Ref();
-  if (!data) {
-    forget_error();
-    return;
-  }
-  const uint64_t wanted = PyLong_AsUnsignedLongLongMask(raw.get());
-  const uint64_t* words = words_at(*impl_place(example));
-  for (size_t i = kStorageWord + 1; i < kMostWords && mark_words_ == 0; ++i) {
-    if (words[i] == wanted) mark_words_ = 1 + kOwnerWords + i + 1;
-  }
-  const bool owns = mark_words_ > 0 && storage_of(words)[kStorageWord] == PyLong_AsUnsignedLongLongMask(data.get());
-  if (!owns) mark_words_ = 0;
-}
-
-bool TorchNative::mark(PyObject* tensor, const TensorRef& read, uint64_t* words) const {
-  const void* impl = *impl_place(tensor);
-  if (mark_words_ == 0 || read.rank > kInlineRank || impl == nullptr || storage_of(words_at(impl)) == nullptr) {
-    return false;
-  }
-  const uint64_t* storage = storage_of(words_at(impl)) + kStorageWord;
-  if (reinterpret_cast<uint64_t>(read.data) < storage[0]) return false;
-  words[0] = reinterpret_cast<uint64_t>(impl);
-  std::memcpy(words + 1, storage, kOwnerWords * sizeof(uint64_t));
-  std::memcpy(words + 1 + kOwnerWords, impl, (mark_words_ - 1 - kOwnerWords) * sizeof(uint64_t));
-  words[1 + kOwnerWords + kCountWord] = 0;
-  return true;
-}
-
-bool TorchNative::is_as_marked(PyObject* tensor, const uint64_t* words) const {
-  const void* impl = *impl_place(tensor);
-  if (words[0] != reinterpret_cast<uint64_t>(impl)) return false;
-  constexpr size_t kAfterCount = kCountWord + 1;
-  const uint64_t* of_tensor = words + 1 + kOwnerWords;
-  if (of_tensor[0] != *words_at(impl) ||
-      std::memcmp(of_tensor + kAfterCount, words_at(impl) + kAfterCount,
-                  (mark_words_ - 1 - kOwnerWords - kAfterCount) * sizeof(uint64_t)) != 0) {
-    return false;
-  }
-  return std::memcmp(words + 1, storage_of(words_at(impl)) + kStorageWord, kOwnerWords * sizeof(uint64_t)) == 0;
+  if (!as_known) return;
+  load(library, requires_grad_, "_ZNK3c1010TensorImpl13requires_gradEv");
+  load(library, is_leaf_, "_ZNK2at10TensorBase7is_leafEv");
+  words_.find(torch, [this](PyObject* tensor, TensorRef& out) { return ask(tensor, out); });
 }
 
 bool TorchNative::holds_values(PyObject* tensor) const {
@@ -177,42 +113,18 @@ bool TorchNative::count_write(PyObject* tensor) const {
   return true;
 }
 
-namespace {
-
-struct ExchangeType {
-  uint8_t code, bits;
-};
-
-/// DLPack's code and bits for c10::ScalarType's number; no bits: not known.
-ExchangeType exchange_type(int32_t scalar_type) {
-  static constexpr std::array<ExchangeType, 30> kTypes = [] {
-    std::array<ExchangeType, 30> t{};
-    t[0] = {1, 8};
-    t[1] = {0, 8};
-    t[2] = {0, 16};
-    t[3] = {0, 32};
-    t[4] = {0, 64};
-    t[5] = {2, 16};
-    t[6] = {2, 32};
-    t[7] = {2, 64};
-    t[8] = {5, 32};
-    t[9] = {5, 64};
-    t[10] = {5, 128};
-    t[11] = {6, 8};
-    t[15] = {4, 16};
-    return t;
-  }();
-  if (scalar_type < 0 || static_cast<size_t>(scalar_type) >= kTypes.size()) return {};
-  return kTypes[static_cast<size_t>(scalar_type)];
+bool TorchNative::read(PyObject* tensor, TensorRef& out) const {
+  const void* impl = impl_of(tensor);
+  if (is_conj_ == nullptr || impl == nullptr) return false;
+  if (words_.read(impl, out)) return true;
+  ++tensors_asked();
+  if (!ask(tensor, out)) return false;
+  words_.trust(impl, out);
+  return true;
 }
 
-constexpr int32_t kExchangeCpu = 1;
-constexpr int32_t kExchangeCuda = 2;
-
-}  // namespace
-
-bool TorchNative::read(PyObject* tensor, TensorRef& out) const {
-  if (is_conj_ == nullptr || *impl_place(tensor) == nullptr) return false;
+/// What read() tells, by calls into torch.
+bool TorchNative::ask(PyObject* tensor, TensorRef& out) const {
   // The word after the object's head is a torch::Tensor, which is what a handle points to.
   const auto handle = reinterpret_cast<torch_abi::TensorHandle>(const_cast<void**>(impl_place(tensor)));
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();

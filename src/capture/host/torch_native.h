@@ -8,13 +8,12 @@
 #include <string_view>
 
 #include "capture/host/kept_outputs.h"
+#include "capture/host/tensor_words.h"
 #include "capture/python/py.h"
 #include "ir/dtype.h"
 #include "runtime/host/torch_abi.h"
 
 namespace tatara::capture {
-
-struct TensorRef;
 
 /// The state of the present thread that decides what torch's operations mean. Equal states behave equally; unequal ones may.
 struct TorchThreadState {
@@ -29,6 +28,12 @@ struct TorchThreadState {
 /// Sets the Python error for a message of the host's: torch.OutOfMemoryError where it tells of that.
 void set_host_error(std::string_view message);
 
+/// How many tensors' layouts torch was asked for, where their own words did not tell; tatara.stats() has it.
+inline uint64_t& tensors_asked() {
+  static uint64_t count = 0;
+  return count;
+}
+
 class TorchNative {
  public:
   /// The one of this process. Torch must be loaded.
@@ -41,14 +46,17 @@ class TorchNative {
   /// Whether the torch tensor's memory holds its values: no conjugate or negative bit, no zeros without memory.
   bool holds_values(PyObject* tensor) const;
 
-  /// What `tensor` (a plain one of torch's) has where, as TorchApi::view; a third of the exchange's time. False for what it does
-  /// not know: then the exchange may.
+  /// What `tensor` (a plain one of torch's) has where, as TorchApi::view, in a fraction of the exchange's time. False for
+  /// what it does not know: then the exchange may.
   bool read(PyObject* tensor, TensorRef& out) const;
-  /// What read() tells of a tensor whose sizes lie in its own memory, as words of it and of its storage: equal words tell that
-  /// nothing has changed since, for a third of the time. No words where torch's layout of tensors is not known.
-  size_t mark_words() const { return mark_words_; }
-  bool mark(PyObject* tensor, const TensorRef& read, uint64_t* words) const;
-  bool is_as_marked(PyObject* tensor, const uint64_t* words) const;
+  /// Of a plain tensor of torch's, where the release tells without Python.
+  bool knows_history(PyObject* tensor) const {
+    return requires_grad_ != nullptr && is_leaf_ != nullptr && impl_of(tensor) != nullptr;
+  }
+  bool requires_grad(PyObject* tensor) const { return requires_grad_(impl_of(tensor)); }
+  bool is_leaf(PyObject* tensor) const { return is_leaf_(impl_place(tensor)); }
+  /// What plain tensors hold where, for those who compare it.
+  const TensorWords& words() const { return words_; }
   /// Counts a write to a torch tensor, as eager does: a backward pass that needs its old contents raises. False with a Python
   /// error set.
   bool count_write(PyObject* tensor) const;
@@ -69,7 +77,7 @@ class TorchNative {
  private:
   TorchNative();
   void load_bits(PyObject* torch);
-  void find_mark(PyObject* torch, PyObject* example);
+  bool ask(PyObject* tensor, TensorRef& out) const;
   /// Null with a Python error set.
   torch_abi::TensorHandle new_tensor(std::span<const int64_t> sizes, std::span<const int64_t> strides,
                                      int32_t scalar_type, int32_t device_type, int32_t device, void** data) const;
@@ -89,9 +97,11 @@ class TorchNative {
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
   bool (*has_storage_)(const void*) = nullptr;  // takes a TensorImpl
   Ref is_conj_method_, is_neg_method_;
-  void (*bump_version_)(const void*) = nullptr;  // takes a const Tensor&
-  Ref increment_version_;                        // torch._C._increment_version, for where there is none
-  size_t mark_words_ = 0;
+  void (*bump_version_)(const void*) = nullptr;   // takes a const Tensor&
+  Ref increment_version_;                         // torch._C._increment_version, for where there is none
+  bool (*requires_grad_)(const void*) = nullptr;  // takes a TensorImpl
+  Bit is_leaf_ = nullptr;
+  TensorWords words_;
   PyObject* (*wrap_)(void*) = nullptr;
   Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
 };

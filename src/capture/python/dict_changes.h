@@ -33,6 +33,7 @@ class DictChanges {
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
   friend struct DictWatchers;
 #endif
+  static constexpr size_t kFew = 8;  // whose tags are compared sooner than the process is asked
   bool quiet();
   void seen();
   std::vector<Item> items_;
@@ -58,14 +59,15 @@ bool DictChanges::check(Same&& same) {
     }
     return true;
   }
-  if (quiet()) return true;
+  const bool many = items_.size() > kFew;
+  if (many && quiet()) return true;
   for (size_t i = 0; i < items_.size(); ++i) {
     const uint64_t version = dict_version(items_[i].dict);
     if (version != 0 && version == items_[i].version) continue;
     if (!same(i)) return false;
     items_[i].version = version;
   }
-  seen();
+  if (many) seen();
   return true;
 }
 

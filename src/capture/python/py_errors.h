@@ -12,7 +12,7 @@ namespace tatara::capture {
 
 /// Drops the Python error that is set, if any, when it may be the answer to a question: an Exception of class `expected`
 /// (by default any) that is neither a MemoryError nor sent by another thread. Any other one is postponed.
-void forget_error(PyObject* expected = PyExc_Exception);
+[[gnu::cold]] void forget_error(PyObject* expected = PyExc_Exception);
 
 /// The same, but gives the error itself (a new reference); null when there is none, or it was postponed.
 PyObject* take_error(PyObject* expected = PyExc_Exception);

@@ -170,11 +170,11 @@ void CompiledRunner::fetch_pinned(size_t n) const {
 
 bool CompiledRunner::pinned_as_marked() const {
   if (pinned_marks_.empty()) return false;
-  const TorchNative& native = TorchNative::get();
+  const TensorWords& words = TorchNative::get().words();
   const uint64_t* mark = pinned_marks_.data();
-  for (size_t n = 0; n < pinned_inputs_.size(); ++n, mark += native.mark_words()) {
+  for (size_t n = 0; n < pinned_inputs_.size(); ++n, mark += words.mark_words()) {
     fetch_pinned(n);
-    if (!native.is_as_marked(inputs_[pinned_inputs_[n]].pinned, mark)) return false;
+    if (!words.is_as_marked(impl_of(inputs_[pinned_inputs_[n]].pinned), mark)) return false;
   }
   return true;
 }
@@ -183,16 +183,16 @@ bool CompiledRunner::pinned_as_marked() const {
 void CompiledRunner::mark_pinned(const TorchApi& api) {
   constexpr int kMostTimes = 64;  // tensors that change all the time are not worth it
   if (++marked_times_ > kMostTimes) return;
-  const TorchNative& native = TorchNative::get();
-  const size_t words = native.mark_words();
-  pinned_marks_.assign(words * pinned_inputs_.size(), 0);
+  const TensorWords& words = TorchNative::get().words();
+  const size_t each = words.mark_words();
+  pinned_marks_.assign(each * pinned_inputs_.size(), 0);
   for (size_t n = 0; n < pinned_inputs_.size() && !pinned_marks_.empty(); ++n) {
     PyObject* tensor = inputs_[pinned_inputs_[n]].pinned;
     TensorRef ref;
     ref.rank = pinned_[n].rank;
     ref.data = pinned_[n].data;
     const bool plain = Py_TYPE(tensor) == api.tensor_type || Py_TYPE(tensor) == api.parameter_type;
-    if (!plain || !native.mark(tensor, ref, &pinned_marks_[n * words])) pinned_marks_.clear();
+    if (!plain || !words.mark(impl_of(tensor), ref, &pinned_marks_[n * each])) pinned_marks_.clear();
   }
   marked_ = pinned_;
 }

@@ -83,8 +83,8 @@ class StepRunner final : public GraphRunner {
 
   bool pinned_unchanged(TorchApi& api) override {
     for (const Pinned& each : pinned_) {
-      const Ref needs = attr_or_null(each.tensor, "requires_grad");
-      if ((needs.get() == Py_True) != each.needs || (each.needs && !hooks_are(each.tensor, each.hooks))) return false;
+      if (api.requires_grad(each.tensor) != each.needs || (each.needs && !hooks_are(each.tensor, each.hooks)))
+        return false;
     }
     return plan_->pinned_unchanged(api);
   }

@@ -497,8 +497,7 @@ class TrainingRunner final : public GraphRunner {
                                          : constants_[static_cast<size_t>(-1 - inputs_[i])].get();
       PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), Py_NewRef(tensor));
       if (PyLong_CheckExact(tensor) || PyFloat_CheckExact(tensor)) continue;
-      const Ref needs = attr(tensor, "requires_grad");
-      same = same && (needs.get() == Py_True) == needs_[i];
+      same = same && api.requires_grad(tensor) == needs_[i];
     }
     if (!same) {
       problem_ = "an input requires grad where it did not, or no longer does";
@@ -531,15 +530,13 @@ class TrainingRunner final : public GraphRunner {
  private:
   /// A view of an input as eager makes it where nothing is recorded. Null with a Python error set.
   Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
-    const bool hidden = origin.of_result >= 0 && !attribute_is_true(view.get(), "requires_grad") &&
-                        !origin.is_view_of(origin.of_result);
+    const bool hidden = origin.of_result >= 0 && !api.requires_grad(view.get()) && !origin.is_view_of(origin.of_result);
     Ref apart;
     if (origin.detached || hidden) apart = Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));
     if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;
     const int from = origin.of_result >= 0 ? origin.of_result : origin.base;
     PyObject* base = hidden ? apart.get() : from < 0 ? nullptr : env[static_cast<size_t>(from)].get();
-    if (base == nullptr ||
-        (!hidden && (origin.constant || origin.recorded || !attribute_is_true(base, "requires_grad")))) {
+    if (base == nullptr || (!hidden && (origin.constant || origin.recorded || !api.requires_grad(base)))) {
       return view;
     }
     const GradientsSet off(api, false);

@@ -259,9 +259,7 @@ void Transaction::keep_operands(const TapeNode& node, const std::vector<Ref>& en
   const ErrorAside aside;
   const bool history = api.present() && api.grad_enabled();
   bool any_grad = false;  // what is written may get a history; running statistics have none
-  const auto look = [&](int slot) {
-    any_grad = any_grad || attribute_is_true(env[static_cast<size_t>(slot)].get(), "requires_grad");
-  };
+  const auto look = [&](int slot) { any_grad = any_grad || api.requires_grad(env[static_cast<size_t>(slot)].get()); };
   if (history && !node.statistics) {
     for_each_slot(node.args.get(), look);
     for_each_slot(node.kwargs.get(), look);
@@ -271,7 +269,7 @@ void Transaction::keep_operands(const TapeNode& node, const std::vector<Ref>& en
       PyObject* const value = env[static_cast<size_t>(slot)].get();
       if (value == nullptr || !can_undo()) return;
       if (api.numpy != nullptr && api.numpy->is_array(value)) return keep_array(value, api);
-      if (!api.is_tensor(value) || (node.statistics && attribute_is_true(value, "requires_grad"))) return;
+      if (!api.is_tensor(value) || (node.statistics && api.requires_grad(value))) return;
       const size_t before = count();
       keep_tensor(value, api);
       if (any_grad && can_undo() && count() != before && attr_or_null(value, "_base").get() != Py_None) {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -58,10 +59,22 @@ bool library_is_slow() {
 #endif
 }
 
-bool ours_multiply() {
+bool ours_multiply_now() {
   const std::string wanted = option_text(Option::kMatmul);
   if (wanted != "auto") return wanted == "native";
   return made_once([] { return library_is_slow(); });
+}
+
+/// Asked for each product: an answer holds until an option changes.
+bool ours_multiply() {
+  static std::atomic<uint64_t> known{UINT64_MAX};  // the options' generation, then the answer as the lowest bit
+  const uint64_t now = options_generation() << 1;
+  uint64_t answer = known.load(std::memory_order_relaxed);
+  if ((answer & ~uint64_t{1}) != now) {
+    answer = now | static_cast<uint64_t>(ours_multiply_now());
+    known.store(answer, std::memory_order_relaxed);
+  }
+  return (answer & 1) != 0;
 }
 
 /// A tensor of two dims, or of what broadcasts to two.
@@ -103,6 +116,8 @@ bool broadcasts(const Api& api, const HostTensor& tensor, const std::array<int64
 /// alpha * left @ right + beta * addend by our own kernels; false, with nothing done, where the host's library is to do it.
 bool multiplied(const Api& api, const HostTensor& out, const HostTensor* addend, const HostTensor& left,
                 const HostTensor& right, double alpha, double beta) {
+  // Without products to add, or with infinite ones that a zero would make NaN, the library's own rules hold.
+  if (alpha == 0 || !ours_multiply()) return false;
   std::array<int64_t, 2> result, first, second;
   if (!is_matrix(api, out, result) || !is_matrix(api, left, first) || !is_matrix(api, right, second)) return false;
   if (first[1] != second[0] || result[0] != first[0] || result[1] != second[1]) return false;
@@ -115,8 +130,7 @@ bool multiplied(const Api& api, const HostTensor& out, const HostTensor* addend,
   product.inner = first[1];
   product.columns = second[1];
   product.out = matrix_of(api, out);
-  // Without products to add, or with infinite ones that a zero would make NaN, the library's own rules hold.
-  if (alpha == 0 || !can_multiply(product) || !ours_multiply()) return false;
+  if (!can_multiply(product)) return false;
   product.left = matrix_of(api, left);
   product.right = matrix_of(api, right);
   product.alpha = alpha;
