@@ -58,6 +58,7 @@ bool GradientGuards::check(ObjectCheck& check) const {
     if (watch.object >= 0 && !check.api.is_leaf(owner) && attr_or_null(owner, "retains_grad").get() != Py_True) {
       return check.fail("gradient of a tensor that is no leaf", nullptr, nullptr, owner);
     }
+    if (watch.none && check.api.lacks_gradient(owner)) continue;
     const Ref held = attr_or_null(owner, "grad");  // its owner holds it too
     PyObject* now = held.get();
     const bool none = now == nullptr || now == Py_None;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -184,15 +185,28 @@ bool TorchApi::matches(PyObject* tensor, const TensorMeta& expected, void** data
           std::equal(expected.strides.begin(), expected.strides.end(), ref.strides));
 }
 
+namespace {
+
+const TensorHistory& history() { return TorchNative::get().history(); }
+
+}  // namespace
+
 bool TorchApi::requires_grad(PyObject* tensor) const {
-  if (is_plain_torch(tensor) && TorchNative::get().knows_history(tensor))
-    return TorchNative::get().requires_grad(tensor);
-  return attribute_is_true(tensor, "requires_grad");
+  const std::optional<bool> known = is_plain_torch(tensor) ? history().requires_grad(tensor) : std::nullopt;
+  return known ? *known : attribute_is_true(tensor, "requires_grad");
 }
 
 bool TorchApi::is_leaf(PyObject* tensor) const {
-  if (is_plain_torch(tensor) && TorchNative::get().knows_history(tensor)) return TorchNative::get().is_leaf(tensor);
-  return attribute_is_true(tensor, "is_leaf");
+  const std::optional<bool> known = is_plain_torch(tensor) ? history().is_leaf(tensor) : std::nullopt;
+  return known ? *known : attribute_is_true(tensor, "is_leaf");
+}
+
+bool TorchApi::lacks_gradient(PyObject* tensor) const {
+  return is_plain_torch(tensor) && !history().has_gradient(tensor).value_or(true);
+}
+
+bool TorchApi::lacks_hooks(PyObject* tensor) const {
+  return is_plain_torch(tensor) && !history().has_hooks(tensor).value_or(true);
 }
 
 Ref TorchApi::meta_like(PyObject* tensor) const {

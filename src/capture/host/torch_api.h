@@ -145,6 +145,9 @@ struct TorchApi {
   /// The attributes of these names; no error. Not for what stands for a tensor in a trace.
   bool requires_grad(PyObject* tensor) const;
   bool is_leaf(PyObject* tensor) const;
+  /// Whether it is known that there is none; else its attributes are to be asked.
+  bool lacks_gradient(PyObject* tensor) const;
+  bool lacks_hooks(PyObject* tensor) const;
   /// A meta tensor with the sizes, strides and dtype of a tensor.
   Ref meta_like(PyObject* tensor) const;
   /// A tensor without memory. Null with a Python error set.

@@ -16,10 +16,7 @@ namespace {
 
 constexpr const char* kDispatchKeys = "_ZN3c104impl26raw_local_dispatch_key_setE";
 
-template <typename Fn>
-void load(void* library, Fn& fn, const char* name) {
-  fn = reinterpret_cast<Fn>(dlsym(library, name));
-}
+using torch_abi::load_symbol;
 
 /// The two words of this thread's dispatch keys. A thread-local variable of libc10, so looked up once a thread.
 const uint64_t* dispatch_keys(void* library) {
@@ -37,19 +34,19 @@ const TorchNative& TorchNative::get() {
 TorchNative::TorchNative() : abi_(torch_abi::api()) {
   library_ = torch_abi::open_library("libtorch_python.so");
   if (library_ != nullptr) {
-    load(library_, grad_enabled_, "_ZN3c108GradMode10is_enabledEv");
-    load(library_, inference_enabled_, "_ZN3c1013InferenceMode10is_enabledEv");
-    load(library_, default_dtype_, "_ZN3c1031get_default_dtype_as_scalartypeEv");
-    load(library_, mode_count_, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
-    load(library_, overrides_, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
-    load(library_, context_, "_ZN2at13globalContextEv");
-    load(library_, deterministic_, "_ZNK2at7Context23deterministicAlgorithmsEv");
+    load_symbol(library_, grad_enabled_, "_ZN3c108GradMode10is_enabledEv");
+    load_symbol(library_, inference_enabled_, "_ZN3c1013InferenceMode10is_enabledEv");
+    load_symbol(library_, default_dtype_, "_ZN3c1031get_default_dtype_as_scalartypeEv");
+    load_symbol(library_, mode_count_, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    load_symbol(library_, overrides_, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
+    load_symbol(library_, context_, "_ZN2at13globalContextEv");
+    load_symbol(library_, deterministic_, "_ZNK2at7Context23deterministicAlgorithmsEv");
     reads_state_ = grad_enabled_ != nullptr && inference_enabled_ != nullptr && default_dtype_ != nullptr &&
                    mode_count_ != nullptr && overrides_ != nullptr && context_ != nullptr &&
                    deterministic_ != nullptr && dispatch_keys(library_) != nullptr;
     for (const char* name : {"_Z16THPVariable_WrapON2at10TensorBaseE", "_Z16THPVariable_WrapN2at10TensorBaseE",
                              "_Z16THPVariable_WrapRKN2at10TensorBaseE"}) {
-      if (wrap_ == nullptr) load(library_, wrap_, name);
+      if (wrap_ == nullptr) load_symbol(library_, wrap_, name);
     }
   }
   const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
@@ -68,20 +65,19 @@ void TorchNative::load_bits(PyObject* torch) {
   is_neg_method_ = attr_or_null(type.get(), "is_neg");
   void* library = torch_abi::open_library("libtorch_cpu.so");
   if (library == nullptr) return;
-  load(library, is_conj_, "_ZN2at6native7is_conjERKNS_6TensorE");
-  load(library, is_neg_, "_ZN2at6native6is_negERKNS_6TensorE");
-  load(library, is_zero_, "_ZN2at6native14_is_zerotensorERKNS_6TensorE");
-  load(library, has_storage_, "_ZNK3c1010TensorImpl11has_storageEv");
+  load_symbol(library, is_conj_, "_ZN2at6native7is_conjERKNS_6TensorE");
+  load_symbol(library, is_neg_, "_ZN2at6native6is_negERKNS_6TensorE");
+  load_symbol(library, is_zero_, "_ZN2at6native14_is_zerotensorERKNS_6TensorE");
+  load_symbol(library, has_storage_, "_ZNK3c1010TensorImpl11has_storageEv");
   const WithoutModes quiet(torch);
   // The layout of Python's tensor object is no part of torch's interface: trusted where a tensor's own word is there.
   const Ref example = Ref::steal(PyObject_CallMethod(torch, "empty", "i", 1));
   const Ref address = example ? attr_or_null(example.get(), "_cdata") : Ref();
   const bool as_known = address && PyLong_AsVoidPtr(address.get()) == *impl_place(example.get());
   if (!as_known || is_neg_ == nullptr || is_zero_ == nullptr) is_conj_ = nullptr;
-  if (as_known) load(library, bump_version_, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
+  if (as_known) load_symbol(library, bump_version_, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
   if (!as_known) return;
-  load(library, requires_grad_, "_ZNK3c1010TensorImpl13requires_gradEv");
-  load(library, is_leaf_, "_ZNK2at10TensorBase7is_leafEv");
+  history_.find(torch, library);
   words_.find(torch, [this](PyObject* tensor, TensorRef& out) { return ask(tensor, out); });
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "capture/host/kept_outputs.h"
+#include "capture/host/tensor_history.h"
 #include "capture/host/tensor_words.h"
 #include "capture/python/py.h"
 #include "ir/dtype.h"
@@ -49,12 +50,7 @@ class TorchNative {
   /// What `tensor` (a plain one of torch's) has where, as TorchApi::view, in a fraction of the exchange's time. False for
   /// what it does not know: then the exchange may.
   bool read(PyObject* tensor, TensorRef& out) const;
-  /// Of a plain tensor of torch's, where the release tells without Python.
-  bool knows_history(PyObject* tensor) const {
-    return requires_grad_ != nullptr && is_leaf_ != nullptr && impl_of(tensor) != nullptr;
-  }
-  bool requires_grad(PyObject* tensor) const { return requires_grad_(impl_of(tensor)); }
-  bool is_leaf(PyObject* tensor) const { return is_leaf_(impl_place(tensor)); }
+  const TensorHistory& history() const { return history_; }
   /// What plain tensors hold where, for those who compare it.
   const TensorWords& words() const { return words_; }
   /// Counts a write to a torch tensor, as eager does: a backward pass that needs its old contents raises. False with a Python
@@ -97,10 +93,9 @@ class TorchNative {
   Bit is_conj_ = nullptr, is_neg_ = nullptr, is_zero_ = nullptr;
   bool (*has_storage_)(const void*) = nullptr;  // takes a TensorImpl
   Ref is_conj_method_, is_neg_method_;
-  void (*bump_version_)(const void*) = nullptr;   // takes a const Tensor&
-  Ref increment_version_;                         // torch._C._increment_version, for where there is none
-  bool (*requires_grad_)(const void*) = nullptr;  // takes a TensorImpl
-  Bit is_leaf_ = nullptr;
+  void (*bump_version_)(const void*) = nullptr;  // takes a const Tensor&
+  Ref increment_version_;                        // torch._C._increment_version, for where there is none
+  TensorHistory history_;
   TensorWords words_;
   PyObject* (*wrap_)(void*) = nullptr;
   Ref steal_;  // torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr

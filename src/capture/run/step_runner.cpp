@@ -12,6 +12,7 @@
 namespace tatara::capture {
 
 Ref gradient_hooks(PyObject* tensor) {
+  if (TorchApi::get()->lacks_hooks(tensor)) return {};
   std::array<Ref, 2> found;
   size_t place = 0;
   bool any = false;

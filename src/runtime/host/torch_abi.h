@@ -2,6 +2,8 @@
 // PyTorch 2.11 to 2.13), declared here so that torch is no build dependency. Every entry is found by dlsym.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -74,6 +76,11 @@ TensorHandle empty_on_gpu(const Api& api, std::span<const int64_t> sizes, std::s
 
 /// Handle (dlopen) of a library that torch has loaded, by its file name; null when there is none.
 void* open_library(const char* file_name);
+/// Sets `fn` to a function of the library; null: it has none of the name.
+template <typename Fn>
+void load_symbol(void* library, Fn& fn, const char* name) {
+  fn = reinterpret_cast<Fn>(dlsym(library, name));
+}
 
 /// c10::ScalarType number of a dtype (torch/headeronly/core/ScalarType.h; the numbers are part of torch's file format).
 int32_t scalar_type(DType dtype);
