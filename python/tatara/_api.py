@@ -180,10 +180,9 @@ def stats() -> dict[str, int]:
     host_calls (of torch's own kernels), cache_hits (kernels found on disk), guard_hits (calls that found an entry),
     fallbacks (graphs and calls that run in eager), native_products (big matmuls by kernels of our own),
     cuda_graphs_recorded and cuda_graphs_launched, calls_recorded (of torch's functions, those in graphs) and calls_converted
-    (into the compiler's form of a graph; more where something new was learned on the way), tensors_asked (whose layout torch was
-    asked for, since their own memory does not tell it). Launches and host calls are
-    counted when a compiled graph runs, on a GPU also those within a CUDA graph. scratch_bytes is no counter: memory that is
-    kept for runs on the CPU.
+    (into the compiler's form of a graph; more where something new was learned on the way), tensors_asked (whose layout torch
+    was asked for, since their own memory does not tell it). Launches and host calls are counted when a compiled graph runs, on
+    a GPU also those within a CUDA graph. scratch_bytes is no counter: memory that is kept for runs on the CPU.
     """
     return dict(_core.stats())
 

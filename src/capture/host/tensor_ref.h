@@ -4,6 +4,10 @@
 
 namespace tatara::capture {
 
+// Kinds of devices by their numbers in dlpack.h.
+constexpr int32_t kDlpackCpu = 1;
+constexpr int32_t kDlpackCuda = 2;
+
 /// dtype, device, sizes, strides and memory of a real tensor, borrowed from it.
 struct TensorRef {
   void* data = nullptr;

@@ -87,7 +87,7 @@ bool TensorWords::fields(const uint64_t* words, TensorRef& out) const {
   if (at[kToCount] != 0) {
     out.data = reinterpret_cast<char*>(storage[kDataWord]) + at[kToOffset] * (known.bits / 8);  // NOLINT: an address
   }
-  out.device_type = device == 0 ? kExchangeCpu : kExchangeCuda;
+  out.device_type = device == 0 ? kDlpackCpu : kDlpackCuda;
   out.device_id = device == 0 ? 0 : static_cast<int8_t>(type >> 24);
   out.code = known.code;
   out.bits = known.bits;

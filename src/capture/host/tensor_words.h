@@ -40,9 +40,6 @@ inline ExchangeType exchange_type(int32_t scalar_type) {
   return kTypes[static_cast<size_t>(scalar_type)];
 }
 
-constexpr int32_t kExchangeCpu = 1;
-constexpr int32_t kExchangeCuda = 2;
-
 /// Where a Python tensor holds its implementation.
 inline void* const* impl_place(PyObject* tensor) {
   return reinterpret_cast<void* const*>(reinterpret_cast<const char*>(tensor) + sizeof(PyObject));

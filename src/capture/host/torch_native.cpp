@@ -142,7 +142,7 @@ bool TorchNative::ask(PyObject* tensor, TensorRef& out) const {
   out.sizes = sizes;
   out.strides = strides;
   out.rank = static_cast<int32_t>(rank);
-  out.device_type = device == cuda ? kExchangeCuda : kExchangeCpu;
+  out.device_type = device == cuda ? kDlpackCuda : kDlpackCpu;
   out.device_id = index;
   out.code = known.code;
   out.bits = known.bits;

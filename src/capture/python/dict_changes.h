@@ -11,7 +11,7 @@ namespace tatara::capture {
 
 /// A set of dicts that an entry's guards depend on. A check costs nothing per dict where none changed: on Python
 /// 3.12 dict watchers (PyDict_Watch) report the changed ones; on 3.11 one compare says that no dict of the process changed, and
-/// else each version tag (PEP 509) is compared, in one packed array. Python 3.13 has neither, and all are looked at. Guarded by the GIL.
+/// else, or where there are few, each version tag (PEP 509) is compared, in one packed array. Python 3.13 has neither, and all are looked at. Guarded by the GIL.
 class DictChanges {
  public:
   struct Item {

@@ -18,8 +18,6 @@ namespace {
 
 // Scalar operations (about 10 us) below which giving up the GIL and taking it again costs more than it is worth.
 constexpr int64_t kBriefWork = 32768;
-constexpr int32_t kDlpackCpu = 1;
-constexpr int32_t kDlpackCuda = 2;
 constexpr uintptr_t kGpuAlignment = 16;  // of tensors that kernels on a GPU read in whole vectors
 
 struct DlpackType {
@@ -191,8 +189,8 @@ void CompiledRunner::mark_pinned(const TorchApi& api) {
     TensorRef ref;
     ref.rank = pinned_[n].rank;
     ref.data = pinned_[n].data;
-    const bool plain = Py_TYPE(tensor) == api.tensor_type || Py_TYPE(tensor) == api.parameter_type;
-    if (!plain || !words.mark(impl_of(tensor), ref, &pinned_marks_[n * each])) pinned_marks_.clear();
+    if (!api.is_plain_torch(tensor) || !words.mark(impl_of(tensor), ref, &pinned_marks_[n * each]))
+      pinned_marks_.clear();
   }
   marked_ = pinned_;
 }
