@@ -6,17 +6,6 @@
 
 namespace tatara::capture {
 
-uint64_t dict_version([[maybe_unused]] PyObject* dict) {
-#if PY_VERSION_HEX < 0x030D0000
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-#pragma GCC diagnostic pop
-#else
-  return 0;
-#endif
-}
-
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
 
 /// Who wants to know of which dict. One watcher of the eight that an interpreter has.

@@ -44,8 +44,17 @@ class DictChanges {
   bool watched_ = false;
 };
 
-/// The version tag of a dict (PEP 509); 0 where Python keeps none.
-uint64_t dict_version(PyObject* dict);
+/// The version tag of a dict (PEP 509); 0 where Python keeps none. Here, for a check compares hundreds.
+inline uint64_t dict_version([[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX < 0x030D0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+  return 0;
+#endif
+}
 
 template <typename Same>
 bool DictChanges::check(Same&& same) {
