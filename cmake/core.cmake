@@ -40,6 +40,9 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/compiler/kernel_store.cpp
 # The innermost loops of matrix products, compiled for instruction sets that not every machine has (chosen at run time).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(tatara_gemm_flags -O3 -ffp-contract=fast -mavx2 -mfma)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND tatara_gemm_flags -fschedule-insns2 -fgcse)
+  endif()
   set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx2.cpp" PROPERTIES COMPILE_OPTIONS
                               "${tatara_gemm_flags}")
   set_source_files_properties("${PROJECT_SOURCE_DIR}/src/runtime/host/gemm_avx512.cpp" PROPERTIES COMPILE_OPTIONS
