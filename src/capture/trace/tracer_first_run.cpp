@@ -14,8 +14,10 @@ namespace {
 /// How many references the host's own side of a tensor holds of its Python object.
 Py_ssize_t held_by_host(PyObject* tensor) { return use_count(tensor) > 1 ? 1 : 0; }
 
-bool only_steps(const std::vector<Effect>& effects) {
-  return std::all_of(effects.begin(), effects.end(), [](const Effect& e) { return e.kind == Effect::Kind::kNext; });
+/// The trace has done them already, and none is a switch under which the plans would run.
+bool all_done(const std::vector<Effect>& effects) {
+  return std::none_of(effects.begin(), effects.end(),
+                      [](const Effect& e) { return e.later || e.kind == Effect::Kind::kSwitch; });
 }
 
 }  // namespace
@@ -24,7 +26,7 @@ bool TraceEnds::may_run_compiled(const Entry& entry) const {
   const Trace& t = *trace_;
   const Tape& tape = t.tape;
   if (owner_.backend || owner_.eager_backend || entry.end != Entry::End::kReturn || entry.set_grad ||
-      !entry.cleared_first.empty() || !only_steps(t.effects) || explaining() != Explaining::kOff ||
+      !entry.cleared_first.empty() || !all_done(t.effects) || explaining() != Explaining::kOff ||
       !is_training_tape(*entry.tape) || follows_histories(tape) || tape.has_transforms() || tape.has_regions() ||
       tape.has_custom_backwards() || tape.has_hooks()) {
     return false;

@@ -143,3 +143,125 @@ def test_memory_of_the_first_call() -> None:
     first, second = compiled(x), compiled(x)
     assert len(first.grad_fn.saved_tensors) == len(second.grad_fn.saved_tensors)
     torch.testing.assert_close(first, second)
+
+
+class Store:
+    """What a program writes to: an object of its own, from before the call."""
+
+    slot = "of the class"
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.old: Any = 1
+        self.items: list[Any] = []
+        self.table: dict[str, Any] = {}
+        self.other = type("Part", (), {})()
+
+
+def write_flag(store: Store, hidden: torch.Tensor) -> None:
+    store.value = "busy"
+    store.slot = "of the object"
+
+
+def write_and_back(store: Store, hidden: torch.Tensor) -> None:
+    before, store.value = store.value, {}
+    store.value["busy"] = True
+    store.value = before
+
+
+def write_tensor(store: Store, hidden: torch.Tensor) -> None:
+    store.value = hidden
+
+
+def write_tensor_inside(store: Store, hidden: torch.Tensor) -> None:
+    store.value = {"parts": [hidden * 2, (hidden, 3)]}
+
+
+def write_over_tensor(store: Store, hidden: torch.Tensor) -> None:
+    store.value = hidden * 3
+    store.value = store.value.sum()
+
+
+def drop_attribute(store: Store, hidden: torch.Tensor) -> None:
+    del store.old
+    store.other.tensor = hidden + 1
+
+
+def fill_list(store: Store, hidden: torch.Tensor) -> None:
+    store.items.append(hidden)
+    store.items.extend([hidden.detach(), len(store.items)])
+    store.items[0] = hidden[1:]
+
+
+def fill_dict(store: Store, hidden: torch.Tensor) -> None:
+    store.table["hidden"] = hidden
+    store.table.update(again=store.table["hidden"], size=hidden.shape)
+    store.table.pop("again")
+
+
+def keep_object(store: Store, hidden: torch.Tensor) -> None:
+    part = Store()
+    part.items.append(hidden.cos())
+    part.value = part.items[0]
+    store.value = part
+
+
+WRITES = [
+    write_flag,
+    write_and_back,
+    write_tensor,
+    write_tensor_inside,
+    write_over_tensor,
+    drop_attribute,
+    fill_list,
+    fill_dict,
+    keep_object,
+]
+# A write or an object of the call's own holds a tensor that is no result: the host runs the first call, which gives it its value.
+BY_HOST = [write_over_tensor, keep_object]
+
+
+def flat(found: Any, seen: list[int]) -> list[Any]:
+    """Everything that `found` holds, in order; a tensor again is told by its first place."""
+    if isinstance(found, torch.Tensor):
+        if id(found) in seen:
+            return [seen.index(id(found))]
+        seen.append(id(found))
+        return [found]
+    if isinstance(found, dict):
+        return [part for key, value in found.items() for part in (key, *flat(value, seen))]
+    if isinstance(found, (list, tuple)):
+        return [part for value in found for part in flat(value, seen)]
+    return flat(vars(found), seen) if hasattr(found, "__dict__") else [found]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_call_that_writes(write: Callable[..., None], reads: bool) -> None:
+    """First and later calls leave what eager leaves: values, the same tensors, gradients through what was written."""
+
+    def f(store: Store, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(x) * 2
+        write(store, hidden)
+        return (hidden.exp() if reads else hidden).sum()
+
+    compiled = tatara.compile(f)
+    for call in range(3):
+        x = leaf(4, 3)
+        ours, theirs = Store(), Store()
+        expected = f(theirs, x)
+        results: list[torch.Tensor] = []
+        kernels = launched(lambda ours=ours, x=x, results=results: results.append(compiled(ours, x)))
+        assert call > 0 or (kernels > 0) == (write not in BY_HOST)
+        everything = zip(flat([results[0], ours], []), flat([expected, theirs], []), strict=True)
+        loss, other = torch.zeros(()), torch.zeros(())
+        for mine, wanted in everything:
+            if not isinstance(wanted, torch.Tensor):
+                assert mine == wanted
+                continue
+            torch.testing.assert_close(mine, wanted)
+            assert mine.requires_grad == wanted.requires_grad and mine.stride() == wanted.stride()
+            assert mine.device == wanted.device
+            if wanted.requires_grad:
+                loss, other = loss + mine.square().sum(), other + wanted.square().sum()
+        torch.testing.assert_close(torch.autograd.grad(loss, x)[0], torch.autograd.grad(other, x)[0])
