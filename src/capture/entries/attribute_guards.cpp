@@ -25,13 +25,17 @@ void AttributeGuards::tensor_attribute(int index, PyObject* tensor, PyObject* na
 
 void AttributeGuards::instance(PyObject* object, bool attributes) {
   const auto [found, inserted] = instance_index_.emplace(object, instances_.size());
-  if (inserted)
+  if (inserted) {
     instances_.push_back({Ref::borrow(object), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))), {}});
-  InstanceWatch& watch = instances_[found->second];
-  if (watch.place != nullptr || !attributes) return;
-  watch.place = _PyObject_GetDictPtr(object);
-  if (watch.place != nullptr && *watch.place == nullptr) watch.place = nullptr;
-  if (watch.place != nullptr) watch.dict = Ref::borrow(*watch.place);
+    instance_checks_.push_back({object, Py_TYPE(object)});
+  }
+  InstanceCheck& check = instance_checks_[found->second];
+  if (check.place != nullptr || !attributes) return;
+  PyObject** const place = _PyObject_GetDictPtr(object);
+  if (place == nullptr || *place == nullptr) return;
+  check.place = place;
+  check.dict = *place;
+  instances_[found->second].dict = Ref::borrow(*place);
 }
 
 bool AttributeGuards::function(PyObject* function, ReadNotes& notes) {
@@ -51,7 +55,10 @@ bool AttributeGuards::function(PyObject* function, ReadNotes& notes) {
 
 void AttributeGuards::hold_weakly(WeakMaker& maker) {
   for (AttrWatch& watch : attrs_) watch.weak = watch.weak || maker.make_weak(watch.owner);
-  for (InstanceWatch& watch : instances_) watch.weak = watch.weak || maker.make_weak(watch.object);
+  for (size_t i = 0; i < instances_.size(); ++i) {
+    if (instance_checks_[i].object != nullptr && maker.make_weak(instances_[i].object))
+      instance_checks_[i].object = nullptr;
+  }
 }
 
 std::unordered_set<PyObject*> AttributeGuards::instance_dicts() const {
@@ -60,11 +67,11 @@ std::unordered_set<PyObject*> AttributeGuards::instance_dicts() const {
   return result;
 }
 
-bool AttributeGuards::FunctionWatch::holds() const {
-  PyObject* const f = function.get();
-  PyObject* const now = PyFunction_GET_DEFAULTS(f);
-  if (PyFunction_GET_CODE(f) != code.get() || PyFunction_GET_KW_DEFAULTS(f) != keyword_defaults.get()) return false;
-  if (items.empty()) return now == defaults.get();
+PyObject* AttributeGuards::weak_instance(const InstanceCheck& instance) const {
+  return weak_object(instances_[static_cast<size_t>(&instance - instance_checks_.data())].object.get());
+}
+
+bool AttributeGuards::FunctionWatch::same_items(PyObject* now) const {
   if (now == nullptr || PyTuple_GET_SIZE(now) != static_cast<Py_ssize_t>(items.size())) return false;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!items[i].is(PyTuple_GET_ITEM(now, static_cast<Py_ssize_t>(i)))) return false;
@@ -82,13 +89,14 @@ bool AttributeGuards::check(ObjectCheck& check) const {
     PyObject* now = own_attribute(check.objects[static_cast<size_t>(watch.object)], watch.read.key.get());
     if (!check.same("attribute of a tensor", watch.read, now)) return false;
   }
-  for (const InstanceWatch& watch : instances_) {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(watch.found())) != watch.type.get()) {
-      return check.fail("class of", watch.found(), watch.type.get(),
-                        reinterpret_cast<PyObject*>(Py_TYPE(watch.found())));
+  for (const InstanceCheck& instance : instance_checks_) {
+    PyObject* const object = instance.object != nullptr ? instance.object : weak_instance(instance);
+    if (Py_TYPE(object) != instance.type) {
+      return check.fail("class of", object, reinterpret_cast<PyObject*>(instance.type),
+                        reinterpret_cast<PyObject*>(Py_TYPE(object)));
     }
-    if (watch.place != nullptr && *watch.place != watch.dict.get()) {
-      return check.fail("__dict__ of", watch.found(), watch.dict.get(), *watch.place);
+    if (instance.place != nullptr && *instance.place != instance.dict) {
+      return check.fail("__dict__ of", object, instance.dict, *instance.place);
     }
   }
   for (const FunctionWatch& watch : functions_) {

@@ -44,18 +44,28 @@ class AttributeGuards {
     int traverse(const Visitor& visit) const { return visit(owner, read); }
   };
   struct InstanceWatch {
-    Ref object, type, dict;      // the object, or a weak reference to it
-    PyObject** place = nullptr;  // of the dict; null: there is none yet
-    bool weak = false;
-    PyObject* found() const { return weak ? weak_object(object.get()) : object.get(); }
+    Ref object, type, dict;  // the object, or a weak reference to it
     int traverse(const Visitor& visit) const { return visit(object, type, dict); }
+  };
+  /// What a check reads of an InstanceWatch, close together: a module has hundreds of them.
+  struct InstanceCheck {
+    PyObject* object = nullptr;  // null: the watch holds it weakly
+    PyTypeObject* type = nullptr;
+    PyObject** place = nullptr;  // of the dict; null: there is none yet
+    PyObject* dict = nullptr;
   };
   struct FunctionWatch {
     Ref function, code;
     Ref defaults;                   // null where one of them may end: the tuple would keep it
     std::vector<HeldObject> items;  // then
     Ref keyword_defaults;
-    bool holds() const;
+    bool holds() const {
+      PyObject* const f = function.get();
+      PyObject* const now = PyFunction_GET_DEFAULTS(f);
+      return PyFunction_GET_CODE(f) == code.get() && PyFunction_GET_KW_DEFAULTS(f) == keyword_defaults.get() &&
+             (items.empty() ? now == defaults.get() : same_items(now));
+    }
+    bool same_items(PyObject* now) const;  // where items are held one by one
     int traverse(const Visitor& visit) const { return visit(function, code, defaults, items, keyword_defaults); }
   };
   struct TensorAttrWatch {
@@ -64,9 +74,12 @@ class AttributeGuards {
     int traverse(const Visitor& visit) const { return visit(read); }
   };
 
+  PyObject* weak_instance(const InstanceCheck& instance) const;
+
   std::vector<AttrWatch> attrs_;
   std::vector<TensorAttrWatch> tensor_attrs_;
   std::vector<InstanceWatch> instances_;
+  std::vector<InstanceCheck> instance_checks_;  // one for each of them
   std::unordered_map<PyObject*, size_t> instance_index_;
   std::vector<FunctionWatch> functions_;
 };

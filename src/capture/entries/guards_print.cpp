@@ -287,7 +287,7 @@ void AttributeGuards::describe(std::vector<std::string>& lines, const std::vecto
   }
   for (const InstanceWatch& watch : instances_) {
     add_line(lines, "an object is of class ", class_text(watch.type.get()),
-             watch.place != nullptr ? ", with the same __dict__" : "");
+             watch.dict ? ", with the same __dict__" : "");
   }
   for (const FunctionWatch& watch : functions_) {
     add_line(lines, "code and defaults of ", object_text(watch.function.get()), " are unchanged");
