@@ -1,5 +1,7 @@
 # One static library per folder of src/. The list is the order of dependence: each library may use those before it.
 set(TATARA_CORE_FOLDERS support symbolic ir loops ops transforms schedule codegen runtime compiler)
+# Those whose code runs when a function is compiled, and never in a call of it.
+set(TATARA_COMPILING_FOLDERS loops ops transforms schedule codegen compiler)
 
 set(tatara_previous "")
 foreach(folder IN LISTS TATARA_CORE_FOLDERS)
@@ -18,6 +20,9 @@ foreach(folder IN LISTS TATARA_CORE_FOLDERS)
     target_link_libraries(${target} PUBLIC tatara_flags ${tatara_previous})
     set_target_properties(${target} PROPERTIES ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
     tatara_unity(${target})
+    if(folder IN_LIST TATARA_COMPILING_FOLDERS)
+      tatara_optimize_less(${target})
+    endif()
     if(folder STREQUAL support)
       tatara_precompile(${target})
     else()

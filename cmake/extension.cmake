@@ -21,14 +21,24 @@ else()
   endif()
 
   if(capture_sources)
+    # The rooms of tracing by themselves: a call runs the others.
+    set(tracing_sources ${capture_sources})
+    list(FILTER tracing_sources INCLUDE REGEX "/src/capture/(trace|graph)/")
+    list(FILTER capture_sources EXCLUDE REGEX "/src/capture/(trace|graph)/")
     add_library(tatara_capture STATIC ${capture_sources})
-    target_link_libraries(tatara_capture PUBLIC tatara_core tatara_flags)
-    # CPython's headers are not ours: no warnings from them. The frame layouts are in internal/.
-    target_include_directories(tatara_capture SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
-    target_include_directories(tatara_capture SYSTEM PRIVATE ${Python_INCLUDE_DIRS}/internal)
+    add_library(tatara_tracing OBJECT ${tracing_sources})
+    tatara_precompile(tatara_tracing)
+    tatara_reuse_precompiled(tatara_capture tatara_tracing)
+    tatara_optimize_less(tatara_tracing)
+    foreach(target tatara_capture tatara_tracing)
+      target_link_libraries(${target} PUBLIC tatara_core tatara_flags)
+      # CPython's headers are not ours: no warnings from them. The frame layouts are in internal/.
+      target_include_directories(${target} SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
+      target_include_directories(${target} SYSTEM PRIVATE ${Python_INCLUDE_DIRS}/internal)
+      tatara_unity(${target})
+    endforeach()
+    target_sources(tatara_capture PRIVATE $<TARGET_OBJECTS:tatara_tracing>)  # each uses the other
     target_link_libraries(_core PRIVATE tatara_capture)
-    tatara_precompile(tatara_capture)
-    tatara_unity(tatara_capture)
   endif()
 
   if(TATARA_EXTENSION_DIR)

@@ -39,6 +39,14 @@ function(tatara_reuse_precompiled target other)
   endif()
 endfunction()
 
+# `target` is built in three quarters of the time, to code that is a little slower: for what runs once for each function that is
+# compiled, where LLVM takes most of the time (docs/decisions/031-a-cheaper-build.md).
+function(tatara_optimize_less target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
+
 # Sources of one folder are compiled together, a few at a time: headers are read, and templates made, once for all of them.
 # `make lint` sees to it that no two files of a folder define an internal function of the same name. A file is compiled alone
 # where it has options of its own, or SKIP_UNITY_BUILD_INCLUSION.
