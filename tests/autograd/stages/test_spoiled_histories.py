@@ -11,7 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import tatara
 from results import same
-from tatara.torch import _training
+from tatara.torch import _spoiled
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -143,10 +143,10 @@ def test_a_step_that_returns_what_it_did_not_use() -> None:
 def test_hooks_on_saved_tensors_are_not_called() -> None:
     x = torch.ones(2, requires_grad=True)
     calls: list[str] = []
-    first = _training.next_node()
+    first = _spoiled.next_node()
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: calls.append("unpacked") or t):
         y = x.exp()
-        assert _training.spoiled([y], first) == [None]
+        assert _spoiled.spoiled([y], first) == [None]
     assert calls == []
 
 
@@ -154,8 +154,8 @@ def test_a_pass_through_earlier_nodes_is_not_looked_at() -> None:
     x = torch.ones(2, requires_grad=True)
     y = x.exp()
     y.detach().mul_(2)
-    first = _training.next_node()
+    first = _spoiled.next_node()
     z = y + 1
-    assert _training.spoiled([z], first) == [None]
-    (error,) = _training.spoiled([z], 0)
+    assert _spoiled.spoiled([z], first) == [None]
+    (error,) = _spoiled.spoiled([z], 0)
     assert error is not None and "modified by an inplace operation" in error
