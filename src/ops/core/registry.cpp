@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <deque>
-#include <map>
-#include <sstream>
 #include <unordered_map>
 
 #include "ops/core/op_def.h"
@@ -11,9 +9,9 @@
 namespace tatara {
 
 struct OpRegistry::Tables {
-  std::deque<OpDef> defs;
-  std::unordered_map<std::string, OpDef*> by_name;
-  std::map<std::string, std::vector<PythonName>, std::less<>> by_python;
+  std::deque<OpDef> defs;  // the keys of both tables are in the texts of these
+  std::unordered_map<std::string_view, OpDef*> by_name;
+  std::unordered_map<std::string_view, std::vector<PythonName>> by_python;
 };
 
 #define TATARA_OPS(family) void register_##family(OpRegistry&);
@@ -41,9 +39,12 @@ void OpRegistry::add(OpDef def) {
   OpDef& kept = tables_->defs.emplace_back(std::move(def));
   tables_->by_name.emplace(kept.name, &kept);
   ordered_.push_back(&kept);
-  const auto list = [&](const std::string& names, PythonName::Form form) {
-    std::istringstream words(names);
-    for (std::string word; words >> word;) tables_->by_python[word].push_back({&kept, form});
+  const auto list = [&](std::string_view names, PythonName::Form form) {
+    while (!names.empty()) {
+      const std::string_view word = names.substr(0, names.find(' '));
+      if (!word.empty()) tables_->by_python[word].push_back({&kept, form});
+      names.remove_prefix(std::min(word.size() + 1, names.size()));
+    }
   };
   list(kept.names, PythonName::Form::kFunction);
   list(kept.inplace_names, PythonName::Form::kInplace);
@@ -51,7 +52,7 @@ void OpRegistry::add(OpDef def) {
 }
 
 OpDef& OpRegistry::amend(std::string_view name) {
-  const auto found = tables_->by_name.find(std::string(name));
+  const auto found = tables_->by_name.find(name);
   if (found == tables_->by_name.end()) throw InternalError(str_cat("no operator ", name, " to amend"));
   return *found->second;
 }
@@ -61,7 +62,7 @@ void OpRegistry::mark(bool OpTraits::* trait, std::initializer_list<const char*>
 }
 
 const OpDef* OpRegistry::find(std::string_view name) const {
-  const auto found = tables_->by_name.find(std::string(name));
+  const auto found = tables_->by_name.find(name);
   return found == tables_->by_name.end() ? nullptr : found->second;
 }
 
@@ -78,7 +79,8 @@ const std::vector<OpRegistry::PythonName>* OpRegistry::find_python(std::string_v
 
 std::vector<std::string> OpRegistry::python_names() const {
   std::vector<std::string> names;
-  for (const auto& [name, candidates] : tables_->by_python) names.push_back(name);
+  for (const auto& [name, candidates] : tables_->by_python) names.emplace_back(name);
+  std::sort(names.begin(), names.end());
   return names;
 }
 

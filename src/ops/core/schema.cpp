@@ -48,13 +48,15 @@ class SchemaParser {
   void expect(std::string_view token) {
     if (!take(token)) fail("missing punctuation");
   }
-  std::string word() {
+  std::string_view word() {
     skip();
     const size_t start = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
-      ++at_;
+    const auto of_a_word = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    };
+    while (at_ < text_.size() && of_a_word(text_[at_])) ++at_;
     if (at_ == start) fail("expected a word");
-    return std::string(text_.substr(start, at_ - start));
+    return text_.substr(start, at_ - start);
   }
 
   void alias_mark(ArgSpec& spec) {
@@ -69,7 +71,7 @@ class SchemaParser {
 
   static ArgType pick(bool optional, ArgType plain, ArgType other) { return optional ? other : plain; }
 
-  ArgType type_of(const std::string& base, bool list, bool element_optional, bool optional) {
+  ArgType type_of(std::string_view base, bool list, bool element_optional, bool optional) {
     if (base == "Tensor" && list) return element_optional ? ArgType::kOptionalTensorList : ArgType::kTensorList;
     if (base == "Tensor") return pick(optional, ArgType::kTensor, ArgType::kOptionalTensor);
     if (base == "Operand") return ArgType::kTensorOrScalar;
@@ -92,7 +94,7 @@ class SchemaParser {
 
   ArgSpec argument() {
     ArgSpec spec;
-    const std::string base = word();
+    const std::string_view base = word();
     bool element_optional = false;
     bool list = false;
     alias_mark(spec);
@@ -100,7 +102,7 @@ class SchemaParser {
     if (take("[")) {
       list = true;
       skip();
-      if (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) spec.list_size = std::stoi(word());
+      if (std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) spec.list_size = std::stoi(std::string(word()));
       expect("]");
     }
     bool optional = element_optional && !list;
@@ -166,10 +168,10 @@ class SchemaParser {
     skip();
     if (spec.type == ArgType::kString || spec.type == ArgType::kOptionalString || spec.type == ArgType::kMemoryFormat ||
         spec.type == ArgType::kLayout) {
-      return word();
+      return std::string(word());
     }
     if (spec.type == ArgType::kDType) {
-      const std::string name = word();
+      const std::string_view name = word();
       const auto dtype = parse_dtype(name == "long" ? "int64" : name);
       if (!dtype) fail("unknown dtype");
       return *dtype;
