@@ -92,7 +92,15 @@ std::string gpu_symbol(std::string_view name) {
   return symbol;
 }
 
+/// Of a CPU kernel's text, that LLVM compiles in a few hundredths of a second: nobody need be able to end that early. Most kernels
+/// are such, and a thread for each, with memory of its own, makes a first call a twentieth slower where there are many cores.
+constexpr size_t kQuickText = 32 * 1024;
+
 CompiledObject compile_text(const std::string& text, const KernelTarget& target) {
+  if (!target.gpu && text.size() <= kQuickText) {
+    check_cancelled();
+    return llvm_provider().compile(text, target_options(target));
+  }
   const auto object = std::make_shared<CompiledObject>();
   run_or_abandon([object, text, target] {
     *object = llvm_provider().compile(text, target_options(target));
