@@ -1,7 +1,7 @@
 # One static library per folder of src/. The list is the order of dependence: each library may use those before it.
 set(TATARA_CORE_FOLDERS support symbolic ir loops ops transforms schedule codegen runtime compiler)
-# Those whose code runs when a function is compiled, and never in a call of it.
-set(TATARA_COMPILING_FOLDERS loops ops transforms schedule codegen compiler)
+# Those whose code runs when a function is compiled; a call of it only evaluates sizes (symbolic).
+set(TATARA_COMPILING_FOLDERS symbolic ir loops ops transforms schedule codegen compiler)
 
 set(tatara_previous "")
 foreach(folder IN LISTS TATARA_CORE_FOLDERS)

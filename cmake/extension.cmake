@@ -12,6 +12,8 @@ else()
 
   nanobind_add_module(_core NB_STATIC NOMINSIZE ${binding_sources})
   target_link_libraries(_core PRIVATE tatara_core tatara_flags)
+  tatara_optimize_less(_core)  # calls of compiled functions do not pass through nanobind
+  tatara_optimize_less(nanobind-static)
   # As system directories: our warnings are not for their headers.
   target_include_directories(_core SYSTEM PRIVATE ${NB_DIR}/include ${Python_INCLUDE_DIRS})
 
@@ -23,8 +25,8 @@ else()
   if(capture_sources)
     # The rooms of tracing by themselves: a call runs the others.
     set(tracing_sources ${capture_sources})
-    list(FILTER tracing_sources INCLUDE REGEX "/src/capture/(trace|graph)/")
-    list(FILTER capture_sources EXCLUDE REGEX "/src/capture/(trace|graph)/")
+    list(FILTER tracing_sources INCLUDE REGEX "/src/capture/(trace|graph|tape)/")
+    list(FILTER capture_sources EXCLUDE REGEX "/src/capture/(trace|graph|tape)/")
     add_library(tatara_capture STATIC ${capture_sources})
     add_library(tatara_tracing OBJECT ${tracing_sources})
     tatara_precompile(tatara_tracing)
