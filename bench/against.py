@@ -69,7 +69,9 @@ def _train() -> Iterator[Row]:
         for what, whole in (("loss", ()), ("step", ("--whole",))):
             options = ("--child", model, "--no-rival", "--steps", "2", *whole)
             yield Row("train", f"{model} {what}", options, _share)
-            yield Row("train", f"{model} {what}", (*options, "--cold", "tatara"), _cold)
+            # Of small inputs: compiling takes as long, and what steps take varies less.
+            small = ("--batch", "1", "--length", "16")
+            yield Row("train", f"{model} {what}", (*options, *small, "--cold", "tatara"), _cold)
 
 
 TABLES = {"models": _models, "kernels": _kernels, "calls": _calls, "train": _train}
