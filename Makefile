@@ -39,9 +39,10 @@ build: configure
 build-extension: configure
 	$(VENV)/bin/cmake --build $(DEV) --parallel $(CORES) --target _core
 
-# The C++ core without Python and torch.
+# The C++ core without Python and torch, on two cores.
 test-cpp: build
-	TATARA_LLVM=$(LLVM) $(DEV)/tests/unit/tatara_unit_tests
+	export TATARA_LLVM=$(LLVM); $(DEV)/tests/unit/tatara_unit_tests --part=1/2 & first=$$!; \
+	$(DEV)/tests/unit/tatara_unit_tests --part=2/2; second=$$?; wait $$first && exit $$second
 
 # The NumPy tests by themselves: they show that torch is not loaded.
 test-python: build

@@ -1,8 +1,10 @@
 // Runner of the unit tests: see testing.h.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "testing.h"
 
@@ -39,6 +41,15 @@ bool matches(std::string_view pattern, std::string_view text) {
   const std::string_view rest = pattern.substr(1);
   if (rest.find('*') == std::string_view::npos) return text.substr(1) == rest;
   return matches(rest, text.substr(1));
+}
+
+/// "2/3": every third suite from the second on. False for other texts.
+bool read_part(std::string_view text, size_t& part, size_t& parts) {
+  const char* const end = text.data() + text.size();
+  const auto [slash, first] = std::from_chars(text.data(), end, part);
+  if (first != std::errc() || slash == end || *slash != '/') return false;
+  const auto [rest, second] = std::from_chars(slash + 1, end, parts);
+  return second == std::errc() && rest == end && part >= 1 && part <= parts;
 }
 
 void guarded(Test& test, void (Test::*step)()) {
@@ -90,6 +101,7 @@ int main(int argc, char** argv) {
   std::string_view filter;
   std::vector<std::string_view> without;
   bool list = false;
+  size_t part = 1, parts = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
     if (arg.starts_with("--filter=")) {
@@ -102,18 +114,28 @@ int main(int argc, char** argv) {
       without.push_back(arg.substr(10));
     } else if (arg == "--list") {
       list = true;
-    } else {
-      std::fprintf(stderr, "usage: %s [--filter=text] [--without=text] [--list]\n", argv[0]);
+    } else if (!arg.starts_with("--part=") || !testing::read_part(arg.substr(7), part, parts)) {
+      std::fprintf(stderr, "usage: %s [--filter=text] [--without=text] [--part=1/2] [--list]\n", argv[0]);
       return 2;
     }
+  }
+  std::vector<const testing::Case*> wanted;
+  for (const testing::Case& test_case : testing::cases()) {
+    if (!filter.empty() && !testing::matches(filter, test_case.name)) continue;
+    const auto left_out = [&](std::string_view pattern) { return testing::matches(pattern, test_case.name); };
+    if (std::ranges::none_of(without, left_out)) wanted.push_back(&test_case);
   }
   int passed = 0;
   int skipped = 0;
   std::vector<std::string> failed;
-  for (const testing::Case& test_case : testing::cases()) {
-    if (!filter.empty() && !testing::matches(filter, test_case.name)) continue;
-    const auto left_out = [&](std::string_view pattern) { return testing::matches(pattern, test_case.name); };
-    if (std::ranges::any_of(without, left_out)) continue;
+  size_t suites = 0;
+  std::string_view suite;
+  for (const testing::Case* each : wanted) {
+    const testing::Case& test_case = *each;
+    const std::string_view name = test_case.name;
+    if (std::exchange(suite, name.substr(0, name.find('.'))) != suite) ++suites;
+    // A suite stays together: its tests may share what one of them has made.
+    if (suites % parts != part - 1) continue;
     if (list) {
       std::printf("%s\n", test_case.name.c_str());
       continue;

@@ -364,6 +364,7 @@ int number_before(const std::string& text, const std::string& words) {
 
 constexpr const char* kChips[] = {"sm_80", "sm_90a", "sm_100"};
 
+/// Kept by what LLVM gets: two tests go over all cases, and LLVM takes most of their time.
 std::string ptx_of(LlvmProvider& llvm, const loops::Kernel& kernel, const char* chip) {
   TargetOptions options;
   options.triple = kGpuTriple;
@@ -372,7 +373,11 @@ std::string ptx_of(LlvmProvider& llvm, const loops::Kernel& kernel, const char* 
   options.output = TargetOptions::Output::kAssembly;
   GpuTarget target{std::string_view(chip) == "sm_80" ? 80 : std::string_view(chip) == "sm_100" ? 100 : 90, chip, ""};
   if (target.capability == 90) options.features = target.features = "+ptx81";
-  return llvm.compile(emit_gpu(kernel, target, "k"), options).bytes;
+  static std::map<std::pair<std::string, std::string>, std::string> kept;
+  const std::string code = emit_gpu(kernel, target, "k");
+  std::string& ptx = kept[{code, chip}];
+  if (ptx.empty()) ptx = llvm.compile(code, options).bytes;
+  return ptx;
 }
 
 size_t occurrences(const std::string& text, std::string_view part) {
