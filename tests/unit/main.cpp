@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <utility>
 
 #include "testing.h"
 
@@ -132,8 +131,9 @@ int main(int argc, char** argv) {
   std::string_view suite;
   for (const testing::Case* each : wanted) {
     const testing::Case& test_case = *each;
-    const std::string_view name = test_case.name;
-    if (std::exchange(suite, name.substr(0, name.find('.'))) != suite) ++suites;
+    const std::string_view name = test_case.name, before = suite;
+    suite = name.substr(0, name.find('.'));
+    if (suite != before) ++suites;
     // A suite stays together: its tests may share what one of them has made.
     if (suites % parts != part - 1) continue;
     if (list) {
