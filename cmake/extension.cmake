@@ -23,7 +23,7 @@ else()
   endif()
 
   if(capture_sources)
-    # The rooms of tracing by themselves: a call runs the others.
+    # The rooms of tracing by themselves: a call of a compiled function runs little of them (tapes that do not compile, transactions).
     set(tracing_sources ${capture_sources})
     list(FILTER tracing_sources INCLUDE REGEX "/src/capture/(trace|graph|tape)/")
     list(FILTER capture_sources EXCLUDE REGEX "/src/capture/(trace|graph|tape)/")
