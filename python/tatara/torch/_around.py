@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from tatara._core import CompiledFunction
 from tatara._errors import Unsupported
-from tatara.torch._batches import each_example
+from tatara.torch._batches import each_example, transformed
 from tatara.torch._carried import (
     Places,
     alive,
@@ -354,14 +354,6 @@ class _Structure:
             if len({id(r) for r in [*results, *plain]}) < len(results) + len(plain):
                 return "a result is another one, or an argument"
         return spec
-
-
-def transformed(tensor: Any) -> bool:
-    """Whether the tensor is one of a transform of torch.func, or a dual one."""
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return True
-    level = torch.autograd.forward_ad._current_level
-    return level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def call(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

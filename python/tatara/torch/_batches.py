@@ -1,4 +1,4 @@
-"""Cotangents that are batches: `torch.autograd.grad(..., is_grads_batched=True)`."""
+"""Cotangents of transforms: those of torch.func, and batches (`torch.autograd.grad(..., is_grads_batched=True)`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any
 
 import torch
 from torch._C import _functorch
+
+
+def transformed(tensor: Any) -> bool:
+    """Whether the tensor is one of a transform of torch.func, or a dual one."""
+    if _functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    level = torch.autograd.forward_ad._current_level
+    return level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def each_example(gradients: Callable[[tuple[Any, ...], bool], Any], cotangents: tuple[Any, ...]) -> list[Any]:

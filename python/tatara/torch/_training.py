@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from tatara import _core
-from tatara.torch import _around, _checkpoint, _meta, _passes_under_modes
-from tatara.torch._batches import each_example
-from tatara.torch._carried import carried
+from tatara.torch._batches import each_example, transformed
+
+# What most programs have no use for is imported where it is used: importing costs as much as compiling a kernel.
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -60,20 +60,27 @@ class CompiledNode(torch.autograd.Function):  # type: ignore[misc]
         with torch._C._DisableTorchDispatch():  # eager reads what it saved unseen, too
             saved = list(ctx.saved_tensors)
         stage = ctx.stage
-        left = _passes_under_modes.left_for(ctx)
-        if left is not None:
-            return (*_NOT_INPUTS, *_passes_under_modes.finished(ctx, cotangents, left, torch.is_grad_enabled()))
+        if hasattr(ctx, "recording"):
+            from tatara.torch import _passes_under_modes
+
+            left = _passes_under_modes.left_for(ctx)
+            if left is not None:
+                return (*_NOT_INPUTS, *_passes_under_modes.finished(ctx, cotangents, left, torch.is_grad_enabled()))
         if all(g is None for g in cotangents):
             return (None,) * len(ctx.needs_input_grad)
         if stage.recomputes:
+            from tatara.torch import _checkpoint
+
             _checkpoint.check_hooks()
-        if any(g is not None and _around.transformed(g) for g in cotangents):
+        if any(g is not None and transformed(g) for g in cotangents):
             return (*_NOT_INPUTS, *_inside_transforms(ctx, stage, saved, cotangents))
         layouts = stage.layouts or (None,) * len(cotangents)
         again = torch.is_grad_enabled()  # under create_graph=True
         if again and ctx.given is not None and _is_hooked(ctx.given[0]):
             raise RuntimeError(_HOOKED)
         if torch._C._len_torch_dispatch_stack() != 0:
+            from tatara.torch import _passes_under_modes
+
             seen = _passes_under_modes.gradients(ctx, stage, cotangents, again)
             if seen is not None:
                 return (*_NOT_INPUTS, *seen)
@@ -123,6 +130,8 @@ def _is_hooked(remembered: Any) -> bool:
 
 def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients as results of a stage that was not there before."""
+    from tatara.torch import _passes_under_modes
+
     need = tuple(g is not None and g.requires_grad for g in cotangents)
     function, operands, targets = _second(ctx, stage, saved, cotangents, need)
     return _passes_under_modes.in_places(ctx, targets, function(*operands))
@@ -130,6 +139,9 @@ def _again(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
 
 def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> list[Any]:
     """The gradients for cotangents of a transform of torch.func, or dual ones: those of plain tensors, level by level."""
+    from tatara.torch import _around, _passes_under_modes
+    from tatara.torch._carried import carried
+
     need = tuple(g is not None for g in cotangents)
     function, operands, targets = _second(ctx, stage, saved, cotangents, need)
 
@@ -147,6 +159,8 @@ def _inside_transforms(ctx: Any, stage: Any, saved: Any, cotangents: Any) -> lis
 
 def _second(ctx: Any, stage: Any, saved: Any, cotangents: Any, need: tuple[bool, ...]) -> tuple[Any, list[Any], Any]:
     """The backward graph as a function that can be differentiated, its operands, and the inputs whose gradients it gives."""
+    from tatara.torch import _passes_under_modes
+
     given = tuple(g is not None for g in cotangents)
     second, sources, targets, constant = stage.second(given, need, saved)
     layouts = stage.layouts or (None,) * len(cotangents)
@@ -224,6 +238,8 @@ def stand_in(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtyp
 
 def saves(function: Any, args: Any, kwargs: Any) -> bool:
     """Whether the nodes of gradients of `function(*args, **kwargs)` (on stand-ins) keep tensors, which a pass lets go of."""
+    from tatara.torch import _meta
+
     with torch.inference_mode(False), torch.enable_grad():
         results = _meta.call(function, args, kwargs)
     pending = [r.grad_fn for r in (results if isinstance(results, (tuple, list)) else (results,))]
@@ -244,6 +260,8 @@ def backward_pass(
     roots: Any, cotangents: Any, variables: Any, keep: bool, accumulate: bool, create: bool
 ) -> tuple[Any, ...]:
     """The gradients of a pass of the engine. Those that go to ``.grad`` are laid out as the engine does it."""
+    from tatara.torch import _checkpoint
+
     with _checkpoint.whole_pass(accumulate):
         found = torch.autograd.grad(
             roots, variables, cotangents, retain_graph=keep, create_graph=create, allow_unused=True
