@@ -60,13 +60,15 @@ def _compiled(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return function if way == "eager" else {"tatara": tatara, "rival": torch}[way].compile(function)
 
 
-def _stepper(way: str, name: str, model: Any, inputs: dict[str, Any], whole: bool) -> Callable[[], Any]:
+def _stepper(
+    way: str, name: str, model: Any, inputs: dict[str, Any], whole: bool, optimizer: Any = None
+) -> Callable[[], Any]:
     import torch
 
     loss = loss_of(model, name)
     if not whole:
         loss = _compiled(way, loss)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
@@ -146,17 +148,29 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_cold(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the first two steps of this process take more than two usual ones. The second is still a first one: a compiler may
-    leave the backward to eager in the first.
+    """What the first two steps of this process take more than two usual ones, in seconds and in seconds of processors. The second
+    is still a first one: a compiler may leave the backward to eager in the first.
     """
+    import torch
+
+    import tatara
+
+    if arguments.told:
+        torch.compiler.is_compiling = tatara.is_compiling
     model, inputs = _made(name, arguments.batch, arguments.length)
-    step = _stepper(arguments.cold, name, model, inputs, arguments.whole)
-    times = []
+    optimizer = None
+    if arguments.after_eager:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        _stepper("eager", name, model, inputs, arguments.whole, optimizer)()
+    step = _stepper(arguments.cold, name, model, inputs, arguments.whole, optimizer)
+    clocks = {"cold": time.perf_counter, "processors": time.process_time}
+    times: dict[str, list[float]] = {clock: [] for clock in clocks}
     for _ in range(5):
-        start = time.perf_counter()
+        starts = {clock: now() for clock, now in clocks.items()}
         step().item()
-        times.append(time.perf_counter() - start)
-    return {"cold": times[0] + times[1] - 2 * statistics.median(times[2:])}
+        for clock, now in clocks.items():
+            times[clock].append(now() - starts[clock])
+    return {clock: t[0] + t[1] - 2 * statistics.median(t[2:]) for clock, t in times.items()}
 
 
 def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -239,6 +253,17 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--steps", type=int, default=20, help="whose losses are compared with eager's")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--after-eager",
+        action="store_true",
+        help="--cold: eager takes a step before, which makes the optimizer's state",
+    )
+    parser.add_argument(
+        "--told",
+        action="store_true",
+        help="--cold: torch.compiler.is_compiling() is True in Tatara's traces, also of builds that do not say so themselves: "
+        "libraries take another path then",
+    )
     parser.add_argument("--whole", action="store_true", help="compile the step with its optimizer, not the loss")
     parser.add_argument("--noise", action="store_true", help="also eager from weights one unit in the last place off")
     parser.add_argument("--no-rival", action="store_true", help="leave torch.compile out")
