@@ -146,7 +146,7 @@ Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
   if (guards.state.autocast.any) off.emplace(api);
   const Outcome outcome = clear_gradients(env) ? runner->run(*tape, env, api) : Outcome::kFailed;
   if (outcome == Outcome::kDone) return Ran::kDone;
-  if (outcome == Outcome::kTape && transaction.undo()) {
+  if ((outcome == Outcome::kTape || outcome == Outcome::kRefused) && transaction.undo()) {
     forget_error();
     if (clear_gradients(env) && tape->run(env, api)) return Ran::kDone;
   }

@@ -22,8 +22,9 @@ class GraphRunner {
   virtual ~GraphRunner() = default;
   enum class Outcome : uint8_t {
     kDone,
-    kTape,    ///< the graph does not do for these inputs (problem() says why): the tape may; a Python error may be set
-    kFailed,  ///< with a Python error set
+    kTape,     ///< the graph does not do for these inputs (problem() says why): the tape may; a Python error may be set
+    kRefused,  ///< the same, without an error, before anything has happened
+    kFailed,   ///< with a Python error set
   };
   /// `env` has the inputs filled in; fills the tape's outputs. What it changes, the present transaction knows.
   virtual Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) = 0;
@@ -41,6 +42,9 @@ class GraphRunner {
   /// Compiled plans: slots of the inputs that a run writes to (negative: a constant of the graph).
   virtual std::vector<int> written_slots() const { return {}; }
   virtual bool compiled() const { return false; }
+  /// Whether a run compares what the host gives with what the trace was told, so that the first call may have its results
+  /// from here.
+  virtual bool checks_results() const { return compiled(); }
   /// Hands the references that the runner owns to the cycle collector.
   virtual int traverse(const Visitor&) const { return 0; }
 };

@@ -5,6 +5,7 @@
 #include "capture/entries/stats.h"
 #include "capture/graph/graph_from_tape.h"
 #include "capture/host/errors.h"
+#include "capture/run/compiled_part.h"
 #include "capture/run/compiled_runner.h"
 #include "capture/run/report_details.h"
 #include "capture/run/runner.h"
@@ -32,17 +33,16 @@ void count_compiled(const CompileResult& compiled) {
 }
 
 /// Forward and backward plans; the report shows all of them.
-void attach_training(Entry& entry, TapeGraph made, const CompileOptions& options) {
+CompiledPart compiled_for_training(Entry& entry, TapeGraph made, const std::shared_ptr<const Tape>& tape,
+                                   const CompileOptions& options) {
   const std::shared_ptr<ExprContext> ctx = made.graph.ctx_ptr();
-  TATARA_LOG(kGraph, "to be differentiated: ", entry.report.graph_text);
-  CompiledTraining training = compile_training(std::move(made), entry.tape, options);
+  CompiledTraining training = compile_training(std::move(made), tape, options);
   for (const CompileResult& compiled : training.results) {
     entry.report.lowered_text += compiled.lowered_text;
     count_compiled(compiled);
   }
-  if (!training.results.empty()) entry.report.details = details_of(training.results.front());
   add_facts(entry, *ctx);
-  entry.runner = std::move(training.runner);
+  return {std::move(training.runner), training.results.empty() ? Ref() : details_of(training.results.front())};
 }
 
 }  // namespace
@@ -56,6 +56,27 @@ std::vector<bool> inputs_needing_grad(const TapeGraph& made, const Tape& tape) {
     }
   }
   return needs;
+}
+
+CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<const Tape>& tape,
+                          const CompileOptions& options) {
+  const bool whole = follows_histories(*tape);
+  std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
+  CompiledPart part;
+  if (whole ? made.training : is_training_tape(*tape)) {
+    TATARA_LOG(kGraph, "to be differentiated: ", entry.report.graph_text);
+    part = compiled_for_training(entry, std::move(made), tape, options);
+  } else {
+    CompileResult compiled = compile_graph(made.graph, options);
+    entry.report.lowered_text += compiled.lowered_text;
+    add_facts(entry, made.graph.ctx());
+    count_compiled(compiled);
+    part.details = details_of(compiled);
+    part.runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *tape,
+                                                   options.keep_outputs_mb);
+  }
+  if (whole) part.runner = make_step_runner(std::move(part.runner), *tape, std::move(used_up), std::move(leaves));
+  return part;
 }
 
 void find_refusal(Entry& entry, const CompileOptions& options, TorchApi& api) {
@@ -79,28 +100,9 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
   try {
     TapeGraph made = growing.finish(entry.tape, api, options.passes);
     entry.report.graph_text = print_graph(made.graph, true);
-    const bool whole = follows_histories(*entry.tape);
-    std::vector<int> used_up = std::move(made.used_up), leaves = std::move(made.leaves);
-    if (whole ? made.training : is_training_tape(*entry.tape)) {
-      attach_training(entry, std::move(made), options);
-      if (whole) {
-        entry.runner = make_step_runner(std::move(entry.runner), *entry.tape, std::move(used_up), std::move(leaves));
-      }
-      entry.report.compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      return true;
-    }
-    CompileResult compiled = compile_graph(made.graph, options);
-    entry.report.lowered_text = compiled.lowered_text;
-    entry.report.details = details_of(compiled);
-    add_facts(entry, made.graph.ctx());
-    count_compiled(compiled);
-    auto runner = std::make_unique<CompiledRunner>(std::move(compiled.executable), std::move(made), *entry.tape,
-                                                   options.keep_outputs_mb);
-    if (whole) {
-      entry.runner = make_step_runner(std::move(runner), *entry.tape, std::move(used_up), std::move(leaves));
-    } else {
-      entry.runner = std::move(runner);
-    }
+    CompiledPart part = compile_part(entry, std::move(made), entry.tape, options);
+    entry.report.details = std::move(part.details);
+    entry.runner = std::move(part.runner);
   } catch (const std::exception& error) {
     forget_error();
     if (!options.fallback) {

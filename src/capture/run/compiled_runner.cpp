@@ -443,7 +443,7 @@ GraphRunner::Outcome CompiledRunner::run(const Tape& tape, std::vector<Ref>& env
   }
   switch (try_run(env, api)) {
     case Tried::kDone: proven_ = true; return Outcome::kDone;
-    case Tried::kRefused:
+    case Tried::kRefused: return Outcome::kRefused;
     case Tried::kBroken: return Outcome::kTape;
     case Tried::kFailed: break;
   }

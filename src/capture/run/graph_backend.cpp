@@ -56,7 +56,7 @@ class CallableRunner final : public GraphRunner {
 
 }  // namespace
 
-bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, GrowingGraph& growing) {
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingTrace& trace) {
   const bool empty = entry.tape->nodes().empty();
   if (owner.backend && !empty) {
     entry.report.graph_text = entry.tape->str();
@@ -77,9 +77,11 @@ bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, GrowingGraph&
     CompileOptions options = CompileOptions::resolve(owner.options);
     options.explain = explaining() != Explaining::kOff;
     if (is_numpy_tape(*entry.tape)) return attach_numpy(entry, options, api);
-    if (attach_compiled(entry, options, api, growing)) return true;
+    if (attach_compiled(entry, options, api, trace.growing)) return true;
     if (PyErr_Occurred() != nullptr) return false;
-    if (owner.fullgraph) {
+    if (attach_split(entry, options, api, trace)) return true;
+    const bool later = !trace.ran && entry.report.refused_call >= 0 && can_split(*entry.tape);
+    if (owner.fullgraph && !later) {
       BreakInfo why = place_of(reinterpret_cast<PyCodeObject*>(entry.code), entry.offset);
       why.reason = "the graph does not compile: " + entry.report.fallback_reason;
       raise_unsupported(why);

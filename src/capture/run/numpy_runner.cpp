@@ -288,8 +288,6 @@ class Splitter {
   }
 
   std::vector<Part> run() {
-    for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
-    const Ref id = Ref::steal(PyLong_FromLong(-1));
     const bool allowed = np_.allows_kernels(entry_.guards.state.errstate.get());
     const auto& nodes = tape_.nodes();
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -297,16 +295,15 @@ class Splitter {
       if (allowed && add(nodes[n], why)) continue;
       close(n);
       if (!allowed) why = "np.errstate asks for more than warnings";
-      host(nodes[n], why);
+      details_.host(nodes[n], why);
       parts_.push_back({n, n + 1, nullptr});
       first_ = n + 1;
     }
     close(nodes.size());
-    if (PyDict_GetItemString(details_.get(), "id") == nullptr) PyDict_SetItemString(details_.get(), "id", id.get());
     return std::move(parts_);
   }
 
-  Ref details() { return std::move(details_); }
+  Ref details() { return details_.take(); }
 
  private:
   bool add(const TapeNode& node, std::string& why) {
@@ -323,49 +320,6 @@ class Splitter {
       forget_error();
       why = error.what();
       return false;
-    }
-  }
-
-  void host(const TapeNode& node, const std::string& why) {
-    const Ref none = Ref::steal(PyList_New(0));
-    Ref step = Ref::steal(Py_BuildValue("{s:s,s:s,s:s,s:i,s:O,s:O,s:s,s:s,s:s,s:i}", "kind", "host", "op",
-                                        node.name.c_str(), "overload", "", "node", -1, "buffers", none.get(), "results",
-                                        none.get(), "reason", why.c_str(), "file", node.location.file.c_str(),
-                                        "function", node.location.function.c_str(), "line", node.location.line));
-    if (!step) return forget_error();
-    PyList_Append(list("steps").get(), step.get());
-  }
-
-  /// A list of the report.
-  Ref list(const char* name) {
-    Ref found = Ref::borrow(PyDict_GetItemString(details_.get(), name));
-    if (found) return found;
-    found = Ref::steal(PyList_New(0));
-    PyDict_SetItemString(details_.get(), name, found.get());
-    return found;
-  }
-
-  /// Joins the report of one stretch to that of the whole; kernels are numbered through.
-  void join(const Ref& part) {
-    if (!part) return forget_error();
-    const Py_ssize_t kernels = PyList_GET_SIZE(list("kernels").get());
-    PyObject* steps = PyDict_GetItemString(part.get(), "steps");
-    for (Py_ssize_t i = 0; steps != nullptr && i < PyList_GET_SIZE(steps); ++i) {
-      PyObject* step = PyList_GET_ITEM(steps, i);
-      PyObject* kernel = PyDict_GetItemString(step, "kernel");
-      if (kernel == nullptr) continue;
-      const Ref number = Ref::steal(PyLong_FromSsize_t(PyLong_AsSsize_t(kernel) + kernels));
-      PyDict_SetItemString(step, "kernel", number.get());
-    }
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(part.get(), &at, &key, &value) != 0) {
-      if (PyList_Check(value)) {
-        const Ref target = list(PyUnicode_AsUTF8(key));
-        PyList_SetSlice(target.get(), PyList_GET_SIZE(target.get()), PyList_GET_SIZE(target.get()), value);
-      } else if (PyDict_Contains(details_.get(), key) == 0) {
-        PyDict_SetItem(details_.get(), key, value);
-      }
     }
   }
 
@@ -389,11 +343,11 @@ class Splitter {
       entry_.report.lowered_text += result.lowered_text;
       stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
       stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
-      join(details_of(result));
+      details_.join(details_of(result));
       part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
     } catch (const std::exception& error) {
       forget_error();
-      for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());
+      for (size_t n = first_; n < end; ++n) details_.host(tape_.nodes()[n], error.what());
     }
     parts_.push_back(std::move(part));
     first_ = end;
@@ -407,7 +361,7 @@ class Splitter {
   std::unique_ptr<NumpyGraph> graph_;
   size_t first_ = 0;
   std::vector<Part> parts_;
-  Ref details_ = Ref::steal(PyDict_New());
+  JoinedDetails details_;
 };
 
 }  // namespace

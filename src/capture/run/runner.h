@@ -13,9 +13,21 @@ namespace tatara::capture {
 
 class GrowingGraph;
 
-/// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or falls back to running it as it is. False
-/// with a Python error set (a user's backend raised). `growing`: its graph, as far as the trace has made it.
-bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, GrowingGraph& growing);
+/// A trace that ends, for who makes a runner of its tape.
+struct EndingTrace {
+  const Tape& tape;       ///< the open one
+  GrowingGraph& growing;  ///< its graph, as far as it was needed
+  bool ran;               ///< the tensors of this call are there
+};
+
+/// Makes the runner of a new entry (graph_backend.cpp): compiles its tape, or what it can of it, or falls back to running it as
+/// it is. False with a Python error set (a user's backend raised).
+bool attach_runner(Entry& entry, TraceOwner& owner, TorchApi& api, const EndingTrace& trace);
+/// After attach_compiled() has found a call that the compiler refuses: torch runs such calls, and what stands before, between
+/// and behind them is compiled where that is worth it. False (no error set) where the tape cannot be cut there, or has not run.
+bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace);
+/// Whether the tape is one that attach_split() can cut.
+bool can_split(const Tape& tape);
 /// Compiles the tape and sets entry.runner; false (no error set) when the tape is to run as it is, with
 /// entry.report.fallback_reason.
 bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api, GrowingGraph& growing);

@@ -232,10 +232,14 @@ PyObject* guarded(Fn&& body) {
   }
 }
 
-/// Why the last stage that refused its operands did so.
-std::string& last_refusal() {
-  thread_local std::string reason;
-  return reason;
+/// Of the last stage that refused its operands: why, and whether it had begun to run.
+struct Refusal {
+  std::string reason;
+  bool begun = false;
+};
+Refusal& last_refusal() {
+  thread_local Refusal refusal;
+  return refusal;
 }
 
 /// An empty tensor of the size that a tensor among the inputs has, or that a Python int among them is. Null with a Python error
@@ -261,17 +265,18 @@ PyObject* stage_run(PyObject* self, PyObject* inputs) {
           PyObject_RichCompareBool(given, Ref::steal(PyLong_FromLong(0)).get(), Py_LT) == 0) {
         continue;
       }
-      last_refusal() = "a negative number that gradients may depend on";
+      last_refusal() = {"a negative number that gradients may depend on", false};
       Py_RETURN_NONE;
     }
     const NoGrad off(api);
     std::vector<Ref> outputs;
-    switch (stage.forward.call(items_of(inputs), outputs, api)) {
+    const CompiledRunner::Tried tried = stage.forward.call(items_of(inputs), outputs, api);
+    switch (tried) {
       case CompiledRunner::Tried::kDone: break;
       case CompiledRunner::Tried::kRefused:
       case CompiledRunner::Tried::kBroken:
         forget_error();  // the tape is to run instead
-        last_refusal() = stage.forward.problem();
+        last_refusal() = {stage.forward.problem(), tried == CompiledRunner::Tried::kBroken};
         Py_RETURN_NONE;
       case CompiledRunner::Tried::kFailed: return nullptr;
     }
@@ -501,7 +506,7 @@ class TrainingRunner final : public GraphRunner {
     }
     if (!same) {
       problem_ = "an input requires grad where it did not, or no longer does";
-      return Outcome::kTape;
+      return Outcome::kRefused;
     }
     Transaction* const transaction = Transaction::current();
     if (draws_ && (may_fail_ || !proven_) && transaction != nullptr) transaction->keep_generators(tape, api);
@@ -511,8 +516,8 @@ class TrainingRunner final : public GraphRunner {
         Ref::steal(PyObject_CallFunctionObjArgs(run_.get(), stages_.get(), inputs.get(), given.get(), nullptr));
     if (!results) return Outcome::kFailed;
     if (results.get() == Py_None) {
-      problem_ = last_refusal();
-      return Outcome::kTape;
+      problem_ = last_refusal().reason;
+      return last_refusal().begun || draws_ ? Outcome::kTape : Outcome::kRefused;
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Ref found = Ref::borrow(PyList_GET_ITEM(results.get(), static_cast<Py_ssize_t>(i)));
@@ -528,7 +533,8 @@ class TrainingRunner final : public GraphRunner {
   std::vector<int> written_slots() const override { return written_; }
 
  private:
-  /// A view of an input as eager makes it where nothing is recorded. Null with a Python error set.
+  /// A view as eager makes it where nothing is recorded. Torch refuses to go on from a view that was made with gradients off, as a
+  /// stage makes them, once its base gets a history. Null with a Python error set.
   Ref without_history(const ViewOrigin& origin, const std::vector<Ref>& env, TorchApi& api, const Ref& view) const {
     const bool hidden = origin.of_result >= 0 && !api.requires_grad(view.get()) && !origin.is_view_of(origin.of_result);
     Ref apart;
@@ -536,10 +542,10 @@ class TrainingRunner final : public GraphRunner {
     if (origin.detached || (hidden && (!apart || origin.bases.empty()))) return apart;
     const int from = origin.of_result >= 0 ? origin.of_result : origin.base;
     PyObject* base = hidden ? apart.get() : from < 0 ? nullptr : env[static_cast<size_t>(from)].get();
-    if (base == nullptr || (!hidden && (origin.constant || origin.recorded || !api.requires_grad(base)))) {
-      return view;
-    }
-    const GradientsSet off(api, false);
+    if (base == nullptr) return view;
+    const bool needs = api.requires_grad(base);
+    if (!hidden && (origin.constant || (needs && origin.recorded))) return view;
+    const GradientsSet mode(api, !needs && !origin.silent);
     const Ref offset = Ref::steal(PyObject_CallMethod(view.get(), "storage_offset", nullptr));
     const Ref stride = Ref::steal(PyObject_CallMethod(view.get(), "stride", nullptr));
     const Ref size = attr_or_null(view.get(), "shape");

@@ -89,15 +89,17 @@ void Tape::add_node(TapeNode node) {
   TATARA_LOG(kCapture, "  ", node_text(*this, nodes_.back()));
 }
 
+void Tape::take_layout(int at, const Tape& open) {
+  TapeSlot& slot = slots_[static_cast<size_t>(at)];
+  const Ref object = open.slots()[static_cast<size_t>(at)].object;
+  if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) return;
+  Ref strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
+  if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
+  forget_error();
+}
+
 void Tape::take_layouts(const Tape& open) {
-  for (const int output : outputs_) {
-    TapeSlot& slot = slots_[static_cast<size_t>(output)];
-    const Ref object = open.slots()[static_cast<size_t>(output)].object;
-    if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) continue;
-    Ref strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
-    if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
-    forget_error();
-  }
+  for (const int output : outputs_) take_layout(output, open);
 }
 
 std::vector<TapeNode> Tape::cut_nodes(size_t first) {
@@ -210,6 +212,60 @@ std::shared_ptr<Tape> Tape::detach(size_t count, size_t facts) const {
   }
   copy->collect_checks();
   return copy;
+}
+
+std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bool>& needs) const {
+  auto part = std::make_shared<Tape>(*this);
+  const auto at = [](size_t n) { return static_cast<std::ptrdiff_t>(n); };
+  part->nodes_.assign(nodes_.begin() + at(first), nodes_.begin() + at(last));
+  part->makers_.clear();
+  part->check_floats_.clear();
+  part->check_nodes_.clear();
+  part->fills_.clear();
+  enum class Place : uint8_t { kElsewhere, kComesIn, kMade };
+  std::vector<Place> places(slots_.size());
+  for (size_t n = 0; n < part->nodes_.size(); ++n) {
+    const TapeNode& node = part->nodes_[n];
+    const auto read = [&places](int slot) {
+      Place& place = places[static_cast<size_t>(slot)];
+      if (place == Place::kElsewhere) place = Place::kComesIn;
+    };
+    for_each_slot(node.args.get(), read);
+    for_each_slot(node.kwargs.get(), read);
+    for (const int slot : node.outputs) {
+      if (slot < 0) continue;
+      if (places[static_cast<size_t>(slot)] == Place::kElsewhere) places[static_cast<size_t>(slot)] = Place::kMade;
+      if (!node.mutates) part->makers_.try_emplace(slot, n);
+    }
+  }
+  const auto has_step = [](const TapeNode& node) {
+    const GradientPass* pass = gradient_pass(node);
+    return step_of(node) != FuncStep::kNone || (pass != nullptr && pass->of_level);
+  };
+  part->has_transforms_ = std::any_of(part->nodes_.begin(), part->nodes_.end(), has_step);
+  std::vector<bool> wanted(slots_.size());
+  for (const int slot : outputs_) wanted[static_cast<size_t>(slot)] = true;
+  for (size_t n = last; n < nodes_.size(); ++n) {
+    const auto want = [&wanted](int slot) { wanted[static_cast<size_t>(slot)] = true; };
+    for_each_slot(nodes_[n].args.get(), want);
+    for_each_slot(nodes_[n].kwargs.get(), want);
+  }
+  std::vector<int> outputs;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    TapeSlot& slot = part->slots_[i];
+    const bool made_before = !slot.input;
+    const bool leaves = places[i] == Place::kMade && wanted[i];
+    if (slot.derived && (leaves || places[i] == Place::kComesIn)) return nullptr;
+    if (leaves) outputs.push_back(static_cast<int>(i));
+    // Sizes that vary are read from what comes with the call.
+    const bool tells_sizes = slot.input && !symbols_.empty() && (slot.number || !slot.symbolic_sizes.empty());
+    slot.input = places[i] == Place::kComesIn || (tells_sizes && places[i] == Place::kElsewhere);
+    if (!made_before || places[i] != Place::kComesIn) continue;
+    slot.guard_index = 0;
+    slot.requires_grad = needs[i];
+  }
+  part->set_outputs(std::move(outputs));
+  return part;
 }
 
 void Tape::collect_checks() {

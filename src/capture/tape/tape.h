@@ -114,6 +114,7 @@ class Tape {
   /// Of outputs with transforms behind them: how they lie in memory, as the run of `open` has shown. Inference sees one
   /// example of a batch only.
   void take_layouts(const Tape& open);
+  void take_layout(int slot, const Tape& open);
   void set_spoiled(int slot, Ref error) { slots_[static_cast<size_t>(slot)].spoiled = std::move(error); }
   /// Takes the nodes from `first` on off the tape; their slots stay.
   std::vector<TapeNode> cut_nodes(size_t first);
@@ -141,6 +142,10 @@ class Tape {
   /// The first `count` nodes, for a run of their own; placeholders are no longer referred to. Of the trace's guards on
   /// symbols the first `facts` were made by these nodes and what is before.
   std::shared_ptr<Tape> detach(size_t count, size_t facts) const;
+  /// Of a detached tape: the nodes [first, last) with the same slots, as a tape that can be compiled by itself. Tensors that nodes
+  /// before it make come in, and require grad as `needs` says (by slot); those that are read after it go out. Null where a
+  /// Python number that one side computes is read on the other.
+  std::shared_ptr<Tape> part(size_t first, size_t last, const std::vector<bool>& needs) const;
   /// Values of the symbols in the present call, while the trace is open.
   std::span<const int64_t> open_hints() const {
     return open_symbols_ != nullptr ? std::span<const int64_t>(open_symbols_->hints()) : std::span<const int64_t>();

@@ -51,23 +51,6 @@ std::pair<int64_t, int64_t> span_of(const int64_t* sizes, const int64_t* strides
   return {first, last};
 }
 
-/// The recorded arguments that the call writes to; more than these where its name does not say it.
-std::vector<PyObject*> written_arguments(const TapeNode& node) {
-  PyObject* args = node.args.get();
-  const Py_ssize_t count = PyTuple_GET_SIZE(args);
-  std::vector<PyObject*> written;
-  PyObject* out = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "out") : nullptr;
-  if (out != nullptr && out != Py_None) return {out};
-  const bool norm = node.statistics && count > 0;
-  const bool plain = !norm && count > 0 && slot_of(PyTuple_GET_ITEM(args, 0)) >= 0 &&
-                     (node.name.back() == '_' || node.name.rfind("__", 0) == 0);
-  if (plain) return {PyTuple_GET_ITEM(args, 0)};
-  // A norm reads its first operand, which may be big.
-  for (Py_ssize_t i = norm ? 1 : 0; i < count; ++i) written.push_back(PyTuple_GET_ITEM(args, i));
-  if (node.kwargs) written.push_back(node.kwargs.get());
-  return written;
-}
-
 /// With gradients on, a write to a tensor that requires grad becomes part of its history; one to a leaf, or to a view of one,
 /// is refused before it happens.
 bool gets_new_history(PyObject* tensor) {
@@ -139,6 +122,22 @@ bool restore_metadata(PyObject* tensor, PyObject* before) {
 }
 
 }  // namespace
+
+std::vector<PyObject*> written_arguments(const TapeNode& node) {
+  PyObject* args = node.args.get();
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  std::vector<PyObject*> written;
+  PyObject* out = node.kwargs ? PyDict_GetItemString(node.kwargs.get(), "out") : nullptr;
+  if (out != nullptr && out != Py_None) return {out};
+  const bool norm = node.statistics && count > 0;
+  const bool plain = !norm && count > 0 && slot_of(PyTuple_GET_ITEM(args, 0)) >= 0 &&
+                     (node.name.back() == '_' || node.name.rfind("__", 0) == 0);
+  if (plain) return {PyTuple_GET_ITEM(args, 0)};
+  // A norm reads its first operand, which may be big.
+  for (Py_ssize_t i = norm ? 1 : 0; i < count; ++i) written.push_back(PyTuple_GET_ITEM(args, i));
+  if (node.kwargs) written.push_back(node.kwargs.get());
+  return written;
+}
 
 Transaction* Transaction::current() { return t_current; }
 

@@ -11,6 +11,9 @@
 
 namespace tatara::capture {
 
+/// The recorded arguments that a call writes to; more than these where its name does not say it.
+std::vector<PyObject*> written_arguments(const TapeNode& node);
+
 /// Whatever may be given up and done again in eager happens under a transaction: a trace, and the run of an entry's graph or
 /// tape. What is about to change something tells it to the innermost one beforehand. undo() then takes the changes back, the
 /// last one first: generators of random numbers, memory of tensors, gradients, objects, switches. A change that cannot be

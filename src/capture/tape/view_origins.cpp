@@ -14,6 +14,7 @@ ViewOrigin view_origin(const Tape& tape, int slot) {
       origin.detached = origin.detached || at == slot;
     }
     origin.recorded = origin.recorded || made->grad;
+    origin.silent = origin.silent || !made->grad;
     if (!origin.constant) origin.bases.push_back(operand);
     origin.base = at = operand;
   }

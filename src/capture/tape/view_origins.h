@@ -15,6 +15,7 @@ struct ViewOrigin {
   bool detached = false;   // detach() is the last of them
   bool constant = false;   // detach() is among them
   bool recorded = false;   // some were called with gradients on
+  bool silent = false;     // some were not
   int of_result = -1;      // slot of the result whose memory it is given in
   std::vector<int> bases;  // the tensors on the way that it is a view of: those behind detach() are not
   bool is_view_of(int slot) const { return std::find(bases.begin(), bases.end(), slot) != bases.end(); }

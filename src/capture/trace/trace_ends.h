@@ -69,8 +69,9 @@ class TraceEnds final : public TraceFeature {
   /// After take_back(): later calls that fit the entry run in eager. False: see refuse().
   bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);
   void take_sources();
-  /// Compiles what the trace has found. False with a Python error set.
-  bool prepare_entry(Entry& entry);
+  /// Compiles what the trace has found. `ran`: its tape has run. False with a Python error set.
+  bool prepare_entry(Entry& entry, bool ran);
+  void split_late(Entry& entry);
   /// Whether the compiler refused one call that no trace has broken at so far: the next one will.
   bool learn_refusal(const Entry& entry);
   void refuse_ahead(Entry& entry);

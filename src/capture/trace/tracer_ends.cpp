@@ -7,6 +7,7 @@
 #include "capture/entries/capture_log.h"
 #include "capture/entries/lifetimes.h"
 #include "capture/entries/stats.h"
+#include "capture/graph/eager_cost.h"
 #include "capture/graph/tape_arguments.h"
 #include "capture/run/runner.h"
 #include "capture/tape/tape_counts.h"
@@ -136,7 +137,7 @@ bool TraceEnds::graph_break(const std::string& reason, bool stay_eager) {
   const bool ran = ok;
   if (ok && entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
   cut_ = cut_ || error_postponed();
-  const bool prepared = ok && !cut_ && prepare_entry(*entry);
+  const bool prepared = ok && !cut_ && prepare_entry(*entry, true);
   --bypass_;
   if (ok && !prepared && !cut_) refuse();
   if (context_.state == State::kUnwinding) return false;
@@ -280,7 +281,7 @@ bool TraceEnds::leave_to_eager(std::unique_ptr<Entry> entry, bool prepared) {
   entry->tape = nullptr;
   entry->runner = nullptr;
   const Bypass bypass(bypass_);
-  if (!prepared && !prepare_entry(*entry)) return refuse();
+  if (!prepared && !prepare_entry(*entry, false)) return refuse();
   owner_.cache.add(std::move(entry));
   return true;
 }
@@ -349,22 +350,6 @@ bool TraceEnds::finish_return(Frame& f, PyObject* result) {
 
 namespace {
 
-/// What one recorded call takes in eager, roughly, in seconds.
-double seconds_in_eager(const Tape& tape, const TapeNode& node) {
-  constexpr double kCall = 4e-6, kBytesPerSecond = 5e9;
-  double seconds = kCall;
-  for (const int slot : node.outputs) {
-    if (slot < 0 || !tape.slots()[static_cast<size_t>(slot)].sizes) continue;
-    PyObject* sizes = tape.slots()[static_cast<size_t>(slot)].sizes.get();
-    double elements = 1;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
-      elements *= static_cast<double>(int_value(PyTuple_GET_ITEM(sizes, i)));
-    }
-    seconds += elements * sizeof(float) / kBytesPerSecond;
-  }
-  return seconds;
-}
-
 /// Whether the graph is to be split at each call like this one: what compiles then costs more in eager than the parts need to
 /// begin and end (docs/decisions/026-split-graphs.md has the figures). An instruction of the root with such a call in it runs
 /// for real as a whole, so what it calls counts as nothing. `instructions`: the first node of each.
@@ -399,7 +384,7 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   const bool compiled_first = may_run_compiled(*entry);
   ++bypass_;
   if (compiled_first) settle_symbols();
-  bool prepared = !compiled_first || prepare_entry(*entry) || cut_;
+  bool prepared = !compiled_first || prepare_entry(*entry, false) || cut_;
   if (explaining() != Explaining::kOff) refuse_ahead(*entry);
   if (prepared && entry->to_split && take_back()) {
     --bypass_;
@@ -410,7 +395,10 @@ bool TraceEnds::run_return(Frame& f, std::unique_ptr<Entry> entry) {
   cut_ = cut_ || error_postponed();
   if (ran && !compiled_first && !cut_) {
     if (entry->tape && entry->tape->has_transforms()) entry->tape->take_layouts(t.tape);
-    prepared = prepare_entry(*entry) || cut_;
+    prepared = prepare_entry(*entry, true) || cut_;
+  }
+  if (ran && compiled_first && !cut_ && !entry->runner->compiled() && entry->end != Entry::End::kEager) {
+    split_late(*entry);
   }
   --bypass_;
   if (!prepared) {
@@ -458,7 +446,7 @@ void TraceEnds::take_sources() {
   }
 }
 
-bool TraceEnds::prepare_entry(Entry& entry) {
+bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   Trace& t = *trace_;
   entry.code = t.start.code;
   entry.held_code = Ref::borrow(t.start.code);
@@ -487,7 +475,8 @@ bool TraceEnds::prepare_entry(Entry& entry) {
   if (entry.end != Entry::End::kEager) {
     if (first_node_ && is_training_tape(*entry.tape)) note_spoiled(entry);
     bool attached = false;
-    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, t.graph); })) cut_ = true;
+    const EndingTrace ending{t.tape, t.graph, ran};
+    if (!cancellable([&] { attached = attach_runner(entry, owner_, api_, ending); })) cut_ = true;
     if (!attached) return false;
     if (!entry.tape->nodes().empty()) ++stats().graphs;
     tape_counts().recorded += entry.tape->nodes().size();
@@ -508,11 +497,21 @@ bool TraceEnds::prepare_entry(Entry& entry) {
     if (explaining() == Explaining::kMeasure) measure_entry(entry, t.objects, api_);
   }
   note_entry(entry);
-  if (!entry.report.fallback_reason.empty() && entry.end != Entry::End::kEager) {
+  if (!entry.report.fallback_reason.empty() && entry.end != Entry::End::kEager && (ran || !can_split(*entry.tape))) {
     entry.to_split = learn_refusal(entry);
     if (entry.to_split) --stats().fallbacks;
   }
   return true;
+}
+
+/// After a compilation that was refused before the tape had run.
+void TraceEnds::split_late(Entry& entry) {
+  const CompileOptions options = CompileOptions::resolve(owner_.options);
+  bool split = false;
+  if (!cancellable([&] { split = attach_split(entry, options, api_, {trace_->tape, trace_->graph, true}); })) cut_ = true;
+  if (split || cut_ || !learn_refusal(entry)) return;
+  entry.to_split = true;
+  --stats().fallbacks;
 }
 
 /// An explanation is of one call: what later calls would learn from it is found before it runs.
@@ -522,7 +521,7 @@ void TraceEnds::refuse_ahead(Entry& entry) {
   settle_symbols();
   const CompileOptions options = CompileOptions::resolve(owner_.options);
   if (!cancellable([&] { find_refusal(entry, options, api_); })) cut_ = true;
-  entry.to_split = !cut_ && learn_refusal(entry);
+  entry.to_split = !cut_ && !can_split(*entry.tape) && learn_refusal(entry);
   entry.report = {};
 }
 

@@ -90,7 +90,7 @@ bool TraceEnds::run_compiled(Frame& f, Entry& entry) {
   Trace& t = *trace_;
   std::vector<Ref> held, env;
   for (PyObject* object : t.objects) held.push_back(Ref::borrow(object));
-  if (!entry.runner->compiled()) return run_tape();
+  if (!entry.runner->checks_results()) return run_tape();
   // The frame is about to return. What it and the trace hold nobody sees any more; a placeholder that somebody else holds
   // (a cache, an iterator's state) is to have its value, which the tape gives to all of them.
   t.snap.locals.clear();

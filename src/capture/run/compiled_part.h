@@ -1,0 +1,22 @@
+// A tape, or a part of one, as compiled plans.
+#pragma once
+
+#include <memory>
+
+#include "capture/entries/entry_cache.h"
+#include "capture/graph/graph_from_tape.h"
+#include "compiler/compiler.h"
+
+namespace tatara::capture {
+
+struct CompiledPart {
+  std::unique_ptr<GraphRunner> runner;
+  Ref details;  // see details_of()
+};
+
+/// Compiles the graph of `tape`, with gradients where it is a training tape. The texts, and what was decided by the sizes of
+/// the present call, go to the entry. Throws tatara::Error.
+CompiledPart compile_part(Entry& entry, TapeGraph made, const std::shared_ptr<const Tape>& tape,
+                          const CompileOptions& options);
+
+}  // namespace tatara::capture

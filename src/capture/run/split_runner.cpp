@@ -1,0 +1,363 @@
+// Runs a tape in parts: compiled ones, and between them the calls that the compiler refuses, which torch runs.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "capture/entries/stats.h"
+#include "capture/graph/eager_cost.h"
+#include "capture/host/errors.h"
+#include "capture/run/compiled_part.h"
+#include "capture/run/report_details.h"
+#include "capture/run/runner.h"
+#include "capture/tape/tape_print.h"
+#include "capture/tape/transaction.h"
+#include "capture/tape/view_origins.h"
+#include "support/error.h"
+#include "support/log.h"
+#include "support/str_cat.h"
+#include "transforms/pass.h"
+
+namespace tatara::capture {
+namespace {
+
+/// Seconds that a run of a compiled part takes beside its kernels, without and with gradients.
+constexpr double kPartSeconds = 5e-6, kTrainingPartSeconds = 50e-6;
+
+struct Part {
+  size_t first = 0, last = 0;           // nodes of the whole tape
+  std::shared_ptr<const Tape> tape;     // null: torch runs the calls
+  std::unique_ptr<GraphRunner> runner;  // null: the same
+  std::vector<int> made_before;         // tensors that come in from nodes before it
+};
+
+class SplitRunner final : public GraphRunner {
+ public:
+  SplitRunner(std::vector<Part> parts, const Tape& tape) : parts_(std::move(parts)) {
+    const std::vector<TapeSlot>& slots = tape.slots();
+    for (size_t i = 0; i < slots.size() && !tape.symbols().empty(); ++i) {
+      if (slots[i].input && !slots[i].symbolic_sizes.empty()) carriers_.push_back(i);
+    }
+    for (const Part& part : parts_) {
+      for (const int slot : part.runner == nullptr ? std::vector<int>() : part.runner->written_slots()) {
+        if (slot < 0 || slots[static_cast<size_t>(slot)].input) written_.push_back(slot);
+      }
+      for (size_t n = part.first; n < part.last && part.runner == nullptr; ++n) {
+        if (tape.nodes()[n].mutates || tape.nodes()[n].statistics) written_.push_back(-1);
+      }
+    }
+  }
+
+  int traverse(const Visitor& visit) const override {
+    for (const Part& part : parts_) {
+      if (part.runner == nullptr) continue;
+      if (const int result = part.runner->traverse(visit); result != 0) return result;
+      if (part.tape.use_count() != 1) continue;
+      if (const int result = visit(*part.tape); result != 0) return result;
+    }
+    return 0;
+  }
+
+  bool pinned_unchanged(TorchApi& api) override {
+    return std::all_of(parts_.begin(), parts_.end(), [&api](const Part& part) {
+      return part.runner == nullptr || part.runner->pinned_unchanged(api);
+    });
+  }
+
+  std::vector<std::string> describe_pinned() const override {
+    std::vector<std::string> lines;
+    for (const Part& part : parts_) {
+      if (part.runner == nullptr) continue;
+      for (std::string& line : part.runner->describe_pinned()) lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
+  Outcome run(const Tape& tape, std::vector<Ref>& env, TorchApi& api) override {
+    Transaction* const transaction = Transaction::current();
+    if (transaction != nullptr) transaction->begin_tape(tape, env, api);
+    std::vector<int64_t> symbols;
+    if (!tape.symbol_values(env, api, symbols)) return Outcome::kFailed;
+    std::vector<Ref> carriers;
+    for (const size_t slot : carriers_) carriers.push_back(env[slot]);
+    for (const Part& part : parts_) {
+      if (part.runner != nullptr) {
+        for (size_t i = 0; i < carriers.size(); ++i) env[carriers_[i]] = carriers[i];
+        const Outcome outcome = run_part(part, transaction, env, api);
+        if (outcome == Outcome::kFailed) return outcome;
+        if (outcome == Outcome::kDone) {
+          tape.drop_dead(env, part.first, part.last);
+          continue;
+        }
+      }
+      stats().host_calls += part.last - part.first;
+      if (!tape.run_nodes(env, part.first, part.last, symbols)) return Outcome::kFailed;
+    }
+    return Outcome::kDone;
+  }
+
+  std::string problem() const override { return problem_; }
+  bool compiled() const override { return true; }
+  bool checks_results() const override { return false; }  // those of torch's calls are not looked at
+  std::vector<int> written_slots() const override { return written_; }
+  std::string launches() const override {
+    std::string lines;
+    for (const Part& part : parts_) {
+      const std::string each = part.runner == nullptr ? std::string() : part.runner->launches();
+      if (!each.empty()) lines += (lines.empty() ? "" : "\n") + each;
+    }
+    return lines;
+  }
+
+ private:
+  /// kRefused: nothing has happened, and torch is to run these calls.
+  Outcome run_part(const Part& part, Transaction* transaction, std::vector<Ref>& env, TorchApi& api) {
+    for (const int slot : part.made_before) {
+      PyObject* const tensor = env[static_cast<size_t>(slot)].get();
+      const bool expected = part.tape->slots()[static_cast<size_t>(slot)].requires_grad;
+      if (tensor == nullptr || !api.is_tensor(tensor) || api.requires_grad(tensor) != expected) {
+        problem_ = "the result of a call of torch's is not as expected";
+        return Outcome::kRefused;
+      }
+    }
+    const size_t before = transaction != nullptr ? transaction->mark() : 0;
+    const Outcome outcome = part.runner->run(*part.tape, env, api);
+    if (outcome == Outcome::kDone || outcome == Outcome::kFailed) return outcome;
+    problem_ = part.runner->problem();
+    if (outcome == Outcome::kRefused) return outcome;
+    if (transaction != nullptr && !transaction->undo_since(before)) {
+      if (PyErr_Occurred() == nullptr) set_host_error("tatara: a part of a graph failed: " + problem_);
+      return Outcome::kFailed;
+    }
+    forget_error();
+    return Outcome::kRefused;
+  }
+
+  std::vector<Part> parts_;
+  std::vector<size_t> carriers_;  // inputs whose sizes vary: each part reads the symbols from them
+  std::vector<int> written_;
+  std::string problem_;
+};
+
+/// Cuts a tape at the calls that the compiler refuses, which it finds one by one, and compiles the rest.
+class Splitter {
+ public:
+  Splitter(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace)
+      : entry_(entry),
+        options_(options),
+        api_(api),
+        trace_(trace),
+        tape_(*entry.tape),
+        training_(is_training_tape(tape_)),
+        why_(tape_.nodes().size()) {
+    for (const TapeSlot& slot : trace.tape.slots()) {
+      needs_.push_back(slot.object && api.is_tensor(slot.object.get()) && api.requires_grad(slot.object.get()));
+    }
+    find_units();
+  }
+
+  /// False: the tape cannot be cut where it has to be.
+  bool run(const std::string& reason, size_t refused) {
+    refuse(refused, reason);
+    split(0, tape_.nodes().size());
+    return !cuts_region_;
+  }
+  /// Why calls that would have been compiled are not, though none of them is refused; empty: there are none.
+  const std::string& failure() const { return failure_; }
+  std::vector<Part> take_parts() { return std::move(parts_); }
+  Ref take_details() { return details_.take(); }
+
+ private:
+  /// A tape is not cut inside of a checkpoint, or of a level of torch.func.
+  void find_units() {
+    const std::vector<TapeNode>& nodes = tape_.nodes();
+    int depth = 0;
+    size_t begin = 0;
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const RegionMark* mark = region_mark(nodes[n]);
+      const FuncStep step = step_of(nodes[n]);
+      if (depth == 0) begin = n;
+      if ((mark != nullptr && mark->begins) || step == FuncStep::kEnter) ++depth;
+      if ((mark != nullptr && !mark->begins) || step == FuncStep::kExit) --depth;
+      unit_.push_back(begin);
+    }
+  }
+  size_t end_of_unit(size_t n) const {
+    size_t end = n + 1;
+    while (end < unit_.size() && unit_[end] == unit_[n]) ++end;
+    return end;
+  }
+
+  /// The same call in a loop, or of each layer, is refused for the same reason.
+  void refuse(size_t refused, const std::string& reason) {
+    const TapeNode& node = tape_.nodes()[refused];
+    for (size_t n = 0; n < why_.size(); ++n) {
+      const TapeNode& other = tape_.nodes()[n];
+      if (other.name == node.name && other.location.line == node.location.line &&
+          other.location.file == node.location.file) {
+        why_[n] = reason;
+      }
+    }
+  }
+
+  void split(size_t first, size_t last) {
+    for (size_t n = first; n < last; ++n) {
+      if (why_[n].empty()) continue;
+      const size_t begin = unit_[n], end = end_of_unit(n);
+      compile(first, begin);
+      host(begin, end, why_[n]);
+      first = end;
+      n = end - 1;
+    }
+    compile(first, last);
+  }
+
+  void host(size_t first, size_t last, const std::string& why) {
+    for (size_t n = first; n < last; ++n) {
+      const TapeNode& node = tape_.nodes()[n];
+      cuts_region_ = cuts_region_ || region_mark(node) != nullptr;
+      if (is_operator_call(node)) details_.host(node, why);
+      for (const int slot : node.outputs) {
+        if (slot >= 0) entry_.tape->take_layout(slot, trace_.tape);
+      }
+      entry_.report.graph_text += str_cat("torch: ", node_text(tape_, node), "\n");
+      TATARA_LOG(kGraph, "torch runs ", node.name, ": ", why);
+    }
+    if (!parts_.empty() && parts_.back().runner == nullptr) {
+      parts_.back().last = last;
+    } else if (first < last) {
+      parts_.emplace_back();
+      parts_.back().first = first;
+      parts_.back().last = last;
+    }
+  }
+
+  bool worth(size_t first, size_t last) const {
+    double seconds = 0;
+    for (size_t n = first; n < last; ++n) {
+      if (region_mark(tape_.nodes()[n]) != nullptr) return true;
+      seconds += seconds_in_eager(tape_, tape_.nodes()[n]);
+    }
+    return training_ ? 2.5 * seconds >= kTrainingPartSeconds : seconds >= kPartSeconds;
+  }
+
+  /// Gradients may not count on memory that later parts write to. That is said by a write of what is there already.
+  void keep_from_saving(TapeGraph& made, size_t last) const {
+    std::set<int> written;  // the tensors whose memory it is
+    for (size_t n = last; n < tape_.nodes().size(); ++n) {
+      const TapeNode& node = tape_.nodes()[n];
+      if (!node.mutates && !node.statistics) continue;
+      for (PyObject* argument : written_arguments(node)) {
+        for_each_slot(argument, [&](int slot) { written.insert(owner_of(slot)); });
+      }
+    }
+    for (size_t i = 0; i < made.inputs.size() && !written.empty(); ++i) {
+      const auto input = static_cast<int>(i);
+      const std::vector<InputWrite>& own = made.graph.input_writes();
+      const auto same = [input](const InputWrite& write) { return write.input_index == input; };
+      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i])) || std::any_of(own.begin(), own.end(), same)) {
+        continue;
+      }
+      made.graph.add_input_write(input, made.graph.inputs()[i], 0);
+    }
+  }
+  /// To a part, tensors that come in are apart from each other. So torch does the writes to those of which there are views.
+  void refuse_shared_writes(const TapeGraph& made) const {
+    std::map<int, int> views;  // how many tensors have a part of the memory
+    for (const int slot : made.inputs) {
+      if (slot >= 0) ++views[owner_of(slot)];
+    }
+    for (const InputWrite& write : made.graph.input_writes()) {
+      const int slot = made.inputs[static_cast<size_t>(write.input_index)];
+      if (slot < 0 || views[owner_of(slot)] < 2) continue;
+      const auto refuse = [] { throw Unsupported("it writes to a tensor beside views of it"); };
+      if (const Node* writer = made.graph.producer(write.value)) at_node(*writer, refuse);
+    }
+  }
+
+  /// The tensor whose memory a view is a part of.
+  int owner_of(int slot) const {
+    const int base = view_origin(tape_, slot).base;
+    return base < 0 ? slot : base;
+  }
+
+  void compile(size_t first, size_t last) {
+    if (first == last) return;
+    if (!worth(first, last)) return host(first, last, "a few calls that are not worth a plan of their own");
+    std::shared_ptr<Tape> tape = tape_.part(first, last, needs_);
+    if (tape == nullptr) return host(first, last, "a Python number goes from one part of a graph to another");
+    const size_t texts = entry_.report.lowered_text.size();
+    try {
+      TapeGraph made = build_graph(*tape, api_, options_.passes);
+      refuse_shared_writes(made);
+      if (is_training_tape(*tape)) keep_from_saving(made, last);
+      const std::string text = print_graph(made.graph, true);
+      CompiledPart compiled = compile_part(entry_, std::move(made), tape, options_);
+      details_.join(compiled.details);
+      entry_.report.graph_text += text;
+      Part part{first, last, tape, std::move(compiled.runner), {}};
+      for (size_t i = 0; i < tape->slots().size(); ++i) {
+        if (tape->slots()[i].input && !tape_.slots()[i].input) part.made_before.push_back(static_cast<int>(i));
+      }
+      parts_.push_back(std::move(part));
+    } catch (const Error& error) {
+      forget_error();
+      entry_.report.lowered_text.resize(texts);
+      const int call = error.location().call;
+      const size_t refused = first + static_cast<size_t>(std::max(call, 0));
+      const bool refuses = call >= 0 && refused < last;
+      if (!refuses) failure_ = error.what();
+      if (!refuses || (unit_[refused] == first && end_of_unit(refused) == last)) {
+        return host(first, last, error.what());
+      }
+      refuse(refused, error.what());
+      split(first, last);
+    }
+  }
+
+  Entry& entry_;
+  const CompileOptions& options_;
+  TorchApi& api_;
+  const EndingTrace& trace_;
+  const Tape& tape_;
+  bool training_;
+  bool cuts_region_ = false;  // the calls of a checkpoint do not run one by one
+  std::vector<bool> needs_;
+  std::vector<size_t> unit_;      // by node: the first of those that stay together
+  std::vector<std::string> why_;  // by node: why the compiler refuses it
+  std::string failure_;
+  std::vector<Part> parts_;
+  JoinedDetails details_;
+};
+
+}  // namespace
+
+bool can_split(const Tape& tape) {
+  return !follows_histories(tape) && !tape.has_custom_backwards() && !is_numpy_tape(tape);
+}
+
+bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace) {
+  const int refused = entry.report.refused_call;
+  if (refused < 0 || !trace.ran || !can_split(*entry.tape)) return false;
+  const auto start = std::chrono::steady_clock::now();
+  EntryReport before = entry.report;
+  entry.report.graph_text.clear();
+  entry.report.lowered_text.clear();
+  Splitter splitter(entry, options, api, trace);
+  if (!splitter.run(before.fallback_reason, static_cast<size_t>(refused))) {
+    entry.report = std::move(before);
+    return false;
+  }
+  entry.report.details = splitter.take_details();
+  entry.report.fallback_reason = splitter.failure();
+  entry.report.refused_call = -1;
+  if (splitter.failure().empty()) --stats().fallbacks;
+  entry.runner = std::make_unique<SplitRunner>(splitter.take_parts(), *entry.tape);
+  entry.report.compile_seconds =
+      before.compile_seconds + std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return true;
+}
+
+}  // namespace tatara::capture
