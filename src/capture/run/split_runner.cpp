@@ -156,6 +156,11 @@ class Splitter {
       needs_.push_back(slot.object && api.is_tensor(slot.object.get()) && api.requires_grad(slot.object.get()));
     }
     find_units();
+    for (size_t n = 0; n < why_.size(); ++n) {
+      const TapeNode& node = tape_.nodes()[n];
+      if (engine_pass(node) != nullptr) why_[n] = "gradients through a graph that is cut: torch's engine computes them";
+      if (is_leaf_mark(node)) why_[n] = "it makes a tensor a leaf";
+    }
   }
 
   /// False: the tape cannot be cut where it has to be.
@@ -335,7 +340,10 @@ class Splitter {
 }  // namespace
 
 bool can_split(const Tape& tape) {
-  return !follows_histories(tape) && !tape.has_custom_backwards() && !is_numpy_tape(tape);
+  // What eager would refuse to differentiate, the parts might.
+  const bool spoiled = std::any_of(tape.slots().begin(), tape.slots().end(),
+                                   [](const TapeSlot& slot) { return static_cast<bool>(slot.spoiled); });
+  return !spoiled && !tape.has_custom_backwards() && !tape.has_hooks() && !is_numpy_tape(tape);
 }
 
 bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace) {
