@@ -98,6 +98,18 @@ def _add_graph(report: Report, entry: dict[str, Any], history: History | None) -
     report.notes += [f"{subject}: {text}" for subject, text in graph.notes]
 
 
+def _add_parts(report: Report, entry: dict[str, Any], history: History | None) -> None:
+    """What is compiled of a graph is a graph each; torch's calls in between are told with the first of them."""
+    index = len(report.graphs)
+    details = entry["details"]
+    for text, lowered, nodes, part in details["parts"]:
+        _add_graph(report, {**entry, "graph": text, "lowered": lowered, "nodes": nodes, "details": part}, history)
+    if not details["parts"]:
+        _add_graph(report, {**entry, "details": None}, history)
+    for step in details["between"]:
+        report.host_calls.append(HostCall(step["op"], index, step["reason"], step["file"], step["line"], None))
+
+
 def report_of(compiled: Any, result: Any = None, history: History | None = None) -> Report:
     """The report of what a compiled function or module has captured so far."""
     report = Report(result, _name_of(compiled), [], [], [], [], [], [], {}, [])
@@ -107,9 +119,14 @@ def report_of(compiled: Any, result: Any = None, history: History | None = None)
         report.recompiles += data["recompiles"]
         for entry in data["entries"]:
             report.guards += entry["guards"]
-            stages = [("capture", entry["capture_seconds"]), *(entry.get("details") or {}).get("times", [])]
+            details = entry.get("details") or {}
+            parts = [part for *_, part in details.get("parts", []) if part]
+            stages = [("capture", entry["capture_seconds"])]
+            stages += [time for part in (parts or [details]) for time in part.get("times", [])]
             for stage, seconds in stages:
                 report.compile_seconds[stage] = report.compile_seconds.get(stage, 0.0) + seconds
-            if entry["nodes"]:
+            if "parts" in details:
+                _add_parts(report, entry, history)
+            elif entry["nodes"]:
                 _add_graph(report, entry, history)
     return report

@@ -288,6 +288,8 @@ class Splitter {
   }
 
   std::vector<Part> run() {
+    for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
+    const Ref id = Ref::steal(PyLong_FromLong(-1));
     const bool allowed = np_.allows_kernels(entry_.guards.state.errstate.get());
     const auto& nodes = tape_.nodes();
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -295,15 +297,16 @@ class Splitter {
       if (allowed && add(nodes[n], why)) continue;
       close(n);
       if (!allowed) why = "np.errstate asks for more than warnings";
-      details_.host(nodes[n], why);
+      host(nodes[n], why);
       parts_.push_back({n, n + 1, nullptr});
       first_ = n + 1;
     }
     close(nodes.size());
+    if (PyDict_GetItemString(details_.get(), "id") == nullptr) PyDict_SetItemString(details_.get(), "id", id.get());
     return std::move(parts_);
   }
 
-  Ref details() { return details_.take(); }
+  Ref details() { return std::move(details_); }
 
  private:
   bool add(const TapeNode& node, std::string& why) {
@@ -320,6 +323,45 @@ class Splitter {
       forget_error();
       why = error.what();
       return false;
+    }
+  }
+
+  void host(const TapeNode& node, const std::string& why) {
+    const Ref step = step_between(node, why);
+    if (!step) return forget_error();
+    PyList_Append(list("steps").get(), step.get());
+  }
+
+  /// A list of the report.
+  Ref list(const char* name) {
+    Ref found = Ref::borrow(PyDict_GetItemString(details_.get(), name));
+    if (found) return found;
+    found = Ref::steal(PyList_New(0));
+    PyDict_SetItemString(details_.get(), name, found.get());
+    return found;
+  }
+
+  /// Joins the report of one stretch to that of the whole; kernels are numbered through.
+  void join(const Ref& part) {
+    if (!part) return forget_error();
+    const Py_ssize_t kernels = PyList_GET_SIZE(list("kernels").get());
+    PyObject* steps = PyDict_GetItemString(part.get(), "steps");
+    for (Py_ssize_t i = 0; steps != nullptr && i < PyList_GET_SIZE(steps); ++i) {
+      PyObject* step = PyList_GET_ITEM(steps, i);
+      PyObject* kernel = PyDict_GetItemString(step, "kernel");
+      if (kernel == nullptr) continue;
+      const Ref number = Ref::steal(PyLong_FromSsize_t(PyLong_AsSsize_t(kernel) + kernels));
+      PyDict_SetItemString(step, "kernel", number.get());
+    }
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(part.get(), &at, &key, &value) != 0) {
+      if (PyList_Check(value)) {
+        const Ref target = list(PyUnicode_AsUTF8(key));
+        PyList_SetSlice(target.get(), PyList_GET_SIZE(target.get()), PyList_GET_SIZE(target.get()), value);
+      } else if (PyDict_Contains(details_.get(), key) == 0) {
+        PyDict_SetItem(details_.get(), key, value);
+      }
     }
   }
 
@@ -343,11 +385,11 @@ class Splitter {
       entry_.report.lowered_text += result.lowered_text;
       stats().kernels_compiled += static_cast<uint64_t>(result.kernels_compiled);
       stats().cache_hits += static_cast<uint64_t>(result.cache_hits);
-      details_.join(details_of(result));
+      join(details_of(result));
       part.stretch = std::make_unique<Stretch>(result.executable, std::move(made), tape_);
     } catch (const std::exception& error) {
       forget_error();
-      for (size_t n = first_; n < end; ++n) details_.host(tape_.nodes()[n], error.what());
+      for (size_t n = first_; n < end; ++n) host(tape_.nodes()[n], error.what());
     }
     parts_.push_back(std::move(part));
     first_ = end;
@@ -361,7 +403,7 @@ class Splitter {
   std::unique_ptr<NumpyGraph> graph_;
   size_t first_ = 0;
   std::vector<Part> parts_;
-  JoinedDetails details_;
+  Ref details_ = Ref::steal(PyDict_New());
 };
 
 }  // namespace

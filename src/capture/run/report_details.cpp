@@ -191,55 +191,12 @@ Ref details_of(const CompileResult& compiled) {
   return PyErr_Occurred() != nullptr ? Ref() : dict.take();
 }
 
-JoinedDetails::JoinedDetails() : details_(Ref::steal(PyDict_New())) {
-  for (const char* name : {"kernels", "steps", "buffers", "times", "notes"}) list(name);
-}
-
-void JoinedDetails::host(const TapeNode& node, const std::string& why) {
+Ref step_between(const TapeNode& node, const std::string& why) {
   const Ref none = Ref::steal(PyList_New(0));
-  Ref step = Ref::steal(Py_BuildValue("{s:s,s:s,s:s,s:i,s:O,s:O,s:s,s:s,s:s,s:i}", "kind", "host", "op",
-                                      node.name.c_str(), "overload", "", "node", -1, "buffers", none.get(), "results",
-                                      none.get(), "reason", why.c_str(), "file", node.location.file.c_str(), "function",
-                                      node.location.function.c_str(), "line", node.location.line));
-  if (!step) return forget_error();
-  PyList_Append(list("steps").get(), step.get());
-}
-
-void JoinedDetails::join(const Ref& part) {
-  if (!part) return forget_error();
-  const Py_ssize_t kernels = PyList_GET_SIZE(list("kernels").get());
-  PyObject* steps = PyDict_GetItemString(part.get(), "steps");
-  for (Py_ssize_t i = 0; steps != nullptr && i < PyList_GET_SIZE(steps); ++i) {
-    PyObject* step = PyList_GET_ITEM(steps, i);
-    PyObject* kernel = PyDict_GetItemString(step, "kernel");
-    if (kernel == nullptr) continue;
-    const Ref number = Ref::steal(PyLong_FromSsize_t(PyLong_AsSsize_t(kernel) + kernels));
-    PyDict_SetItemString(step, "kernel", number.get());
-  }
-  PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t at = 0;
-  while (PyDict_Next(part.get(), &at, &key, &value) != 0) {
-    if (PyList_Check(value)) {
-      const Ref target = list(PyUnicode_AsUTF8(key));
-      PyList_SetSlice(target.get(), PyList_GET_SIZE(target.get()), PyList_GET_SIZE(target.get()), value);
-    } else if (PyDict_Contains(details_.get(), key) == 0) {
-      PyDict_SetItem(details_.get(), key, value);
-    }
-  }
-}
-
-Ref JoinedDetails::take() {
-  const Ref id = Ref::steal(PyLong_FromLong(-1));
-  if (PyDict_GetItemString(details_.get(), "id") == nullptr) PyDict_SetItemString(details_.get(), "id", id.get());
-  return std::move(details_);
-}
-
-Ref JoinedDetails::list(const char* name) {
-  Ref found = Ref::borrow(PyDict_GetItemString(details_.get(), name));
-  if (found) return found;
-  found = Ref::steal(PyList_New(0));
-  PyDict_SetItemString(details_.get(), name, found.get());
-  return found;
+  return Ref::steal(Py_BuildValue("{s:s,s:s,s:s,s:i,s:O,s:O,s:s,s:s,s:s,s:i}", "kind", "host", "op", node.name.c_str(),
+                                  "overload", "", "node", -1, "buffers", none.get(), "results", none.get(), "reason",
+                                  why.c_str(), "file", node.location.file.c_str(), "function",
+                                  node.location.function.c_str(), "line", node.location.line));
 }
 
 void measure_entry(const Entry& entry, const std::vector<PyObject*>& objects, TorchApi& api) {

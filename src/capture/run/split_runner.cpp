@@ -172,7 +172,10 @@ class Splitter {
   /// Why calls that would have been compiled are not, though none of them is refused; empty: there are none.
   const std::string& failure() const { return failure_; }
   std::vector<Part> take_parts() { return std::move(parts_); }
-  Ref take_details() { return details_.take(); }
+  /// {"parts": [(graph, lowered graph, how many calls, details), ...], "between": [steps]}
+  Ref details() const {
+    return Ref::steal(Py_BuildValue("{s:O,s:O}", "parts", report_parts_.get(), "between", report_calls_.get()));
+  }
 
  private:
   /// A tape is not cut inside of a checkpoint, or of a level of torch.func.
@@ -223,7 +226,8 @@ class Splitter {
     for (size_t n = first; n < last; ++n) {
       const TapeNode& node = tape_.nodes()[n];
       cuts_region_ = cuts_region_ || region_mark(node) != nullptr;
-      if (is_operator_call(node)) details_.host(node, why);
+      const Ref step = is_operator_call(node) ? step_between(node, why) : Ref();
+      if (step) PyList_Append(report_calls_.get(), step.get());
       for (const int slot : node.outputs) {
         if (slot >= 0) entry_.tape->take_layout(slot, trace_.tape);
       }
@@ -237,6 +241,14 @@ class Splitter {
       parts_.back().first = first;
       parts_.back().last = last;
     }
+  }
+
+  void report(const std::string& graph, const std::string& lowered, size_t calls, const Ref& details) {
+    PyObject* const known = details ? details.get() : Py_None;
+    const Ref part = Ref::steal(Py_BuildValue("(ssnO)", graph.c_str(), lowered.c_str(), static_cast<Py_ssize_t>(calls), known));
+    if (part) PyList_Append(report_parts_.get(), part.get());
+    forget_error();
+    entry_.report.graph_text += graph;
   }
 
   bool worth(size_t first, size_t last) const {
@@ -300,8 +312,7 @@ class Splitter {
       if (is_training_tape(*tape)) keep_from_saving(made, last);
       const std::string text = print_graph(made.graph, true);
       CompiledPart compiled = compile_part(entry_, std::move(made), tape, options_);
-      details_.join(compiled.details);
-      entry_.report.graph_text += text;
+      report(text, entry_.report.lowered_text.substr(texts), last - first, compiled.details);
       Part part{first, last, tape, std::move(compiled.runner), {}};
       for (size_t i = 0; i < tape->slots().size(); ++i) {
         if (tape->slots()[i].input && !tape_.slots()[i].input) part.made_before.push_back(static_cast<int>(i));
@@ -334,7 +345,7 @@ class Splitter {
   std::vector<std::string> why_;  // by node: why the compiler refuses it
   std::string failure_;
   std::vector<Part> parts_;
-  JoinedDetails details_;
+  Ref report_parts_ = Ref::steal(PyList_New(0)), report_calls_ = Ref::steal(PyList_New(0));
 };
 
 }  // namespace
@@ -358,7 +369,7 @@ bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, co
     entry.report = std::move(before);
     return false;
   }
-  entry.report.details = splitter.take_details();
+  entry.report.details = splitter.details();
   entry.report.fallback_reason = splitter.failure();
   entry.report.refused_call = -1;
   if (splitter.failure().empty()) --stats().fallbacks;
