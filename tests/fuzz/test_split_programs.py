@@ -96,7 +96,9 @@ _NAMES = {**_UNARY, **_VIEW, **_REDUCE, **_BINARY, **_INPLACE}
 
 def _inputs(shapes: list[tuple[int, ...]], needs: bool) -> list[Tensor]:
     generator = torch.Generator().manual_seed(7)
-    return [torch.randn(shape, generator=generator).requires_grad_(needs and i % 2 == 0) for i, shape in enumerate(shapes)]
+    return [
+        torch.randn(shape, generator=generator).requires_grad_(needs and i % 2 == 0) for i, shape in enumerate(shapes)
+    ]
 
 
 def _make_program(seed: int, needs: bool) -> tuple[str, list[tuple[int, ...]]]:
@@ -160,7 +162,9 @@ def _check(found: Any, expected: Any) -> None:
         assert ours._is_view() == theirs._is_view()
         torch.testing.assert_close(ours.detach(), theirs.detach(), equal_nan=True, atol=1e-4, rtol=1e-4)
     assert _storages([*found[0], *found[1]]) == _storages([*expected[0], *expected[1]])
-    if expected[3]:  # a write has spoiled what eager saved: where it stands behind a graph, our graph may have saved less
+    if expected[
+        3
+    ]:  # a write has spoiled what eager saved: where it stands behind a graph, our graph may have saved less
         return
     assert found[3] == ""
     for ours, theirs in zip(found[2], expected[2], strict=True):

@@ -26,7 +26,7 @@ namespace {
 /// Seconds that a run of a compiled part takes beside its kernels, without and with gradients.
 constexpr double kPartSeconds = 5e-6, kTrainingPartSeconds = 50e-6;
 
-struct Part {
+struct TapePart {
   size_t first = 0, last = 0;           // nodes of the whole tape
   std::shared_ptr<const Tape> tape;     // null: torch runs the calls
   std::unique_ptr<GraphRunner> runner;  // null: the same
@@ -35,12 +35,12 @@ struct Part {
 
 class SplitRunner final : public GraphRunner {
  public:
-  SplitRunner(std::vector<Part> parts, const Tape& tape) : parts_(std::move(parts)) {
+  SplitRunner(std::vector<TapePart> parts, const Tape& tape) : parts_(std::move(parts)) {
     const std::vector<TapeSlot>& slots = tape.slots();
     for (size_t i = 0; i < slots.size() && !tape.symbols().empty(); ++i) {
       if (slots[i].input && !slots[i].symbolic_sizes.empty()) carriers_.push_back(i);
     }
-    for (const Part& part : parts_) {
+    for (const TapePart& part : parts_) {
       for (const int slot : part.runner == nullptr ? std::vector<int>() : part.runner->written_slots()) {
         if (slot < 0 || slots[static_cast<size_t>(slot)].input) written_.push_back(slot);
       }
@@ -51,7 +51,7 @@ class SplitRunner final : public GraphRunner {
   }
 
   int traverse(const Visitor& visit) const override {
-    for (const Part& part : parts_) {
+    for (const TapePart& part : parts_) {
       if (part.runner == nullptr) continue;
       if (const int result = part.runner->traverse(visit); result != 0) return result;
       if (part.tape.use_count() != 1) continue;
@@ -61,14 +61,14 @@ class SplitRunner final : public GraphRunner {
   }
 
   bool pinned_unchanged(TorchApi& api) override {
-    return std::all_of(parts_.begin(), parts_.end(), [&api](const Part& part) {
+    return std::all_of(parts_.begin(), parts_.end(), [&api](const TapePart& part) {
       return part.runner == nullptr || part.runner->pinned_unchanged(api);
     });
   }
 
   std::vector<std::string> describe_pinned() const override {
     std::vector<std::string> lines;
-    for (const Part& part : parts_) {
+    for (const TapePart& part : parts_) {
       if (part.runner == nullptr) continue;
       for (std::string& line : part.runner->describe_pinned()) lines.push_back(std::move(line));
     }
@@ -82,7 +82,7 @@ class SplitRunner final : public GraphRunner {
     if (!tape.symbol_values(env, api, symbols)) return Outcome::kFailed;
     std::vector<Ref> carriers;
     for (const size_t slot : carriers_) carriers.push_back(env[slot]);
-    for (const Part& part : parts_) {
+    for (const TapePart& part : parts_) {
       if (part.runner != nullptr) {
         for (size_t i = 0; i < carriers.size(); ++i) env[carriers_[i]] = carriers[i];
         const Outcome outcome = run_part(part, transaction, env, api);
@@ -104,7 +104,7 @@ class SplitRunner final : public GraphRunner {
   std::vector<int> written_slots() const override { return written_; }
   std::string launches() const override {
     std::string lines;
-    for (const Part& part : parts_) {
+    for (const TapePart& part : parts_) {
       const std::string each = part.runner == nullptr ? std::string() : part.runner->launches();
       if (!each.empty()) lines += (lines.empty() ? "" : "\n") + each;
     }
@@ -113,7 +113,7 @@ class SplitRunner final : public GraphRunner {
 
  private:
   /// kRefused: nothing has happened, and torch is to run these calls.
-  Outcome run_part(const Part& part, Transaction* transaction, std::vector<Ref>& env, TorchApi& api) {
+  Outcome run_part(const TapePart& part, Transaction* transaction, std::vector<Ref>& env, TorchApi& api) {
     for (const int slot : part.made_before) {
       PyObject* const tensor = env[static_cast<size_t>(slot)].get();
       const bool expected = part.tape->slots()[static_cast<size_t>(slot)].requires_grad;
@@ -135,16 +135,16 @@ class SplitRunner final : public GraphRunner {
     return Outcome::kRefused;
   }
 
-  std::vector<Part> parts_;
+  std::vector<TapePart> parts_;
   std::vector<size_t> carriers_;  // inputs whose sizes vary: each part reads the symbols from them
   std::vector<int> written_;
   std::string problem_;
 };
 
 /// Cuts a tape at the calls that the compiler refuses, which it finds one by one, and compiles the rest.
-class Splitter {
+class TapeSplitter {
  public:
-  Splitter(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace)
+  TapeSplitter(Entry& entry, const CompileOptions& options, TorchApi& api, const EndingTrace& trace)
       : entry_(entry),
         options_(options),
         api_(api),
@@ -171,7 +171,7 @@ class Splitter {
   }
   /// Why calls that would have been compiled are not, though none of them is refused; empty: there are none.
   const std::string& failure() const { return failure_; }
-  std::vector<Part> take_parts() { return std::move(parts_); }
+  std::vector<TapePart> take_parts() { return std::move(parts_); }
   /// {"parts": [(graph, lowered graph, how many calls, details), ...], "between": [steps]}
   Ref details() const {
     return Ref::steal(Py_BuildValue("{s:O,s:O}", "parts", report_parts_.get(), "between", report_calls_.get()));
@@ -245,7 +245,8 @@ class Splitter {
 
   void report(const std::string& graph, const std::string& lowered, size_t calls, const Ref& details) {
     PyObject* const known = details ? details.get() : Py_None;
-    const Ref part = Ref::steal(Py_BuildValue("(ssnO)", graph.c_str(), lowered.c_str(), static_cast<Py_ssize_t>(calls), known));
+    const Ref part =
+        Ref::steal(Py_BuildValue("(ssnO)", graph.c_str(), lowered.c_str(), static_cast<Py_ssize_t>(calls), known));
     if (part) PyList_Append(report_parts_.get(), part.get());
     forget_error();
     entry_.report.graph_text += graph;
@@ -274,7 +275,8 @@ class Splitter {
       const auto input = static_cast<int>(i);
       const std::vector<InputWrite>& own = made.graph.input_writes();
       const auto same = [input](const InputWrite& write) { return write.input_index == input; };
-      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i])) || std::any_of(own.begin(), own.end(), same)) {
+      if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i])) ||
+          std::any_of(own.begin(), own.end(), same)) {
         continue;
       }
       made.graph.add_input_write(input, made.graph.inputs()[i], 0);
@@ -313,7 +315,7 @@ class Splitter {
       const std::string text = print_graph(made.graph, true);
       CompiledPart compiled = compile_part(entry_, std::move(made), tape, options_);
       report(text, entry_.report.lowered_text.substr(texts), last - first, compiled.details);
-      Part part{first, last, tape, std::move(compiled.runner), {}};
+      TapePart part{first, last, tape, std::move(compiled.runner), {}};
       for (size_t i = 0; i < tape->slots().size(); ++i) {
         if (tape->slots()[i].input && !tape_.slots()[i].input) part.made_before.push_back(static_cast<int>(i));
       }
@@ -344,7 +346,7 @@ class Splitter {
   std::vector<size_t> unit_;      // by node: the first of those that stay together
   std::vector<std::string> why_;  // by node: why the compiler refuses it
   std::string failure_;
-  std::vector<Part> parts_;
+  std::vector<TapePart> parts_;
   Ref report_parts_ = Ref::steal(PyList_New(0)), report_calls_ = Ref::steal(PyList_New(0));
 };
 
@@ -364,7 +366,7 @@ bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, co
   EntryReport before = entry.report;
   entry.report.graph_text.clear();
   entry.report.lowered_text.clear();
-  Splitter splitter(entry, options, api, trace);
+  TapeSplitter splitter(entry, options, api, trace);
   if (!splitter.run(before.fallback_reason, static_cast<size_t>(refused))) {
     entry.report = std::move(before);
     return false;

@@ -508,7 +508,8 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
 void TraceEnds::split_late(Entry& entry) {
   const CompileOptions options = CompileOptions::resolve(owner_.options);
   bool split = false;
-  if (!cancellable([&] { split = attach_split(entry, options, api_, {trace_->tape, trace_->graph, true}); })) cut_ = true;
+  if (!cancellable([&] { split = attach_split(entry, options, api_, {trace_->tape, trace_->graph, true}); }))
+    cut_ = true;
   if (split || cut_ || !learn_refusal(entry)) return;
   entry.to_split = true;
   --stats().fallbacks;
