@@ -67,11 +67,12 @@ def _train() -> Iterator[Row]:
 
     for model in train.MODELS:
         for what, whole in (("loss", ()), ("step", ("--whole",))):
-            options = ("--child", model, "--no-rival", "--steps", "2", *whole)
+            # Both builds compile the same program: libraries ask whether they are compiled, and builds before
+            # `torch.compiler.is_compiling()` was True say no.
+            options = ("--child", model, "--no-rival", "--told", "--steps", "2", *whole)
             yield Row("train", f"{model} {what}", options, _share)
-            # Of small inputs: compiling takes as long, and what steps take varies less. Both builds compile the same program:
-            # libraries ask whether they are compiled, and builds before `torch.compiler.is_compiling()` was True say no.
-            small = ("--batch", "1", "--length", "16", "--told", *(() if whole else ("--after-eager",)))
+            # Of small inputs: compiling takes as long, and what steps take varies less.
+            small = ("--batch", "1", "--length", "16", *(() if whole else ("--after-eager",)))
             yield Row("train", f"{model} cold {what}", (*options, *small, "--cold", "tatara"), _cold)
 
 

@@ -153,10 +153,6 @@ def measure_cold(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """
     import torch
 
-    import tatara
-
-    if arguments.told:
-        torch.compiler.is_compiling = tatara.is_compiling
     model, inputs = _made(name, arguments.batch, arguments.length)
     optimizer = None
     if arguments.after_eager:
@@ -182,6 +178,14 @@ def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         step()
         model.zero_grad(set_to_none=True)
     return {"peak": harness.peak_of(step, 9, lambda: model.zero_grad(set_to_none=True))}
+
+
+def _tell() -> None:
+    import torch
+
+    import tatara
+
+    torch.compiler.is_compiling = tatara.is_compiling
 
 
 def _child(arguments: argparse.Namespace, *extra: str, caches: str | None = None, **variables: str) -> dict[str, Any]:
@@ -261,7 +265,7 @@ def main() -> int:
     parser.add_argument(
         "--told",
         action="store_true",
-        help="--cold: torch.compiler.is_compiling() is True in Tatara's traces, also of builds that do not say so themselves: "
+        help="torch.compiler.is_compiling() is True in Tatara's traces, also of builds that do not say so themselves: "
         "libraries take another path then",
     )
     parser.add_argument("--whole", action="store_true", help="compile the step with its optimizer, not the loss")
@@ -270,6 +274,8 @@ def main() -> int:
     parser.add_argument("--no-memory", action="store_true", help="leave the memory out")
     arguments = parser.parse_args()
     if arguments.child:
+        if arguments.told:
+            _tell()
         measured = measure_memory if arguments.memory else measure_cold if arguments.cold else measure
         print(json.dumps(measured(arguments.child, arguments)))
         return 0
