@@ -349,7 +349,9 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
   joint.forward_outputs = g.outputs().size();
   const std::vector<bool> needs = values_needing_grad(g, inputs);
   for (const InputWrite& write : g.input_writes()) {
-    if (!inputs[static_cast<size_t>(write.input_index)] && !needs[static_cast<size_t>(write.value)]) continue;
+    const auto input = static_cast<size_t>(write.input_index);
+    if (!is_changed(g, g.inputs()[input])) continue;
+    if (!inputs[input] && !needs[static_cast<size_t>(write.value)]) continue;
     const auto refuse = [] { throw Unsupported("an in-place write to an input takes part in gradients"); };
     if (const Node* writer = g.producer(write.value)) at_node(*writer, refuse);
     refuse();

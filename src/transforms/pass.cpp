@@ -1,5 +1,7 @@
 #include "transforms/pass.h"
 
+#include <algorithm>
+
 #include <chrono>
 
 #include "ops/core/op_def.h"
@@ -85,10 +87,15 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map) {
 }
 
 bool is_written(const Graph& graph, ValueId v) {
-  for (const InputWrite& write : graph.input_writes()) {
-    if (graph.inputs()[static_cast<size_t>(write.input_index)] == v) return true;
-  }
-  return false;
+  return std::ranges::any_of(graph.input_writes(), [&](const InputWrite& write) {
+    return graph.inputs()[static_cast<size_t>(write.input_index)] == v;
+  });
+}
+
+bool is_changed(const Graph& graph, ValueId v) {
+  return std::ranges::any_of(graph.input_writes(), [&](const InputWrite& write) {
+    return graph.inputs()[static_cast<size_t>(write.input_index)] == v && write.value != v;
+  });
 }
 
 std::vector<bool> escaping_values(const Graph& graph) {

@@ -54,8 +54,10 @@ Graph copy_into(const Graph& from, Graph to, std::vector<ValueId> map);
 /// make it up may not have. Nodes from `first_new` on are the parts.
 ValueId with_type(GraphCopy& copy, ValueId v, const TensorType& type, size_t first_new);
 
-/// Whether the value is an input that the graph writes to.
+/// Whether the value is an input that the graph writes to. A write of what is there already says that later graphs write to it.
 bool is_written(const Graph& graph, ValueId v);
+/// Whether the graph itself gives it other contents.
+bool is_changed(const Graph& graph, ValueId v);
 
 /// Per value: whether its memory is seen outside as a fresh output or a write (directly or through views). Such values keep
 /// an identity of their own.

@@ -38,7 +38,7 @@ class Splitter {
   std::vector<GraphStage> split() {
     for (const GraphOutput& output : graph_.outputs()) {
       if (output.alias.kind == OutputAlias::Kind::kInput &&
-          is_written(graph_, graph_.inputs()[static_cast<size_t>(output.alias.index)])) {
+          is_changed(graph_, graph_.inputs()[static_cast<size_t>(output.alias.index)])) {
         throw Unsupported("results that depend on each other, and a view of an input that is written to");
       }
     }

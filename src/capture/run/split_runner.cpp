@@ -15,6 +15,7 @@
 #include "capture/tape/tape_print.h"
 #include "capture/tape/transaction.h"
 #include "capture/tape/view_origins.h"
+#include "ops/core/builder.h"
 #include "support/error.h"
 #include "support/log.h"
 #include "support/str_cat.h"
@@ -261,25 +262,49 @@ class TapeSplitter {
     return training_ ? 2.5 * seconds >= kTrainingPartSeconds : seconds >= kPartSeconds;
   }
 
-  /// Gradients may not count on memory that later parts write to. That is said by a write of what is there already.
-  void keep_from_saving(TapeGraph& made, size_t last) const {
-    std::set<int> written;  // the tensors whose memory it is
-    for (size_t n = last; n < tape_.nodes().size(); ++n) {
+  /// The tensors whose memory calls from `first` on write to.
+  std::set<int> written_from(size_t first) const {
+    std::set<int> written;
+    for (size_t n = first; n < tape_.nodes().size(); ++n) {
       const TapeNode& node = tape_.nodes()[n];
       if (!node.mutates && !node.statistics) continue;
       for (PyObject* argument : written_arguments(node)) {
         for_each_slot(argument, [&](int slot) { written.insert(owner_of(slot)); });
       }
     }
-    for (size_t i = 0; i < made.inputs.size() && !written.empty(); ++i) {
+    return written;
+  }
+
+  /// Gradients may not count on memory that later parts write to. Of an input that is said by a write of what is there already;
+  /// of a result it is a copy that later parts get.
+  void keep_from_saving(TapeGraph& made, size_t last) const {
+    const std::set<int> written = written_from(last);
+    if (written.empty()) return;
+    Graph& graph = made.graph;
+    for (size_t i = 0; i < made.inputs.size(); ++i) {
       const auto input = static_cast<int>(i);
-      const std::vector<InputWrite>& own = made.graph.input_writes();
+      const std::vector<InputWrite>& own = graph.input_writes();
       const auto same = [input](const InputWrite& write) { return write.input_index == input; };
       if (made.inputs[i] < 0 || !written.contains(owner_of(made.inputs[i])) ||
           std::any_of(own.begin(), own.end(), same)) {
         continue;
       }
-      made.graph.add_input_write(input, made.graph.inputs()[i], 0);
+      graph.add_input_write(input, graph.inputs()[i], 0);
+    }
+    std::set<size_t> results;
+    for (size_t i = 0; i < made.outputs.size(); ++i) {
+      if (made.outputs[i] < 0 || !written.contains(owner_of(made.outputs[i]))) continue;
+      size_t result = i;
+      while (graph.outputs()[result].alias.kind == OutputAlias::Kind::kOutput) {
+        result = static_cast<size_t>(graph.outputs()[result].alias.index);
+      }
+      if (graph.outputs()[result].alias.kind == OutputAlias::Kind::kFresh) results.insert(result);
+    }
+    GraphBuilder builder(graph);
+    for (const size_t result : results) {
+      const ValueId value = graph.outputs()[result].value;
+      const SymInts strides{graph.type(value).strides};
+      graph.outputs()[result].value = builder.op("relayout", {TensorArg{value}, strides});
     }
   }
   /// To a part, tensors that come in are apart from each other. So torch does the writes to those of which there are views.

@@ -102,6 +102,17 @@ bool may_be_view(const TapeNode& node) {
          });
 }
 
+bool says_no_view(const TapeNode& node) {
+  const Ref schema = node.func ? attr_or_null(node.func.get(), "_schema") : Ref();
+  const Ref returns = schema ? attr_or_null(schema.get(), "returns") : Ref();
+  if (!returns || !PyList_Check(returns.get())) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(returns.get()); ++i) {
+    const Ref alias = attr_or_null(PyList_GET_ITEM(returns.get(), i), "alias_info");
+    if (!alias || alias.get() != Py_None) return false;
+  }
+  return true;
+}
+
 bool varies(const TapeNode& node) {
   if (const Candidates* candidates = candidates_of(node)) {
     return std::any_of(candidates->begin(), candidates->end(), [](const auto& candidate) {

@@ -20,6 +20,9 @@ bool is_no_view(const TapeNode& node);
 /// Whether a result may be a view of the first operand. True of calls that the registry lacks.
 bool may_be_view(const TapeNode& node);
 
+/// Whether the host's schema of the call says that it gives tensors of their own. Nobody checks that of a user's operator.
+bool says_no_view(const TapeNode& node);
+
 /// Whether results differ from call to call: random numbers, or what was in memory before.
 bool varies(const TapeNode& node);
 

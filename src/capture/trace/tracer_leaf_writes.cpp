@@ -31,8 +31,15 @@ bool HistoryTracing::refused_as_leaf(PyObject* tensor) const {
   const Trace& t = *trace_;
   if (!api_.is_tensor(tensor)) return false;
   std::vector<int> slots = {t.tape.find(tensor)};
-  const std::vector<int> bases = view_origin(t.tape, slots[0]).bases;
-  slots.insert(slots.end(), bases.begin(), bases.end());
+  // In eager, which runs the first call, the host refuses a write to a leaf that an operator gave against its schema.
+  const auto own = [&](int slot) {
+    const TapeNode* made = t.tape.makes(slot) ? t.tape.maker(slot) : nullptr;
+    return made != nullptr && says_no_view(*made);
+  };
+  for (const int base : view_origin(t.tape, slots[0]).bases) {
+    if (own(slots.back())) break;
+    slots.push_back(base);
+  }
   if (std::any_of(slots.begin(), slots.end(),
                   [&](int slot) { return t.tape.makes(slot) && gradients().is_made_leaf(slot); }))
     return true;

@@ -23,8 +23,10 @@ class GraphBuilder {
   void set_location(SourceLocation location) { location_ = std::move(location); }
   /// Marks the nodes that follow as recorded while gradients were off.
   void set_no_grad(bool no_grad) { no_grad_ = no_grad; }
+  bool no_grad() const { return no_grad_; }
   /// Marks them as inside of a function transform around which gradients are off.
   void set_closed(bool closed) { closed_ = closed; }
+  bool closed() const { return closed_; }
   /// The region that they belong to.
   void set_region(std::shared_ptr<const Region> region) { region_ = std::move(region); }
 
@@ -129,6 +131,7 @@ class Functionalizer {
   struct ViewStep {
     const OpDef* op;
     std::vector<Arg> args;  // operand 0 is filled in
+    bool no_grad, closed;   // as when it was made, whatever a later read is recorded under
   };
   struct Alias {
     int32_t storage = -1;

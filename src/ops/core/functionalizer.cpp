@@ -133,7 +133,7 @@ TensorRef Functionalizer::view(TensorRef base, const OpDef& op, std::vector<Arg>
   Alias alias;
   alias.storage = aliases_[static_cast<size_t>(base)].storage;
   alias.chain = aliases_[static_cast<size_t>(base)].chain;
-  alias.chain.push_back({&op, std::move(args)});
+  alias.chain.push_back({&op, std::move(args), builder_.no_grad(), builder_.closed()});
   alias.cached = value;
   alias.cached_version = storages_[static_cast<size_t>(alias.storage)].version;
   alias.type = builder_.type(value);
@@ -157,7 +157,9 @@ TensorRef Functionalizer::alias_of(TensorRef base, ValueId operand, ValueId valu
   Alias alias;
   alias.storage = aliases_[static_cast<size_t>(base)].storage;
   alias.chain = aliases_[static_cast<size_t>(base)].chain;
-  for (size_t i = steps.size(); i-- > 0;) alias.chain.push_back({steps[i]->op, steps[i]->args});
+  for (size_t i = steps.size(); i-- > 0;) {
+    alias.chain.push_back({steps[i]->op, steps[i]->args, builder_.no_grad(), builder_.closed()});
+  }
   alias.cached = value;
   alias.cached_version = storages_[static_cast<size_t>(alias.storage)].version;
   alias.type = builder_.type(value);
@@ -290,12 +292,17 @@ ValueId Functionalizer::read(TensorRef tensor) {
   const Alias& alias = aliases_[static_cast<size_t>(tensor)];
   const Storage& storage = storages_[static_cast<size_t>(alias.storage)];
   if (alias.cached_version == storage.version) return alias.cached;
+  const bool no_grad = builder_.no_grad(), closed = builder_.closed();
   ValueId value = storage.base;
   for (const ViewStep& step : alias.chain) {
     std::vector<Arg> args = step.args;
     args[0] = TensorArg{value};
+    builder_.set_no_grad(step.no_grad);
+    builder_.set_closed(step.closed);
     value = builder_.call(*step.op, std::move(args)).front();
   }
+  builder_.set_no_grad(no_grad);
+  builder_.set_closed(closed);
   Alias& entry = aliases_[static_cast<size_t>(tensor)];
   entry.cached = value;
   entry.cached_version = storage.version;

@@ -93,3 +93,50 @@ def test_steps(layer, head):
         same(found, expected, atol=1e-10, rtol=1e-10)
     assert tatara.stats()["fallbacks"] == 0
     assert tatara.stats()["breaks"] == 0
+
+
+def _first_read_without(x):
+    a = x * 2
+    with torch.no_grad():
+        b = x * 3
+    v = b.expand(2, *x.shape)
+    b.mul_(a)
+    with torch.no_grad():
+        w = v * 3
+    return a, b, v, w, v * 2
+
+
+def _last_call_without(x):
+    a = x * 2
+    with torch.no_grad():
+        b = x * 3
+    v = b.unsqueeze(0).expand(2, *x.shape)
+    b.mul_(a)
+    with torch.no_grad():
+        w = a * 3
+    return a, b, v, w
+
+
+def _write_without(x):
+    b = x * 3
+    v = b.t()
+    with torch.no_grad():
+        b.mul_(2)
+        w = v * 2
+    return b, v, w, v * x.t()
+
+
+@pytest.mark.parametrize("program", [_first_read_without, _last_call_without, _write_without])
+def test_a_view_keeps_its_history_where_it_is_read_with_gradients_off(program):
+    """Whether a view has a history is said where it is made, not where it is read after a write to its base."""
+    compiled = tatara.compile(program, fullgraph=True)
+    for _ in range(3):
+        x = torch.randn(3, 4, requires_grad=True)
+        expected, found = program(x), compiled(x)
+        assert [r.requires_grad for r in found] == [r.requires_grad for r in expected]
+        for e, f in zip(expected, found, strict=True):
+            torch.testing.assert_close(f, e)
+        gradients = [
+            torch.autograd.grad(sum(r.sum() for r in results if r.requires_grad), x)[0] for results in (expected, found)
+        ]
+        torch.testing.assert_close(*gradients)

@@ -352,3 +352,47 @@ def test_an_operator_that_raises():
             seen.append(list(effects))
         assert seen[0] == pytest.approx(seen[2], abs=1e-3) if call % 2 == 0 else seen[0] == seen[2] == "too large"
         assert seen[1] == seen[3]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_result_that_a_later_part_writes_to_is_not_what_gradients_count_on(late):
+    """Eager saves the softmax's result, so a write to its operand spoils nothing."""
+
+    def program(x):
+        a = _chain(x, 20)
+        b = torch.where(a > 0, a, a - 1)
+        c = b.softmax(-1)
+        d = _with_gradient(x)
+        if late:
+            d = _chain(d, 20)
+        b.mul_(d)
+        return b, c, d
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(8, _SIZE, requires_grad=True)
+        expected, found = program(x), compiled(x)
+        same(expected, found, atol=1e-5, rtol=1e-5)
+        gradients = [torch.autograd.grad(sum(r.sum() for r in results), x)[0] for results in (expected, found)]
+        torch.testing.assert_close(*gradients)
+    assert tatara.stats()["breaks"] == tatara.stats()["fallbacks"] == 0
+
+
+def test_a_result_of_a_refused_call_is_written_to():
+    """It is no leaf, and no view of one: the operator's schema says so."""
+
+    def program(x):
+        y = _with_gradient(x)
+        v = y.reshape(-1)
+        z = _chain(v, 20)
+        y.add_(1)
+        return _chain(y * z.sum(), 20), v
+
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(8, _SIZE, requires_grad=True)
+        expected, found = program(x), compiled(x)
+        same(expected, found, atol=1e-5, rtol=1e-5)
+        gradients = [torch.autograd.grad(sum(r.sum() for r in results), x)[0] for results in (expected, found)]
+        torch.testing.assert_close(*gradients)
+    assert tatara.stats()["breaks"] == tatara.stats()["fallbacks"] == 0
