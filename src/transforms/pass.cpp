@@ -1,7 +1,6 @@
 #include "transforms/pass.h"
 
 #include <algorithm>
-
 #include <chrono>
 
 #include "ops/core/op_def.h"

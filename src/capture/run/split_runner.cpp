@@ -307,6 +307,7 @@ class TapeSplitter {
       graph.outputs()[result].value = builder.op("relayout", {TensorArg{value}, strides});
     }
   }
+
   /// To a part, tensors that come in are apart from each other. So torch does the writes to those of which there are views.
   void refuse_shared_writes(const TapeGraph& made) const {
     std::map<int, int> views;  // how many tensors have a part of the memory

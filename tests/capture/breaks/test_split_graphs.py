@@ -354,6 +354,18 @@ def test_an_operator_that_raises():
         assert seen[1] == seen[3]
 
 
+def _compiles_with_gradients(program):
+    """Results and gradients are eager's, without a break."""
+    compiled = tatara.compile(program)
+    for _ in range(3):
+        x = torch.randn(8, _SIZE, requires_grad=True)
+        expected, found = program(x), compiled(x)
+        same(expected, found, atol=1e-5, rtol=1e-5)
+        gradients = [torch.autograd.grad(sum(r.sum() for r in results), x)[0] for results in (expected, found)]
+        torch.testing.assert_close(*gradients)
+    assert tatara.stats()["breaks"] == tatara.stats()["fallbacks"] == 0
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_result_that_a_later_part_writes_to_is_not_what_gradients_count_on(late):
     """Eager saves the softmax's result, so a write to its operand spoils nothing."""
@@ -368,14 +380,7 @@ def test_a_result_that_a_later_part_writes_to_is_not_what_gradients_count_on(lat
         b.mul_(d)
         return b, c, d
 
-    compiled = tatara.compile(program)
-    for _ in range(3):
-        x = torch.randn(8, _SIZE, requires_grad=True)
-        expected, found = program(x), compiled(x)
-        same(expected, found, atol=1e-5, rtol=1e-5)
-        gradients = [torch.autograd.grad(sum(r.sum() for r in results), x)[0] for results in (expected, found)]
-        torch.testing.assert_close(*gradients)
-    assert tatara.stats()["breaks"] == tatara.stats()["fallbacks"] == 0
+    _compiles_with_gradients(program)
 
 
 def test_a_result_of_a_refused_call_is_written_to():
@@ -388,11 +393,4 @@ def test_a_result_of_a_refused_call_is_written_to():
         y.add_(1)
         return _chain(y * z.sum(), 20), v
 
-    compiled = tatara.compile(program)
-    for _ in range(3):
-        x = torch.randn(8, _SIZE, requires_grad=True)
-        expected, found = program(x), compiled(x)
-        same(expected, found, atol=1e-5, rtol=1e-5)
-        gradients = [torch.autograd.grad(sum(r.sum() for r in results), x)[0] for results in (expected, found)]
-        torch.testing.assert_close(*gradients)
-    assert tatara.stats()["breaks"] == tatara.stats()["fallbacks"] == 0
+    _compiles_with_gradients(program)
