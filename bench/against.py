@@ -3,11 +3,15 @@
 Each row is measured in processes that take turns between the builds; rows run on cores of their own, several at a time where
 there are many cores. A time is told as a share of eager's in the same process, so that a machine whose speed changes counts for
 both; compile times are told in seconds. A figure is the median of the processes, the ratio is new over old: under 1 is faster.
+
+The rows of "steps" are the training steps of "train", in turns of single steps: one process of each build holds the compiled
+step, and what the machine does for longer than a step counts for both. A round is then eight steps of each.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,6 +24,7 @@ import harness
 
 BENCH = pathlib.Path(__file__).resolve().parent
 BUILDS = ("old", "new")
+RUNS_A_ROUND = 8  # where processes take turns run by run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Row:
     bench: str
     name: str
     options: tuple[str, ...]
-    figures: Callable[[dict[str, Any]], dict[str, float]]
+    # Of what a process measured; None where the processes take turns run by run.
+    figures: Callable[[dict[str, Any]], dict[str, float]] | None
 
 
 def _share(result: dict[str, Any]) -> dict[str, float]:
@@ -62,21 +68,31 @@ def _calls() -> Iterator[Row]:
     yield Row("calls", "calls", ("--json",), lambda result: result)
 
 
-def _train() -> Iterator[Row]:
+def _train_options() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Model, what of it is compiled, options of train.py."""
     import train
 
     for model in train.MODELS:
         for what, whole in (("loss", ()), ("step", ("--whole",))):
             # Both builds compile the same program: libraries ask whether they are compiled, and builds before
             # `torch.compiler.is_compiling()` was True say no.
-            options = ("--child", model, "--no-rival", "--told", "--steps", "2", *whole)
-            yield Row("train", f"{model} {what}", options, _share)
-            # Of small inputs: compiling takes as long, and what steps take varies less.
-            small = ("--batch", "1", "--length", "16", *(() if whole else ("--after-eager",)))
-            yield Row("train", f"{model} cold {what}", (*options, *small, "--cold", "tatara"), _cold)
+            yield model, what, ("--child", model, "--no-rival", "--told", *whole)
 
 
-TABLES = {"models": _models, "kernels": _kernels, "calls": _calls, "train": _train}
+def _train() -> Iterator[Row]:
+    for model, what, options in _train_options():
+        yield Row("train", f"{model} {what}", (*options, "--steps", "2"), _share)
+        # Of small inputs: compiling takes as long, and what steps take varies less.
+        small = ("--batch", "1", "--length", "16", *(("--after-eager",) if what == "loss" else ()))
+        yield Row("train", f"{model} cold {what}", (*options, *small, "--cold", "tatara"), _cold)
+
+
+def _steps() -> Iterator[Row]:
+    for model, what, options in _train_options():
+        yield Row("train", f"{model} {what}", (*options, "--serve"), None)
+
+
+TABLES = {"models": _models, "kernels": _kernels, "calls": _calls, "train": _train, "steps": _steps}
 
 
 def wanted_rows(benches: Iterable[str], only: list[str]) -> list[Row]:
@@ -85,8 +101,23 @@ def wanted_rows(benches: Iterable[str], only: list[str]) -> list[Row]:
     return [row for row in rows if not only or any(word in row.name for word in only)]
 
 
+def _seconds_in_turns(row: Row, builds: dict[str, str], rounds: int) -> dict[str, list[float]]:
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for build in BUILDS:
+            server = harness.Server(str(BENCH / f"{row.bench}.py"), row.options, PYTHONPATH=builds[build])
+            servers[build] = stack.enter_context(server)
+            server.wait_until_ready()
+        times: dict[str, list[float]] = {build: [] for build in BUILDS}
+        for build in harness.in_turns(BUILDS, rounds * RUNS_A_ROUND):
+            times[build].append(servers[build].seconds())
+    return times
+
+
 def measure(row: Row, builds: dict[str, str], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Figures by name and build, one for each process. Raises RuntimeError where a process fails."""
+    """Figures by name and build, one for each process or run. Raises RuntimeError where a process fails."""
+    if row.figures is None:
+        return {"seconds": _seconds_in_turns(row, builds, rounds)}
     found: dict[str, dict[str, list[float]]] = {}
     for build in harness.in_turns(BUILDS, rounds):
         result = harness.in_process(str(BENCH / f"{row.bench}.py"), row.options, PYTHONPATH=builds[build])
@@ -117,7 +148,7 @@ def main() -> int:
     )
     parser.add_argument("--benches", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--only", nargs="+", default=[], help="rows whose names contain one of these words")
-    parser.add_argument("--rounds", type=int, default=5, help="processes of each build")
+    parser.add_argument("--rounds", type=int, default=5, help="processes of each build, or eight steps of each")
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time, each on its share of the cores")
     parser.add_argument("--json", help="a file that gets every figure")
     arguments = parser.parse_args()

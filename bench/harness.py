@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import math
@@ -29,23 +30,70 @@ COUNTED_MEMORY = {
 }
 
 
+def _environment(caches: str, variables: dict[str, str]) -> dict[str, str]:
+    """Of a process that keeps what it compiles in this directory."""
+    return {
+        **os.environ,
+        "TATARA_CACHE_DIR": f"{caches}/tatara",
+        "TORCHINDUCTOR_CACHE_DIR": f"{caches}/rival",
+        "HF_HUB_OFFLINE": "1",
+        **variables,
+    }
+
+
 def in_process(script: str, options: Iterable[str], caches: str | None = None, **variables: str) -> dict[str, Any]:
     """Runs a script with compile caches in the directory `caches`, or with empty ones, and these variables of the environment.
     The JSON of its last line; {"failed": reason} when it fails.
     """
     with tempfile.TemporaryDirectory() as empty:
-        environment = dict(
-            os.environ,
-            TATARA_CACHE_DIR=f"{caches or empty}/tatara",
-            TORCHINDUCTOR_CACHE_DIR=f"{caches or empty}/rival",
-            HF_HUB_OFFLINE="1",
-            **variables,
-        )
+        environment = _environment(caches or empty, variables)
         command = [sys.executable, script, *options]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+class Server:
+    """A process, with empty caches, that prints a line when it is ready, and then the seconds of a run for each line it is
+    given: so that two programs, both loaded, take turns run by run. A context manager, whose end ends the process.
+    """
+
+    def __init__(self, script: str, options: Iterable[str], **variables: str) -> None:
+        self._caches = tempfile.TemporaryDirectory()
+        self._process = subprocess.Popen(
+            [sys.executable, script, *options],
+            env=_environment(self._caches.name, variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._process.communicate()
+        self._caches.cleanup()
+
+    def _answer(self) -> str:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            raise RuntimeError(f"the process ended early: {' '.join(map(str, self._process.args))}")
+        return line
+
+    def wait_until_ready(self) -> None:
+        """Raises RuntimeError where the process ended before."""
+        self._answer()
+
+    def seconds(self) -> float:
+        """Of one run. Raises RuntimeError where the process ended."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # which the missing answer tells
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        return float(self._answer())
 
 
 def _resident(field: str) -> int:

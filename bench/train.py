@@ -18,6 +18,7 @@ import argparse
 import copy
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +181,19 @@ def measure_memory(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {"peak": harness.peak_of(step, 9, lambda: model.zero_grad(set_to_none=True))}
 
 
+def serve_steps(name: str, arguments: argparse.Namespace) -> None:
+    """Compiles a step, then takes one for each line of the standard input and writes its seconds."""
+    model, inputs = _made(name, arguments.batch, arguments.length)
+    step = _stepper("tatara", name, model, inputs, arguments.whole)
+    for _ in range(3):
+        step()
+    print(flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        step()
+        print(time.perf_counter() - start, flush=True)
+
+
 def _tell() -> None:
     import torch
 
@@ -250,6 +264,7 @@ def main() -> int:
     parser.add_argument("--child")
     parser.add_argument("--memory", choices=WAYS)
     parser.add_argument("--cold", choices=WAYS)
+    parser.add_argument("--serve", action="store_true", help="time one step for each line of the standard input")
     parser.add_argument(
         "--colds", type=int, default=3, help="processes whose first steps are timed, each of eager and Tatara"
     )
@@ -276,6 +291,9 @@ def main() -> int:
     if arguments.child:
         if arguments.told:
             _tell()
+        if arguments.serve:
+            serve_steps(arguments.child, arguments)
+            return 0
         measured = measure_memory if arguments.memory else measure_cold if arguments.cold else measure
         print(json.dumps(measured(arguments.child, arguments)))
         return 0
