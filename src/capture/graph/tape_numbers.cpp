@@ -1,8 +1,10 @@
 #include "capture/graph/tape_numbers.h"
 
 #include <array>
+#include <optional>
 
 #include "capture/graph/tape_arguments.h"
+#include "capture/tape/node_operators.h"
 #include "support/error.h"
 
 namespace tatara::capture {
@@ -63,13 +65,28 @@ void TapeNumbers::convert(const TapeNode& node) {
 }
 
 int TapeNumbers::factor_of(const TapeNode& node) const {
-  if (!node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
-  for (const char* name : {"value", "alpha"}) {
-    PyObject* const factor = PyDict_GetItemString(node.kwargs.get(), name);
-    const int slot = factor != nullptr ? slot_of(factor) : -1;
-    if (slot >= 0 && c_.tape->slots()[static_cast<size_t>(slot)].number) return slot;
+  const char* const name = factor_argument(node.name);
+  if (name == nullptr || !node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
+  PyObject* const factor = PyDict_GetItemString(node.kwargs.get(), name);
+  const int slot = factor != nullptr ? slot_of(factor) : -1;
+  return slot >= 0 && (c_.slot(slot).number || multiplies(node, slot)) ? slot : -1;
+}
+
+bool TapeNumbers::multiplies(const TapeNode& node, int factor) const {
+  const TensorType& by = c_.fz.type(c_.ref(factor));
+  const auto is_real = [&by](const TensorType& type) {
+    return type.device == by.device && (type.dtype == DType::kFloat32 || type.dtype == DType::kFloat64);
+  };
+  if (node.level != 0 || by.dim() != 0 || !is_real(by)) return false;
+  std::optional<DType> dtype;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
+    const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), i));
+    if (slot < 0 || c_.slot(slot).number) return false;
+    const TensorType& type = c_.fz.type(c_.ref(slot));
+    if (!is_real(type) || type.dtype != dtype.value_or(type.dtype)) return false;
+    dtype = type.dtype;
   }
-  return -1;
+  return dtype.has_value();
 }
 
 std::vector<TapeNumbers::TensorRef> TapeNumbers::scaled(const TapeNode& node, int factor) {

@@ -18,7 +18,7 @@ class TapeNumbers {
   void convert(const TapeNode& node);
   /// Of a float: it is made before the graph runs.
   bool made_before(int slot) const { return host_.contains(slot); }
-  /// The slot of a factor (`value`, `alpha`) that is a float of the tape, or -1.
+  /// The slot of a factor (`value`, `alpha`) that is a float of the tape, or a tensor in place of one; or -1.
   int factor_of(const TapeNode& node) const;
   /// addcmul, addcdiv, add and sub with such a factor, as eager's kernels round them.
   std::vector<TensorRef> scaled(const TapeNode& node, int factor);
@@ -27,6 +27,8 @@ class TapeNumbers {
   std::vector<TensorRef> cast(const TapeNode& node);
 
  private:
+  /// Whether the host reads a number from such a tensor, and a kernel may do that.
+  bool multiplies(const TapeNode& node, int factor) const;
   bool on_host(int slot) const;
 
   TapeConversion& c_;

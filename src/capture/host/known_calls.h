@@ -167,17 +167,16 @@ enum TorchTrait : uint32_t {
   kBreaksAsOperator =
       1U << 7,  ///< of the dispatcher: for an operand that requires grad its result has a history that raises
   kTakesNumber = 1U << 8,       ///< with another operand, a number that varies is one, too
-  kTakesScaled = 1U << 9,       ///< the same for alpha=
-  kGivesTuple = 1U << 10,       ///< also where it holds one tensor
-  kWithoutHistory = 1U << 11,   ///< its results never require grad
-  kDiffersInLevels = 1U << 12,  ///< an attribute that differs between a tensor and what a transform wraps
-  kKeepsLeaf = 1U << 13,        ///< in place, and may be called on a leaf
-  kDependsOnBase = 1U << 14,    ///< an attribute that depends on what a tensor is a view of
-  kCountsSteps = 1U << 15,      ///< what optimizers count their steps with
-  kChangesLayout = 1U << 16,    ///< of a tensor, and not its values
-  kTurnsDims = 1U << 17,        ///< exchanges two dimensions
-  kHandsTangents = 1U << 18,    ///< the tangent of its result is the operand's, the very object
-  kGivesOneForEach = 1U << 19,  ///< of a list of tensors, also where that holds one
+  kGivesTuple = 1U << 9,        ///< also where it holds one tensor
+  kWithoutHistory = 1U << 10,   ///< its results never require grad
+  kDiffersInLevels = 1U << 11,  ///< an attribute that differs between a tensor and what a transform wraps
+  kKeepsLeaf = 1U << 12,        ///< in place, and may be called on a leaf
+  kDependsOnBase = 1U << 13,    ///< an attribute that depends on what a tensor is a view of
+  kCountsSteps = 1U << 14,      ///< what optimizers count their steps with
+  kChangesLayout = 1U << 15,    ///< of a tensor, and not its values
+  kTurnsDims = 1U << 16,        ///< exchanges two dimensions
+  kHandsTangents = 1U << 17,    ///< the tangent of its result is the operand's, the very object
+  kGivesOneForEach = 1U << 18,  ///< of a list of tensors, also where that holds one
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

@@ -128,4 +128,10 @@ bool varies(const TapeNode& node) {
                      [&](std::string_view part) { return node.name.find(part) != std::string::npos; });
 }
 
+const char* factor_argument(std::string_view name) {
+  if (name.ends_with('_')) name.remove_suffix(1);
+  if (name == "add" || name == "sub") return "alpha";
+  return name == "addcmul" || name == "addcdiv" ? "value" : nullptr;
+}
+
 }  // namespace tatara::capture

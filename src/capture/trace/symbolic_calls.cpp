@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "capture/host/known_calls.h"
+#include "capture/tape/node_operators.h"
 #include "capture/trace/call_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/numpy_tracing.h"
@@ -180,12 +181,9 @@ bool NumberTracing::takes_number(const std::string& function, PyObject* args, Py
     return PyTuple_GET_SIZE(args) == 1 &&
            (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
   }
-  if (function.rfind("addc", 0) == 0) {
-    return PyTuple_GET_SIZE(args) == 3 && keywords == 1 && PyDict_GetItemString(kwargs, "value") != nullptr &&
-           same_real_type(args);
-  }
-  if (keywords == 1 && PyTuple_GET_SIZE(args) == 2 && PyDict_GetItemString(kwargs, "alpha") != nullptr) {
-    return known.is(kTakesScaled) && same_real_type(args);
+  if (const char* factor = factor_argument(function);
+      factor != nullptr && keywords == 1 && PyDict_GetItemString(kwargs, factor) != nullptr) {
+    return same_real_type(args);
   }
   if (keywords > 0) return false;
   if (function == "lerp" || function == "lerp_") {

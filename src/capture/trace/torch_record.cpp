@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "capture/host/known_calls.h"
+#include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/torch_tracing.h"
@@ -198,6 +199,12 @@ std::string TorchTracing::why_not_with_gradients(const Recording& call) {
     return "gradients are switched on in inference mode, where nothing is recorded";
   }
   const std::string& name = call.fn.name;
+  if (const char* factor = factor_argument(name); factor != nullptr && call.tape_kwargs) {
+    PyObject* const by = PyDict_GetItemString(call.tape_kwargs.get(), factor);
+    const int slot = by != nullptr ? slot_of(by) : -1;
+    const bool tensor = slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].number;
+    if (tensor && histories().needs_grad(slot) != NeedsGrad::kNo) return name + " by a tensor with a history";
+  }
   if (name != "detach" && name != "data" &&
       histories().takes_silent_view(call.tape_args.get(), call.tape_kwargs.get())) {
     return "with gradients on, " + name + " takes a view that was made without them";

@@ -1,0 +1,122 @@
+"""Tensors without dimensions where the host wants a number, which it reads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import optim  # noqa: E402
+
+import tatara  # noqa: E402
+from counters import counts  # noqa: E402
+from results import same  # noqa: E402
+
+pytestmark = [pytest.mark.usefixtures("fresh"), pytest.mark.filterwarnings("ignore")]
+
+# Kernels multiply by what the tensor holds.
+SCALING: dict[str, Callable[..., Any]] = {
+    "add": lambda x, s: torch.add(x, x + 1, alpha=s),
+    "sub_": lambda x, s: x.sub_(x * 2, alpha=s),
+    "addcmul_": lambda x, s: x.addcmul_(x + 2, x, value=s),
+    "addcdiv": lambda x, s: x.addcdiv(x, x + 1, value=s),
+    "computed": lambda x, s: x.addcdiv(x, x + 1, value=-s / (1 - s * s)),
+    "foreach": lambda x, s: torch._foreach_add([x], [x * 2], alpha=s)[0],
+}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "index_add": lambda x, s: x.index_add(0, torch.tensor([0]), x[:1], alpha=s),
+    "addmm": lambda x, s: torch.addmm(x[:1, None], x[:2, None], x[None], alpha=s),
+    "addr": lambda x, s: torch.addr(x[:, None], x, x, beta=s),
+    "add a number": lambda x, s: torch.add(x, 2, alpha=s),
+    "leaky_relu": lambda x, s: torch.nn.functional.leaky_relu(-x, s),
+}
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+FACTORS = [torch.float32, torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64]
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "AdamW": lambda p, lr: optim.AdamW(p, lr=lr),
+    "Adam": lambda p, lr: optim.Adam(p, lr=lr, foreach=False, amsgrad=True),
+    "SGD": lambda p, lr: optim.SGD(p, lr=lr, momentum=0.9, nesterov=True),
+    "Adagrad": lambda p, lr: optim.Adagrad(p, lr=lr, lr_decay=0.1),
+    "RMSprop": lambda p, lr: optim.RMSprop(p, lr=lr, centered=True),
+    "NAdam": lambda p, lr: optim.NAdam(p, lr=lr),
+    "Adamax": lambda p, lr: optim.Adamax(p, lr=lr),
+    "Adadelta": lambda p, lr: optim.Adadelta(p, lr=lr),
+}
+
+
+def _outcome(function: Callable[..., Any], x: Any, factor: Any) -> tuple[Any, Any]:
+    """The result, or the type of the error, and what is in the first operand afterwards."""
+    x = x.clone()
+    try:
+        return function(x, factor), x
+    except (RuntimeError, TypeError) as error:
+        return type(error).__name__, x
+
+
+def _check(function: Callable[..., Any], dtype: Any, *factors: Any) -> None:
+    x = (torch.arange(6) / 3 + 0.1).to(dtype)
+    compiled = tatara.compile(function)
+    for factor in factors:
+        same(_outcome(compiled, x, factor), _outcome(function, x, factor), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", SCALING)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("of", [torch.float32, torch.float64], ids=str)
+def test_in_the_kernel(name: str, dtype: Any, of: Any) -> None:
+    """Read by the kernel in each call: one graph for all values."""
+    with counts() as grown:
+        _check(SCALING[name], dtype, *[torch.tensor(v, dtype=of) for v in (1.37, 0.5, -2.0)])
+    assert [grown[k] for k in ("graphs", "breaks", "recompiles", "fallbacks")] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", [*SCALING, *OTHERS])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_whatever_it_is(name: str, dtype: Any) -> None:
+    function = {**SCALING, **OTHERS}[name]
+    for of in FACTORS:
+        _check(function, dtype, torch.tensor(1.37).to(of), torch.tensor(0).to(of))
+
+
+@pytest.mark.parametrize("no_grad", [False, True])
+@pytest.mark.parametrize("name", [*SCALING, *OTHERS])
+def test_no_number_with_a_history(name: str, no_grad: bool) -> None:
+    """The host refuses a tensor that requires grad, whether it is a leaf or computed, also where gradients are off."""
+    function = {**SCALING, **OTHERS}[name]
+    with torch.set_grad_enabled(not no_grad):
+        _check(function, torch.float32, torch.tensor(1.37, requires_grad=True))
+        _check(lambda x, s: function(x, s * 2), torch.float32, torch.tensor(1.37, requires_grad=True))
+
+
+def _train(make: Callable[..., Any], compiled: bool) -> list[Any]:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    rate = torch.tensor(1e-2)
+    optimizer = make(model.parameters(), rate)
+    x = torch.randn(5, 4)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run = tatara.compile(step) if compiled else step
+    losses = []
+    for _ in range(6):
+        losses.append(run())
+        rate.mul_(0.9)
+    return [losses, *[p.detach() for p in model.parameters()]]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_rates_of_optimizers(name: str) -> None:
+    """A rate that is a tensor: one graph for the first step, which makes the state, and one for the others."""
+    expected = _train(OPTIMIZERS[name], False)
+    with counts() as grown:
+        same(_train(OPTIMIZERS[name], True), expected)
+    assert [grown[k] for k in ("graphs", "breaks", "fallbacks")] == [2, 0, 0]
