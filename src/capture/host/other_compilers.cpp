@@ -38,25 +38,29 @@ constexpr std::array kFunctions = {Functions{"__init__.py", "compile"}, Function
 
 /// What is traced as any other code: what compilers have made, what switches them off, and marks and helpers that ordinary code
 /// uses.
-constexpr std::array kTraced = {Functions{"_dynamo/eval_frame.py", "DisableContext"},
-                                Functions{"_dynamo/eval_frame.py", "_callback_from_stance"},
-                                Functions{"_dynamo/eval_frame.py", "_maybe_set_eval_frame"},
-                                Functions{"_dynamo/eval_frame.py", "innermost_"},
-                                Functions{"_dynamo/eval_frame.py", "nothing"},
-                                Functions{"_dynamo/eval_frame.py", "_TorchDynamoContext.__init__"},
-                                Functions{"_dynamo/decorators.py", ""},
-                                Functions{"_dynamo/external_utils.py", ""},
-                                Functions{"_dynamo/mutation_guard.py", ""},
-                                Functions{"fx/_compatibility.py", ""},
-                                Functions{"fx/traceback.py", ""},
-                                Functions{"fx/experimental/symbolic_shapes.py", ""},
-                                Functions{"fx/graph_module.py", "GraphModule.__new__.<locals>"},
-                                Functions{"fx/graph_module.py", "GraphModule.recompile.<locals>"},
-                                Functions{"fx/graph_module.py", "_WrappedCall.__call__"},
-                                Functions{"export/_unlift.py", ""},
-                                Functions{"jit/__init__.py", ""},
-                                Functions{"jit/_trace.py", "_script_if_tracing.<locals>"},
-                                Functions{"jit/_trace.py", "script_if_tracing.<locals>"}};
+constexpr std::array kTraced = {
+    Functions{"_dynamo/eval_frame.py", "DisableContext"},
+    Functions{"_dynamo/eval_frame.py", "_callback_from_stance"},
+    Functions{"_dynamo/eval_frame.py", "_maybe_set_eval_frame"},
+    Functions{"_dynamo/eval_frame.py", "innermost_"},
+    Functions{"_dynamo/eval_frame.py", "nothing"},
+    Functions{"_dynamo/eval_frame.py", "_TorchDynamoContext.__init__"},
+    Functions{"_dynamo/decorators.py", ""},
+    Functions{"_dynamo/external_utils.py", ""},
+    Functions{"_dynamo/mutation_guard.py", ""},
+    Functions{"_export/utils.py", "register_dataclass_as_pytree_node.<locals>"},
+    Functions{"fx/_compatibility.py", ""},
+    Functions{"fx/immutable_collections.py", ""},
+    Functions{"fx/traceback.py", ""},
+    Functions{"fx/experimental/proxy_tensor.py", "<lambda>"},  // pytree takes torch.Size apart
+    Functions{"fx/experimental/symbolic_shapes.py", ""},
+    Functions{"fx/graph_module.py", "GraphModule.__new__.<locals>"},
+    Functions{"fx/graph_module.py", "GraphModule.recompile.<locals>"},
+    Functions{"fx/graph_module.py", "_WrappedCall.__call__"},
+    Functions{"export/_unlift.py", ""},
+    Functions{"jit/__init__.py", ""},
+    Functions{"jit/_trace.py", "_script_if_tracing.<locals>"},
+    Functions{"jit/_trace.py", "script_if_tracing.<locals>"}};
 
 std::string_view text_in(PyObject* string) {
   Py_ssize_t length = 0;

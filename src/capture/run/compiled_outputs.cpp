@@ -30,7 +30,7 @@ Ref CompiledRunner::without_base(size_t i, Ref view) const {
 }
 
 /// An output that is not simply a buffer of its own.
-Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const {
+Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) const {
   const Plan& plan = executable_->plan();
   const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(plan.outputs[i].ref.buffer)];
   const TensorLayout& layout = frame.layouts.outputs[i];
@@ -58,17 +58,16 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, TorchApi& api,
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();
+      const auto made = static_cast<torch_abi::TensorHandle>(frame.host_outputs[i].get());
       torch_abi::TensorHandle handle = nullptr;
-      if (abi->aoti_torch_new_tensor_handle(static_cast<torch_abi::TensorHandle>(frame.host_outputs[i].get()),
-                                            &handle) != 0) {
+      int64_t rank = 0, *sizes = nullptr, *strides = nullptr;
+      if (abi->aoti_torch_get_dim(made, &rank) != 0 || abi->aoti_torch_get_sizes(made, &sizes) != 0 ||
+          abi->aoti_torch_get_strides(made, &strides) != 0 || abi->aoti_torch_new_tensor_handle(made, &handle) != 0) {
         throw InternalError("a host result cannot be kept");
       }
       Ref result = TorchNative::get().wrap(handle);
-      TensorRef ref;
-      if (!result) return {};
-      if (!api.view(result.get(), ref)) throw InternalError("a host result cannot be imported");
-      if (frame.host_layout[i]) return result;
-      if (layout.offset != 0 || !layout.fits({ref.data, ref.sizes, ref.strides, ref.rank})) {
+      if (!result || frame.host_layout[i]) return result;
+      if (layout.offset != 0 || !layout.fits({nullptr, sizes, strides, static_cast<int32_t>(rank)})) {
         return without_base(i, as_strided(result.get(), layout, layout.offset, false));
       }
       return result;

@@ -417,7 +417,7 @@ CompiledRunner::Tried CompiledRunner::try_run(std::vector<Ref>& env, TorchApi& a
     }
     let_go_ = frame->wrote = false;
     if (mutates_) keep_written(env, *frame);
-    const bool done = run_plan(env, env, api, *frame);
+    const bool done = run_plan(env, env, *frame);
     for (Ref& buffer : frame->buffers) buffer = Ref();
     if (!done) {
       note_writes(env, *frame);
@@ -450,7 +450,7 @@ GraphRunner::Outcome CompiledRunner::run(const Tape& tape, std::vector<Ref>& env
   return Outcome::kFailed;
 }
 
-bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame) {
+bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, Frame& frame) {
   if (!allocate(frame)) return false;
   RunIo io{frame.input_data, frame.buffer_data, std::move(frame.host_outputs), std::move(frame.host_layout)};
   if (consumes_) {
@@ -502,8 +502,7 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
   stats().cuda_graphs_launched += io.as_graph ? 1 : 0;
   if (mutates_ && !count_writes(env_in)) return false;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    Ref result =
-        frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, api, frame);
+    Ref result = frame.whole[i] >= 0 ? frame.buffers[static_cast<size_t>(frame.whole[i])] : output(i, env_in, frame);
     if (!result) return false;
     env[static_cast<size_t>(outputs_[i].slot)] = std::move(result);
   }

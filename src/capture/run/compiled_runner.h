@@ -70,12 +70,12 @@ class CompiledRunner final : public GraphRunner {
   /// Gradients come into being while saved values go.
   bool makes_late() const { return consumes_ && gpu_outputs_; }
   bool allocate_on_gpu(Frame& frame, size_t i) const;
-  bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, TorchApi& api, Frame& frame);
+  bool run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& env, Frame& frame);
   void keep_written(const std::vector<Ref>& env, const Frame& frame) const;
   void note_writes(const std::vector<Ref>& env, const Frame& frame) const;
   Tried after_error(const Error& error);
   bool count_writes(const std::vector<Ref>& env) const;
-  Ref output(size_t i, const std::vector<Ref>& env, TorchApi& api, Frame& frame) const;
+  Ref output(size_t i, const std::vector<Ref>& env, Frame& frame) const;
   Ref without_base(size_t i, Ref view) const;
   std::unique_ptr<Frame> take_frame();
   void fetch_pinned(size_t n) const;

@@ -21,6 +21,7 @@ struct TensorView {
   Device device;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
+  bool lazy = false;  ///< the values are the conjugates, or the negatives, of what is in memory
 };
 
 /// An owned reference to a tensor of the host, not a Python object (for torch: an AtenTensorHandle).

@@ -45,6 +45,8 @@ Loaded load_api() {
       dlsym(library, "aoti_torch__reinterpret_tensor"));
   loaded.api.aoti_torch_get_storage_size =
       reinterpret_cast<decltype(loaded.api.aoti_torch_get_storage_size)>(dlsym(library, "aoti_torch_get_storage_size"));
+  load_symbol(library, loaded.api.is_conj, "_ZN2at6native7is_conjERKNS_6TensorE");
+  load_symbol(library, loaded.api.is_neg, "_ZN2at6native6is_negERKNS_6TensorE");
   loaded.ok = true;
   return loaded;
 }

@@ -62,6 +62,9 @@ struct Api {
   ErrorCode (*aoti_torch__reinterpret_tensor)(TensorHandle, int64_t, const int64_t*, const int64_t*, int64_t,
                                               TensorHandle*) = nullptr;
   ErrorCode (*aoti_torch_get_storage_size)(TensorHandle, int64_t*) = nullptr;
+  // at::native::is_conj and is_neg of a const at::Tensor&, which is what a handle points to.
+  bool (*is_conj)(TensorHandle) = nullptr;
+  bool (*is_neg)(TensorHandle) = nullptr;
 };
 
 /// The interface of the torch loaded in this process; null with the reason when there is none.

@@ -28,7 +28,7 @@ void run_chunk(void* data, int64_t begin, int64_t end) {
   }
 }
 
-/// A copy of `tensor` with the strides that the plan's kernels expect.
+/// A copy of `tensor` with the strides that the plan's kernels expect, and all its values in memory.
 HostTensor relaid(HostOps& host, const HostTensor& tensor, const std::vector<int64_t>& sizes,
                   const std::vector<int64_t>& strides) {
   const HostOp* make = host.find("aten::new_empty_strided", "");
@@ -154,7 +154,7 @@ void StepRunner::keep_result(const HostCall& call, size_t buffer, HostTensor res
   std::vector<int64_t> strides;
   values_of(programs_.buffer_layouts[buffer].sizes, context.symbols, sizes);
   values_of(programs_.buffer_layouts[buffer].strides, context.symbols, strides);
-  bool same = view.sizes == sizes && view.dtype == programs_.plan.buffers[buffer].dtype;
+  bool same = !view.lazy && view.sizes == sizes && view.dtype == programs_.plan.buffers[buffer].dtype;
   for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
   // Kernels on a GPU read whole vectors.
   if (programs_.gpu >= 0) same = same && reinterpret_cast<uintptr_t>(view.data) % kGpuAlignment == 0;

@@ -6,6 +6,7 @@ torch.fx, torch.export, AOTAutograd. Each runs as in eager, over three calls and
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import threading
@@ -15,9 +16,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.utils import _pytree as pytree
 
 import tatara
+from counters import counts
 from generated import harness
+from results import same
 
 ALL = bool(os.environ.get("TATARA_ALL_COMPILERS"))
 
@@ -570,6 +575,36 @@ def test_what_asks_for_compilers_breaks_nothing() -> None:
     torch.testing.assert_close(tatara.compile(f)(x), plain(x) + x.cos())
     report = tatara.explain(f)(x)
     assert len(report.graphs) == 1 and not report.breaks
+
+
+@dataclasses.dataclass
+class _Registered:
+    a: Any
+    b: Any = None
+
+
+def test_containers_that_compilers_have_registered() -> None:
+    """The functions that pytree calls for torch.Size and others stand in the files of compilers, and are none."""
+    torch.export.register_dataclass(_Registered)
+    containers = [
+        torch.Size([2, 3]),
+        immutable_list([torch.ones(3), 2.0]),
+        immutable_dict(a=torch.ones(3), b=1),
+        _Registered(torch.ones(3)),
+        _Registered(1, (torch.ones(3), torch.Size([4]))),
+    ]
+
+    def f(x: torch.Tensor, tree: Any) -> Any:
+        leaves, spec = pytree.tree_flatten(tree)
+        again = pytree.tree_unflatten([x * leaf for leaf in leaves], spec)
+        return pytree.tree_leaves(again), pytree.tree_leaves(pytree.tree_map(lambda leaf: leaf * 2, tree))
+
+    x = torch.randn(3)
+    for tree in containers:
+        with counts() as grown:
+            ours, theirs = tatara.compile(f)(x, tree), f(x, tree)
+        assert [grown[k] for k in ("graphs", "breaks", "fallbacks")] == [1, 0, 0], tree
+        same(ours, theirs)
 
 
 def test_programs_are_told_that_they_are_compiled() -> None:
