@@ -190,6 +190,10 @@ opinfo-gradients: build
 opinfo-vmap: build
 	$(PY) tools/sweeps/vmap.py $(ARGS)
 
+# The same samples, whose results are read by kernels.
+opinfo-consumed: build
+	$(PY) tools/sweeps/consumed.py $(ARGS)
+
 opinfo-forward: build
 	$(PY) tools/sweeps/forward.py $(ARGS)
 
