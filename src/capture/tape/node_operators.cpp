@@ -130,8 +130,8 @@ bool varies(const TapeNode& node) {
 
 const char* factor_argument(std::string_view name) {
   if (name.ends_with('_')) name.remove_suffix(1);
-  if (name == "add" || name == "sub") return "alpha";
-  return name == "addcmul" || name == "addcdiv" ? "value" : nullptr;
+  const OpDef* op = OpRegistry::global().find(name);
+  return op != nullptr && op->traits.scales_sum ? op->schema.args.back().name.c_str() : nullptr;
 }
 
 }  // namespace tatara::capture

@@ -135,6 +135,8 @@ struct OpTraits {
   bool fills = false;
   /// Operand 0 with elements added, so that a sum may start from another tensor than zeros.
   bool adds_elements = false;
+  /// What it adds to operand 0 is multiplied by its last argument ("alpha" of add).
+  bool scales_sum = false;
   /// Of the dimension that argument 1 names, one index is left.
   bool picks_index = false;
 

@@ -274,6 +274,7 @@ void register_sums(OpRegistry& r) {
                 sum_meta(Sum::kSub), nullptr, sum_lower(Sum::kSub)));
   r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
                 nullptr, sum_lower(Sum::kRsub)));
+  r.mark(&OpTraits::scales_sum, {"add", "sub"});
 }
 
 void register_powers(OpRegistry& r) {

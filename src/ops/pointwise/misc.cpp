@@ -324,6 +324,7 @@ void register_pointwise_misc(OpRegistry& r) {
                   });
                 }));
   register_conversions(r);
+  r.mark(&OpTraits::scales_sum, {"addcmul", "addcdiv"});
   r.mark(&OpTraits::repeats_operand, {"cast"});
   r.mark(&OpTraits::unnamed, {"cast"});
   r.mark(&OpTraits::may_view, {"contiguous", "to.dtype", "to.device", "to.other"});
