@@ -30,6 +30,19 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 VIEWS = ("a view", "turned")  # of a result that kernels read, too: not lazy
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 3), (2, 0, 3), (0, 2, 3), (3, 0), (0, 3), (1, 1)], ids=str)
+def test_strides_that_nobody_sees(shape: tuple[int, ...]) -> None:
+    """What leads over dimensions of one element or none may be another number than was inferred."""
+    x = torch.randn(shape, dtype=torch.complex64)
+    compiled = tatara.compile(torch.svd)
+    theirs = torch.svd(x)
+    for _ in range(3):
+        ours = compiled(x)
+        assert [t.is_conj() for t in ours] == [t.is_conj() for t in theirs]
+        same(list(ours), list(theirs))
+    assert tatara.stats()["fallbacks"] == 0
+
+
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", CALLS)
