@@ -65,6 +65,10 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
           abi->aoti_torch_get_strides(made, &strides) != 0 || abi->aoti_torch_new_tensor_handle(made, &handle) != 0) {
         throw InternalError("a host result cannot be kept");
       }
+      const bool lazy =
+          (abi->is_conj != nullptr && abi->is_conj(made)) || (abi->is_neg != nullptr && abi->is_neg(made));
+      // In eager tangents are lazy, too, where their primals are.
+      if (lazy && outputs_[i].in_levels) throw InternalError("a lazily conjugated host result of a transform");
       Ref result = TorchNative::get().wrap(handle);
       if (!result || frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({nullptr, sizes, strides, static_cast<int32_t>(rank)})) {

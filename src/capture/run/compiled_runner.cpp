@@ -90,6 +90,7 @@ CompiledRunner::CompiledRunner(std::shared_ptr<Executable> executable, TapeGraph
   }
   for (const int slot : made.outputs) {
     outputs_.push_back({slot, view_origin(tape, slot)});
+    outputs_.back().in_levels = tape.has_transforms();
   }
   read_plan();
 }

@@ -85,8 +85,9 @@ class CompiledRunner final : public GraphRunner {
   struct Output {
     int slot;
     ViewOrigin origin;
-    bool of_stage = false;  // gets its history later
-    bool alone = false;     // see alone_in_memory()
+    bool of_stage = false;   // gets its history later
+    bool alone = false;      // see alone_in_memory()
+    bool in_levels = false;  // the tape has levels of transforms
   };
   bool consumes_ = false;
   bool lean_ = false;
