@@ -68,3 +68,27 @@ def test_beside_kernels(name: str, dtype: Any, grad: bool) -> None:
             sum(t.abs().sum() for t in tree).backward()
             same(x.grad, torch.autograd.grad(sum(t.abs().sum() for t in f(x)), x)[0])
             x.grad = None
+
+
+TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
+    "jvp": lambda call, x: torch.func.jvp(call, (x,), (x * 2,)),
+    "vjp": lambda call, x: torch.func.vjp(call, x)[0],
+    "vmap": lambda call, x: torch.vmap(call)(x),
+    "vmap of columns": lambda call, x: torch.vmap(call, in_dims=1, out_dims=1)(x),
+}
+
+
+@pytest.mark.parametrize("call", [torch.fft.ifft, torch.fft.ihfft], ids=["ifft", "ihfft"])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_under_transforms(name: str, call: Callable[[Any], Any]) -> None:
+    x = torch.randn(4, 6, dtype=torch.float64)
+
+    def f(x: Any) -> Any:
+        return TRANSFORMS[name](call, x)
+
+    compiled = tatara.compile(f)
+    theirs = torch.utils._pytree.tree_leaves(f(x))
+    for _ in range(3):
+        ours = torch.utils._pytree.tree_leaves(compiled(x))
+        same(ours, theirs)
+        assert [t.is_conj() for t in ours] == [t.is_conj() for t in theirs]
