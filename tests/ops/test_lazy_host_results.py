@@ -25,8 +25,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "a view": lambda x: torch.fft.ihfft(x)[1:],
     "turned": lambda x: torch.fft.ihfft(x).t(),
 }
-
-
 VIEWS = ("a view", "turned")  # of a result that kernels read, too: not lazy
 
 

@@ -65,9 +65,9 @@ void TapeNumbers::convert(const TapeNode& node) {
 }
 
 int TapeNumbers::factor_of(const TapeNode& node) const {
-  const char* const name = factor_argument(node.name);
-  if (name == nullptr || !node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
-  PyObject* const factor = PyDict_GetItemString(node.kwargs.get(), name);
+  if (!node.kwargs || PyDict_GET_SIZE(node.kwargs.get()) != 1) return -1;
+  const char* const name = factor_argument(node.name, node.args.get());
+  PyObject* const factor = name != nullptr ? PyDict_GetItemString(node.kwargs.get(), name) : nullptr;
   const int slot = factor != nullptr ? slot_of(factor) : -1;
   return slot >= 0 && (c_.slot(slot).number || multiplies(node, slot)) ? slot : -1;
 }

@@ -59,16 +59,16 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();
       const auto made = static_cast<torch_abi::TensorHandle>(frame.host_outputs[i].get());
+      // In eager tangents are lazy, too, where their primals are.
+      if (outputs_[i].in_levels && torch_abi::is_lazy(*abi, made)) {
+        throw InternalError("a lazily conjugated host result of a transform");
+      }
       torch_abi::TensorHandle handle = nullptr;
       int64_t rank = 0, *sizes = nullptr, *strides = nullptr;
       if (abi->aoti_torch_get_dim(made, &rank) != 0 || abi->aoti_torch_get_sizes(made, &sizes) != 0 ||
           abi->aoti_torch_get_strides(made, &strides) != 0 || abi->aoti_torch_new_tensor_handle(made, &handle) != 0) {
         throw InternalError("a host result cannot be kept");
       }
-      const bool lazy =
-          (abi->is_conj != nullptr && abi->is_conj(made)) || (abi->is_neg != nullptr && abi->is_neg(made));
-      // In eager tangents are lazy, too, where their primals are.
-      if (lazy && outputs_[i].in_levels) throw InternalError("a lazily conjugated host result of a transform");
       Ref result = TorchNative::get().wrap(handle);
       if (!result || frame.host_layout[i]) return result;
       if (layout.offset != 0 || !layout.fits({nullptr, sizes, strides, static_cast<int32_t>(rank)})) {

@@ -128,10 +128,12 @@ bool varies(const TapeNode& node) {
                      [&](std::string_view part) { return node.name.find(part) != std::string::npos; });
 }
 
-const char* factor_argument(std::string_view name) {
+const char* factor_argument(std::string_view name, PyObject* args) {
   if (name.ends_with('_')) name.remove_suffix(1);
   const OpDef* op = OpRegistry::global().find(name);
-  return op != nullptr && op->traits.scales_sum ? op->schema.args.back().name.c_str() : nullptr;
+  if (op == nullptr || !op->traits.scales_sum) return nullptr;
+  const std::vector<ArgSpec>& all = op->schema.args;
+  return static_cast<size_t>(PyTuple_GET_SIZE(args)) + 1 == all.size() ? all.back().name.c_str() : nullptr;
 }
 
 }  // namespace tatara::capture

@@ -27,8 +27,9 @@ bool says_no_view(const TapeNode& node);
 /// Whether results differ from call to call: random numbers, or what was in memory before.
 bool varies(const TapeNode& node);
 
-/// The argument by which an operator multiplies what it adds ("alpha" of add). Null of other operators.
-const char* factor_argument(std::string_view name);
+/// The argument by which an operator multiplies what it adds ("alpha" of add), where all others are in `args`. Null of other
+/// operators.
+const char* factor_argument(std::string_view name, PyObject* args);
 
 /// Whether the registry says it of one of the operators that the call may be.
 bool any_operator(const TapeNode& node, bool OpTraits::* trait);

@@ -181,9 +181,9 @@ bool NumberTracing::takes_number(const std::string& function, PyObject* args, Py
     return PyTuple_GET_SIZE(args) == 1 &&
            (keywords == 0 || (device != nullptr && text_of(Ref::steal(PyObject_Str(device)).get()) == "cpu"));
   }
-  if (const char* factor = factor_argument(function);
-      factor != nullptr && keywords == 1 && PyDict_GetItemString(kwargs, factor) != nullptr) {
-    return same_real_type(args);
+  if (keywords == 1) {
+    const char* const factor = factor_argument(function, args);
+    return factor != nullptr && PyDict_GetItemString(kwargs, factor) != nullptr && same_real_type(args);
   }
   if (keywords > 0) return false;
   if (function == "lerp" || function == "lerp_") {

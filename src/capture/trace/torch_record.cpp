@@ -199,8 +199,9 @@ std::string TorchTracing::why_not_with_gradients(const Recording& call) {
     return "gradients are switched on in inference mode, where nothing is recorded";
   }
   const std::string& name = call.fn.name;
-  if (const char* factor = factor_argument(name); factor != nullptr && call.tape_kwargs) {
-    PyObject* const by = PyDict_GetItemString(call.tape_kwargs.get(), factor);
+  if (call.tape_kwargs) {
+    const char* const factor = factor_argument(name, call.tape_args.get());
+    PyObject* const by = factor != nullptr ? PyDict_GetItemString(call.tape_kwargs.get(), factor) : nullptr;
     const int slot = by != nullptr ? slot_of(by) : -1;
     const bool tensor = slot >= 0 && !trace_->tape.slots()[static_cast<size_t>(slot)].number;
     if (tensor && histories().needs_grad(slot) != NeedsGrad::kNo) return name + " by a tensor with a history";

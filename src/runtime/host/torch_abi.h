@@ -67,6 +67,11 @@ struct Api {
   bool (*is_neg)(TensorHandle) = nullptr;
 };
 
+/// Whether the values are the conjugates, or the negatives, of what is in memory; false where this torch does not tell.
+inline bool is_lazy(const Api& api, TensorHandle tensor) {
+  return (api.is_conj != nullptr && api.is_conj(tensor)) || (api.is_neg != nullptr && api.is_neg(tensor));
+}
+
 /// The interface of the torch loaded in this process; null with the reason when there is none.
 const Api* api(std::string* why_not = nullptr);
 

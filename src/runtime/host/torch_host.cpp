@@ -152,17 +152,12 @@ class TorchHostOps final : public HostOps {
     view.dtype = torch_abi::from_scalar_type(dtype);
     view.device.kind = device == api_.aoti_torch_device_type_cuda() ? DeviceKind::kCuda : DeviceKind::kCpu;
     view.device.index = view.device.kind == DeviceKind::kCuda ? static_cast<int16_t>(index) : int16_t{-1};
-    view.lazy = is_lazy(handle, view.dtype);
+    const bool told = api_.is_conj != nullptr || !is_complex(view.dtype);
+    view.lazy = !told || torch_abi::is_lazy(api_, handle);
     return view;
   }
 
  private:
-  /// Complex tensors count as such where this torch does not tell.
-  bool is_lazy(TensorHandle tensor, DType dtype) const {
-    if (is_complex(dtype) && (api_.is_conj == nullptr || api_.is_conj(tensor))) return true;
-    return api_.is_neg != nullptr && api_.is_neg(tensor);
-  }
-
   std::unique_ptr<HostOp> make(const std::string& op, const std::string& overload) {
     const bool out = overload == "out";
     if (out && op == "tatara::bernoulli") return make_bernoulli(*this);
