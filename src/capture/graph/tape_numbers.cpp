@@ -72,21 +72,27 @@ int TapeNumbers::factor_of(const TapeNode& node) const {
   return slot >= 0 && (c_.slot(slot).number || multiplies(node, slot)) ? slot : -1;
 }
 
+/// Whether an operator of both computes in the type of the first, to which it casts the other exactly.
+static bool widens_to(const TensorType& other, const TensorType& first) {
+  return first.dim() > 0 && is_floating(other.dtype) && promote_types(other.dtype, first.dtype) == first.dtype;
+}
+
 bool TapeNumbers::multiplies(const TapeNode& node, int factor) const {
   const TensorType& by = c_.fz.type(c_.ref(factor));
   const auto is_real = [&by](const TensorType& type) {
     return type.device == by.device && (type.dtype == DType::kFloat32 || type.dtype == DType::kFloat64);
   };
   if (node.level != 0 || by.dim() != 0 || !is_real(by)) return false;
-  std::optional<DType> dtype;
+  const TensorType* first = nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node.args.get()); ++i) {
     const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), i));
     if (slot < 0 || c_.slot(slot).number) return false;
     const TensorType& type = c_.fz.type(c_.ref(slot));
-    if (!is_real(type) || type.dtype != dtype.value_or(type.dtype)) return false;
-    dtype = type.dtype;
+    if (first == nullptr && !is_real(type)) return false;
+    if (first == nullptr) first = &type;
+    if (type.dtype != first->dtype && !widens_to(type, *first)) return false;
   }
-  return dtype.has_value();
+  return first != nullptr;
 }
 
 std::vector<TapeNumbers::TensorRef> TapeNumbers::scaled(const TapeNode& node, int factor) {

@@ -44,6 +44,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "NAdam": lambda p, lr: optim.NAdam(p, lr=lr),
     "Adamax": lambda p, lr: optim.Adamax(p, lr=lr),
     "Adadelta": lambda p, lr: optim.Adadelta(p, lr=lr),
+    "Muon": lambda p, lr: optim.Muon([x for x in p if x.dim() == 2], lr=lr),  # its update is bfloat16
 }
 
 
@@ -71,6 +72,46 @@ def test_in_the_kernel(name: str, dtype: Any, of: Any) -> None:
     with counts() as grown:
         _check(SCALING[name], dtype, *[torch.tensor(v, dtype=of) for v in (1.37, 0.5, -2.0)])
     assert [grown[k] for k in ("graphs", "breaks", "recompiles", "fallbacks")] == [1, 0, 0, 0]
+
+
+# The other operands are cast to the type of the first, as eager casts them.
+MIXED: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, s: torch.add(x, y, alpha=s),
+    "sub_": lambda x, y, s: (x * 1).sub_(y, alpha=s),
+    "addcmul": lambda x, y, s: torch.addcmul(x, y, y + 1, value=s),
+    "addcdiv_": lambda x, y, s: (x * 1).addcdiv_(y, x + 1, value=s),
+}
+NARROWER = [torch.float16, torch.bfloat16, torch.float32]
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("narrower", NARROWER, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("history", [False, True])
+def test_operands_of_two_types(name: str, narrower: Any, dtype: Any, history: bool) -> None:
+    """One graph where the first operand's type is the widest and it has dimensions; in any case what eager gives."""
+    x = (torch.arange(6) / 3 + 0.1).to(dtype)
+    y = (torch.arange(6) / 7 + 0.3).to(narrower)
+    compiled = tatara.compile(MIXED[name])
+    with counts() as grown:
+        for factor in (1.37, -2.0):
+            _check_mixed(MIXED[name], compiled, (x, y), torch.tensor(factor), history)
+    assert [grown[k] for k in ("graphs", "breaks", "recompiles", "fallbacks")] == [1, 0, 0, 0]
+    for operands in ((x.sum(), y), (y, x), (x, y[0]), (x.sum(), y[0]), (x[:0], y[:0])):
+        _check_mixed(MIXED[name], compiled, operands, torch.tensor(1.37), history)
+
+
+def _check_mixed(function: Any, compiled: Any, operands: Any, factor: Any, history: bool) -> None:
+    outcomes = []
+    for f in (compiled, function):
+        leaves = [x.clone().requires_grad_(history) for x in operands]
+        try:
+            result = f(*leaves, factor)
+        except RuntimeError as error:
+            outcomes.append(type(error).__name__)
+            continue
+        outcomes.append([result, *(torch.autograd.grad(result.sin().sum(), leaves) if history else ())])
+    same(*outcomes)
 
 
 @pytest.mark.parametrize("name", [*SCALING, *OTHERS])
