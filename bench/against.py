@@ -151,7 +151,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="processes of each build, or eight steps of each")
     parser.add_argument("--jobs", type=int, default=1, help="rows at a time, each on its share of the cores")
     parser.add_argument("--json", help="a file that gets every figure")
+    parser.add_argument(
+        "--small-pages",
+        action="store_true",
+        help="no huge pages for either build: some virtual machines take milliseconds to clear one",
+    )
     arguments = parser.parse_args()
+    if arguments.small_pages:
+        harness.forbid_huge_pages()
     builds = {"old": arguments.old, "new": arguments.new}
     for build, path in builds.items():
         if not pathlib.Path(path, "tatara", "__init__.py").is_file():

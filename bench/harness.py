@@ -30,6 +30,14 @@ COUNTED_MEMORY = {
 }
 
 
+def forbid_huge_pages() -> None:
+    """Of this process and those that it starts (prctl(2), PR_SET_THP_DISABLE). OSError where the system refuses."""
+    disable = 41
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(disable, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_THP_DISABLE)")
+
+
 def _environment(caches: str, variables: dict[str, str]) -> dict[str, str]:
     """Of a process that keeps what it compiles in this directory."""
     return {
