@@ -139,9 +139,10 @@ void plan_outputs(State& s) {
     if (is_host_owned(s, base)) {
       give(s, base, BufferHome::kHost, -1);
     } else {
-      // A value that is the output itself has the output's strides, gaps and all.
+      // A value that is the output itself has the output's strides, gaps and all. So has a part of what is never whole.
       const TensorType& type = s.graph.type(base);
-      bool exact = base == output.value;
+      const LoweredNode* const node = s.producer(base);
+      bool exact = base == output.value || (node != nullptr && node->kind == LoweredNode::Kind::kView);
       for (size_t d = 0; d < type.sizes.size(); ++d)
         exact = exact && (type.sizes[d].is_const(1) || !type.strides[d].is_const(0));
       give(s, base, BufferHome::kOutput, slot++, exact);

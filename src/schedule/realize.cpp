@@ -86,7 +86,16 @@ void count_elements(State& s, ValueId v) {
   for (const Expr e : s.graph.type(v).sizes) elements *= static_cast<double>(s.hint(e, 64));
 }
 
-/// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most.
+/// Whether elements of it are one in memory.
+bool repeats(const TensorType& type) {
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (type.strides[d].is_const(0) && !type.sizes[d].is_const(1)) return true;
+  }
+  return false;
+}
+
+/// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most
+/// and repeats none.
 std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
   std::vector<ValueId> chain{v};
   const LoweredNode* node = s.producer(v);
@@ -95,7 +104,10 @@ std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
     node = s.producer(chain.back());
   }
   const ValueId base = chain.back();
-  while (!chain.empty() && 2 * elements_of(s, chain.back()) > elements_of(s, base)) chain.pop_back();
+  const auto is_part = [&](ValueId view) {
+    return 2 * elements_of(s, view) <= elements_of(s, base) && !repeats(s.graph.type(view));
+  };
+  while (!chain.empty() && !is_part(chain.back())) chain.pop_back();
   return {base, chain.empty() ? kNoValue : chain.back()};
 }
 
