@@ -257,6 +257,8 @@ struct ViewOf {
   Expr offset;
 };
 std::optional<ViewOf> affine_view(State& s, ValueId v);
+/// Whether some elements are one in memory, along dimensions of stride 0.
+bool repeats(const TensorType& type);
 /// The value in memory behind `v`.
 ValueId base_of(State& s, ValueId v);
 /// Strides a realised value gets: its type's when these are dense, else contiguous ones.

@@ -140,11 +140,9 @@ void plan_outputs(State& s) {
       give(s, base, BufferHome::kHost, -1);
     } else {
       // A value that is the output itself has the output's strides, gaps and all. So has a part of what is never whole.
-      const TensorType& type = s.graph.type(base);
       const LoweredNode* const node = s.producer(base);
-      bool exact = base == output.value || (node != nullptr && node->kind == LoweredNode::Kind::kView);
-      for (size_t d = 0; d < type.sizes.size(); ++d)
-        exact = exact && (type.sizes[d].is_const(1) || !type.strides[d].is_const(0));
+      const bool is_part = node != nullptr && node->kind == LoweredNode::Kind::kView;
+      const bool exact = (base == output.value || is_part) && !repeats(s.graph.type(base));
       give(s, base, BufferHome::kOutput, slot++, exact);
     }
   }

@@ -86,14 +86,6 @@ void count_elements(State& s, ValueId v) {
   for (const Expr e : s.graph.type(v).sizes) elements *= static_cast<double>(s.hint(e, 64));
 }
 
-/// Whether elements of it are one in memory.
-bool repeats(const TensorType& type) {
-  for (size_t d = 0; d < type.sizes.size(); ++d) {
-    if (type.strides[d].is_const(0) && !type.sizes[d].is_const(1)) return true;
-  }
-  return false;
-}
-
 /// What `v` is a view of that is no view, and the first view of that, on the way to v, which has half of its elements at most
 /// and repeats none.
 std::pair<ValueId, ValueId> part_of(State& s, ValueId v) {
@@ -232,6 +224,13 @@ std::vector<Expr> strides_in_memory(State& s, const TensorType& type, bool moved
 }
 
 }  // namespace
+
+bool repeats(const TensorType& type) {
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (type.strides[d].is_const(0) && !type.sizes[d].is_const(1)) return true;
+  }
+  return false;
+}
 
 const std::vector<Expr>& storage_strides(State& s, ValueId v) {
   const TensorType& type = s.graph.type(v);

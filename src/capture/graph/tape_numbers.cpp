@@ -79,8 +79,8 @@ static bool widens_to(const TensorType& other, const TensorType& first) {
 
 bool TapeNumbers::multiplies(const TapeNode& node, int factor) const {
   const TensorType& by = c_.fz.type(c_.ref(factor));
-  const auto is_real = [&by](const TensorType& type) {
-    return type.device == by.device && (type.dtype == DType::kFloat32 || type.dtype == DType::kFloat64);
+  const auto is_real = [](const TensorType& type) {
+    return type.dtype == DType::kFloat32 || type.dtype == DType::kFloat64;
   };
   if (node.level != 0 || by.dim() != 0 || !is_real(by)) return false;
   const TensorType* first = nullptr;
@@ -88,11 +88,10 @@ bool TapeNumbers::multiplies(const TapeNode& node, int factor) const {
     const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), i));
     if (slot < 0 || c_.slot(slot).number) return false;
     const TensorType& type = c_.fz.type(c_.ref(slot));
-    if (first == nullptr && !is_real(type)) return false;
     if (first == nullptr) first = &type;
-    if (type.dtype != first->dtype && !widens_to(type, *first)) return false;
+    if (type.device != by.device || (type.dtype != first->dtype && !widens_to(type, *first))) return false;
   }
-  return first != nullptr;
+  return first != nullptr && is_real(*first);
 }
 
 std::vector<TapeNumbers::TensorRef> TapeNumbers::scaled(const TapeNode& node, int factor) {
