@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +34,32 @@ def _drop_and_call(compiled: Callable[..., torch.Tensor]) -> bool:
 def test_dropped_outputs_are_used_again(compiled: Any) -> None:
     _drop_and_call(compiled)  # the first call is traced
     assert all(_drop_and_call(compiled) for _ in range(4))
+
+
+def _asks_for_huge_pages(tensor: torch.Tensor) -> bool:
+    """Whether the mapping of its middle byte has the flag that MADV_HUGEPAGE sets, by /proc/self/smaps (proc(5))."""
+    middle = tensor.data_ptr() + tensor.untyped_storage().nbytes() // 2
+    inside = False
+    for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= middle < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return "hg" in line.split()
+    raise AssertionError("the memory is in no mapping")
+
+
+@pytest.mark.skipif(
+    not pathlib.Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages to ask for"
+)
+@pytest.mark.parametrize("keep", [1024, 0])
+def test_huge_pages_are_for_memory_that_is_asked_for_again(keep: int) -> None:
+    """The first block of an output is often the last, and a huge page comes late on some machines."""
+    compiled = tatara.compile(lambda x: x * 5 - 1, options={"keep_outputs_mb": keep})
+    x = torch.randn(48 * N)  # from 32 MB on the C library gives each block a mapping of its own
+    with torch.no_grad():
+        outs = [compiled(x) for _ in range(4)]
+    # The first call compiles, and its output is not yet that of a kernel.
+    assert [_asks_for_huge_pages(out) for out in outs] == [False, False, True, True]
 
 
 def test_option_switches_it_off() -> None:

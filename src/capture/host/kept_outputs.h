@@ -20,12 +20,16 @@ class KeptOutputs {
  public:
   /// `limit`: bytes that all of them together may hold.
   explicit KeptOutputs(int64_t limit) : limit_(limit) {}
-  KeptOutputs(KeptOutputs&& other) noexcept : blocks_(std::exchange(other.blocks_, {})), limit_(other.limit_) {}
+  KeptOutputs(KeptOutputs&& other) noexcept
+      : blocks_(std::exchange(other.blocks_, {})), limit_(other.limit_), came_(other.came_) {}
   KeptOutputs& operator=(KeptOutputs&&) = delete;
   ~KeptOutputs();
 
   /// Whether blocks of this size are worth keeping, and this torch lets us.
   bool wants(size_t bytes) const;
+  /// Whether fresh memory was asked for before. The first is often the last, as later runs find it again, and some machines hand
+  /// out huge pages late: 2 to 5 ms each (docs/decisions/038).
+  bool comes_again() { return std::exchange(came_, true); }
   /// A new tensor over a block of `bytes` that nobody else refers to, and its memory; null when there is none.
   torch_abi::TensorHandle take(std::span<const int64_t> sizes, std::span<const int64_t> strides, size_t bytes,
                                void** data);
@@ -43,6 +47,7 @@ class KeptOutputs {
   void drop(size_t i);
   std::vector<Block> blocks_;
   int64_t limit_;
+  bool came_ = false;
 };
 
 }  // namespace tatara::capture

@@ -243,7 +243,7 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
   if (handle == nullptr) return {};
   if (!wanted && zero != nullptr && clear_untouched(*data, bytes)) {
     *zero = 1;
-  } else {
+  } else if (kept.comes_again()) {
     advise_huge_pages(*data, bytes);
   }
   if (!wanted) return wrap(handle);

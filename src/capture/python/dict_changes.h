@@ -1,6 +1,7 @@
 // Tells cheaply which of many dicts may have changed since they were last looked at.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -36,6 +37,7 @@ class DictChanges {
   static constexpr size_t kFew = 8;  // whose tags are compared sooner than the process is asked
   bool quiet();
   void seen();
+  static bool as_seen(const Item& item);
   std::vector<Item> items_;
   uint64_t quiet_at_ = 0;  // process-wide changes after which all were as guarded; 0: never
   uint64_t asked_at_ = 0;
@@ -56,6 +58,14 @@ inline uint64_t dict_version([[maybe_unused]] PyObject* dict) {
 #endif
 }
 
+inline bool DictChanges::as_seen([[maybe_unused]] const Item& item) {
+#if PY_VERSION_HEX < 0x030D0000
+  return dict_version(item.dict) == item.version;  // a tag is never 0
+#else
+  return false;
+#endif
+}
+
 template <typename Same>
 bool DictChanges::check(Same&& same) {
   if (watched_) {
@@ -70,11 +80,12 @@ bool DictChanges::check(Same&& same) {
   }
   const bool many = items_.size() > kFew;
   if (many && quiet()) return true;
-  for (size_t i = 0; i < items_.size(); ++i) {
-    const uint64_t version = dict_version(items_[i].dict);
-    if (version != 0 && version == items_[i].version) continue;
-    if (!same(i)) return false;
-    items_[i].version = version;
+  // The tags that fit, in a row: there may be thousands, and the compares of several overlap.
+  Item* const end = items_.data() + items_.size();
+  for (Item* item = items_.data(); (item = std::find_if_not(item, end, as_seen)) != end; ++item) {
+    const uint64_t version = dict_version(item->dict);
+    if (!same(static_cast<size_t>(item - items_.data()))) return false;
+    item->version = version;
   }
   if (many) seen();
   return true;
