@@ -223,7 +223,8 @@ void fields(Io& io, PlanInput& input) {
 
 template <typename Io>
 void fields(Io& io, OutputAlias& alias) {
-  auto& [kind, index, storage_offset] = alias;
+  auto& [kind, index, storage_offset, sharing] = alias;
+  static_cast<void>(sharing);  // of graphs before expand_transforms() alone
   io.choice(kind);
   io.number(index);
   io.expr(storage_offset);

@@ -10,7 +10,8 @@
 namespace tatara {
 
 /// Replaces the nodes that close a transform (`gradients`, `tangents`, `batch_out`) by what they stand for, in order: what is
-/// inside of another comes before it, so they nest. `found`: of the last one, what it gives per variable or root.
+/// inside of another comes before it, so they nest. Outputs that may share memory with
+/// inputs (OutputAlias::Sharing) do so where they are views of them. `found`: of the last one, what it gives per variable or root.
 Graph expand_transforms(const Graph& graph, const PassOptions& options = {},
                         std::vector<std::optional<GradientFound>>* found = nullptr);
 

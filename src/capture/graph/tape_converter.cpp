@@ -264,6 +264,13 @@ std::vector<TapeConverter::TensorRef> TapeConverter::gradient_tensors(const Tape
   for (const int slot : node.outputs) types.push_back(c_.slot_type(slot));
   std::vector<TensorRef> refs;
   for (const ValueId value : history_->gradients(node, std::move(types))) refs.push_back(c_.fz.fresh(value));
+  if (gradient_pass(node)->accumulates) return refs;  // `.grad` has memory of its own
+  std::vector<TensorRef> given;
+  PyObject* cotangents = pass_operands(node).cotangents;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(cotangents); ++i) {
+    given.push_back(c_.ref(slot_of(PyList_GET_ITEM(cotangents, i))));
+  }
+  history_->note_pass(refs, given);
   return refs;
 }
 

@@ -189,8 +189,43 @@ void TapeHistory::add_level_value(ValueId value) {
   level_needs_[static_cast<size_t>(value)] = true;
 }
 
+void TapeHistory::note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given) {
+  // A write to an example of a batch is refused anyway.
+  if (std::find(open_batches_.begin(), open_batches_.end(), true) != open_batches_.end()) return;
+  Pass& pass = passes_.emplace_back();
+  for (const TensorRef ref : results) pass.results.push_back({ref, c_.fz.version(ref), c_.fz.read(ref)});
+  for (const TensorRef ref : given) pass.given.push_back({ref, c_.fz.version(ref), kNoValue});
+}
+
+/// Says which outputs may share memory with what was given to a pass, and asks for a check where one of them was written to.
+void TapeHistory::mark_sharing(TapeGraph& result) {
+  using Sharing = OutputAlias::Sharing;
+  const auto written = [&](const Pass::Tensor& tensor) { return c_.fz.version(tensor.ref) != tensor.version; };
+  std::vector<ValueId> checked;
+  for (const Pass& pass : passes_) {
+    if (std::any_of(pass.results.begin(), pass.results.end(), written) ||
+        std::any_of(pass.given.begin(), pass.given.end(), written)) {
+      for (const Pass::Tensor& tensor : pass.results) checked.push_back(tensor.value);
+      continue;
+    }
+    for (size_t i = 0; i < result.outputs.size(); ++i) {
+      const TensorRef ref = c_.refs[static_cast<size_t>(result.outputs[i])];
+      const auto holds = [&](const Pass::Tensor& tensor) { return c_.fz.same_storage(tensor.ref, ref); };
+      GraphOutput& output = result.graph.outputs()[i];
+      if (output.alias.kind != OutputAlias::Kind::kFresh || (engine_ && needs(output.value))) continue;
+      if (std::any_of(pass.results.begin(), pass.results.end(), holds)) output.alias.sharing = Sharing::kMay;
+    }
+  }
+  for (const ValueId value : checked) {
+    OutputAlias alias;
+    alias.sharing = Sharing::kMustNot;
+    result.graph.add_output(value, alias);
+  }
+}
+
 void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
   if (!engine_) {
+    mark_sharing(result);
     result.graph = expand_transforms(result.graph, passes);
     return;
   }
@@ -224,6 +259,7 @@ void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
   }
   result.training = !live.empty();
   if (result.training) stop_used_up(result);
+  mark_sharing(result);
   result.graph = expand_transforms(result.graph, passes);
   if (result.training) check_live(result, live);
 }

@@ -38,10 +38,19 @@ class TapeHistory {
   void add_level_value(ValueId value);
   /// One example of a batch: a write to it would be one to the batch.
   void add_example(TensorRef ref) { examples_.push_back(ref); }
-  void enter_level(int level) { open_levels_.push_back(level); }
-  void exit_level() { open_levels_.pop_back(); }
+  /// `batch`: its tensors are examples.
+  void enter_level(int level, bool batch) {
+    open_levels_.push_back(level);
+    open_batches_.push_back(batch);
+  }
+  void exit_level() {
+    open_levels_.pop_back();
+    open_batches_.pop_back();
+  }
   /// Where histories begin; not in levels that have ended, whose values are those of one example.
   std::vector<ValueId> starts() const;
+  /// Results of a pass, and what was given to it (cotangents or tangents), which they may be, or be views of.
+  void note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given);
   /// The node that stands for a pass.
   std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types);
   /// Writes the passes out and says what the results are: used up, leaves, or with a history that goes on (`training`).
@@ -53,6 +62,16 @@ class TapeHistory {
     int slot = -1;
     bool made = false;  // on the tape
   };
+  /// What was given to a pass, and what came of it.
+  struct Pass {
+    struct Tensor {
+      TensorRef ref;
+      int64_t version;
+      ValueId value;  // of results
+    };
+    std::vector<Tensor> results, given;
+  };
+  void mark_sharing(TapeGraph& result);
   bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
   bool level_needs(ValueId v) { return level_needs_[static_cast<size_t>(v)]; }
   void note_values();
@@ -72,7 +91,9 @@ class TapeHistory {
   std::unordered_map<TensorRef, Leaf> leaves_;
   std::vector<std::pair<int, ValueId>> histories_;  // level and value of gradients that can be differentiated again
   std::vector<int> open_levels_;
+  std::vector<bool> open_batches_;  // beside open_levels_
   std::vector<TensorRef> examples_;
+  std::vector<Pass> passes_;
 };
 
 }  // namespace tatara::capture

@@ -43,7 +43,7 @@ TapeTransforms::TensorRef TapeTransforms::alias(TensorRef of) {
 
 void TapeTransforms::enter(const TapeNode& node) {
   if (node.name == "enter_dual") return;
-  history_.enter_level(++levels_);
+  history_.enter_level(++levels_, node.name == "enter_vmap");
   if (node.name != "enter_vmap") return;
   const std::string text = text_of(PyTuple_GET_ITEM(node.args.get(), 1));
   randomness_[levels_] = text == "different" ? Randomness::kDifferent
@@ -79,7 +79,7 @@ TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
   if (builder_.type(tangent).strides != type.strides && ops::is_dense(builder_.ctx(), type)) {
     tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{type.strides}});
   }
-  duals_[node.level].push_back({value, tangent, dual});
+  duals_[node.level].push_back({value, tangent, dual, operand(node, 1)});
   history_.add_level_value(value);
   return dual;
 }
@@ -104,7 +104,12 @@ std::vector<TapeTransforms::TensorRef> TapeTransforms::unpack_dual(const TapeNod
   }
   std::vector<TensorRef> results{alias(operand(node))};
   unpacked_[node.level].push_back(fz_.read(results[0]));
-  if (types.size() > 1) results.push_back(fz_.fresh(tangents(node, std::move(types[1])).front()));
+  if (types.size() > 1) {
+    results.push_back(fz_.fresh(tangents(node, std::move(types[1])).front()));
+    std::vector<TensorRef> given;
+    for (const Dual& dual : duals_[node.level]) given.push_back(dual.given);
+    history_.note_pass({results.back()}, given);
+  }
   return results;
 }
 

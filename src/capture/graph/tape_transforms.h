@@ -38,7 +38,7 @@ class TapeTransforms {
   TapeHistory& history_;
   struct Dual {
     ValueId value, tangent;
-    TensorRef tensor;
+    TensorRef tensor, given;
   };
   std::unordered_map<int, std::vector<Dual>> duals_;        // by level
   std::unordered_map<int, std::vector<ValueId>> unpacked_;  // primals that tensors of the level had

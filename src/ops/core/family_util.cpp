@@ -208,6 +208,8 @@ bool is_contiguous(ExprContext& ctx, const TensorType& type) {
   return empty || lies_in_order(ctx, type, order);
 }
 
+ValueId copy_both_ways(GraphBuilder& b, ValueId x) { return b.op("flip", {TensorArg{x}, ints_arg(b.ctx(), {})}); }
+
 ValueId contiguous_copy(GraphBuilder& b, ValueId x) {
   return b.op("clone", {TensorArg{x}, std::string("contiguous_format")});
 }

@@ -85,6 +85,8 @@ Expr product(ExprContext& ctx, std::span<const Expr> values);
 TensorType contiguous_type(ExprContext& ctx, DType dtype, Device device, std::vector<Expr> sizes);
 bool is_contiguous(ExprContext& ctx, const TensorType& type);
 ValueId contiguous_copy(GraphBuilder& b, ValueId x);
+/// A copy whose gradient is a copy too. That of `clone` is the cotangent itself, in eager as well.
+ValueId copy_both_ways(GraphBuilder& b, ValueId x);
 /// Tensor::is_contiguous(memory_format=channels_last or channels_last_3d).
 bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type);
 /// Strides fill memory without gaps or overlaps in some order of the dimensions.

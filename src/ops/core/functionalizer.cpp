@@ -71,21 +71,6 @@ ValueId invert(GraphBuilder& b, const OpDef& op, const std::vector<Arg>& args, V
   throw Unsupported(str_cat("a write through a view by ", name));
 }
 
-/// Elements between the first one of operand 0 and the first one of the view; an invalid Expr when the dtype changes.
-Expr step_offset(const Graph& graph, ValueId view) {
-  const Node& node = *graph.producer(view);
-  const TensorType& operand = graph.type(std::get<TensorArg>(node.args[0]).value);
-  if (operand.dtype != graph.type(view).dtype) return {};
-  ExprContext& ctx = graph.ctx();
-  const Expr zero = ctx.constant(0);
-  const ops::IndexMap map = ops::view_map(graph, node);
-  if (!map) return {};
-  const std::vector<Expr> first = map(std::vector<Expr>(graph.type(view).sizes.size(), zero));
-  Expr offset = zero;
-  for (size_t i = 0; i < first.size(); ++i) offset = ctx.add(offset, ctx.mul(first[i], operand.strides[i]));
-  return ctx.simplify(offset);
-}
-
 }  // namespace
 
 // ---- making tensors --------------------------------------------------------------------------------------------------
@@ -378,7 +363,7 @@ Expr Functionalizer::offset_of(TensorRef tensor) {
     std::vector<Arg> args = step.args;
     args[0] = TensorArg{value};
     value = builder_.call(*step.op, std::move(args)).front();
-    const Expr part = step_offset(builder_.graph(), value);
+    const Expr part = ops::view_offset(builder_.graph(), value);
     if (!part.valid()) return {};
     offset = builder_.ctx().add(offset, part);
   }

@@ -114,6 +114,13 @@ class GraphParser {
 
   void output(std::string_view part) {
     OutputAlias alias;
+    using Sharing = OutputAlias::Sharing;
+    for (const auto& [words, sharing] : {std::pair(std::string_view(" may share"), Sharing::kMay),
+                                         std::pair(std::string_view(" must not share"), Sharing::kMustNot)}) {
+      if (!part.ends_with(words)) continue;
+      alias.sharing = sharing;
+      part.remove_suffix(words.size());
+    }
     const size_t mark = part.find(" alias of ");
     const std::string_view value = part.substr(0, mark);
     if (mark != std::string_view::npos) {

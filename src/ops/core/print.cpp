@@ -82,6 +82,8 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     if (output.alias.kind == OutputAlias::Kind::kInput) out += " alias of input " + std::to_string(output.alias.index);
     if (output.alias.kind == OutputAlias::Kind::kOutput)
       out += " alias of output " + std::to_string(output.alias.index);
+    if (output.alias.sharing == OutputAlias::Sharing::kMay) out += " may share";
+    if (output.alias.sharing == OutputAlias::Sharing::kMustNot) out += " must not share";
     const Expr offset = output.alias.storage_offset;
     if (offset.valid() && !offset.is_const(0)) out += " at " + offset.str();
   }

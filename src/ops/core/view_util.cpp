@@ -242,6 +242,20 @@ IndexMap view_map(const Graph& graph, const Node& node) {
   return capture.take();
 }
 
+Expr view_offset(const Graph& graph, ValueId view) {
+  const Node& node = *graph.producer(view);
+  const TensorType& operand = graph.type(std::get<TensorArg>(node.args[0]).value);
+  if (operand.dtype != graph.type(view).dtype) return {};
+  ExprContext& ctx = graph.ctx();
+  const Expr zero = ctx.constant(0);
+  const IndexMap map = view_map(graph, node);
+  if (!map) return {};
+  const std::vector<Expr> first = map(std::vector<Expr>(graph.type(view).sizes.size(), zero));
+  Expr offset = zero;
+  for (size_t i = 0; i < first.size(); ++i) offset = ctx.add(offset, ctx.mul(first[i], operand.strides[i]));
+  return ctx.simplify(offset);
+}
+
 IndexMap strided_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> strides, Expr offset) {
   return [&ctx, from = std::move(from), strides = std::move(strides), offset](std::span<const Expr> at) {
     Expr linear = offset;

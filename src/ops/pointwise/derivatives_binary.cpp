@@ -81,7 +81,7 @@ void power_rule(VjpContext& v, size_t base, size_t exponent) {
       } else {
         const Term x = operand(v, base);
         const Term lower = e == 1 ? Term{} : e == 2 ? x : x.bin("pow", e - 1);
-        v.give(base, e == 1 ? g.id : (g * (lower * e).conj()).id);
+        v.give(base, e == 1 ? copy_both_ways(v.builder(), g.id) : (g * (lower * e).conj()).id);
       }
     } else {
       const Term x = operand(v, base), e = operand(v, exponent);

@@ -74,7 +74,7 @@ void pick_rule(VjpContext& v) {
   GraphBuilder& b = v.builder();
   const std::vector<int64_t> dims = wrap_dims({v.args().dim(1, v.args().rank(0))}, v.args().rank(0));
   const bool keepdim = v.args().size() < 3 || v.args().flag(2);
-  if (v.args().rank(0) == 0) return v.give(0, v.grad(0));
+  if (v.args().rank(0) == 0) return v.give(0, copy_both_ways(v.builder(), v.grad(0)));
   const ValueId zeros = zeros_of(b, v.args().type(0));
   v.give(0, b.op("scatter_add",
                  {TensorArg{zeros}, int_arg(dims[0]), TensorArg{kept(v, v.out(1), dims, keepdim).fixed().id},
@@ -83,7 +83,7 @@ void pick_rule(VjpContext& v) {
 
 void cumulative_extreme_rule(VjpContext& v) {
   if (!v.has_grad(0)) return;
-  if (v.args().rank(0) == 0) return v.give(0, v.grad(0));
+  if (v.args().rank(0) == 0) return v.give(0, copy_both_ways(v.builder(), v.grad(0)));
   GraphBuilder& b = v.builder();
   v.give(0, b.op("scatter_add", {TensorArg{zeros_of(b, v.args().type(0))}, v.args()[1],
                                  TensorArg{result(v, 1).fixed().id}, TensorArg{v.grad(0)}}));

@@ -236,7 +236,7 @@ Values decompose_rot90(GraphBuilder& b, std::span<const Arg> arguments) {
   for (int64_t& d : dims) d = wrap_dim(d, rank);
   if (dims[0] == dims[1]) throw InvalidArgument("expected rotation dims to be different");
   const int64_t turns = ((args.integer(1) % 4) + 4) % 4;
-  if (turns == 0) return {b.op("clone", {arguments[0], std::string("contiguous_format")})};
+  if (turns == 0) return {contiguous_copy(b, copy_both_ways(b, args.tensor(0)))};
   if (turns == 2) return {b.op("flip", {arguments[0], ints_arg(b.ctx(), dims)})};
   std::vector<int64_t> order(static_cast<size_t>(rank));
   for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(d);

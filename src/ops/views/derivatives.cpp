@@ -187,7 +187,11 @@ void register_derivatives_views(OpRegistry& r) {
       [](VjpContext& v) { v.give(0, tied(v.builder(), v.grad(), v.args().tensors(1), v.args().flag(2))); });
   const auto rule = [&r](const char* name, VjpFn fn) { r.amend(name).vjp = std::move(fn); };
   for (const char* name : {"view", "reshape_copy", "unsqueeze", "squeeze", "squeeze.dim"}) rule(name, reshape_rule);
-  rule("expand", [](VjpContext& v) { v.give(0, v.grad()); });
+  // Eager sums to one number, also where there is just one.
+  rule("expand", [](VjpContext& v) {
+    const ValueId g = v.grad();
+    v.give(0, v.builder().type(g).dim() == 0 ? copy_both_ways(v.builder(), g) : g);
+  });
   rule("permute", permute_rule);
   rule("slice", scattered("slice_scatter"));
   rule("select", scattered("select_scatter"));

@@ -166,7 +166,7 @@ Values decompose_block_diag(GraphBuilder& b, std::span<const Arg> arguments) {
     const Expr right = ctx.simplify(ctx.sub(ctx.sub(width, left), b.type(t).sizes[1]));
     TensorList parts;
     if (!left.is_const(0)) parts.values.push_back(zeros(height, left));
-    parts.values.push_back(b.cast(t, dtype));
+    parts.values.push_back(copy_both_ways(b, b.cast(t, dtype)));
     if (!right.is_const(0)) parts.values.push_back(zeros(height, right));
     rows.values.push_back(b.op("cat", {parts, int_arg(1)}));
     left = ctx.simplify(ctx.add(left, b.type(t).sizes[1]));
