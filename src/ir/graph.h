@@ -159,8 +159,9 @@ struct OutputAlias {
   int index = -1;       // input or output number
   Expr storage_offset;  // elements, relative to the start of the base tensor's storage view; invalid: 0
   /// Of a fresh one that comes from gradients, until expand_transforms(). In eager a gradient may be the cotangent that was given,
-  /// or a view of it. kMustNot: it was written to, so that it may be no input's memory; the output is there for this check alone.
-  enum class Sharing : uint8_t { kNone, kMay, kMustNot };
+  /// or a view of it. Two kinds are there for a check alone: a gradient that was written to, or beside which what was given was
+  /// (kMustNot), may share no memory with an input, with what was given (kGiven) or with another of its kind.
+  enum class Sharing : uint8_t { kNone, kMay, kMustNot, kGiven };
   Sharing sharing = Sharing::kNone;
 };
 

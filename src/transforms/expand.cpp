@@ -21,12 +21,17 @@ size_t first_closing(const Graph& graph) {
   return static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), closes) - nodes.begin());
 }
 
+/// Whether an output is there for check_written() alone.
+bool is_check(const GraphOutput& output) {
+  return output.alias.sharing == OutputAlias::Sharing::kMustNot || output.alias.sharing == OutputAlias::Sharing::kGiven;
+}
+
 /// In eager a tangent of a view is a view, of another tangent or of an input, which a fresh output cannot be.
 void refuse_shared_tangents(const Graph& graph) {
   std::vector<ValueId> bases;
   for (const GraphOutput& output : graph.outputs()) {
     if (output.alias.kind != OutputAlias::Kind::kFresh || output.value == kNoValue) continue;
-    if (output.alias.sharing == OutputAlias::Sharing::kMustNot) continue;
+    if (is_check(output)) continue;
     ValueId base = output.value;
     for (const Node* node = graph.producer(base); node != nullptr; node = graph.producer(base)) {
       if (node->op->kind != OpKind::kView && !node->op->traits.copies_to_strides) break;
@@ -38,41 +43,54 @@ void refuse_shared_tangents(const Graph& graph) {
   }
 }
 
-/// The input that a value is, or is a view of; else -1. `views`: the nodes in between, the last one first.
-int input_below(const Graph& graph, ValueId value, std::vector<ValueId>& views) {
-  for (const Node* node = graph.producer(value); node != nullptr; node = graph.producer(value)) {
-    if (node->op->kind != OpKind::kView) return -1;
+/// What a value is, or is a view of. `views`: the nodes in between, the last one first.
+ValueId below(const Graph& graph, ValueId value, std::vector<ValueId>& views) {
+  for (const Node* node = graph.producer(value); node != nullptr && node->op->kind == OpKind::kView;
+       node = graph.producer(value)) {
     views.push_back(value);
     value = std::get<TensorArg>(node->args[0]).value;
   }
-  const auto found = std::find(graph.inputs().begin(), graph.inputs().end(), value);
-  return found == graph.inputs().end() ? -1 : static_cast<int>(found - graph.inputs().begin());
+  return value;
+}
+
+/// Where a gradient that was written to shares memory with anything, a write to one would have to be one to both.
+void check_written(Graph& graph) {
+  using Sharing = OutputAlias::Sharing;
+  std::vector<ValueId> bases;
+  std::vector<ValueId> views;
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.alias.sharing == Sharing::kGiven) bases.push_back(below(graph, output.value, views));
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.alias.sharing != Sharing::kMustNot) continue;
+    const ValueId base = below(graph, output.value, views);
+    if (graph.producer(base) == nullptr || std::find(bases.begin(), bases.end(), base) != bases.end()) {
+      throw Unsupported("a write to memory that a gradient shares");
+    }
+    bases.push_back(base);
+  }
+  std::erase_if(graph.outputs(), is_check);
 }
 
 /// Makes outputs that come from gradients what eager's are.
 void share_outputs(Graph& graph) {
-  using Sharing = OutputAlias::Sharing;
   std::vector<GraphOutput>& outputs = graph.outputs();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Sharing sharing = std::exchange(outputs[i].alias.sharing, Sharing::kNone);
-    std::vector<ValueId> views;
-    const int input = sharing != Sharing::kNone ? input_below(graph, outputs[i].value, views) : -1;
-    if (sharing == Sharing::kMustNot) {
-      if (input >= 0) throw Unsupported("a write to memory that a gradient shares with its cotangent");
-      outputs.erase(outputs.begin() + static_cast<std::ptrdiff_t>(i--));
-      continue;
-    }
+    if (std::exchange(outputs[i].alias.sharing, OutputAlias::Sharing::kNone) == OutputAlias::Sharing::kNone) continue;
     const auto sees_it = [i](const GraphOutput& other) {
       return other.alias.kind == OutputAlias::Kind::kOutput && other.alias.index == static_cast<int>(i);
     };
-    if (input < 0 || std::any_of(outputs.begin(), outputs.end(), sees_it)) continue;
+    std::vector<ValueId> views;
+    const ValueId base = below(graph, outputs[i].value, views);
+    const auto input = std::find(graph.inputs().begin(), graph.inputs().end(), base);
+    if (input == graph.inputs().end() || std::any_of(outputs.begin(), outputs.end(), sees_it)) continue;
     Expr offset = graph.ctx().constant(0);
     for (const ValueId view : views) {
       const Expr step = ops::view_offset(graph, view);
       if (!step.valid()) throw Unsupported("a gradient that sees its cotangent with another element type");
       offset = graph.ctx().add(offset, step);
     }
-    outputs[i].alias = {OutputAlias::Kind::kInput, input, offset};
+    outputs[i].alias = {OutputAlias::Kind::kInput, static_cast<int>(input - graph.inputs().begin()), offset};
   }
 }
 
@@ -116,6 +134,7 @@ Graph expand_transforms(const Graph& graph, const PassOptions& options,
       if (found != nullptr) *found = std::move(here);
     }
     if (tangents && found == nullptr) refuse_shared_tangents(result);
+    check_written(result);
     share_outputs(result);
     unshare_outputs(result);
     return result;

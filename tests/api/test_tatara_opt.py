@@ -124,7 +124,7 @@ def test_symbols_keep_what_is_known_of_them() -> None:
 
 
 def test_text_says_what_gradients_may_share() -> None:
-    text = GRAPH.replace("(%4)", "(%4 may share, %3 must not share, %0 alias of input 0)")
+    text = GRAPH.replace("(%4)", "(%4 may share, %3 must not share, %2 given, %0 alias of input 0)")
     assert opt("-", text=text) == text
 
 

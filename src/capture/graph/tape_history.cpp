@@ -194,18 +194,19 @@ void TapeHistory::note_pass(const std::vector<TensorRef>& results, const std::ve
   if (std::find(open_batches_.begin(), open_batches_.end(), true) != open_batches_.end()) return;
   Pass& pass = passes_.emplace_back();
   for (const TensorRef ref : results) pass.results.push_back({ref, c_.fz.version(ref), c_.fz.read(ref)});
-  for (const TensorRef ref : given) pass.given.push_back({ref, c_.fz.version(ref), kNoValue});
+  for (const TensorRef ref : given) pass.given.push_back({ref, c_.fz.version(ref), c_.fz.read(ref)});
 }
 
 /// Says which outputs may share memory with what was given to a pass, and asks for a check where one of them was written to.
 void TapeHistory::mark_sharing(TapeGraph& result) {
   using Sharing = OutputAlias::Sharing;
   const auto written = [&](const Pass::Tensor& tensor) { return c_.fz.version(tensor.ref) != tensor.version; };
-  std::vector<ValueId> checked;
+  std::vector<std::pair<ValueId, Sharing>> checked;
   for (const Pass& pass : passes_) {
     if (std::any_of(pass.results.begin(), pass.results.end(), written) ||
         std::any_of(pass.given.begin(), pass.given.end(), written)) {
-      for (const Pass::Tensor& tensor : pass.results) checked.push_back(tensor.value);
+      for (const Pass::Tensor& tensor : pass.results) checked.emplace_back(tensor.value, Sharing::kMustNot);
+      for (const Pass::Tensor& tensor : pass.given) checked.emplace_back(tensor.value, Sharing::kGiven);
       continue;
     }
     for (size_t i = 0; i < result.outputs.size(); ++i) {
@@ -216,9 +217,9 @@ void TapeHistory::mark_sharing(TapeGraph& result) {
       if (std::any_of(pass.results.begin(), pass.results.end(), holds)) output.alias.sharing = Sharing::kMay;
     }
   }
-  for (const ValueId value : checked) {
+  for (const auto& [value, sharing] : checked) {
     OutputAlias alias;
-    alias.sharing = Sharing::kMustNot;
+    alias.sharing = sharing;
     result.graph.add_output(value, alias);
   }
 }

@@ -67,7 +67,7 @@ class TapeHistory {
     struct Tensor {
       TensorRef ref;
       int64_t version;
-      ValueId value;  // of results
+      ValueId value;
     };
     std::vector<Tensor> results, given;
   };

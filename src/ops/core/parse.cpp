@@ -115,8 +115,10 @@ class GraphParser {
   void output(std::string_view part) {
     OutputAlias alias;
     using Sharing = OutputAlias::Sharing;
-    for (const auto& [words, sharing] : {std::pair(std::string_view(" may share"), Sharing::kMay),
-                                         std::pair(std::string_view(" must not share"), Sharing::kMustNot)}) {
+    using Words = std::pair<std::string_view, Sharing>;
+    for (const auto& [words, sharing] :
+         {Words(" may share", Sharing::kMay), Words(" must not share", Sharing::kMustNot),
+          Words(" given", Sharing::kGiven)}) {
       if (!part.ends_with(words)) continue;
       alias.sharing = sharing;
       part.remove_suffix(words.size());

@@ -84,6 +84,7 @@ std::string print_graph(const Graph& graph, bool with_locations) {
       out += " alias of output " + std::to_string(output.alias.index);
     if (output.alias.sharing == OutputAlias::Sharing::kMay) out += " may share";
     if (output.alias.sharing == OutputAlias::Sharing::kMustNot) out += " must not share";
+    if (output.alias.sharing == OutputAlias::Sharing::kGiven) out += " given";
     const Expr offset = output.alias.storage_offset;
     if (offset.valid() && !offset.is_const(0)) out += " at " + offset.str();
   }

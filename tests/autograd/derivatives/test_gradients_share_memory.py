@@ -104,6 +104,31 @@ def test_shared_gradients_are_compiled(derive: Derive) -> None:
     assert not [event for event in history.events if event.kind == "launch"]
 
 
+@pytest.mark.parametrize("write", ["first", "second", "given", "none"])
+@pytest.mark.parametrize("made", ["given", "computed", "written"])
+def test_two_gradients_of_one_cotangent(made: str, write: str) -> None:
+    """Gradients share memory with each other too, and with a cotangent that the function computes itself."""
+
+    def program(x: torch.Tensor, y: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+        if made == "computed":
+            v = v * 2
+        elif made == "written":
+            v.mul_(2)
+        _, pull = torch.func.vjp(lambda x, y: x.T + y, x, y)
+        first, second = pull(v)
+        places = {"first": first, "second": second, "given": v}
+        if write in places:
+            places[write].add_(1)
+        return [first.clone(), second.clone(), v.clone()]
+
+    torch.manual_seed(0)
+    given = [torch.randn(3, 3) for _ in range(3)]
+    compiled = tatara.compile(program)
+    for _ in range(2):
+        ours, theirs = [t.clone() for t in given], [t.clone() for t in given]
+        same([*compiled(*ours), *ours], [*program(*theirs), *theirs])
+
+
 # Where eager computes a gradient anew, a result that shared memory with the cotangent would let a later write reach it.
 ANEW: dict[str, tuple[Of, tuple[int, ...]]] = {
     "max of a number": (lambda x: x.max(0)[0], ()),
