@@ -224,12 +224,34 @@ void TapeHistory::mark_sharing(TapeGraph& result) {
   }
 }
 
-void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
-  if (!engine_) {
-    mark_sharing(result);
-    result.graph = expand_transforms(result.graph, passes);
-    return;
+/// Writes the passes out. No result shares memory with a constant, which later calls read too, or with a number.
+void TapeHistory::expand(TapeGraph& result, const PassOptions& passes) {
+  mark_sharing(result);
+  result.graph = expand_transforms(result.graph, passes);
+  Graph& graph = result.graph;
+  GraphBuilder builder(graph);
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const GraphOutput output = graph.outputs()[i];
+    if (output.alias.kind != OutputAlias::Kind::kInput) continue;
+    const int slot = result.inputs[static_cast<size_t>(output.alias.index)];
+    if (slot >= 0 && !c_.slot(slot).number) continue;
+    std::vector<std::pair<const OpDef*, std::vector<Arg>>> views;  // the last one first
+    ValueId value = output.value;
+    for (const Node* node = graph.producer(value); node != nullptr; node = graph.producer(value)) {
+      views.emplace_back(node->op, node->args);
+      value = std::get<TensorArg>(node->args[0]).value;
+    }
+    value = builder.op("relayout", {TensorArg{value}, SymInts{graph.type(value).strides}});
+    for (size_t n = views.size(); n-- > 0;) {
+      views[n].second[0] = TensorArg{value};
+      value = builder.call(*views[n].first, std::move(views[n].second)).front();
+    }
+    graph.outputs()[i] = {value, {}};
   }
+}
+
+void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
+  if (!engine_) return expand(result, passes);
   note_values();
   const auto leaf_of = [&](int slot) {
     const auto found = slot < 0 ? leaves_.end() : leaves_.find(c_.refs[static_cast<size_t>(slot)]);
@@ -260,8 +282,7 @@ void TapeHistory::finish(TapeGraph& result, const PassOptions& passes) {
   }
   result.training = !live.empty();
   if (result.training) stop_used_up(result);
-  mark_sharing(result);
-  result.graph = expand_transforms(result.graph, passes);
+  expand(result, passes);
   if (result.training) check_live(result, live);
 }
 

@@ -72,6 +72,7 @@ class TapeHistory {
     std::vector<Tensor> results, given;
   };
   void mark_sharing(TapeGraph& result);
+  void expand(TapeGraph& result, const PassOptions& passes);
   bool needs(ValueId v) { return needs_[static_cast<size_t>(v)]; }
   bool level_needs(ValueId v) { return level_needs_[static_cast<size_t>(v)]; }
   void note_values();

@@ -129,6 +129,34 @@ def test_two_gradients_of_one_cotangent(made: str, write: str) -> None:
         same([*compiled(*ours), *ours], [*program(*theirs), *theirs])
 
 
+COTANGENTS: dict[str, Callable[[float], torch.Tensor]] = {
+    "data": lambda number: torch.tensor([1.0, 2.0, 3.0]),
+    "data seen as": lambda number: torch.tensor([[3.0], [2.0], [1.0]]).T[0],
+    "number": lambda number: torch.full((3,), number),
+    "one number": lambda number: torch.tensor(number).expand(3),
+    "ones": lambda number: torch.ones(3),
+}
+
+
+@pytest.mark.parametrize("function", [lambda x: x + 1, lambda x: x.sin(), lambda x: x.view(3)])
+@pytest.mark.parametrize("name", COTANGENTS)
+def test_writes_to_results_reach_no_later_call(name: str, function: Of) -> None:
+    """Cotangents that the function makes are made anew in each call."""
+
+    def program(x: torch.Tensor, number: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return by_vjp(function, x, COTANGENTS[name](number))
+
+    compiled = tatara.compile(program)
+    x = torch.arange(3.0)
+    for number in (1.5, 2.5, 3.5, 3.5, 3.5):
+        results, expected = compiled(x, number), program(x, number)
+        same(results, expected)
+        for gradient, eager in zip(results, expected, strict=True):
+            assert share(gradient, x) == share(eager, x)
+        if results[0].is_contiguous():
+            results[0].add_(5)
+
+
 # Where eager computes a gradient anew, a result that shared memory with the cotangent would let a later write reach it.
 ANEW: dict[str, tuple[Of, tuple[int, ...]]] = {
     "max of a number": (lambda x: x.max(0)[0], ()),
