@@ -221,9 +221,12 @@ TEST(Gemm, LeavesToTheLibraryWhatDoesNotPay) {
   Matrix<float> few(7, 4096, false), tall(4096, 4096, false), line(7, 4096, false);
   EXPECT_FALSE(can_multiply(product(few, tall, line)));  // hardly more than a product with a vector
   Matrix<float> thin(1000, 63, false), flat(63, 1000, false), square(1000, 1000, false);
-  EXPECT_FALSE(can_multiply(product(thin, flat, square)));  // mostly writing
-  Matrix<float> half(64, 65, false), filled(64, 65, false);
-  EXPECT_FALSE(can_multiply(product(a, half, filled)));  // tiles that are half empty
+  EXPECT_FALSE(can_multiply(product(thin, flat, square)));   // mostly writing
+  const int64_t tile = kernels(false).back()->tile_columns;  // 16 to 32, by the machine
+  Matrix<float> left(64, 256, false), full(256, tile, false), filled(64, tile, false);
+  EXPECT_TRUE(can_multiply(product(left, full, filled)));
+  Matrix<float> more(256, tile + 1, false), half(64, tile + 1, false);
+  EXPECT_FALSE(can_multiply(product(left, more, half)));  // tiles that are half empty
   p.dtype = DType::kBFloat16;
   EXPECT_FALSE(can_multiply(p));
   p.dtype = DType::kFloat32;
