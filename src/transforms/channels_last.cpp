@@ -1,5 +1,6 @@
 // Convolutions on channels-last operands, where the host's kernels are faster: the values between them change their
 // strides, outputs and whatever depends on strides get the old ones back.
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -23,6 +24,20 @@ double elements(ExprContext& ctx, const TensorType& type) {
   return n;
 }
 
+/// oneDNN (3.12, AVX2) writes beyond its memory for the gradient of a weight of 1x1 with strides, where channels-last images have
+/// fewer channels than a vector has elements (docs/decisions/040).
+bool writes_beyond(const Node& node, const ImageArgs& images, const TensorType& weight) {
+  if (!images.gradient_strides) return false;
+  constexpr int64_t kVector = 16;  // elements of the widest one
+  // A size that is not known yet may be any.
+  const auto may_be_below = [](Expr size, int64_t bound) { return !size.is_const() || size.const_value() < bound; };
+  const std::vector<Expr>& strides = std::get<SymInts>(node.args[*images.gradient_strides]).values;
+  return may_be_below(weight.sizes[2], 2) && may_be_below(weight.sizes[3], 2) &&
+         may_be_below(weight.sizes[1], kVector) && std::any_of(strides.begin(), strides.end(), [](Expr stride) {
+           return !stride.is_const() || stride.const_value() > 1;
+         });
+}
+
 /// Whether the convolution gains. The host reorders the weights on each call, and from channels-last operands it does so
 /// slower; so the input must have more elements than the weights (measured, oneDNN on AVX-512: docs/performance.md).
 bool gains(const Graph& g, const Node& node) {
@@ -39,6 +54,7 @@ bool gains(const Graph& g, const Node& node) {
     const bool* flag = transposed != nullptr ? std::get_if<bool>(transposed) : nullptr;
     if (flag == nullptr || *flag) return false;
   }
+  if (writes_beyond(node, *images, w)) return false;
   constexpr double kInputToWeights = 1.25;
   return elements(g.ctx(), x) >= kInputToWeights * elements(g.ctx(), w);
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+import forked  # noqa: E402
 import tatara  # noqa: E402
 from results import same  # noqa: E402
 
@@ -111,3 +113,32 @@ def test_heavy_weights_stay() -> None:
         return (F.conv2d(x, weight, None, padding=1) * 2,)
 
     assert "relayout" not in _check(function, torch.randn(1, 64, 8, 8))
+
+
+SMALL_CONVOLUTIONS = """
+import itertools, torch, tatara
+from torch.nn import functional as F
+
+torch.set_num_threads(1)
+for channels, (kernel, stride) in itertools.product((1, 3, 4, 5, 7, 8, 12, 16, 20), ((1, 2), (1, 3), (1, 1), (3, 2))):
+    x = torch.randn(2, channels, 16, 16)
+    weight = torch.randn(8, channels, kernel, kernel, requires_grad=True)
+
+    def gradient(x, weight):
+        y = F.relu(F.conv2d(x.sin(), weight, stride=stride))
+        return torch.autograd.grad(y.square().sum(), weight)[0]
+
+    compiled = tatara.compile(gradient, fullgraph=True)
+    expected = gradient(x, weight)
+    for _ in range(100):
+        actual = compiled(x, weight)
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-3)
+    assert actual.stride() == expected.stride()
+print("fine")
+"""
+
+
+def test_gradients_of_small_convolutions_stay_in_their_memory() -> None:
+    """The host's kernels for AVX2, which this asks for, write too far where strided 1x1 images of few channels are channels last."""
+    result = forked.run(["-c", SMALL_CONVOLUTIONS], env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}, timeout=100)
+    assert (result.returncode, result.stdout) == (0, "fine\n"), result.stderr[-2000:]

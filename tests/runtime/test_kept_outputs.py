@@ -38,7 +38,7 @@ def test_dropped_outputs_are_used_again(compiled: Any) -> None:
 
 def _asks_for_huge_pages(tensor: torch.Tensor) -> bool:
     """Whether the mapping of its middle byte has the flag that MADV_HUGEPAGE sets, by /proc/self/smaps (proc(5))."""
-    middle = tensor.data_ptr() + tensor.untyped_storage().nbytes() // 2
+    middle = tensor.data_ptr() + tensor.nbytes // 2  # untyped_storage() would make an object that holds the memory
     inside = False
     for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
         if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
@@ -48,9 +48,12 @@ def _asks_for_huge_pages(tensor: torch.Tensor) -> bool:
     raise AssertionError("the memory is in no mapping")
 
 
-@pytest.mark.skipif(
+needs_huge_pages = pytest.mark.skipif(
     not pathlib.Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages to ask for"
 )
+
+
+@needs_huge_pages
 @pytest.mark.parametrize("keep", [1024, 0])
 def test_huge_pages_are_for_memory_that_is_asked_for_again(keep: int) -> None:
     """The first block of an output is often the last, and a huge page comes late on some machines."""
@@ -60,6 +63,23 @@ def test_huge_pages_are_for_memory_that_is_asked_for_again(keep: int) -> None:
         outs = [compiled(x) for _ in range(4)]
     # The first call compiles, and its output is not yet that of a kernel.
     assert [_asks_for_huge_pages(out) for out in outs] == [False, False, True, True]
+
+
+@needs_huge_pages
+def test_a_block_that_is_used_again_and_again_gets_huge_pages() -> None:
+    compiled = tatara.compile(lambda x: x * 6 - 1, options={"keep_outputs_mb": 1024})
+    x = torch.randn(48 * N)
+    asked, places = [], set()
+    with torch.no_grad():
+        compiled(x)
+        for _ in range(8):
+            out = compiled(x)
+            assert torch.allclose(out, x * 6 - 1)
+            asked.append(_asks_for_huge_pages(out))
+            places.add(out.data_ptr())
+            del out
+    assert len(places) == 1
+    assert asked == 5 * [False] + 3 * [True]
 
 
 def test_option_switches_it_off() -> None:

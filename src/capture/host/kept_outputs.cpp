@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "runtime/base/pages.h"
 #include "support/made_once.h"
 
 namespace tatara::capture {
@@ -12,6 +13,8 @@ namespace {
 constexpr size_t kSmallest = size_t{256} << 10;
 // Two serve a loop whose result is its next argument.
 constexpr size_t kBlocks = 2;
+// Of a block with ordinary pages; then huge pages take their place, which pays within a few runs.
+constexpr int kOrdinaryUses = 4;
 
 /// torch._C's functions for the address of a tensor's storage and for a storage's use count; null where torch lacks them.
 struct StorageFunctions {
@@ -65,7 +68,7 @@ torch_abi::TensorHandle KeptOutputs::take(std::span<const int64_t> sizes, std::s
                                           size_t bytes, void** data) {
   const torch_abi::Api& abi = *torch_abi::api();
   for (size_t i = blocks_.size(); i-- > 0;) {
-    const Block& block = blocks_[i];
+    Block& block = blocks_[i];
     if (!unused(block)) continue;
     // The caller may have resized the storage, or moved it to memory shared with another process.
     int64_t now = 0;
@@ -74,6 +77,10 @@ torch_abi::TensorHandle KeptOutputs::take(std::span<const int64_t> sizes, std::s
         now == block.bytes && abi.aoti_torch_get_data_ptr(block.tensor, data) == 0 && *data == block.data &&
         abi.aoti_torch__reinterpret_tensor(block.tensor, static_cast<int64_t>(sizes.size()), sizes.data(),
                                            strides.data(), 0, &tensor) == 0) {
+      if (!block.huge && ++block.uses > kOrdinaryUses) {
+        block.huge = true;
+        renew_with_huge_pages(*data, bytes);
+      }
       return tensor;
     }
     drop(i);
@@ -81,11 +88,11 @@ torch_abi::TensorHandle KeptOutputs::take(std::span<const int64_t> sizes, std::s
   return nullptr;
 }
 
-void KeptOutputs::keep(torch_abi::TensorHandle tensor, PyObject* object, size_t bytes) {
+void KeptOutputs::keep(torch_abi::TensorHandle tensor, PyObject* object, size_t bytes, bool huge) {
   const torch_abi::Api& abi = *torch_abi::api();
   // Blocks that the caller still uses are the caller's.
   if (blocks_.size() >= kBlocks) drop(0);
-  Block block{nullptr, Ref(), nullptr, static_cast<int64_t>(bytes)};
+  Block block{nullptr, Ref(), nullptr, static_cast<int64_t>(bytes), huge};
   const int64_t one = 1;
   int64_t now = 0;
   if (g_kept_bytes + block.bytes > limit_ || abi.aoti_torch_get_data_ptr(tensor, &block.data) != 0 ||

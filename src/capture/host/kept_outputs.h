@@ -27,14 +27,15 @@ class KeptOutputs {
 
   /// Whether blocks of this size are worth keeping, and this torch lets us.
   bool wants(size_t bytes) const;
-  /// Whether fresh memory was asked for before. The first is often the last, as later runs find it again, and some machines hand
-  /// out huge pages late: 2 to 5 ms each (docs/decisions/038).
-  bool comes_again() { return std::exchange(came_, true); }
+  /// Whether fresh memory should have huge pages. Some machines hand them out late, 2 to 5 ms each, and the first block of an
+  /// output is often the last (docs/decisions/038). Where later runs go on finding it, take() asks for them (040).
+  bool wants_huge_pages() { return std::exchange(came_, true); }
   /// A new tensor over a block of `bytes` that nobody else refers to, and its memory; null when there is none.
   torch_abi::TensorHandle take(std::span<const int64_t> sizes, std::span<const int64_t> strides, size_t bytes,
                                void** data);
   /// Holds the storage of `tensor` (borrowed, as is its Python object), which a run is about to fill and return.
-  void keep(torch_abi::TensorHandle tensor, PyObject* object, size_t bytes);
+  /// `huge`: huge pages were asked for.
+  void keep(torch_abi::TensorHandle tensor, PyObject* object, size_t bytes, bool huge);
 
  private:
   struct Block {
@@ -42,6 +43,8 @@ class KeptOutputs {
     Ref address;                     // of the storage, as an int
     void* data;
     int64_t bytes;
+    bool huge;     // pages were asked for
+    int uses = 0;  // by take()
   };
   static bool unused(const Block& block);
   void drop(size_t i);

@@ -241,16 +241,18 @@ Ref TorchNative::empty(std::span<const int64_t> sizes, std::span<const int64_t> 
   static const int32_t cpu = abi_->aoti_torch_device_type_cpu();
   handle = new_tensor(sizes, strides, scalar_type, cpu, 0, data);
   if (handle == nullptr) return {};
+  bool huge = false;
   if (!wanted && zero != nullptr && clear_untouched(*data, bytes)) {
     *zero = 1;
-  } else if (kept.comes_again()) {
+  } else if (kept.wants_huge_pages()) {
+    huge = true;
     advise_huge_pages(*data, bytes);
   }
   if (!wanted) return wrap(handle);
   torch_abi::TensorHandle second = nullptr;
   if (abi_->aoti_torch_new_tensor_handle(handle, &second) != 0) return wrap(handle);
   Ref object = wrap(handle);
-  if (object) kept.keep(second, object.get(), bytes);
+  if (object) kept.keep(second, object.get(), bytes, huge);
   abi_->aoti_torch_delete_tensor_object(second);
   return object;
 }

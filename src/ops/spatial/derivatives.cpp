@@ -90,7 +90,7 @@ void register_derivatives_spatial(OpRegistry& r) {
        ""},
       convolution_backward_meta);
   backward.vjp = convolution_backward_rule;
-  backward.traits.images = ImageArgs{0, 1, 7};
+  backward.traits.images = ImageArgs{0, 1, 7, 4};
   r.add(std::move(backward));
   OpDef& convolution = r.amend("convolution");
   convolution.vjp = convolution_rule;

@@ -39,12 +39,23 @@ bool none_in_memory(Pages pages, size_t page) {
   return true;
 }
 
+/// The whole huge pages of a block that is big enough to gain by them.
+Pages huge_pages_of(void* data, size_t bytes) {
+  const Pages pages = pages_of(data, bytes, kHuge);
+  return bytes < 2 * kHuge ? Pages{pages.begin, pages.begin} : pages;
+}
+
 }  // namespace
 
 void advise_huge_pages(void* data, size_t bytes) {
-  if (bytes < 2 * kHuge) return;
-  const Pages pages = pages_of(data, bytes, kHuge);
+  const Pages pages = huge_pages_of(data, bytes);
   if (pages.bytes() > 0) static_cast<void>(madvise(pages.start(), pages.bytes(), MADV_HUGEPAGE));
+}
+
+void renew_with_huge_pages(void* data, size_t bytes) {
+  const Pages pages = huge_pages_of(data, bytes);
+  if (pages.bytes() == 0 || madvise(pages.start(), pages.bytes(), MADV_HUGEPAGE) != 0) return;
+  static_cast<void>(madvise(pages.start(), pages.bytes(), MADV_DONTNEED));
 }
 
 bool clear_untouched(void* data, size_t bytes) {
