@@ -488,8 +488,10 @@ void TapeConverter::lay_out(int slot) {
   if (wanted.size() != c_.fz.type(ref).sizes.size()) {
     throw Unsupported("a result of a function transform has other dimensions in the host");
   }
-  // What repeats in memory is no layout of a result of ours.
-  if (std::any_of(wanted.begin(), wanted.end(), [](Expr e) { return e.is_const(0); })) return;
+  // What repeats in memory is no layout of a result of ours; without elements nothing does.
+  const auto is_zero = [](Expr e) { return e.is_const(0); };
+  const std::vector<Expr>& sizes = c_.fz.type(ref).sizes;
+  if (std::any_of(wanted.begin(), wanted.end(), is_zero) && std::none_of(sizes.begin(), sizes.end(), is_zero)) return;
   for (size_t i = 0; i < c_.refs.size(); ++i) {
     const bool own = static_cast<int>(i) == slot || c_.refs[i] < 0;
     if (!own && c_.tape->slots()[i].input && c_.fz.same_storage(c_.refs[i], ref)) return;

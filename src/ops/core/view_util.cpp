@@ -183,6 +183,10 @@ std::vector<Run> match_runs(ExprContext& ctx, const std::vector<Expr>& in, const
 }  // namespace
 
 IndexMap reshape_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> to) {
+  if (std::any_of(from.begin(), from.end(), [](Expr size) { return size.is_const(0); })) {
+    // Nothing is there, so nothing reads by it.
+    return [zeros = std::vector<Expr>(from.size(), ctx.constant(0))](std::span<const Expr>) { return zeros; };
+  }
   std::vector<Run> runs = match_runs(ctx, from, to);
   return [&ctx, from = std::move(from), to = std::move(to), runs = std::move(runs)](std::span<const Expr> at) {
     const Expr zero = ctx.constant(0);
