@@ -26,7 +26,7 @@ demo: build-extension
 test: build test-cpp test-python test-other-pythons
 
 # Two processes share two cores: OpenMP's threads of one that wait for work sleep, and leave the core to the other.
-test test-python test-other-pythons smoke: export OMP_WAIT_POLICY = passive
+test-python test-other-pythons: export OMP_WAIT_POLICY = passive
 
 setup:
 	@test -n "$(PYTHON)" || { echo "Tatara needs Python 3.11, 3.12 or 3.13"; exit 1; }
