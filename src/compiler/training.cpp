@@ -180,8 +180,13 @@ void TrainingStage::find_unreached(const JointGraph& joint) {
 void TrainingStage::check_aliases() const {
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const OutputAlias& alias = graph.outputs()[i].alias;
-    if (!outputs_need[i] || alias.kind == OutputAlias::Kind::kFresh) continue;
+    if (alias.kind == OutputAlias::Kind::kFresh) continue;
     const auto base = static_cast<size_t>(alias.index);
+    const ValueId below = alias.kind == OutputAlias::Kind::kInput ? graph.inputs()[base] : graph.outputs()[base].value;
+    if (graph.type(below).dtype != graph.type(graph.outputs()[i].value).dtype) {
+      throw Unsupported("a view with another element type than its base, where gradients are recorded");
+    }
+    if (!outputs_need[i]) continue;
     const bool fine = alias.kind == OutputAlias::Kind::kInput ? needs[base] : outputs_need[base];
     if (!fine) throw Unsupported("a view that needs a gradient of a tensor that needs none");
   }

@@ -157,12 +157,15 @@ struct OutputAlias {
   enum class Kind : uint8_t { kFresh, kInput, kOutput };
   Kind kind = Kind::kFresh;
   int index = -1;       // input or output number
-  Expr storage_offset;  // elements, relative to the start of the base tensor's storage view; invalid: 0
+  Expr storage_offset;  // in elements of the output, relative to where the base tensor begins; invalid: 0
   /// Of a fresh one that comes from gradients, until expand_transforms(). In eager a gradient may be the cotangent that was given,
   /// or a view of it. Two kinds are there for a check alone: a gradient that was written to, or beside which what was given was
   /// (kMustNot), may share no memory with an input, with what was given (kGiven) or with another of its kind.
-  enum class Sharing : uint8_t { kNone, kMay, kMustNot, kGiven };
+  /// A tangent in eager is a view of another, or of what was given, just where its primal is a view. Tangents of one `group`
+  /// share memory, with each other alone (kOwn) or with what was given (kMay); where eager's storages are not known, none may.
+  enum class Sharing : uint8_t { kNone, kMay, kOwn, kMustNot, kGiven };
   Sharing sharing = Sharing::kNone;
+  int group = -1;
 };
 
 struct GraphOutput {

@@ -253,7 +253,8 @@ class Verifier {
       require(alias.index >= 0 && static_cast<size_t>(alias.index) < plan_.outputs.size() &&
                   plan_.outputs[static_cast<size_t>(alias.index)].ref.buffer == ref.buffer,
               "a view of another output");
-      begin = plus(begin, value_of(plan_.outputs[static_cast<size_t>(alias.index)].ref.offset, "an offset"));
+      const BufferRef& base = plan_.outputs[static_cast<size_t>(alias.index)].ref;
+      begin = plus(begin, times(value_of(base.offset, "an offset"), dtype_size(base.dtype)) / dtype_size(ref.dtype));
     }
     if (alias.kind != Kind::kFresh) require(begin == ref.offset.const_value(), "a view that begins elsewhere");
   }

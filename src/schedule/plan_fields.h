@@ -223,8 +223,9 @@ void fields(Io& io, PlanInput& input) {
 
 template <typename Io>
 void fields(Io& io, OutputAlias& alias) {
-  auto& [kind, index, storage_offset, sharing] = alias;
-  static_cast<void>(sharing);  // of graphs before expand_transforms() alone
+  auto& [kind, index, storage_offset, sharing, group] = alias;
+  static_cast<void>(sharing);  // as group: of graphs before expand_transforms() alone
+  static_cast<void>(group);
   io.choice(kind);
   io.number(index);
   io.expr(storage_offset);

@@ -67,7 +67,9 @@ void describe_outputs(State& s) {
     BufferRef& ref = plan.outputs[i].ref;
     const BufferRef& base = plan.outputs.at(static_cast<size_t>(s.graph.outputs()[i].alias.index)).ref;
     ref.buffer = base.buffer;
-    ref.offset = s.simplify(base.offset + ref.offset);
+    // Offsets count elements, which may be of two types.
+    const int64_t size = dtype_size(base.dtype), own = dtype_size(ref.dtype);
+    ref.offset = s.simplify(s.ctx.floordiv(base.offset * size, s.ctx.constant(own)) + ref.offset);
   }
 }
 

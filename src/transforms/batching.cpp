@@ -215,7 +215,7 @@ class Expansion {
     while (end_ < graph.num_nodes() && closes(graph.node(static_cast<NodeId>(end_)))) ++end_;
   }
 
-  Graph run(size_t node, bool refuse_repeated) {
+  Graph run(size_t node) {
     for (const ValueId v : graph_.inputs()) set(v, to_.add_input(graph_.type(v), graph_.name(v)));
     for (size_t n = 0; n < level_.first; ++n) copy(graph_.node(static_cast<NodeId>(n)));
     for (size_t n = level_.first; n < node; ++n) inside(static_cast<NodeId>(n));
@@ -228,7 +228,6 @@ class Expansion {
       set(out.outputs[0], leave(builder, graph_, out, values_[at(tensor_operand(out))], level_.size));
     }
     for (size_t n = end_; n < graph_.num_nodes(); ++n) copy(graph_.node(static_cast<NodeId>(n)));
-    if (refuse_repeated) check_repeated(node);
     for (const GraphOutput& output : graph_.outputs()) to_.add_output(plain(output.value), output.alias);
     for (const InputWrite& write : graph_.input_writes())
       to_.add_input_write(write.input_index, plain(write.value), write.times);
@@ -239,28 +238,6 @@ class Expansion {
   static size_t at(ValueId v) { return static_cast<size_t>(v); }
   bool closes(const Node& node) const { return is_batch_out(node) && level_of(node) == level_number_; }
   void set(ValueId v, ValueId now) { values_[at(v)] = {now, false}; }
-
-  /// In eager a result that is the same for all examples repeats one in memory, which a fresh output cannot.
-  void check_repeated(size_t node) const {
-    constexpr int64_t kNone = -1, kSomewhere = -2;  // else the dimension that repeats
-    std::vector<int64_t> repeated(graph_.num_values(), kNone);
-    for (size_t n = node; n < graph_.num_nodes(); ++n) {
-      const Node& each = graph_.node(static_cast<NodeId>(n));
-      if (n < end_) {
-        if (!values_[at(tensor_operand(each))].batched) repeated[at(each.outputs[0])] = integer(each, 1);
-      } else if (each.op->kind == OpKind::kView || each.op->traits.copies_to_strides) {
-        int64_t now = kNone;
-        for_each_operand(each, [&](ValueId v) { now = repeated[at(v)] == kNone ? now : repeated[at(v)]; });
-        const bool picked = each.op->traits.picks_index && now >= 0 && integer(each, 1) == now;  // one of them
-        for (const ValueId v : each.outputs) repeated[at(v)] = now == kNone || picked ? kNone : kSomewhere;
-      }
-    }
-    for (const GraphOutput& output : graph_.outputs()) {
-      if (output.value != kNoValue && repeated[at(output.value)] != kNone) {
-        throw Unsupported("a result of vmap that is the same for every example");
-      }
-    }
-  }
 
   ValueId plain(ValueId v) const {
     if (v == kNoValue) return v;
@@ -345,11 +322,11 @@ ValueId add_batch_out(GraphBuilder& builder, ValueId operand, int64_t dim, int64
   return builder.host_call(batch_out_op(), std::move(args), {std::move(type)}).front();
 }
 
-Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated, const PassOptions& options) {
+Graph expand_batches_at(const Graph& graph, size_t node, const PassOptions& options) {
   return run_pass("expand_batches", graph, options, [&](const Graph& g) {
     TATARA_CHECK(node < g.num_nodes() && is_batch_out(g.node(static_cast<NodeId>(node))),
                  "expand_batches_at wants a batch_out node");
-    return Expansion(g, node).run(node, refuse_repeated);
+    return Expansion(g, node).run(node);
   });
 }
 

@@ -26,8 +26,7 @@ bool is_batch_out(const Node& node);
 
 /// Replaces the neighbouring batch_out nodes of one level from `node` on, and what they close, by batched code. Levels inside
 /// must have been expanded before, and gradients among the nodes too. Unsupported with the reason where a rule is missing.
-/// With `refuse_repeated` Unsupported too where a result of the graph is the same for every example: eager's repeats one in
-/// memory. Of derivatives that cannot be told: what is constant here eager may have made once for each example.
-Graph expand_batches_at(const Graph& graph, size_t node, bool refuse_repeated = true, const PassOptions& options = {});
+/// A result that depends on the batch by its sizes alone is written out for each example, as in eager.
+Graph expand_batches_at(const Graph& graph, size_t node, const PassOptions& options = {});
 
 }  // namespace tatara

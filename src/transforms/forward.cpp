@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "ops/core/family_util.h"
 #include "ops/rules/custom_gradient.h"
 #include "ops/rules/derivative.h"
 #include "ops/rules/host_transform.h"
@@ -53,6 +54,17 @@ std::vector<bool> changed_by(const Graph& graph, size_t node) {
   return changes;
 }
 
+/// Whether another node asks for tangents in the same directions, of values that are there before node `count`. What they have in
+/// common is then computed once, and their tangents share memory as in eager.
+bool asks_the_same(const Graph& graph, const Node& asked, const Node& other, size_t count) {
+  if (!is_tangents(other) || values_at(asked, 1) != values_at(other, 1) || values_at(asked, 2) != values_at(other, 2)) {
+    return false;
+  }
+  const std::vector<ValueId>& roots = values_at(other, 0);
+  return std::all_of(roots.begin(), roots.end(),
+                     [&](ValueId root) { return graph.value(root).producer < static_cast<NodeId>(count); });
+}
+
 /// Weights of classes have no derivative in eager, and the spread of one number has one that is no NaN.
 void check_operands(const Graph& graph, size_t count, const std::vector<bool>& changes) {
   for (size_t n = 0; n < count; ++n) {
@@ -78,6 +90,17 @@ class Forward {
   ValueId tangent(ValueId v) const { return tangents_[static_cast<size_t>(v)]; }
   void set(ValueId v, ValueId tangent) { tangents_[static_cast<size_t>(v)] = tangent; }
 
+  /// The value with the strides of a type, if that has no gaps.
+  ValueId laid_out(ValueId v, const TensorType& type) {
+    const std::vector<Expr> strides = ops::dense_strides(graph_.ctx(), type);
+    return strides.empty() ? v : laid_out(v, strides);
+  }
+  /// The value with the given strides.
+  ValueId laid_out(ValueId v, const std::vector<Expr>& strides) {
+    if (ops::same_sizes(graph_.ctx(), graph_.type(v).strides, strides)) return v;
+    return builder_.op("relayout", {TensorArg{v}, SymInts{strides}});
+  }
+
   /// `changes`: which values of the graph may have a tangent.
   void through(NodeId id, const std::vector<bool>& changes) {
     const Node node = graph_.node(id);
@@ -97,14 +120,18 @@ class Forward {
     } else {
       results = is_host_differentiated(*node.op) ? by_host(node) : by_reversing_twice(node);
     }
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!changes[static_cast<size_t>(node.outputs[i])]) continue;
+      const TensorType type = graph_.type(node.outputs[i]);
+      ValueId result = results[i] != kNoValue ? results[i] : zeros_of(builder_, type);
+      // The host copies a tangent that lies otherwise than its primal.
+      if (!is_plain_view(node)) result = laid_out(result, type);
+      set(node.outputs[i], result);
+    }
     for (size_t n = first_new; n < graph_.num_nodes(); ++n) {
       Node& made = graph_.node(static_cast<NodeId>(n));
       made.take_marks(node);
       made.derived = true;
-    }
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (!changes[static_cast<size_t>(node.outputs[i])]) continue;
-      set(node.outputs[i], results[i] != kNoValue ? results[i] : zeros_of(builder_, graph_.type(node.outputs[i])));
     }
   }
 
@@ -115,12 +142,6 @@ class Forward {
     int operands = 0;
     for_each_operand(node, [&](ValueId) { ++operands; });
     return operands == 1 && std::holds_alternative<TensorArg>(node.args[0]);
-  }
-
-  /// The value with the given strides.
-  ValueId laid_out(ValueId v, const std::vector<Expr>& strides) {
-    if (graph_.type(v).strides == strides) return v;
-    return builder_.op("relayout", {TensorArg{v}, SymInts{strides}});
   }
 
   ValueId along_view(const Node& node) {
@@ -280,8 +301,7 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
   }
   const size_t first_new = to.num_nodes();
   Forward forward(to, options);
-  const std::vector<ValueId>&roots = values_at(asked, 0), &variables = values_at(asked, 1),
-        &tangents = values_at(asked, 2);
+  const std::vector<ValueId>&variables = values_at(asked, 1), &tangents = values_at(asked, 2);
   for (size_t i = 0; i < variables.size(); ++i) forward.set(copy[variables[i]], copy[tangents[i]]);
   for (size_t n = 0; n < first_new; ++n) {
     const auto id = static_cast<NodeId>(n);
@@ -292,19 +312,31 @@ Graph expand_tangents_at(const Graph& graph, size_t node, std::vector<std::optio
   for (const ValueId v : values_at(asked, 4)) leaves.push_back(copy[v]);
   const std::vector<bool> histories = values_with_history(to, leaves);
   GraphBuilder builder(to);
-  builder.set_location(asked.location);
-  for (size_t i = 0; i < roots.size(); ++i) {
-    const TensorType& type = whole.type(asked.outputs[i]);
-    ValueId value = forward.tangent(copy[roots[i]]);
-    found.emplace_back();
-    if (value != kNoValue) found.back() = GradientFound{to.type(value), histories[static_cast<size_t>(value)]};
-    if (value == kNoValue) value = zeros_of(builder, type);
-    if (to.type(value).strides != type.strides) {
-      value = builder.op("relayout", {TensorArg{value}, SymInts{type.strides}});
+  const auto answer = [&](const Node& question) {
+    builder.set_location(question.location);
+    found.clear();
+    const std::vector<ValueId>& wanted = values_at(question, 0);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const TensorType& type = whole.type(question.outputs[i]);
+      ValueId value = forward.tangent(copy[wanted[i]]);
+      found.emplace_back();
+      if (value != kNoValue) {
+        found.back() = GradientFound{to.type(value), histories[static_cast<size_t>(value)]};
+      } else {
+        value = zeros_of(builder, type);
+      }
+      copy.set(question.outputs[i], forward.laid_out(value, type.strides));
     }
-    copy.set(asked.outputs[i], value);
+  };
+  answer(asked);
+  for (size_t n = node + 1; n < whole.num_nodes(); ++n) {
+    const Node& other = whole.node(static_cast<NodeId>(n));
+    if (asks_the_same(whole, asked, other, node)) {
+      answer(other);
+    } else {
+      copy.copy(other);
+    }
   }
-  for (size_t n = node + 1; n < whole.num_nodes(); ++n) copy.copy(whole.node(static_cast<NodeId>(n)));
   return copy.finish();
 }
 

@@ -372,6 +372,10 @@ std::vector<std::string> Identities::describe() const {
   };
   add(same, " is ");
   add(apart, " is not ");
+  add(alike, " lies in its storage like ");
+  add(unlike, " does not lie in its storage like ");
+  for (const int place : whole) lines.push_back(str_cat("input ", place, " fills its storage"));
+  for (const int place : partial) lines.push_back(str_cat("input ", place, " is a part of its storage"));
   return lines;
 }
 

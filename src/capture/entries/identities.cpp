@@ -1,9 +1,37 @@
 #include "capture/entries/identities.h"
 
+#include <utility>
+
 #include "capture/host/object_kinds.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
+
+namespace {
+
+int64_t number_of(PyObject* object, const char* method) {
+  const Ref value = object != nullptr ? Ref::steal(PyObject_CallMethod(object, method, nullptr)) : Ref();
+  const int64_t number = value && PyLong_Check(value.get()) ? PyLong_AsLongLong(value.get()) : -1;
+  forget_error();
+  return number;
+}
+
+int64_t storage_bytes(PyObject* tensor) {
+  const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  return number_of(storage.get(), "nbytes");
+}
+
+}  // namespace
+
+bool lie_alike(PyObject* one, PyObject* other) {
+  return number_of(one, "storage_offset") == number_of(other, "storage_offset") &&
+         storage_bytes(one) == storage_bytes(other);
+}
+
+bool fills_storage(PyObject* tensor) {
+  return number_of(tensor, "storage_offset") == 0 &&
+         storage_bytes(tensor) == number_of(tensor, "numel") * number_of(tensor, "element_size");
+}
 
 bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) const {
   const auto other = [&](const Pair& pair) {
@@ -21,6 +49,20 @@ bool Identities::hold(const std::vector<PyObject*>& objects, std::string* why) c
     if (now != other(pair)) continue;
     if (why != nullptr) *why = str_cat("two objects (", type_name(now), ") have become one");
     return false;
+  }
+  for (const auto& [pairs, wanted] : {std::pair(&alike, true), std::pair(&unlike, false)}) {
+    for (const Pair& pair : *pairs) {
+      if (lie_alike(objects[static_cast<size_t>(pair.object)], other(pair)) == wanted) continue;
+      if (why != nullptr) *why = str_cat("two tensors ", wanted ? "no longer" : "now", " lie alike in their storages");
+      return false;
+    }
+  }
+  for (const auto& [places, wanted] : {std::pair(&whole, true), std::pair(&partial, false)}) {
+    for (const int place : *places) {
+      if (fills_storage(objects[static_cast<size_t>(place)]) == wanted) continue;
+      if (why != nullptr) *why = str_cat("a tensor ", wanted ? "no longer fills" : "fills", " its storage");
+      return false;
+    }
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Which objects of a call are the same ones.
+// Which objects of a call are the same ones, and which tensors lie in their memory alike.
 #pragma once
 
 #include <string>
@@ -9,6 +9,11 @@
 
 namespace tatara::capture {
 
+/// Whether two tensors begin at the same place of storages of the same size.
+bool lie_alike(PyObject* one, PyObject* other);
+/// Whether a tensor without holes is all of its storage.
+bool fills_storage(PyObject* tensor);
+
 /// What a trace has taken for granted of the identities of objects that come with each call.
 struct Identities {
   struct Pair {
@@ -16,11 +21,13 @@ struct Identities {
     HeldObject value;
     int traverse(const Visitor& visit) const { return visit(value); }
   };
-  std::vector<Pair> same;   // this very object: it was found elsewhere, too, or its identity was asked for
-  std::vector<Pair> apart;  // two objects, of which one was changed or which were compared
+  std::vector<Pair> same;           // this very object: it was found elsewhere, too, or its identity was asked for
+  std::vector<Pair> apart;          // two objects, of which one was changed or which were compared
+  std::vector<Pair> alike, unlike;  // two tensors: lie_alike()
+  std::vector<int> whole, partial;  // places of tensors: fills_storage()
   bool hold(const std::vector<PyObject*>& objects, std::string* why) const;
   std::vector<std::string> describe() const;  // guards_print.cpp
-  int traverse(const Visitor& visit) const { return visit(same, apart); }
+  int traverse(const Visitor& visit) const { return visit(same, apart, alike, unlike); }
 };
 
 }  // namespace tatara::capture

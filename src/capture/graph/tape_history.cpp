@@ -189,10 +189,13 @@ void TapeHistory::add_level_value(ValueId value) {
   level_needs_[static_cast<size_t>(value)] = true;
 }
 
-void TapeHistory::note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given) {
+void TapeHistory::note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given,
+                            OutputAlias::Sharing sharing, int group) {
   // A write to an example of a batch is refused anyway.
   if (std::find(open_batches_.begin(), open_batches_.end(), true) != open_batches_.end()) return;
   Pass& pass = passes_.emplace_back();
+  pass.sharing = sharing;
+  pass.group = group;
   for (const TensorRef ref : results) pass.results.push_back({ref, c_.fz.version(ref), c_.fz.read(ref)});
   for (const TensorRef ref : given) pass.given.push_back({ref, c_.fz.version(ref), c_.fz.read(ref)});
 }
@@ -214,7 +217,9 @@ void TapeHistory::mark_sharing(TapeGraph& result) {
       const auto holds = [&](const Pass::Tensor& tensor) { return c_.fz.same_storage(tensor.ref, ref); };
       GraphOutput& output = result.graph.outputs()[i];
       if (output.alias.kind != OutputAlias::Kind::kFresh || (engine_ && needs(output.value))) continue;
-      if (std::any_of(pass.results.begin(), pass.results.end(), holds)) output.alias.sharing = Sharing::kMay;
+      if (std::none_of(pass.results.begin(), pass.results.end(), holds)) continue;
+      output.alias.sharing = pass.sharing;
+      output.alias.group = pass.group;
     }
   }
   for (const auto& [value, sharing] : checked) {
@@ -235,18 +240,7 @@ void TapeHistory::expand(TapeGraph& result, const PassOptions& passes) {
     if (output.alias.kind != OutputAlias::Kind::kInput) continue;
     const int slot = result.inputs[static_cast<size_t>(output.alias.index)];
     if (slot >= 0 && !c_.slot(slot).number) continue;
-    std::vector<std::pair<const OpDef*, std::vector<Arg>>> views;  // the last one first
-    ValueId value = output.value;
-    for (const Node* node = graph.producer(value); node != nullptr; node = graph.producer(value)) {
-      views.emplace_back(node->op, node->args);
-      value = std::get<TensorArg>(node->args[0]).value;
-    }
-    value = builder.op("relayout", {TensorArg{value}, SymInts{graph.type(value).strides}});
-    for (size_t n = views.size(); n-- > 0;) {
-      views[n].second[0] = TensorArg{value};
-      value = builder.call(*views[n].first, std::move(views[n].second)).front();
-    }
-    graph.outputs()[i] = {value, {}};
+    graph.outputs()[i] = {on_a_copy(builder, output.value), {}};
   }
 }
 
@@ -314,8 +308,7 @@ void TapeHistory::stop_used_up(TapeGraph& result) {
         throw Unsupported("a leaf that shares memory with others, beside a result that can be differentiated later");
       }
       const ValueId value = result.graph.outputs()[i].value;
-      result.graph.outputs()[i].value =
-          builder.op("relayout", {TensorArg{value}, SymInts{result.graph.type(value).strides}});
+      result.graph.outputs()[i].value = copied(builder, value);
     }
   }
 }

@@ -49,8 +49,10 @@ class TapeHistory {
   }
   /// Where histories begin; not in levels that have ended, whose values are those of one example.
   std::vector<ValueId> starts() const;
-  /// Results of a pass, and what was given to it (cotangents or tangents), which they may be, or be views of.
-  void note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given);
+  /// Results of a pass, and what was given to it (cotangents or tangents), which they may be, or be views of. Tangents have a
+  /// `group` (OutputAlias).
+  void note_pass(const std::vector<TensorRef>& results, const std::vector<TensorRef>& given,
+                 OutputAlias::Sharing sharing = OutputAlias::Sharing::kMay, int group = -1);
   /// The node that stands for a pass.
   std::vector<ValueId> gradients(const TapeNode& pass, std::vector<TensorType> types);
   /// Writes the passes out and says what the results are: used up, leaves, or with a history that goes on (`training`).
@@ -70,6 +72,8 @@ class TapeHistory {
       ValueId value;
     };
     std::vector<Tensor> results, given;
+    OutputAlias::Sharing sharing;
+    int group;
   };
   void mark_sharing(TapeGraph& result);
   void expand(TapeGraph& result, const PassOptions& passes);

@@ -1,6 +1,7 @@
 #include "capture/graph/tape_transforms.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "capture/graph/tape_arguments.h"
 #include "ops/core/family_util.h"
@@ -74,12 +75,14 @@ TapeTransforms::TensorRef TapeTransforms::make_dual(const TapeNode& node) {
   const TensorRef dual = alias(operand(node));
   const ValueId value = fz_.read(dual);
   ValueId tangent = fz_.read(operand(node, 1));
-  // The host copies a tangent that lies otherwise in memory than its primal.
   const TensorType type = builder_.type(value);
-  if (builder_.type(tangent).strides != type.strides && ops::is_dense(builder_.ctx(), type)) {
-    tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{type.strides}});
+  const TangentIs is = transform_step(node)->tangent;
+  if (is == TangentIs::kCopied) {
+    std::vector<Expr> strides = ops::dense_strides(builder_.ctx(), type);
+    if (strides.empty()) strides = builder_.type(tangent).strides;
+    tangent = builder_.op("relayout", {TensorArg{tangent}, SymInts{std::move(strides)}});
   }
-  duals_[node.level].push_back({value, tangent, dual, operand(node, 1)});
+  duals_[node.level].push_back({value, tangent, dual, operand(node, 1), is});
   history_.add_level_value(value);
   return dual;
 }
@@ -96,6 +99,31 @@ std::vector<ValueId> TapeTransforms::tangents(const TapeNode& node, TensorType t
   return add_tangents(builder_, call, {std::move(type)});
 }
 
+/// Of the tangent of `root`. In eager it is a view where the primal is one of a dual tensor.
+OutputAlias::Sharing TapeTransforms::sharing_of(int level, TensorRef root) {
+  using Sharing = OutputAlias::Sharing;
+  std::optional<TangentIs> is;
+  for (const Dual& dual : duals_[level]) {
+    if (!fz_.same_storage(dual.tensor, root)) continue;
+    if (dual.is == TangentIs::kCopied && !ops::is_dense(builder_.ctx(), builder_.type(dual.value))) {
+      throw Unsupported("a tangent that lies in memory as a primal with gaps");
+    }
+    is = is && (*is != dual.is || dual.is == TangentIs::kCopied) ? TangentIs::kUnknown : dual.is;
+  }
+  const Node* maker = builder_.graph().producer(fz_.base(root));
+  if (is == TangentIs::kUnknown || (!is && maker != nullptr && maker->op->traits.hands_tangent_on))
+    return Sharing::kNone;
+  return is == TangentIs::kGiven ? Sharing::kMay : Sharing::kOwn;
+}
+
+int TapeTransforms::group_of(int level, TensorRef root) {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i].first == level && fz_.same_storage(groups_[i].second, root)) return static_cast<int>(i);
+  }
+  groups_.emplace_back(level, root);
+  return static_cast<int>(groups_.size()) - 1;
+}
+
 std::vector<TapeTransforms::TensorRef> TapeTransforms::unpack_dual(const TapeNode& node,
                                                                    std::vector<TensorType> types) {
   for (const Dual& dual : duals_[node.level]) {
@@ -108,7 +136,9 @@ std::vector<TapeTransforms::TensorRef> TapeTransforms::unpack_dual(const TapeNod
     results.push_back(fz_.fresh(tangents(node, std::move(types[1])).front()));
     std::vector<TensorRef> given;
     for (const Dual& dual : duals_[node.level]) given.push_back(dual.given);
-    history_.note_pass({results.back()}, given);
+    const OutputAlias::Sharing sharing = sharing_of(node.level, results[0]);
+    const bool known = sharing != OutputAlias::Sharing::kNone;
+    history_.note_pass({results.back()}, given, sharing, known ? group_of(node.level, results[0]) : -1);
   }
   return results;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/graph/tape_history.h"
@@ -39,12 +40,16 @@ class TapeTransforms {
   struct Dual {
     ValueId value, tangent;
     TensorRef tensor, given;
+    TangentIs is;
   };
+  OutputAlias::Sharing sharing_of(int level, TensorRef root);
+  int group_of(int level, TensorRef root);
   std::unordered_map<int, std::vector<Dual>> duals_;        // by level
   std::unordered_map<int, std::vector<ValueId>> unpacked_;  // primals that tensors of the level had
   std::unordered_map<int, Randomness> randomness_;          // of levels of vmap
-  std::vector<TensorRef> examples_, finished_;              // what vmap gives its functions, and gets back
-  int levels_ = 0;                                          // entered so far
+  std::vector<std::pair<int, TensorRef>> groups_;  // primals whose tangents were asked for, one a storage and level
+  std::vector<TensorRef> examples_, finished_;     // what vmap gives its functions, and gets back
+  int levels_ = 0;                                 // entered so far
 };
 
 }  // namespace tatara::capture

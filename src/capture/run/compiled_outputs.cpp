@@ -9,6 +9,23 @@
 namespace tatara::capture {
 namespace {
 
+/// The memory of a tensor as elements of another type, one after the other. `offset`, which counts the tensor's own elements from
+/// the start of its storage, counts these then.
+Ref memory_as(PyObject* tensor, DType from, DType to, int64_t& offset) {
+  const Ref type = attr(TorchApi::get()->torch.get(), torch_abi::dtype_attribute(to));
+  const Ref storage = Ref::steal(PyObject_CallMethod(tensor, "untyped_storage", nullptr));
+  const Ref bytes = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
+  if (!type || !bytes) return {};
+  // The start of the tensor is at an element of either type, the end of the storage need not be.
+  const int64_t size = std::max(dtype_size(from), dtype_size(to));
+  const int64_t whole = PyLong_AsLongLong(bytes.get()) / size * size / dtype_size(from);
+  const GradientsSet off(*TorchApi::get(), false);
+  const Ref row =
+      Ref::steal(PyObject_CallMethod(tensor, "as_strided", "(L)(L)L", static_cast<long long>(whole), 1LL, 0LL));
+  offset = offset * dtype_size(from) / dtype_size(to);
+  return row ? Ref::steal(PyObject_CallMethod(row.get(), "view", "O", type.get())) : Ref();
+}
+
 /// A view that takes no gradient: those of training graphs are made by the host itself, on top of this. `constant`: detach()
 /// stands between; else it says, as eager's views do, that it requires grad where its base does.
 Ref as_strided(PyObject* base, const TensorLayout& layout, int64_t offset, bool constant) {
@@ -41,20 +58,26 @@ Ref CompiledRunner::output(size_t i, const std::vector<Ref>& env, Frame& frame) 
       const Output& mine = outputs_[i];
       const bool hidden = !mine.of_stage && whole != frame.whole.end() &&
                           !mine.origin.is_view_of(outputs_[static_cast<size_t>(whole - frame.whole.begin())].slot);
-      PyObject* base = frame.buffers[static_cast<size_t>(buffer.index)].get();
-      Ref view = without_base(i, as_strided(base, layout, layout.offset, hidden));
+      Ref base = frame.buffers[static_cast<size_t>(buffer.index)];
+      if (int64_t start = 0; buffer.dtype != plan.outputs[i].ref.dtype)
+        base = memory_as(base.get(), buffer.dtype, plan.outputs[i].ref.dtype, start);
+      if (!base) return {};
+      Ref view = without_base(i, as_strided(base.get(), layout, layout.offset, hidden));
       if (!hidden || !mine.origin.bases.empty() || !view) return view;
       return Ref::steal(PyObject_CallMethod(view.get(), "detach", nullptr));  // no view in eager
     }
     case BufferHome::kInput: {
-      PyObject* base = input(env, static_cast<size_t>(buffer.index));
-      const Ref start = Ref::steal(PyObject_CallMethod(base, "storage_offset", nullptr));
+      Ref base = Ref::borrow(input(env, static_cast<size_t>(buffer.index)));
+      const Ref start = Ref::steal(PyObject_CallMethod(base.get(), "storage_offset", nullptr));
       if (!start) return {};
-      const int64_t offset = layout.offset + PyLong_AsLongLong(start.get());
+      int64_t offset = PyLong_AsLongLong(start.get());
       const Output& mine = outputs_[i];
-      const bool constant =
-          mine.of_stage ? attribute_is_true(base, "requires_grad") : mine.origin.constant && !mine.origin.detached;
-      return without_base(i, as_strided(base, layout, offset, constant));
+      const bool constant = mine.of_stage ? attribute_is_true(base.get(), "requires_grad")
+                                          : mine.origin.constant && !mine.origin.detached;
+      if (buffer.dtype != plan.outputs[i].ref.dtype)
+        base = memory_as(base.get(), buffer.dtype, plan.outputs[i].ref.dtype, offset);
+      if (!base) return {};
+      return without_base(i, as_strided(base.get(), layout, layout.offset + offset, constant));
     }
     case BufferHome::kHost: {
       const torch_abi::Api* abi = torch_abi::api();

@@ -61,11 +61,19 @@ enum class FuncStep : uint8_t {
   kUnpackDual,  ///< (dual): primal and tangent
 };
 
+/// What eager makes the tangent of a dual tensor that is given one.
+enum class TangentIs : uint8_t {
+  kUnknown,
+  kGiven,   ///< the very one: it lies in its storage as the primal does
+  kCopied,  ///< one that lies as the primal does
+};
+
 struct TransformStep {
   FuncStep step = FuncStep::kNone;
   int number = 0;                    ///< of a tensor that goes into a level or out of it: torch's number of the level
   int dim = 0;                       ///< of a batch
   std::vector<bool> histories = {};  ///< of kUnpackDual, per output: whether it requires grad
+  TangentIs tangent = TangentIs::kUnknown;  ///< of kMakeDual
 };
 
 /// Gradients of roots by variables. The node's arguments are its operands alone (PassOperands).

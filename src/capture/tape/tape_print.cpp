@@ -75,8 +75,8 @@ std::string slot_type(const TapeSlot& slot) {
   return text;
 }
 
-const char* step_name(FuncStep step) {
-  switch (step) {
+const char* step_name(const TransformStep& step) {
+  switch (step.step) {
     case FuncStep::kNone: return "";
     case FuncStep::kEnter: return "enter level";
     case FuncStep::kExit: return "exit level";
@@ -85,7 +85,10 @@ const char* step_name(FuncStep step) {
     case FuncStep::kVariable: return "variable";
     case FuncStep::kBatchIn: return "batch in";
     case FuncStep::kBatchOut: return "batch out";
-    case FuncStep::kMakeDual: return "make dual";
+    case FuncStep::kMakeDual:
+      return step.tangent == TangentIs::kGiven    ? "make dual, tangent as given"
+             : step.tangent == TangentIs::kCopied ? "make dual, tangent copied"
+                                                  : "make dual";
     case FuncStep::kUnpackDual: return "unpack dual";
   }
   return "";
@@ -104,7 +107,7 @@ std::string marks_of(const TapeNode& node) {
     if (pass->hooks) marks.emplace_back("with hooks");
   }
   if (const TransformStep* step = transform_step(node)) {
-    marks.emplace_back(step_name(step->step));
+    marks.emplace_back(step_name(*step));
     if (step->step == FuncStep::kBatchIn || step->step == FuncStep::kBatchOut)
       marks.push_back(str_cat("dim ", step->dim));
   }

@@ -458,6 +458,7 @@ bool TraceEnds::prepare_entry(Entry& entry, bool ran) {
   entry.guards.arguments = std::move(t.guard);
   if (!entry.keeps_nothing) {
     origins().note_identities(entry.guards.identities);
+    transforms().note_places(entry.guards.identities);
     entry.guards.objects = std::move(t.object_guards);
     entry.guards.objects.leave_writes(t.object_guards);
   }

@@ -1,7 +1,9 @@
 // Levels of forward-mode derivatives while a trace is open: dual tensors are made and taken apart.
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
+#include "capture/entries/identities.h"
 #include "capture/host/known_calls.h"
 #include "capture/host/package.h"
 #include "capture/trace/gradient_tracing.h"
@@ -62,8 +64,8 @@ PyObject* TransformTracing::make_dual(PyObject* callable, PyObject* tensor, PyOb
   const int made = placeholder_like(slot, innermost());
   if (made < 0) return nullptr;
   const Ref a = make_slot_ref(slot), b = make_slot_ref(direction);
-  record_step({FuncStep::kMakeDual}, "make_dual", host_call(callable), Ref::steal(PyTuple_Pack(2, a.get(), b.get())),
-              {made});
+  record_step({.step = FuncStep::kMakeDual, .tangent = tangent_is(slot, direction)}, "make_dual", host_call(callable),
+              Ref::steal(PyTuple_Pack(2, a.get(), b.get())), {made});
   trace_->tape.set_last_keyword("level", 0);
   return Py_NewRef(t.tape.slots()[static_cast<size_t>(made)].object.get());
 }
@@ -78,34 +80,72 @@ int TransformTracing::tangent_of(int dual) {
     const bool itself = std::find(operands.begin(), operands.end(), dual) != operands.end();
     if (itself && !node.name.ends_with('_') && !node.name.starts_with("__i"))
       continue;  // positive(), contiguous(), ...
-    if (step_of(node) == FuncStep::kMakeDual) return same_form(operands[0], operands[1]) ? operands[1] : -1;
+    if (const TransformStep* step = transform_step(node); step != nullptr && step->step == FuncStep::kMakeDual)
+      return step->tangent == TangentIs::kGiven ? operands[1] : -1;
     if (step_of(node) != FuncStep::kNone || !hands_tangents_on(node.name) || operands.size() != 1) return -1;
     const int tangent = tangent_of(operands[0]);
-    return tangent >= 0 && same_form(dual, tangent) ? tangent : -1;
+    // The result has new memory, and its tangent lies as it does.
+    return tangent >= 0 && same_strides(dual, tangent) && fills_its_storage(tangent) ? tangent : -1;
   }
   return -1;
 }
 
-bool TransformTracing::same_form(int one, int other) {
-  const Bypass bypass(bypass_);
+bool TransformTracing::same_strides(int one, int other) {
   const TapeSlot &a = trace_->tape.slots()[static_cast<size_t>(one)],
                  &b = trace_->tape.slots()[static_cast<size_t>(other)];
-  // Steps along dimensions of size one are free.
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.sizes.get()); ++i) {
-    if (PyLong_AsLongLong(PyTuple_GET_ITEM(a.sizes.get(), i)) == 1) continue;
-    PyObject *step = PyTuple_GET_ITEM(a.strides.get(), i), *step_of_other = PyTuple_GET_ITEM(b.strides.get(), i);
-    if (PyObject_RichCompareBool(step, step_of_other, Py_EQ) != 1) return false;
-  }
-  const auto place = [](const TapeSlot& slot) {
-    const Ref offset = Ref::steal(PyObject_CallMethod(slot.object.get(), "storage_offset", nullptr));
-    const Ref storage = Ref::steal(PyObject_CallMethod(slot.object.get(), "untyped_storage", nullptr));
-    const Ref size = storage ? Ref::steal(PyObject_CallMethod(storage.get(), "nbytes", nullptr)) : Ref();
-    return offset && size ? Ref::steal(PyTuple_Pack(2, offset.get(), size.get())) : Ref();
+  ExprContext& ctx = trace_->symbols.ctx();
+  const auto step = [&](const TapeSlot& slot, Py_ssize_t i) {
+    if (!slot.symbolic_strides.empty()) return slot.symbolic_strides[static_cast<size_t>(i)];
+    return ctx.constant(PyLong_AsLongLong(PyTuple_GET_ITEM(slot.strides.get(), i)));
   };
-  const Ref first = place(a), second = place(b);
-  const bool same = first && second && PyObject_RichCompareBool(first.get(), second.get(), Py_EQ) == 1;
-  forget_error();
-  return same;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.sizes.get()); ++i) {
+    // Steps along dimensions of size one are free.
+    if (PyLong_AsLongLong(PyTuple_GET_ITEM(a.sizes.get(), i)) == 1) continue;
+    if (!ctx.guard(ctx.eq(step(a, i), step(b, i)))) return false;
+  }
+  return true;
+}
+
+int TransformTracing::unwrapped(int slot) const {
+  for (auto found = own_.wraps.find(slot); found != own_.wraps.end(); found = own_.wraps.find(slot))
+    slot = found->second;
+  return slot;
+}
+
+bool TransformTracing::fills_its_storage(int slot) {
+  const Bypass bypass(bypass_);
+  const int input = unwrapped(slot);
+  const bool whole = fills_storage(trace_->tape.slots()[static_cast<size_t>(input)].object.get());
+  own_.whole.emplace_back(input, whole);
+  return whole;
+}
+
+TangentIs TransformTracing::tangent_is(int primal, int tangent) {
+  const Bypass bypass(bypass_);
+  if (!same_strides(primal, tangent)) return TangentIs::kCopied;
+  const int one = unwrapped(primal), other = unwrapped(tangent);
+  const TapeSlot &a = trace_->tape.slots()[static_cast<size_t>(one)],
+                 &b = trace_->tape.slots()[static_cast<size_t>(other)];
+  // Of what the trace computes nobody knows yet how it will lie.
+  if (!a.input || !b.input || a.number || b.number) return TangentIs::kUnknown;
+  const bool alike = one == other || lie_alike(a.object.get(), b.object.get());
+  if (one != other) own_.places.push_back({one, other, alike});
+  return alike ? TangentIs::kGiven : TangentIs::kCopied;
+}
+
+void TransformTracing::note_places(Identities& identities) {
+  for (const Own::Places& places : own_.places) {
+    const TapeSlot* a = &trace_->tape.slots()[static_cast<size_t>(places.one)];
+    const TapeSlot* b = &trace_->tape.slots()[static_cast<size_t>(places.other)];
+    if (a->guard_index < 0) std::swap(a, b);
+    if (a->guard_index < 0) continue;
+    const HeldObject value = b->guard_index < 0 ? HeldObject(b->object.get()) : HeldObject();
+    (places.alike ? identities.alike : identities.unlike).push_back({a->guard_index, b->guard_index, value});
+  }
+  for (const auto& [slot, whole] : own_.whole) {
+    const int place = trace_->tape.slots()[static_cast<size_t>(slot)].guard_index;
+    if (place >= 0) (whole ? identities.whole : identities.partial).push_back(place);
+  }
 }
 
 /// (primal, tangent or None).

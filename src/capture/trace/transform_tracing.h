@@ -48,6 +48,9 @@ class TransformTracing final : public TraceFeature {
   /// How many there are, those of forward_ad included.
   size_t open() const { return own_.open_levels.size() + static_cast<size_t>(own_.duals); }
 
+  /// Which tensors must lie in their storages alike, and which must not, for duals to be what they were.
+  void note_places(Identities& identities);
+
   /// Nothing is left of the last trace.
   void reset() { own_ = {}; }
 
@@ -76,8 +79,11 @@ class TransformTracing final : public TraceFeature {
   int whole_batch(int slot, int dim) const;
   /// The tangent that the slot, a dual tensor, was made with and still has; -1 when it is anything else.
   int tangent_of(int dual);
-  /// Whether tensors of one shape lie in their memory in the same way: else the host copies a tangent into its primal's form.
-  bool same_form(int one, int other);
+  /// What the host makes the tangent of a dual tensor: where the two lie otherwise in memory, a copy in the primal's form.
+  TangentIs tangent_is(int primal, int tangent);
+  bool same_strides(int one, int other);
+  bool fills_its_storage(int slot);
+  int unwrapped(int slot) const;
   bool is_made_from(int slot, int source) const;
   std::string level_write_problem(const std::string& name, PyObject* args, PyObject* kwargs) const;
   PyObject* linearize(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
@@ -93,6 +99,12 @@ class TransformTracing final : public TraceFeature {
     int duals = 0;                       // levels of forward_ad that are open
     bool variables_allowed = false;      // requires_grad_() makes a variable of the level's
     std::unordered_map<int, int> wraps;  // slots of wrapped tensors: what they wrap
+    struct Places {
+      int one, other;  // slots of inputs
+      bool alike;
+    };
+    std::vector<Places> places;
+    std::vector<std::pair<int, bool>> whole;  // slots of inputs: fills_storage()
   };
   Own own_;
 };

@@ -219,8 +219,10 @@ bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type) {
   return !order.empty() && lies_in_order(ctx, type, order);  // also without elements
 }
 
-bool is_dense(ExprContext& ctx, const TensorType& type) {
-  if (is_contiguous(ctx, type)) return true;
+namespace {
+
+/// The dimensions from the innermost to the outermost.
+std::vector<size_t> order_in_memory(ExprContext& ctx, const TensorType& type) {
   std::vector<size_t> order(type.sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -228,7 +230,27 @@ bool is_dense(ExprContext& ctx, const TensorType& type) {
     if (type.sizes[a].is_const(1) || type.strides[a] == type.strides[b]) return false;
     return ctx.guard(ctx.lt(type.strides[a], type.strides[b]));
   });
-  return lies_in_order(ctx, type, order);
+  return order;
+}
+
+}  // namespace
+
+bool is_dense(ExprContext& ctx, const TensorType& type) {
+  return is_contiguous(ctx, type) || lies_in_order(ctx, type, order_in_memory(ctx, type));
+}
+
+std::vector<Expr> dense_strides(ExprContext& ctx, const TensorType& type) {
+  if (!is_dense(ctx, type)) return {};
+  const auto known = [](Expr stride) { return stride.is_const(); };
+  if (std::all_of(type.strides.begin(), type.strides.end(), known)) return type.strides;
+  if (is_contiguous(ctx, type)) return contiguous_strides(ctx, type.sizes);
+  std::vector<Expr> strides(type.sizes.size(), ctx.constant(1));
+  Expr next = ctx.constant(1);
+  for (const size_t d : order_in_memory(ctx, type)) {
+    strides[d] = next;
+    next = ctx.mul(next, type.sizes[d]);
+  }
+  return strides;
 }
 
 std::vector<Expr> reduced_sizes(ExprContext& ctx, const std::vector<Expr>& sizes, const std::vector<int64_t>& dims,

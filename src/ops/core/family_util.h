@@ -91,6 +91,8 @@ ValueId copy_both_ways(GraphBuilder& b, ValueId x);
 bool is_contiguous_channels_last(ExprContext& ctx, const TensorType& type);
 /// Strides fill memory without gaps or overlaps in some order of the dimensions.
 bool is_dense(ExprContext& ctx, const TensorType& type);
+/// The strides of such a type in terms of its sizes, for memory that is still to be made; empty: it is none.
+std::vector<Expr> dense_strides(ExprContext& ctx, const TensorType& type);
 /// Sizes after reducing `dims` (sorted).
 std::vector<Expr> reduced_sizes(ExprContext& ctx, const std::vector<Expr>& sizes, const std::vector<int64_t>& dims,
                                 bool keepdim);

@@ -363,9 +363,8 @@ Expr Functionalizer::offset_of(TensorRef tensor) {
     std::vector<Arg> args = step.args;
     args[0] = TensorArg{value};
     value = builder_.call(*step.op, std::move(args)).front();
-    const Expr part = ops::view_offset(builder_.graph(), value);
-    if (!part.valid()) return {};
-    offset = builder_.ctx().add(offset, part);
+    offset = ops::offset_behind(builder_.graph(), value, offset);
+    if (!offset.valid()) return {};
   }
   return offset;
 }
@@ -400,7 +399,7 @@ void Functionalizer::finish(std::span<const TensorRef> tensors) {
     } else {
       continue;
     }
-    if (!alias.storage_offset.valid()) throw Unsupported("an output that sees its base with another element type");
+    if (!alias.storage_offset.valid()) throw Unsupported("an output whose place in its base is not known");
   }
   // Fresh outputs own their memory: none may be an input's value or another output's.
   std::vector<ValueId> taken;

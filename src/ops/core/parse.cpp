@@ -117,11 +117,15 @@ class GraphParser {
     using Sharing = OutputAlias::Sharing;
     using Words = std::pair<std::string_view, Sharing>;
     for (const auto& [words, sharing] :
-         {Words(" may share", Sharing::kMay), Words(" must not share", Sharing::kMustNot),
+         {Words(" may share", Sharing::kMay), Words(" own", Sharing::kOwn), Words(" must not share", Sharing::kMustNot),
           Words(" given", Sharing::kGiven)}) {
       if (!part.ends_with(words)) continue;
       alias.sharing = sharing;
       part.remove_suffix(words.size());
+    }
+    if (const size_t group = part.find(" group "); group != std::string_view::npos) {
+      alias.group = static_cast<int>(integer(part.substr(group + 7)));
+      part = part.substr(0, group);
     }
     const size_t mark = part.find(" alias of ");
     const std::string_view value = part.substr(0, mark);

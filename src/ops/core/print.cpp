@@ -82,7 +82,9 @@ std::string print_graph(const Graph& graph, bool with_locations) {
     if (output.alias.kind == OutputAlias::Kind::kInput) out += " alias of input " + std::to_string(output.alias.index);
     if (output.alias.kind == OutputAlias::Kind::kOutput)
       out += " alias of output " + std::to_string(output.alias.index);
+    if (output.alias.group >= 0) out += " group " + std::to_string(output.alias.group);
     if (output.alias.sharing == OutputAlias::Sharing::kMay) out += " may share";
+    if (output.alias.sharing == OutputAlias::Sharing::kOwn) out += " own";
     if (output.alias.sharing == OutputAlias::Sharing::kMustNot) out += " must not share";
     if (output.alias.sharing == OutputAlias::Sharing::kGiven) out += " given";
     const Expr offset = output.alias.storage_offset;

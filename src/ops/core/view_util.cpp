@@ -246,16 +246,20 @@ IndexMap view_map(const Graph& graph, const Node& node) {
   return capture.take();
 }
 
-Expr view_offset(const Graph& graph, ValueId view) {
+Expr offset_behind(const Graph& graph, ValueId view, Expr offset) {
   const Node& node = *graph.producer(view);
   const TensorType& operand = graph.type(std::get<TensorArg>(node.args[0]).value);
-  if (operand.dtype != graph.type(view).dtype) return {};
   ExprContext& ctx = graph.ctx();
+  const DType dtype = graph.type(view).dtype;
+  if (operand.dtype != dtype) {  // the same bytes from the first on, or from the second part of a complex number
+    const auto size = [&](DType of) { return ctx.constant(dtype_size(of)); };
+    const Expr start = ctx.floordiv(ctx.mul(offset, size(operand.dtype)), size(dtype));
+    return ctx.simplify(node.op->name == "imag_part" ? start + 1 : start);
+  }
   const Expr zero = ctx.constant(0);
   const IndexMap map = view_map(graph, node);
   if (!map) return {};
   const std::vector<Expr> first = map(std::vector<Expr>(graph.type(view).sizes.size(), zero));
-  Expr offset = zero;
   for (size_t i = 0; i < first.size(); ++i) offset = ctx.add(offset, ctx.mul(first[i], operand.strides[i]));
   return ctx.simplify(offset);
 }

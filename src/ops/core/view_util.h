@@ -32,7 +32,7 @@ IndexMap reshape_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr>
 IndexMap strided_map(ExprContext& ctx, std::vector<Expr> from, std::vector<Expr> strides, Expr offset);
 /// The index map of a node of kind kView; null when its elements are not those of operand 0 as they stand.
 IndexMap view_map(const Graph& graph, const Node& node);
-/// Elements between the first one of operand 0 and the first one of the view; an invalid Expr when the dtype changes.
-Expr view_offset(const Graph& graph, ValueId view);
+/// Where a view begins, in elements of its own, if operand 0 begins at `offset`, in elements of that. Invalid: nobody knows.
+Expr offset_behind(const Graph& graph, ValueId view, Expr offset);
 
 }  // namespace tatara::ops

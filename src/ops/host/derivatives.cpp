@@ -51,7 +51,6 @@ constexpr const char* kHostDerivatives[] = {
     "embedding_bag.padding_idx",
     "exp2.host",
     "expm1.host",
-    "float_power",
     "fractional_max_pool2d",
     "fractional_max_pool3d",
     "grid_sampler_2d",

@@ -275,6 +275,7 @@ void register_sums(OpRegistry& r) {
   r.add(make_op({"rsub", OpKind::kPointwise, sum_schema, "torch.rsub torch.Tensor.__rsub__"}, sum_meta(Sum::kRsub),
                 nullptr, sum_lower(Sum::kRsub)));
   r.mark(&OpTraits::scales_sum, {"add", "sub"});
+  r.mark(&OpTraits::hands_tangent_on, {"fmod", "remainder"});
 }
 
 void register_powers(OpRegistry& r) {

@@ -230,6 +230,7 @@ void register_derivatives_pointwise(OpRegistry& r) {
   for (const char* name : {"cast", "cast_format", "clone", "relayout", "alias"}) {
     r.amend(name).vjp = [](VjpContext& v) { v.give(0, v.grad()); };
   }
+  r.mark(&OpTraits::hands_tangent_on, {"frac"});
   r.mark(&OpTraits::always_saves,
          {"relu", "gelu", "silu", "tanh", "sigmoid", "exp", "softplus", "leaky_relu", "sin", "cos", "abs", "log"});
   r.amend("rrelu").vjp = [](VjpContext& v) {

@@ -134,13 +134,16 @@ void mvlgamma_rule(VjpContext& v) {
 
 // ---- two operands ----------------------------------------------------------------------------------------------------
 
-ScalarId raised(LoopBuilder& b, DType t, Scalars v) { return b.apply(Op::kPow, t, v); }
-
-std::vector<TensorType> float_power_meta(MetaContext& m) {
+/// pow() of operands of double precision.
+std::vector<ValueId> float_power(GraphBuilder& b, std::span<const Arg> arguments) {
   const size_t both[] = {0, 1};
-  if (is_complex(m.result_type(both))) throw Unsupported("float_power of complex numbers runs by the host");
-  TensorType type = pointwise_type(m, both, DType::kFloat64);
-  return {type};
+  const MetaContext m(b.graph(), OpRegistry::global().get("float_power"), arguments, b.default_dtype());
+  const DType dtype = is_complex(m.result_type(both)) ? DType::kComplex128 : DType::kFloat64;
+  std::vector<Arg> args(arguments.begin(), arguments.end());
+  for (Arg& arg : args) {
+    if (const auto* tensor = std::get_if<TensorArg>(&arg)) arg = TensorArg{b.cast(tensor->value, dtype)};
+  }
+  return {b.op("pow", std::move(args))};
 }
 
 ScalarId xlog1py(LoopBuilder& b, DType t, Scalars v) {
@@ -220,9 +223,9 @@ void register_pointwise_more(OpRegistry& r) {
   mvlgamma.vjp = mvlgamma_rule;
   r.add(std::move(mvlgamma));
   const char* operands = "(Operand self, Operand other) -> Tensor";
-  r.add(make_op({"float_power", OpKind::kPointwise, operands, "torch.float_power torch.Tensor.float_power",
+  r.add(make_op({"float_power", OpKind::kComposite, operands, "torch.float_power torch.Tensor.float_power",
                  "torch.Tensor.float_power_"},
-                float_power_meta, nullptr, pointwise_lower({0, 1}, Promotion::kSame, raised)));
+                nullptr, float_power));
   r.add(make_op({"special_xlog1py", OpKind::kPointwise, operands, "torch.special.xlog1py"},
                 floating_meta({0, 1}, Promotion::kIntToFloat), nullptr,
                 pointwise_lower({0, 1}, Promotion::kIntToFloat, xlog1py)));

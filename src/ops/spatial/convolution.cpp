@@ -74,6 +74,20 @@ std::vector<TensorType> convolution_meta(MetaContext& m) {
 
 std::vector<Expr> zeros(ExprContext& ctx, size_t n) { return std::vector<Expr>(n, ctx.constant(0)); }
 
+/// Three real convolutions for one of complex numbers (Gauss's way to multiply these), as the host does.
+template <typename Convolve>
+ValueId complex_convolution(GraphBuilder& b, ValueId x, const Args& args, const Convolve& convolve) {
+  const ValueId w = args.tensor(1), bias = args.none(2) ? kNoValue : args.tensor(2);
+  const auto part = [&](const char* name, ValueId of) { return of == kNoValue ? of : b.unary(name, of); };
+  const auto argument = [](ValueId v) { return v == kNoValue ? Arg(NoneArg{}) : Arg(TensorArg{v}); };
+  const ValueId xr = part("real", x), xi = part("imag", x), wr = part("real", w), wi = part("imag", w);
+  const ValueId br = part("real", bias), bi = part("imag", bias);
+  const ValueId first = convolve(xr, argument(wr), argument(br)), second = convolve(xi, argument(wi), NoneArg{});
+  const ValueId both = convolve(b.binary("add", xr, xi), argument(b.binary("add", wr, wi)),
+                                argument(bias == kNoValue ? bias : b.binary("add", br, bi)));
+  return b.binary("from_parts", b.binary("sub", first, second), b.binary("sub", b.binary("sub", both, first), second));
+}
+
 /// Calls `convolution`, with a batch dimension put on and taken off when the input has none.
 Values convolve(GraphBuilder& b, const Args& args, std::vector<Expr> padding, bool transposed,
                 std::vector<Expr> output_padding, Arg groups, Arg dilation, int64_t spatial) {
@@ -82,9 +96,14 @@ Values convolve(GraphBuilder& b, const Args& args, std::vector<Expr> padding, bo
   if (b.type(args.tensor(1)).dim() != spatial + 2) throw InvalidArgument("convolution: weight of the wrong rank");
   if (!batched && b.type(x).dim() != spatial + 1) throw InvalidArgument("convolution: input of the wrong rank");
   if (!batched) x = b.unsqueeze(x, 0);
-  const ValueId y =
-      b.op("convolution", {TensorArg{x}, args[1], args[2], args[3], exprs_arg(std::move(padding)), std::move(dilation),
-                           bool_arg(transposed), exprs_arg(std::move(output_padding)), std::move(groups)});
+  const Arg paddings = exprs_arg(std::move(padding)), output_paddings = exprs_arg(std::move(output_padding));
+  const auto of = [&](ValueId image, Arg weight, Arg bias) {
+    return b.op("convolution", {TensorArg{image}, std::move(weight), std::move(bias), args[3], paddings, dilation,
+                                bool_arg(transposed), output_paddings, groups});
+  };
+  const ValueId y = is_complex(b.type(x).dtype) && b.type(args.tensor(1)).dtype == b.type(x).dtype
+                        ? complex_convolution(b, x, args, of)
+                        : of(x, args[1], args[2]);
   return {batched ? y : b.squeeze(y, 0)};
 }
 

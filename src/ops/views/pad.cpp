@@ -95,7 +95,9 @@ void lower_constant(LowerContext& ctx) {
   const TensorType self = ctx.operand(0);
   const Amounts a = amounts(ctx.ctx(), args.exprs(1), self.sizes.size());
   const DType dtype = compute_dtype(self.dtype);
-  const double value = args.none(2) ? 0.0 : args.number(2);
+  const Scalar given = args.none(2) ? Scalar(0.0) : args.scalar(2);
+  const auto* parts = is_complex(dtype) ? std::get_if<std::complex<double>>(&given) : nullptr;
+  const std::complex<double> value = parts != nullptr ? *parts : args.none(2) ? 0.0 : args.number(2);
   ctx.pointwise(0, [=](LoopBuilder& b, std::span<const Expr> out) {
     ExprContext& ec = b.ctx();
     std::vector<Expr> at(out.begin(), out.end());
@@ -106,7 +108,8 @@ void lower_constant(LowerContext& ctx) {
         mask = logical_and(b, mask, in_range(b, at[d], ec.constant(0), self.sizes[d]));
       }
     }
-    const ScalarId fill = is_complex(dtype) ? b.constant_complex(value, 0, dtype) : Calc{b, dtype}.c(value);
+    const ScalarId fill =
+        is_complex(dtype) ? b.constant_complex(value.real(), value.imag(), dtype) : Calc{b, dtype}.c(value.real());
     return load_if(b, 0, at, mask, fill);
   });
 }
