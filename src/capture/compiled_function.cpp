@@ -219,7 +219,8 @@ PyObject* call_compiled(CompiledFunction* c, PyObject* const* args, size_t nargs
     if (result != not_handled()) return result;
     const bool had_entries = owner.cache.count(code, 0) > 0;
     if (had_entries) {
-      const int allowed = owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, failed);
+      const int allowed =
+          owner.may_trace(reinterpret_cast<PyCodeObject*>(code), 0, call->roots.data(), call->roots.size(), failed);
       if (allowed < 0) return nullptr;
       original = allowed == 0;
     }

@@ -23,6 +23,7 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/options.h"
+#include "transforms/pass.h"
 #include "transforms/pipeline.h"
 
 namespace tatara {
@@ -134,11 +135,18 @@ void choose_gpu(const Graph& graph, KernelTarget& target, ScheduleOptions& sched
   for (const Node& node : graph.nodes())
     for_each_operand(node, [&](ValueId v) { used[static_cast<size_t>(v)] = true; });
   const std::vector<bool> passable = passable_numbers(graph);
-  for (size_t v = 0; v < graph.num_values(); ++v) {
-    const Device& own = graph.type(static_cast<ValueId>(v)).device;
-    if (used[v] && !passable[v] && !(own == *device)) {
-      throw Unsupported(str_cat("a graph on ", device->str(), " and on ", own.str()));
-    }
+  const auto check = [&](ValueId v) {
+    const Device& own = graph.type(v).device;
+    if (!used[static_cast<size_t>(v)] || passable[static_cast<size_t>(v)] || own == *device) return;
+    throw SeveralDevices(str_cat("a graph on ", device->str(), " and on ", own.str()));
+  };
+  for (const Node& node : graph.nodes()) {
+    at_node(node, [&] {
+      for_each_operand(node, [&](ValueId v) {
+        if (v != kNoValue) check(v);
+      });
+      for (const ValueId v : node.outputs) check(v);
+    });
   }
   std::string why_not;
   if (!cuda::available(&why_not)) throw Unsupported(why_not);

@@ -31,6 +31,9 @@ void InvalidArgument::rethrow_at(UserLocation location) const {
 void Unsupported::rethrow_at(UserLocation location) const {
   throw Unsupported(message(), location_or(std::move(location)));
 }
+void SeveralDevices::rethrow_at(UserLocation location) const {
+  throw SeveralDevices(message(), location_or(std::move(location)));
+}
 void CompilationError::rethrow_at(UserLocation location) const {
   throw CompilationError(message(), location_or(std::move(location)));
 }

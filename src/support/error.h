@@ -57,6 +57,13 @@ class Unsupported : public Error {
   [[noreturn]] void rethrow_at(UserLocation location) const override;
 };
 
+/// Values on several devices in what is for one.
+class SeveralDevices : public Unsupported {
+ public:
+  using Unsupported::Unsupported;
+  [[noreturn]] void rethrow_at(UserLocation location) const override;
+};
+
 /// LLVM, a linker or a loader refused generated code, or the code on disk is damaged.
 class CompilationError : public Error {
  public:

@@ -338,6 +338,19 @@ Graph differentiable_form(const Graph& graph, const std::vector<bool>& inputs, c
   });
 }
 
+void refuse_written_gradients(const Graph& graph, const std::vector<bool>& inputs) {
+  if (graph.input_writes().empty()) return;
+  const std::vector<bool> needs = values_needing_grad(graph, inputs);
+  for (const InputWrite& write : graph.input_writes()) {
+    const auto input = static_cast<size_t>(write.input_index);
+    if (!is_changed(graph, graph.inputs()[input])) continue;
+    if (!inputs[input] && !needs[static_cast<size_t>(write.value)]) continue;
+    const auto refuse = [] { throw Unsupported("an in-place write to an input takes part in gradients"); };
+    if (const Node* writer = graph.producer(write.value)) at_node(*writer, refuse);
+    refuse();
+  }
+}
+
 JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs) {
   GraphCopy copy(forward);
   for (const Node& node : forward.nodes()) copy.copy(node);
@@ -348,14 +361,7 @@ JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, co
   joint.forward_inputs = g.inputs().size();
   joint.forward_outputs = g.outputs().size();
   const std::vector<bool> needs = values_needing_grad(g, inputs);
-  for (const InputWrite& write : g.input_writes()) {
-    const auto input = static_cast<size_t>(write.input_index);
-    if (!is_changed(g, g.inputs()[input])) continue;
-    if (!inputs[input] && !needs[static_cast<size_t>(write.value)]) continue;
-    const auto refuse = [] { throw Unsupported("an in-place write to an input takes part in gradients"); };
-    if (const Node* writer = g.producer(write.value)) at_node(*writer, refuse);
-    refuse();
-  }
+  refuse_written_gradients(g, inputs);
   Reverse reverse(g, needs, joint.forward_values);
   for (size_t i = 0; i < joint.forward_outputs; ++i) {
     const GraphOutput output = g.outputs()[i];

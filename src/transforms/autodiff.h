@@ -76,6 +76,9 @@ struct JointGraph {
 /// outermost to the innermost), contiguous otherwise (empty).
 std::vector<int> cotangent_order(ExprContext& ctx, const TensorType& type);
 
+/// Throws Unsupported, at the node that writes, where the graph writes to an input and gradients go through that.
+void refuse_written_gradients(const Graph& graph, const std::vector<bool>& inputs);
+
 /// Differentiates a graph in differentiable form. Cotangents come for the fresh outputs that need a gradient and that
 /// `outputs` names (empty: all). Unsupported where a rule is missing, and for writes that carry gradients to inputs.
 JointGraph joint_graph(const Graph& forward, const std::vector<bool>& inputs, const std::vector<bool>& outputs = {});

@@ -212,7 +212,10 @@ class Splitter {
 
 std::vector<GraphStage> split_stages(const Graph& graph, const std::vector<bool>& inputs) {
   Splitter splitter(graph, inputs);
-  if (splitter.last() > 0) return splitter.split();
+  if (splitter.last() > 0) {
+    refuse_written_gradients(graph, inputs);  // a stage may get from another one what it writes
+    return splitter.split();
+  }
   GraphStage whole{graph, inputs, {}, {}, {}};
   const size_t count = graph.inputs().size();
   for (size_t i = 0; i < count; ++i) whole.inputs.push_back(static_cast<int>(i));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -162,3 +162,29 @@ def test_another_metaclass_or_getter_is_asked() -> None:
 
     instance = Getter()
     _graphs(lambda x: x * instance.count, _set(Getter, "count", lambda step: step + 9))
+
+
+def test_instances_of_generic_classes_have_no_state_in_c() -> None:
+    """`typing.Generic` is written in C from Python 3.12 on."""
+    kind = TypeVar("kind")
+
+    class Box(Generic[kind]):
+        def __init__(self, value: kind) -> None:
+            self.value = value
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Box) and self.value == other.value
+
+        def __hash__(self) -> int:
+            return hash(self.value)
+
+    first, second = Box(2.0), Box(3.0)
+
+    def f(x: Any) -> Any:
+        largest = max((first, second), key=operator.attrgetter("value"))
+        return x * largest.value if largest in (first, second) else x
+
+    compiled = tatara.compile(f, fullgraph=True)
+    np.testing.assert_array_equal(compiled(X), X * 3)
+    first.value = 5.0
+    np.testing.assert_array_equal(compiled(X), X * 5)

@@ -116,6 +116,14 @@ size_t EntryCache::count(PyObject* code, int offset) const {
   return n;
 }
 
+size_t EntryCache::count_for(PyObject* code, int offset, PyObject* const* roots, size_t count) const {
+  size_t n = this->count(code, offset);
+  for (const auto& entry : entries_) {
+    if (entry->code == code && entry->offset == offset && !entry->guards.arguments.same_modules(roots, count)) --n;
+  }
+  return n;
+}
+
 bool EntryCache::iterators_vary(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api) {
   if (varying_.contains({code, offset})) return true;
   size_t n = 0;

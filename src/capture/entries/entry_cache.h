@@ -52,8 +52,9 @@ class GraphRunner {
 /// What reports tell of an entry.
 struct EntryReport {
   std::string graph_text, lowered_text, fallback_reason;
-  int refused_call = -1;  // the node of the tape that the compiler does not take
-  Ref details;            // dict made by the compiler back end, or null
+  int refused_call = -1;         // the node of the tape that the compiler does not take
+  bool several_devices = false;  // since the tape works on several devices
+  Ref details;                   // dict made by the compiler back end, or null
   double capture_seconds = 0, compile_seconds = 0;
 };
 
@@ -116,6 +117,8 @@ class EntryCache {
   std::shared_ptr<Entry> latest() const { return entries_.empty() ? nullptr : entries_.front(); }
   /// How many were made there, and have not been cleared: those too whose objects have ended.
   size_t count(PyObject* code, int offset) const;
+  /// The same, without those for other torch modules than the ones among the roots.
+  size_t count_for(PyObject* code, int offset, PyObject* const* roots, size_t count) const;
   /// What the entries at (code, offset) and the present roots say about sizes that vary.
   void dynamic_dims(PyObject* code, int offset, PyObject* const* roots, size_t count, TorchApi& api,
                     DynamicDims& dims) const;

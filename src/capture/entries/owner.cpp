@@ -1,5 +1,7 @@
 #include "capture/entries/owner.h"
 
+#include <algorithm>
+
 #include "capture/entries/capture_log.h"
 #include "capture/entries/stats.h"
 #include "support/str_cat.h"
@@ -9,16 +11,22 @@ namespace {
 
 thread_local int t_disabled = 0;
 
+/// For so many modules of one class a place may have all entries that recompile_limit allows.
+constexpr int64_t kMostModules = 16;
+
 }  // namespace
 
-int TraceOwner::may_trace(PyCodeObject* code, int offset, const std::string& failed) {
+int TraceOwner::may_trace(PyCodeObject* code, int offset, PyObject* const* roots, size_t root_count,
+                          const std::string& failed) {
   auto* key = reinterpret_cast<PyObject*>(code);
-  const size_t count = cache.count(key, offset);
-  if (count == 0) return 1;
+  const auto all = static_cast<int64_t>(cache.count(key, offset));
+  if (all == 0) return 1;
   const int64_t limit = option_int(Option::kRecompileLimit, options);
-  if (static_cast<int64_t>(count) < limit) return 1;
+  if (all < limit) return 1;
+  const auto count = static_cast<int64_t>(cache.count_for(key, offset, roots, root_count));
+  if (count < limit && all < limit * kMostModules) return 1;
   BreakInfo why = place_of(code, offset);
-  why.reason = str_cat("compiled ", count, " times already (recompile_limit); the rest runs in eager");
+  why.reason = str_cat("compiled ", std::max(count, limit), " times already (recompile_limit); the rest runs in eager");
   if (!failed.empty()) why.reason += str_cat("; last failed: ", failed);
   if (fullgraph) {
     raise_unsupported(why);

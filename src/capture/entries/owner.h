@@ -14,7 +14,8 @@
 
 namespace tatara::capture {
 
-/// Calls that the compiler has refused: later traces break the graph there.
+/// Calls of which a trace has learned why they are not what they seem: those that the compiler has refused, where later traces
+/// break the graph.
 class RefusedCalls {
  public:
   bool empty() const { return reasons_.empty(); }
@@ -45,14 +46,18 @@ struct TraceOwner {
   std::chrono::duration<double> patience{0};  // how long signals wait for the end of a trace, or of a compilation
   std::set<std::pair<PyObject*, int>> full;   // code and offset where the limit of entries was met
 
+  /// Told that it is being compiled, the program raised what it does not raise otherwise: it is told so no more.
+  bool tells_eager = false;
   RefusedCalls refused;
+  /// Calls that give a copy where the host's meta kernels would have them give their operand.
+  RefusedCalls copies;
   std::set<std::tuple<PyObject*, int, std::string>> unfit;  // what the report says of points that cannot be traced
 
   void note_unfit(PyCodeObject* code, int offset, const std::string& reason);
   /// Whether one more entry may be made where `code` stands at `offset`; `failed`: the guard that failed last. At the limit
   /// (the option recompile_limit) that is told once: in the report and by a warning; 0 then, and -1 with a Python error
-  /// set when there is one.
-  int may_trace(PyCodeObject* code, int offset, const std::string& failed);
+  /// set when there is one. Modules of one class share their code: each set of modules among the roots has a limit of its own.
+  int may_trace(PyCodeObject* code, int offset, PyObject* const* roots, size_t count, const std::string& failed);
 };
 
 /// tatara.disable: +1 and -1 nest; in between, compiled functions that this thread calls run in eager.

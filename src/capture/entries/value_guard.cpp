@@ -294,7 +294,10 @@ void ValueGuard::build(PyObject* const* roots, size_t count, TorchApi& api, cons
                        TraceSymbols& symbols, std::vector<PyObject*>& objects) {
   root_count_ = count;
   Builder builder{*this, api, objects, dynamic, symbols, {}, {}};
-  for (size_t i = 0; i < count; ++i) builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
+  for (size_t i = 0; i < count; ++i) {
+    if (roots[i] != nullptr && api.is_module(roots[i])) modules_.emplace_back(i, items_.size());
+    builder.add(roots[i], 0, {i, nullptr, nullptr, 0});
+  }
   ranges_ = symbols.ranges();
   ctx_ = symbols.ctx_ptr();
 }

@@ -69,6 +69,8 @@ class ValueGuard {
     int object;
   };
   std::vector<SymbolicItem> take_symbolic_items() { return std::exchange(symbolic_items_, {}); }
+  /// Whether each torch module among the roots is the one of these roots.
+  bool same_modules(PyObject* const* roots, size_t count) const;
   /// The roots alone, as the first part of check().
   bool check_roots(PyObject* const* roots, size_t count, TorchApi& api) const;
   /// From now on the state of the iterator is part of the guard, too: where it is, and what is in what it goes over. `object`:
@@ -154,7 +156,8 @@ class ValueGuard {
   std::shared_ptr<ExprContext> ctx_;  // of dims_
   std::vector<int> tensor_indices_;
   size_t root_count_ = 0;
-  std::vector<State> states_;  // their items follow those of the roots
+  std::vector<std::pair<size_t, size_t>> modules_;  // torch modules among the roots: root, item
+  std::vector<State> states_;                       // their items follow those of the roots
 };
 
 }  // namespace tatara::capture

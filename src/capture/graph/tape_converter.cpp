@@ -507,7 +507,12 @@ void TapeConverter::check_strides(int slot) {
     if (type.sizes[i].is_const(1) || type.sizes[i].is_const(0)) continue;
     const int64_t host = int_value(PyTuple_GET_ITEM(info.strides.get(), static_cast<Py_ssize_t>(i)));
     if (type.strides[i].context().evaluate_hint(type.strides[i]) != host) {
-      throw Unsupported("strides of an output inferred as " + type.str() + ", other than the host's");
+      UserLocation place;
+      if (const TapeNode* const maker = c_.tape->maker(slot)) {
+        place = maker->location;
+        place.call = static_cast<int>(maker - c_.tape->nodes().data());
+      }
+      throw Unsupported("strides of an output inferred as " + type.str() + ", other than the host's", place);
     }
   }
 }

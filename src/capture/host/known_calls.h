@@ -177,6 +177,7 @@ enum TorchTrait : uint32_t {
   kTurnsDims = 1U << 16,        ///< exchanges two dimensions
   kHandsTangents = 1U << 17,    ///< the tangent of its result is the operand's, the very object
   kGivesOneForEach = 1U << 18,  ///< of a list of tensors, also where that holds one
+  kMayCopy = 1U << 19,          ///< gives a copy of its operand where that lies otherwise in memory than asked for
 };
 struct KnownTorch {
   TorchKind kind = TorchKind::kRecord;

@@ -84,7 +84,9 @@ bool is_python_made(const PyTypeObject* type) {
 }
 
 const PyTypeObject* base_in_c(const PyTypeObject* type) {
-  while (type->tp_base != nullptr && is_python_made(type)) type = type->tp_base;
+  // From Python 3.12 on it is written in C; it holds nothing.
+  const auto is_generic = [](const PyTypeObject* t) { return std::strcmp(t->tp_name, "typing.Generic") == 0; };
+  while (type->tp_base != nullptr && (is_python_made(type) || is_generic(type))) type = type->tp_base;
   return type;
 }
 

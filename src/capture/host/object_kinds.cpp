@@ -91,6 +91,10 @@ bool is_pinned_kind(PyObject* o, const TorchApi& api) {
          std::strcmp(name, "functools._lru_cache_wrapper") == 0;
 }
 
+bool is_bound_in_c(PyObject* callable) {
+  return PyCFunction_Check(callable) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
+}
+
 PyObject* bound_to(PyObject* object) {
   if (!PyCFunction_Check(object)) return nullptr;
   PyObject* self = PyCFunction_GET_SELF(object);

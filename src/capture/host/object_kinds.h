@@ -15,6 +15,8 @@ bool is_atom(PyObject* object, const TorchApi& api);
 bool is_not_a_number(PyObject* object);
 /// Objects that stand for themselves: modules, functions, types, torch.nn modules.
 bool is_pinned_kind(PyObject* object, const TorchApi& api);
+/// A function in C, or a method of a type in C that is bound: a call's first argument is not the object.
+bool is_bound_in_c(PyObject* callable);
 /// What a method in C is bound to; null for functions, what is bound to a class and all else.
 PyObject* bound_to(PyObject* object);
 bool is_partial(PyObject* object);  // of functools

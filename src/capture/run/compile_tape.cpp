@@ -112,6 +112,7 @@ bool attach_compiled(Entry& entry, const CompileOptions& options, TorchApi& api,
     entry.report.fallback_reason = error.what();
     if (const auto* refused = dynamic_cast<const Unsupported*>(&error)) {
       entry.report.refused_call = refused->location().call;
+      entry.report.several_devices = dynamic_cast<const SeveralDevices*>(refused) != nullptr;
     }
     ++stats().fallbacks;
   }

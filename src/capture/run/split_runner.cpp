@@ -156,6 +156,11 @@ class TapeSplitter {
     for (const TapeSlot& slot : trace.tape.slots()) {
       needs_.push_back(slot.object && api.is_tensor(slot.object.get()) && api.requires_grad(slot.object.get()));
     }
+    if (trace.ran) {
+      for (size_t i = 0; i < trace.tape.slots().size() && i < tape_.slots().size(); ++i) {
+        if (trace.tape.slots()[i].real_strides) entry.tape->take_layout(static_cast<int>(i), trace.tape);
+      }
+    }
     find_units();
     for (size_t n = 0; n < why_.size(); ++n) {
       const TapeNode& node = tape_.nodes()[n];
@@ -165,9 +170,14 @@ class TapeSplitter {
   }
 
   /// False: the tape cannot be cut where it has to be.
-  bool run(const std::string& reason, size_t refused) {
-    refuse(refused, reason);
-    split(0, tape_.nodes().size());
+  bool run(const std::string& reason, size_t refused, bool several_devices) {
+    const size_t count = tape_.nodes().size();
+    if (several_devices && find_devices()) {
+      split_by_device(0, count);
+    } else {
+      refuse(refused, reason);
+      split(0, count);
+    }
     return !cuts_region_;
   }
   /// Why calls that would have been compiled are not, though none of them is refused; empty: there are none.
@@ -208,6 +218,58 @@ class TapeSplitter {
           other.location.file == node.location.file) {
         why_[n] = reason;
       }
+    }
+  }
+
+  /// Where each unit works: -1 where others decide, -2 on several devices. Whether they are more than one.
+  bool find_devices() {
+    std::vector<Ref> devices;
+    const auto number_of = [&](const TapeSlot& slot) -> int {
+      if (slot.number || !slot.device) return -1;
+      if (is_number_on_cpu(slot)) return -1;
+      for (size_t d = 0; d < devices.size(); ++d) {
+        if (PyObject_RichCompareBool(devices[d].get(), slot.device.get(), Py_EQ) == 1) return static_cast<int>(d);
+      }
+      devices.push_back(slot.device);
+      return static_cast<int>(devices.size()) - 1;
+    };
+    const std::vector<TapeNode>& nodes = tape_.nodes();
+    places_.assign(nodes.size(), -1);
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      int& place = places_[unit_[n]];
+      const auto on = [&](int slot) {
+        const int number = slot < 0 ? -1 : number_of(tape_.slots()[static_cast<size_t>(slot)]);
+        if (number >= 0) place = place == -1 || place == number ? number : -2;
+      };
+      for_each_slot(nodes[n].args.get(), on);
+      for_each_slot(nodes[n].kwargs.get(), on);
+      for (const int slot : nodes[n].outputs) on(slot);
+    }
+    return devices.size() > 1;
+  }
+
+  /// Kernels get such a tensor by value, or compute it again.
+  static bool is_number_on_cpu(const TapeSlot& slot) {
+    const Ref type = attr_or_null(slot.device.get(), "type"), rank = attr_or_null(slot.meta.get(), "ndim");
+    return type && rank && text_of(type.get()) == "cpu" && PyLong_AsLong(rank.get()) == 0;
+  }
+
+  /// Neighbours on one device stay together.
+  void split_by_device(size_t first, size_t last) {
+    while (first < last) {
+      int place = places_[first];
+      size_t end = end_of_unit(first);
+      while (place != -2 && end < last && (places_[end] == -1 || place == -1 || places_[end] == place)) {
+        if (place == -1) place = places_[end];
+        if (place == -2) break;
+        end = end_of_unit(end);
+      }
+      if (places_[first] == -2) {
+        host(first, end, "it works on several devices");
+      } else {
+        compile(first, end);
+      }
+      first = end;
     }
   }
 
@@ -262,10 +324,23 @@ class TapeSplitter {
     return training_ ? 2.5 * seconds >= kTrainingPartSeconds : seconds >= kPartSeconds;
   }
 
+  /// Whether each tensor requires grad where a part begins: an input may since a call before has written to it.
+  std::vector<bool> needs_at(size_t first) const {
+    std::vector<bool> needs = needs_;
+    const std::set<int> written = written_in(0, first);
+    for (size_t i = 0; i < needs.size() && i < tape_.slots().size(); ++i) {
+      const TapeSlot& slot = tape_.slots()[i];
+      const bool changed = !written.empty() && written.contains(owner_of(static_cast<int>(i)));
+      if (slot.input && !changed) needs[i] = slot.requires_grad;
+    }
+    return needs;
+  }
+
   /// The tensors whose memory calls from `first` on write to.
-  std::set<int> written_from(size_t first) const {
+  std::set<int> written_from(size_t first) const { return written_in(first, tape_.nodes().size()); }
+  std::set<int> written_in(size_t first, size_t last) const {
     std::set<int> written;
-    for (size_t n = first; n < tape_.nodes().size(); ++n) {
+    for (size_t n = first; n < last; ++n) {
       const TapeNode& node = tape_.nodes()[n];
       if (!node.mutates && !node.statistics) continue;
       for (PyObject* argument : written_arguments(node)) {
@@ -331,7 +406,7 @@ class TapeSplitter {
   void compile(size_t first, size_t last) {
     if (first == last) return;
     if (!worth(first, last)) return host(first, last, "a few calls that are not worth a plan of their own");
-    std::shared_ptr<Tape> tape = tape_.part(first, last, needs_);
+    std::shared_ptr<Tape> tape = tape_.part(first, last, needs_at(first));
     if (tape == nullptr) return host(first, last, "a Python number goes from one part of a graph to another");
     const size_t texts = entry_.report.lowered_text.size();
     try {
@@ -343,7 +418,9 @@ class TapeSplitter {
       report(text, entry_.report.lowered_text.substr(texts), last - first, compiled.details);
       TapePart part{first, last, tape, std::move(compiled.runner), {}};
       for (size_t i = 0; i < tape->slots().size(); ++i) {
-        if (tape->slots()[i].input && !tape_.slots()[i].input) part.made_before.push_back(static_cast<int>(i));
+        const TapeSlot &own = tape->slots()[i], &whole = tape_.slots()[i];
+        const bool changed = own.requires_grad != whole.requires_grad;
+        if (own.input && (!whole.input || changed)) part.made_before.push_back(static_cast<int>(i));
       }
       parts_.push_back(std::move(part));
     } catch (const Error& error) {
@@ -371,6 +448,7 @@ class TapeSplitter {
   std::vector<bool> needs_;
   std::vector<size_t> unit_;      // by node: the first of those that stay together
   std::vector<std::string> why_;  // by node: why the compiler refuses it
+  std::vector<int> places_;       // see find_devices()
   std::string failure_;
   std::vector<TapePart> parts_;
   Ref report_parts_ = Ref::steal(PyList_New(0)), report_calls_ = Ref::steal(PyList_New(0));
@@ -393,7 +471,7 @@ bool attach_split(Entry& entry, const CompileOptions& options, TorchApi& api, co
   entry.report.graph_text.clear();
   entry.report.lowered_text.clear();
   TapeSplitter splitter(entry, options, api, trace);
-  if (!splitter.run(before.fallback_reason, static_cast<size_t>(refused))) {
+  if (!splitter.run(before.fallback_reason, static_cast<size_t>(refused), before.several_devices)) {
     entry.report = std::move(before);
     return false;
   }

@@ -93,7 +93,8 @@ void Tape::take_layout(int at, const Tape& open) {
   TapeSlot& slot = slots_[static_cast<size_t>(at)];
   const Ref object = open.slots()[static_cast<size_t>(at)].object;
   if (slot.input || slot.number || !slot.symbolic_sizes.empty() || !object) return;
-  Ref strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
+  Ref strides = open.slots()[static_cast<size_t>(at)].real_strides;
+  if (!strides) strides = Ref::steal(PyObject_CallMethod(object.get(), "stride", nullptr));
   if (strides && PyTuple_Check(strides.get())) slot.strides = std::move(strides);
   forget_error();
 }
@@ -260,8 +261,8 @@ std::shared_ptr<Tape> Tape::part(size_t first, size_t last, const std::vector<bo
     // Sizes that vary are read from what comes with the call.
     const bool tells_sizes = slot.input && !symbols_.empty() && (slot.number || !slot.symbolic_sizes.empty());
     slot.input = places[i] == Place::kComesIn || (tells_sizes && places[i] == Place::kElsewhere);
-    if (!made_before || places[i] != Place::kComesIn) continue;
-    slot.guard_index = 0;
+    if (places[i] != Place::kComesIn) continue;
+    if (made_before) slot.guard_index = 0;
     slot.requires_grad = needs[i];
   }
   part->set_outputs(std::move(outputs));

@@ -23,6 +23,7 @@ struct TapeSlot {
   Ref meta;    ///< stands for the tensor while results are inferred: the placeholder itself, or a twin of the input
   Ref device;
   Ref dtype, sizes, strides;  ///< as the host inferred them
+  Ref real_strides;           ///< of a result: as a run has found them, where they are others
   bool input = false;
   int guard_index = -1;  ///< inputs reached from the arguments: index among the guarded objects; -1: pinned
   std::vector<Expr> symbolic_sizes, symbolic_strides;  ///< empty where every size is constant
@@ -37,7 +38,7 @@ struct TapeSlot {
   int level = 0;  ///< of torch.func's transforms, the innermost one that it was made in (1 is the first of the trace)
   std::vector<Expr> bits;  ///< of a float: the halves of its bits
   Ref spoiled;  ///< outputs: what eager says when gradients go through it, since something saved was written afterwards
-  int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides); }
+  int traverse(const Visitor& visit) const { return visit(object, meta, device, dtype, sizes, strides, real_strides); }
 };
 
 struct TapeNode {
@@ -132,8 +133,9 @@ class Tape {
 
   /// Runs every node and puts the results under the placeholders; what neither a later node nor the program refers to goes
   /// at once. `held`: references that are not the program's. False with a Python error set; `stop` is asked before each node,
-  /// and true from it is one.
-  bool materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held);
+  /// and true from it is one. `can_take_back`: whether a mismatch can be taken back, also asked.
+  bool materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
+                   const std::function<bool()>& can_take_back);
   /// Puts results that were computed otherwise (`env`, by slot) under the placeholders of `outputs`. False with a Python error
   /// set.
   bool take_results(const std::vector<int>& outputs, const std::vector<Ref>& env, TorchApi& api) const;
@@ -179,6 +181,8 @@ class Tape {
   std::vector<std::vector<int>> tensors_by_last_use() const;
   /// Why it failed, if an operator's results were other than was inferred; else empty.
   const std::string& mismatch() const { return mismatch_; }
+  /// The mismatch is no more than a copy where a call was to give its operand.
+  bool copies() const { return copies_; }
   bool has_reentrant_regions() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const TapeNode& node) {
       const RegionMark* mark = region_mark(node);
@@ -208,6 +212,7 @@ class Tape {
 
  private:
   void note_writes(const TapeNode& node, const std::vector<Ref>& env) const;
+  bool takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& api) const;
   std::string differs(const TapeNode& node, size_t output, PyObject* value, const std::vector<Ref>& env, bool real,
                       const TorchApi& api) const;
 
@@ -219,6 +224,7 @@ class Tape {
   bool has_transforms_ = false;
   size_t nodes_done_ = 0;
   std::string mismatch_;
+  bool copies_ = false;
   /// What fill_inputs() does, side by side: slots are big. Detached tapes only; objects are the slots'.
   struct Fill {
     int slot, guard_index;

@@ -3,11 +3,13 @@
 #include <unordered_set>
 #include <utility>
 
+#include "capture/host/known_calls.h"
 #include "capture/host/numpy_api.h"
 #include "capture/host/object_kinds.h"
 #include "capture/host/package.h"
 #include "capture/tape/tape.h"
 #include "capture/tape/transaction.h"
+#include "capture/tape/view_origins.h"
 #include "support/str_cat.h"
 
 namespace tatara::capture {
@@ -274,7 +276,30 @@ class Unwanted {
 
 }  // namespace
 
-bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held) {
+/// `copy` is what the host gives where an operand was expected, since that lies otherwise in memory than its meta kernel said. It
+/// becomes the operand, unless the tape writes to one of them later.
+bool Tape::takes_place(size_t n, size_t slot, PyObject* copy, const TorchApi& api) const {
+  PyObject* const operand = slots_[slot].object.get();
+  if (slots_[slot].input || operand == nullptr || !api.is_tensor(copy)) return false;
+  const auto owner = [this](int s) {
+    const int base = view_origin(*this, s).base;
+    return base < 0 ? s : base;
+  };
+  const int memory = owner(static_cast<int>(slot));
+  bool writes = false;
+  for (size_t later = n + 1; later < nodes_.size() && !writes; ++later) {
+    if (!nodes_[later].mutates && !nodes_[later].statistics) continue;
+    for (PyObject* argument : written_arguments(nodes_[later])) {
+      for_each_slot(argument, [&](int s) { writes = writes || owner(s) == memory; });
+    }
+  }
+  if (!writes && swap(api, operand, copy)) return true;
+  forget_error();
+  return false;
+}
+
+bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const HeldObjects& held,
+                       const std::function<bool()>& can_take_back) {
   const std::span<const int64_t> symbols = open_hints();
   std::vector<Ref> env(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) env[i] = slots_[i].object;
@@ -284,6 +309,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
   std::unordered_set<PyObject*> present;
   for (const Ref& object : env) present.insert(object.get());
   mismatch_.clear();
+  copies_ = false;
   if (Transaction* const transaction = Transaction::current()) transaction->begin_tape(*this, env, api);
   Unwanted unwanted(*this, api, env, held);
   GradModes modes(needs_grad_modes_);
@@ -318,11 +344,16 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
       const auto slot = static_cast<size_t>(node.outputs[k]);
       if (node.outputs[k] < 0) continue;
       if (const std::string other = differs(node, k, tensors[k], env, real[slot], api); !other.empty()) {
+        copies_ = real[slot] && known_torch(node.name).is(kMayCopy);
+        if (copies_ && !can_take_back() && takes_place(nodes_done_, slot, tensors[k], api)) continue;
         mismatch_ = str_cat("the host's meta kernel of ", node.name, " ", other);
         PyErr_SetString(PyExc_RuntimeError, mismatch_.c_str());
         return failed();
       }
       if (real[slot]) continue;
+      if (api.is_tensor(tensors[k]) && !same_strides(env[slot].get(), tensors[k])) {
+        slots_[slot].real_strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
+      }
       Ref value = Ref::borrow(tensors[k]);
       // The host returned an operand where the placeholder is an object of its own.
       if (present.contains(value.get())) {

@@ -87,6 +87,13 @@ CallPlan CallTracing::plan_class(PyTypeObject* type) const {
   return {Kind::kPure, nullptr, {}};
 }
 
+/// The function that torch.jit.script was given (not torch.jit.trace, which keeps one path through it); borrowed, or null.
+static PyObject* scripted_source(PyObject* callable) {
+  if (text_of(attr_or_null(callable, "__qualname__").get()) != "torch.jit.ScriptFunction") return nullptr;
+  PyObject* const source = attr_or_null(callable, kScriptedSource).get();
+  return source != nullptr && PyFunction_Check(source) ? source : nullptr;
+}
+
 /// An object that is called.
 CallPlan CallTracing::plan_object(PyObject* callable) {
   const std::string_view type = Py_TYPE(callable)->tp_name;
@@ -97,7 +104,10 @@ CallPlan CallTracing::plan_object(PyObject* callable) {
     return plan;
   }
   if (type.find("ScriptFunction") != std::string_view::npos || type.find("ScriptMethod") != std::string_view::npos) {
-    return breaks("a TorchScript function");
+    CallPlan plan = breaks("a TorchScript function");
+    plan.source = scripted_source(callable);
+    if (plan.source != nullptr) plan.kind = Kind::kEnter;
+    return plan;
   }
   PyObject* dunder = _PyType_Lookup(Py_TYPE(callable), PyUnicode_InternFromString("__call__"));
   if (dunder != nullptr && PyFunction_Check(dunder)) return {Kind::kEnter, nullptr, {}};

@@ -26,7 +26,7 @@ void ReadTracing::pin_operands(const CallPlan& plan, PyObject* callable, PyObjec
     for (Py_ssize_t i = 0; i < nargs; ++i) origins().pin(args[i]);
   }
   if (!table && plan.name != "id") return;
-  const Py_ssize_t at = !table || PyCFunction_Check(callable) ? 0 : 1;
+  const Py_ssize_t at = !table || is_bound_in_c(callable) ? 0 : 1;
   if (at < nargs) origins().pin(args[at]);
 }
 
@@ -61,7 +61,7 @@ bool ReadTracing::watch_operands(const TracedCall& call, const CallPlan& plan) {
 bool ReadTracing::reads_one_key(const TracedCall& call, const CallPlan& plan) {
   if (plan.target == nullptr || !PyDict_CheckExact(plan.target)) return false;
   if (!call.known.is(kReadsOneKey)) return false;
-  const Py_ssize_t at = PyCFunction_Check(call.callable) ? 0 : 1;
+  const Py_ssize_t at = is_bound_in_c(call.callable) ? 0 : 1;
   if (call.nargs() <= at || !is_atom(call.args[at], api_)) return false;
   if (!born(plan.target) && !origins().contents_watched(plan.target))
     trace_->object_guards.dict_key(plan.target, call.args[at]);

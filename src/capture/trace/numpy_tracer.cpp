@@ -190,6 +190,15 @@ void NumpyTracing::numpy_take(PyObject* result, TapeNode& node, std::string& pro
   node.outputs.push_back(t.tape.add_value(std::move(slot)));
 }
 
+/// What a call gives for operands that are the same in each call; null without an error: the call raises.
+Ref NumpyTracing::numpy_constant(const NumpyCall& call) {
+  ++bypass_;
+  Ref result = Ref::steal(PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get()));
+  --bypass_;
+  if (!result) forget_error();
+  return result;
+}
+
 PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   Trace& t = *trace_;
   std::string problem;
@@ -198,17 +207,23 @@ PyObject* NumpyTracing::numpy_record(NumpyCall call) {
   numbers().settle_reachable(call.args.get());
   numbers().settle_reachable(call.kwargs.get());
   if (!tracing()) return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
-  if (!t.tape.nodes().empty() && !ends_in_numpy(t.tape)) problem = "a NumPy call after torch calls";
   if (t.tape.nodes().size() >= kMaxNodes) {
     if (!graph_break("the graph grew to " + std::to_string(kMaxNodes) + " operations", true)) return nullptr;
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
   TapeNode node;
+  Ref made;  // ahead of the tape
   node.args = numpy_to_tape(call.args.get(), uses, problem);
   if (call.kwargs) node.kwargs = numpy_to_tape(call.kwargs.get(), uses, problem);
+  if (problem.empty() && !t.tape.nodes().empty() && !ends_in_numpy(t.tape)) {
+    if (!uses && !call.mutates && node.args) made = numpy_constant(call);
+    if (made && api_.numpy->is_scalar(made.get())) return made.release();
+    problem = "a NumPy call after torch calls";
+  }
   if (!problem.empty() || !node.args) {
     forget_error();
     if (!graph_break(problem + " (" + call.name + ")")) return nullptr;
+    if (made) return made.release();
     return PyObject_Call(call.func.get(), call.args.get(), call.kwargs.get());
   }
   if (call.mutates) t.transaction.lose("NumPy has written to an array");

@@ -60,6 +60,7 @@ class NumpyTracing final : public TraceFeature {
   PyObject* numpy_method(PyObject* callable, const KnownCall& known, PyObject* self, const std::string& name,
                          PyObject* args, PyObject* kwargs);
   PyObject* numpy_foreign(PyObject* callable, const KnownCall& known, const std::string& name, PyObject* args);
+  Ref numpy_constant(const NumpyCall& call);
   PyObject* numpy_record(NumpyCall call);
   int numpy_slot(PyObject* value);
   Ref numpy_to_tape(PyObject* value, bool& uses, std::string& problem);

@@ -2,10 +2,12 @@
 #include <algorithm>
 
 #include "capture/host/known_calls.h"
+#include "capture/host/numpy_api.h"
 #include "capture/tape/node_operators.h"
 #include "capture/trace/history_tracing.h"
 #include "capture/trace/number_tracing.h"
 #include "capture/trace/torch_tracing.h"
+#include "capture/trace/trace_ends.h"
 #include "capture/trace/tracer_internal.h"
 #include "capture/trace/transform_tracing.h"
 #include "runtime/host/torch_abi.h"
@@ -69,6 +71,14 @@ bool names_device(PyObject* func, PyObject* args) {
     if (text.rfind("meta", 0) == 0 || text.rfind("cuda", 0) == 0) return true;
   }
   return false;
+}
+
+/// Whether the result lies where the second operand does.
+bool takes_device_of_other(const std::string& name) { return name == "to" || name == "type_as"; }
+
+/// A placeholder for a copy of a tensor on another device.
+Ref copy_elsewhere(const TorchApi& api, PyObject* meta) {
+  return Ref::steal(PyObject_CallMethod(api.torch.get(), "empty_like", "O", meta));
 }
 
 bool on_meta(PyObject* device) { return text_of(attr_or_null(device, "type").get()) == "meta"; }
@@ -138,6 +148,13 @@ struct TorchTracing::Recording {
 /// An operand as the tape has it.
 Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   Trace& t = *trace_;
+  // Torch takes a NumPy number for Python's. One that is the same in each call is a constant.
+  if (api_.numpy != nullptr && api_.numpy->is_scalar(o) && t.tape.find(o) < 0 && t.index_of(o) < 0) {
+    if (Ref number = Ref::steal(PyObject_CallMethod(o, "item", nullptr)); number && is_atom(number.get(), api_)) {
+      return number;
+    }
+    forget_error();
+  }
   if (!api_.is_tensor(o)) {
     if (is_symbolic_int(o)) return make_size_ref(symbolic_expr(o), t.symbols);
     if (const int slot = float_slot(o); slot >= 0) {
@@ -248,6 +265,14 @@ Ref TorchTracing::infer_by_host(Recording& call) {
   }
   forget_error();
   const InferenceMode mode(api_);
+  if (call.fn.kind == TorchKind::kToCpu) {
+    call.device = api_.cpu_device;
+    return copy_elsewhere(api_, PyTuple_GET_ITEM(args.get(), 0));
+  }
+  PyObject* const second = PyTuple_GET_SIZE(args.get()) > 1 ? PyTuple_GET_ITEM(call.tape_args.get(), 1) : nullptr;
+  if (const int other = second != nullptr ? slot_of(second) : -1; other >= 0 && takes_device_of_other(call.fn.name)) {
+    call.device = t.tape.slots()[static_cast<size_t>(other)].device;
+  }
   Ref result = call_meta(call.func, args.get(), kwargs.get());
   leave_out_unasked(call.fn.name, args.get(), kwargs.get(), result);
   if (device_argument) call.device = device_argument;
@@ -263,6 +288,25 @@ PyObject* TorchTracing::answer_metadata(const Recording& call) {
   if (t.symbols.empty() || !call.fn.of_sizes) return not_handled();
   const int slot = PyTuple_GET_SIZE(args) > 0 ? slot_of(PyTuple_GET_ITEM(args, 0)) : -1;
   return numbers().symbolic_metadata(call.fn, slot, args, call.tape_kwargs.get());
+}
+
+/// Whether an earlier trace has found so.
+bool TorchTracing::gives_copy_here(const std::string& name) const {
+  if (owner_.copies.empty() || !known_torch(name).is(kMayCopy)) return false;
+  const BreakInfo place = context_.here({});
+  return owner_.copies.reason(name, place.file, place.line) != nullptr;
+}
+
+/// The copy that such a call gives.
+PyObject* TorchTracing::record_copy(PyObject* args, PyObject* kwargs) {
+  static PyObject* const key = PyUnicode_InternFromString("memory_format");
+  const Ref clone = attr(attr(api_.torch.get(), "Tensor").get(), "clone");
+  const Ref format = attr(api_.torch.get(), "contiguous_format");
+  const Ref own = Ref::steal(kwargs != nullptr ? PyDict_Copy(kwargs) : PyDict_New());
+  PyObject* const given = PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : format.get();
+  if (PyDict_Contains(own.get(), key) == 0) PyDict_SetItem(own.get(), key, given);
+  const Ref self = Ref::steal(PyTuple_GetSlice(args, 0, 1));
+  return record(api_.classify(clone.get()), clone.get(), self.get(), own.get());
 }
 
 PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject* args, PyObject* kwargs) {
@@ -292,10 +336,11 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
   }
   if (!tracing()) return PyObject_Call(func, call.args, call.kwargs);  // an operand was asked for its value
   if (const std::string problem = why_unrecorded(call); !problem.empty()) return give_up(problem);
+  if (gives_copy_here(fn.name)) return record_copy(args, kwargs);
   if (fn.kind == TorchKind::kToCpu && call.tensors == 1 && call.device) {
     const Ref kind = attr(call.device.get(), "type");
     if (text_of(kind.get()) == "cpu") return Py_NewRef(PyTuple_GET_ITEM(call.args, 0));
-    return give_up("copy to the CPU");
+    if (call.tape_kwargs || PyTuple_GET_SIZE(call.args) != 1) return give_up("copy to the CPU");
   }
   if (fn.kind == TorchKind::kMetadata) {
     if (call.tensors == 0) return PyObject_Call(func, call.args, call.kwargs);
@@ -306,7 +351,9 @@ PyObject* TorchTracing::record(const TorchFunction& fn, PyObject* func, PyObject
     if (const std::string problem = why_not_with_gradients(call); !problem.empty()) return give_up(problem);
     switch (record_inferred(func, fn, call.tape_args, call.tape_kwargs, call.device, result)) {
       case Inferred::kDone: return result.release();
-      case Inferred::kWrong: return give_up(fn.name + " is an error for these arguments");
+      case Inferred::kWrong:
+        if (ends().retry_untold()) return nullptr;
+        return give_up(fn.name + " is an error for these arguments");
       case Inferred::kUnknown: break;
     }
     const auto takes_empty = [&] {
@@ -352,15 +399,14 @@ bool TorchTracing::record_result(PyObject* func, const TorchFunction& fn, Ref ar
       bad = true;
       return Ref::borrow(o);
     }
-    if (const int known = t.tape.find_meta(o); known >= 0) {
-      const TapeSlot& operand = t.tape.slots()[static_cast<size_t>(known)];
-      bad = bad || !stays_on(operand.device.get(), device.get());  // a copy to another device
+    const int known = t.tape.find_meta(o);
+    if (known >= 0 && stays_on(t.tape.slots()[static_cast<size_t>(known)].device.get(), device.get())) {
       node.outputs.push_back(known);
-      return operand.object;
+      return t.tape.slots()[static_cast<size_t>(known)].object;
     }
     fresh = true;
-    Ref placeholder = Ref::borrow(o);
-    const Ref is_meta = attr(o, "is_meta");
+    Ref placeholder = known >= 0 ? copy_elsewhere(api_, o) : Ref::borrow(o);
+    const Ref is_meta = placeholder ? attr(placeholder.get(), "is_meta") : Ref();
     if (is_meta.get() != Py_True) {
       placeholder = api_.meta_like(o);
       if (!placeholder) {

@@ -28,6 +28,8 @@ class TorchTracing final : public TraceFeature {
   struct Recording;
   Ref to_tape(Recording& call, PyObject* o);
   std::string why_unrecorded(const Recording& call);
+  bool gives_copy_here(const std::string& name) const;
+  PyObject* record_copy(PyObject* args, PyObject* kwargs);
   std::string why_not_with_gradients(const Recording& call);
   Ref infer_by_host(Recording& call);
   PyObject* answer_metadata(const Recording& call);

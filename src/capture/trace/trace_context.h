@@ -91,8 +91,9 @@ struct Trace {
   Snapshot snap;
   std::vector<size_t> instructions;  // nodes of the tape that came first in an instruction of the root, in order
 
-  bool mutated = false;         // something made in the trace changed since then
-  bool iterators_vary = false;  // entries of this point differ in where iterators are, and are enough
+  bool mutated = false;          // something made in the trace changed since then
+  bool asked_compiling = false;  // the program was told that it is being compiled
+  bool iterators_vary = false;   // entries of this point differ in where iterators are, and are enough
 
   int index_of(PyObject* object) const {
     const auto found = object_index.find(object);
@@ -105,6 +106,9 @@ struct Trace {
 enum class Reading : uint8_t { kItems, kAll, kEqual };
 
 /// What the tracer does with a call.
+/// Where a function of torch.jit.script keeps what it was made of.
+inline constexpr const char* kScriptedSource = "_torchdynamo_inline";
+
 struct CallPlan {
   enum class Kind : uint8_t {
     kEnter,      ///< Python code: the VM runs it
@@ -125,6 +129,7 @@ struct CallPlan {
   PyObject* weak = nullptr;      // kPure: the weak reference that is asked for its object
   PyObject* variable = nullptr;  // kPure: the context variable that is read or set
   bool function = false;         // kMutator: a function whose first argument is the target
+  PyObject* source = nullptr;    // kEnter: the function in Python that is called in place of the callable
 };
 
 /// The features of one tracer.

@@ -34,6 +34,9 @@ class TraceEnds final : public TraceFeature {
   /// An operator has failed, with a Python error set, where eager would have done less than the trace. All that the trace did
   /// is taken back, so that the program can run again from its start. False: not possible.
   bool take_back();
+  /// The program goes wrong after it was told that it is being compiled: if all can be taken back, the trace is made once more
+  /// without telling so. True: the frames up to the root end, with a Python error set.
+  bool retry_untold();
   /// The same where the program cannot run again: what was written before the operator stays.
   void undo_later_writes();
   /// After take_back(): the frames up to the root end, past their handlers. False with a Python error set.
@@ -64,7 +67,8 @@ class TraceEnds final : public TraceFeature {
   bool can_take_back() const;
   /// The same, also where not all is taken back: then the root raises the Python error that is set now. False.
   bool refuse();
-  /// After take_back(), because results were other than inferred: later calls run in eager. False: fullgraph, see refuse().
+  /// After take_back(), because results were other than inferred: the next trace knows better, or later calls run in eager.
+  /// False: fullgraph, see refuse().
   bool note_mismatch(std::unique_ptr<Entry> entry, bool prepared);
   /// After take_back(): later calls that fit the entry run in eager. False: see refuse().
   bool leave_to_eager(std::unique_ptr<Entry> entry, bool prepared);

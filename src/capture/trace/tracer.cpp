@@ -396,7 +396,7 @@ FrameAction Tracer::start_here(Frame& f, bool& made) {
   std::vector<int> places(roots.size());
   std::iota(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(in_frame), 0);
   std::fill(places.begin() + static_cast<std::ptrdiff_t>(in_frame), places.end(), -1);
-  const int allowed = owner_.may_trace(f.code(), f.offset(), {});
+  const int allowed = owner_.may_trace(f.code(), f.offset(), roots.data(), roots.size(), {});
   if (allowed < 0) return FrameAction::kRaise;
   if (allowed > 0 && try_begin(f, std::move(roots), places, in_frame)) {
     made = true;

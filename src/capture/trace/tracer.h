@@ -115,6 +115,7 @@ class Tracer final : public VmObserver, private TraceFeature {
   void mark_starred(Frame& f);
   PyObject* call_known(Frame& f, const TracedCall& call);
   PyObject* look_up_attribute(Frame& f, const TracedCall& call, const CallPlan& plan);
+  PyObject* call_source(Frame& f, const TracedCall& call, PyObject* source);
 
   const std::unique_ptr<TracerParts> parts_;
   PyObject* code_;

@@ -100,7 +100,9 @@ PyObject* CallTracing::call_special(const Frame& f, const TracedCall& call) {
     case SpecialCall::kIsCompiling: {
       // Libraries then take the way that can be traced. Torch's own code keeps eager's, whose results are to come out.
       const bool own = api_.files.is_torch(f.code());
-      return own || call.nargs() + call.keywords() > 0 ? not_handled() : Py_NewRef(Py_True);
+      if (own || owner_.tells_eager || call.nargs() + call.keywords() > 0) return not_handled();
+      trace_->asked_compiling = true;
+      return Py_NewRef(Py_True);
     }
   }
   return not_handled();
@@ -167,6 +169,7 @@ PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
   reads().pin_operands(plan, call.callable, call.args, nargs);
   switch (plan.kind) {
     case Kind::kEnter:
+      if (plan.source != nullptr) return call_source(f, call, plan.source);
       if (PyMethod_Check(call.callable)) origins().find_parts(call.callable);
       reads().watch_class_of(call.callable);
       return not_handled();
@@ -190,6 +193,13 @@ PyObject* Tracer::call_known(Frame& f, const TracedCall& call) {
     case Kind::kPure: return calls().call_in_c(call, plan);
   }
   return not_handled();
+}
+
+/// The function in Python that stands behind a callable.
+PyObject* Tracer::call_source(Frame& f, const TracedCall& call, PyObject* source) {
+  static PyObject* const name = PyUnicode_InternFromString(kScriptedSource);
+  if (obtained(f, Obtained::kAttribute, call.callable, name, source) != 0) return nullptr;
+  return tracing() ? PyObject_Vectorcall(source, call.args, call.nargsf, call.kwnames) : not_handled();
 }
 
 /// getattr and the like.

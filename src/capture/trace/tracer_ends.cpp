@@ -169,7 +169,8 @@ bool TraceEnds::run_tape() {
                                                        [](const TapeNode& node) { return node.mutates; });
   first_node_ = may_spoil ? call_package<PackageFunction::kNextNode>() : Ref();
   if (!first_node_) forget_error();
-  const bool ok = trace_->tape.materialise(api_, [this, start] { return may_stop(start); }, held_by_trace());
+  const bool ok = trace_->tape.materialise(
+      api_, [this, start] { return may_stop(start); }, held_by_trace(), [this] { return can_take_back(); });
   if (ok) gradients().perform_later_effects();
   trace_->run_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok;
@@ -194,6 +195,17 @@ bool TraceEnds::unwind() {
   for (Frame* frame : context_.frames) frame->root = true;
   PyErr_SetNone(unwinding_error());
   return false;
+}
+
+bool TraceEnds::retry_untold() {
+  if (!trace_->asked_compiling || context_.dry_run || context_.ahead != nullptr) return false;
+  ++bypass_;
+  const bool back = take_back();
+  --bypass_;
+  if (!back) return false;
+  owner_.tells_eager = retrace_ = true;
+  unwind();
+  return true;
 }
 
 bool TraceEnds::refuse() {
@@ -250,6 +262,12 @@ FrameAction TraceEnds::leave_root() {
   context_.state = State::kConcrete;
   modes().set_mode(false);
   ++bypass_;
+  if (leaving && !trace_->asked_compiling) owner_.tells_eager = false;  // it raises in any case
+  if (leaving && trace_->asked_compiling && take_back()) {
+    --bypass_;
+    owner_.tells_eager = retrace_ = true;
+    return land(*context_.root);
+  }
   const bool ok = run_tape();
   const bool again = !ok && take_back();
   if (!ok && !again) undo_later_writes();
@@ -264,6 +282,10 @@ FrameAction TraceEnds::leave_root() {
 bool TraceEnds::note_mismatch(std::unique_ptr<Entry> entry, bool prepared) {
   const Tape& tape = trace_->tape;
   const TapeNode& node = tape.nodes()[tape.nodes_done()];
+  if (tape.copies() && owner_.copies.add(node.name, node.location.file, node.location.line, tape.mismatch())) {
+    retrace_ = true;
+    return true;
+  }
   entry->why = {tape.mismatch(), node.location.file, node.location.function, node.location.line};
   owner_.breaks.push_back(entry->why);
   log_break(entry->why);

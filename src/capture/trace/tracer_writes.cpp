@@ -487,8 +487,7 @@ PyObject* WriteTracing::inplace_operator(int op, PyObject* left, PyObject* right
 PyObject* WriteTracing::call_mutator(Frame& f, PyObject* callable, const CallPlan& plan,
                                      std::span<PyObject* const> args, bool keywords, const Perform& perform) {
   if (plan.target == nullptr) return not_handled();
-  const bool bound =
-      (PyCFunction_Check(callable) && !plan.function) || std::strcmp(Py_TYPE(callable)->tp_name, "method-wrapper") == 0;
+  const bool bound = is_bound_in_c(callable) && !(PyCFunction_Check(callable) && plan.function);
   const std::span<PyObject* const> operands = bound && plan.type != nullptr ? args : args.subspan(1);
   const auto as_call = [](int status) -> PyObject* {
     if (status == kNotHandled) return not_handled();

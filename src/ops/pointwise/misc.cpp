@@ -154,6 +154,13 @@ ChooseFn to_dtype(size_t dtype_arg, std::optional<DType> fixed, size_t copy_arg)
   };
 }
 
+constexpr const char* kToAnotherDevice = "a copy to another device runs in eager";
+
+Choice to_other(MetaContext& m, size_t copy_arg) {
+  if (!(m.tensor(0).device == m.tensor(1).device)) throw Unsupported(kToAnotherDevice);
+  return to_dtype(0, m.tensor(1).dtype, copy_arg)(m);
+}
+
 void require_rank_of_format(const std::string& format, const TensorType& self) {
   if (format == "channels_last" && self.dim() != 4) {
     throw InvalidArgument("required rank 4 tensor to use channels_last format");
@@ -224,17 +231,16 @@ void register_conversions(OpRegistry& r) {
               "MemoryFormat? memory_format=None) -> Tensor",
               "torch.Tensor.to", with_format(5, [](MetaContext& m) -> Choice {
                 if (!m.is_none(1) && !(std::get<Device>(m.arg(1)) == m.tensor(0).device)) {
-                  throw Unsupported("a copy to another device runs in eager");
+                  throw Unsupported(kToAnotherDevice);
                 }
                 return to_dtype(2, std::nullopt, 4)(m);
               })));
   r.add(chooser("to.other",
                 "(Tensor self, Tensor other, bool non_blocking=False, bool copy=False, *, MemoryFormat? "
                 "memory_format=None) -> Tensor",
-                "torch.Tensor.to",
-                with_format(4, [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 3)(m); })));
+                "torch.Tensor.to", with_format(4, [](MetaContext& m) -> Choice { return to_other(m, 3); })));
   r.add(chooser("type_as", "(Tensor self, Tensor other) -> Tensor", "torch.Tensor.type_as",
-                [](MetaContext& m) -> Choice { return to_dtype(0, m.tensor(1).dtype, 0)(m); }));
+                [](MetaContext& m) -> Choice { return to_other(m, 0); }));
   const std::pair<const char*, DType> names[] = {
       {"bool", DType::kBool},      {"byte", DType::kUInt8},        {"char", DType::kInt8},
       {"short", DType::kInt16},    {"int", DType::kInt32},         {"long", DType::kInt64},

@@ -94,6 +94,12 @@ class HostOps {
   virtual const HostOp* find(std::string_view op, std::string_view overload) = 0;
   /// A host tensor over memory that the caller keeps alive.
   virtual HostTensor wrap(const TensorView& view) = 0;
+  /// The same for memory that begins `offset` elements behind the begin of `whole`: a view of that tensor.
+  virtual HostTensor wrap_part(const HostTensor& whole, const TensorView& view, int64_t offset) {
+    static_cast<void>(whole);
+    static_cast<void>(offset);
+    return wrap(view);
+  }
   /// A new tensor of `bytes` bytes from the host's allocator, in the order of the device's present stream. Throws Error with
   /// the host's message when there is no memory.
   virtual HostTensor allocate(int64_t bytes, Device device) = 0;

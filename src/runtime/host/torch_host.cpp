@@ -85,6 +85,17 @@ class TorchHostOps final : public HostOps {
     return adopt(api_, handle);
   }
 
+  HostTensor wrap_part(const HostTensor& whole, const TensorView& view, int64_t offset) override {
+    if (api_.aoti_torch__reinterpret_tensor == nullptr) return wrap(view);
+    TensorHandle handle = nullptr;
+    check(api_,
+          api_.aoti_torch__reinterpret_tensor(static_cast<TensorHandle>(whole.get()),
+                                              static_cast<int64_t>(view.sizes.size()), view.sizes.data(),
+                                              view.strides.data(), offset, &handle),
+          "wrapping a part of a tensor");
+    return adopt(api_, handle);
+  }
+
   HostTensor allocate(int64_t bytes, Device device) override {
     TensorView bytes_of_it;
     bytes_of_it.dtype = DType::kUInt8;

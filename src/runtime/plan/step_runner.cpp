@@ -114,7 +114,64 @@ void StepRunner::launch(const KernelLaunch& launch, LaunchState& state, RunConte
   if (task.faulted.load()) throw IndexFault(programs_.fault_message(static_cast<size_t>(launch.kernel), task.fault));
 }
 
+namespace {
+
+/// Of a contiguous tensor; -1: it is none.
+int64_t contiguous_bytes(const TensorView& view) {
+  int64_t items = 1;
+  for (size_t d = view.sizes.size(); d-- > 0;) {
+    if (view.sizes[d] != 1 && view.strides[d] != items) return -1;
+    items *= view.sizes[d];
+  }
+  return items * dtype_size(view.dtype);
+}
+
+}  // namespace
+
+/// Tensors of a list that lie side by side become parts of one tensor. So cuDNN finds the weights of a recurrent layer where it wants
+/// them, and need not copy them in each call.
+void StepRunner::wrap_together(const HostCall::TensorListSlot& list, HostState& state,
+                               const RunContext& context) const {
+  constexpr int64_t kMostBesides = 4;  // the gaps may be a quarter of the tensors
+  if (list.indices.size() < 2) return;
+  std::byte *first = nullptr, *last = nullptr;
+  int64_t bytes = 0;
+  bool known = true;
+  const auto data_of = [&](const TensorOperand& operand) {
+    return static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
+  };
+  for (const int index : list.indices) {
+    if (index < 0) return;
+    const TensorOperand& operand = state.tensors[static_cast<size_t>(index)];
+    const TensorOperand& other = state.tensors[static_cast<size_t>(list.indices[0])];
+    if (operand.view.dtype != other.view.dtype || !(operand.view.device == other.view.device)) return;
+    std::byte* const data = data_of(operand);
+    const int64_t own = contiguous_bytes(operand.view);
+    if (own < 0) return;
+    known = known && operand.tensor != nullptr && operand.tensor_data == data;
+    first = first == nullptr ? data : std::min(first, data);
+    last = std::max(last, data + own);
+    bytes += own;
+  }
+  const int64_t item = dtype_size(state.tensors[static_cast<size_t>(list.indices[0])].view.dtype);
+  if (known || last - first > bytes + bytes / kMostBesides || (last - first) % item != 0) return;
+  TensorView all = state.tensors[static_cast<size_t>(list.indices[0])].view;
+  all.data = first;
+  all.sizes = {(last - first) / item};
+  all.strides = {1};
+  const HostTensor whole = host_->wrap(all);
+  for (const int index : list.indices) {
+    TensorOperand& operand = state.tensors[static_cast<size_t>(index)];
+    operand.view.data = operand.tensor_data = data_of(operand);
+    operand.tensor = host_->wrap_part(whole, operand.view, (data_of(operand) - first) / item);
+  }
+}
+
 void StepRunner::fill_tensors(const HostCall& call, HostState& state, const RunContext& context) const {
+  for (const HostCall::HostArg& arg : call.args) {
+    const auto* list = programs_.gpu < 0 ? nullptr : std::get_if<HostCall::TensorListSlot>(&arg);
+    if (list != nullptr) wrap_together(*list, state, context);
+  }
   for (TensorOperand& operand : state.tensors) {
     void* data = static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
     if (operand.tensor == nullptr || operand.tensor_data != data) {

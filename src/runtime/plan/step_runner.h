@@ -58,6 +58,7 @@ class StepRunner {
 
  private:
   void launch(const KernelLaunch& launch, LaunchState& state, RunContext& context) const;
+  void wrap_together(const HostCall::TensorListSlot& list, HostState& state, const RunContext& context) const;
   void fill_tensors(const HostCall& call, HostState& state, const RunContext& context) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
   void keep_result(const HostCall& call, size_t buffer, HostTensor result, RunContext& context) const;

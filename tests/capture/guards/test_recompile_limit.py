@@ -90,3 +90,80 @@ def test_limit_behind_a_break() -> None:
             torch.testing.assert_close(result, expected)
     assert tatara.stats()["graphs"] - before <= 12
     assert any("recompile_limit" in str(w.message) for w in caught)
+
+
+class _Layer(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x).tanh()
+        if x.sum() > 1e9:
+            x = x.clamp(-1, 1)
+        return x * 2
+
+
+class _Stack(torch.nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(_Layer(4) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x + 1
+
+
+def test_layers_of_one_class_do_not_use_up_the_limit() -> None:
+    """Each breaks its graph, and all share their code."""
+    model = _Stack(24)
+    compiled = tatara.compile(model)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            x = torch.randn(3, 4)
+            torch.testing.assert_close(compiled(x), model(x))
+        with counts() as grown:
+            torch.testing.assert_close(compiled(x), model(x))
+    assert grown["calls_recorded"] == grown["graphs"] == 0
+    assert grown["kernels_launched"] >= 24
+
+
+def test_modules_made_anew_use_it_up() -> None:
+    def f(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return layer(x) + 1
+
+    compiled = tatara.compile(f, options={"recompile_limit": 2})
+    x = torch.randn(2, 4)
+    layers = [torch.nn.Tanh() for _ in range(40)]
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="recompile_limit"):
+        for layer in layers:
+            torch.testing.assert_close(compiled(layer, x), f(layer, x))
+
+
+class _Table(dict[str, torch.Tensor]):
+    def __setitem__(self, key: str, value: torch.Tensor) -> None:
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+
+def test_values_of_a_dict_are_no_keys() -> None:
+    """A method that `super()` binds gets the key as its first argument."""
+
+    def f(x: torch.Tensor) -> _Table:
+        x = x.sin()
+        if x.sum() > 1e9:
+            x = x.clamp(-1, 1)
+        table = _Table()
+        table["x"] = x
+        return table
+
+    compiled = tatara.compile(f)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(torch.randn(4))
+        with counts() as grown:
+            x = torch.randn(4)
+            torch.testing.assert_close(compiled(x)["x"], x.sin())
+    assert grown["calls_recorded"] == grown["breaks"] == 0

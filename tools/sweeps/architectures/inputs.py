@@ -282,7 +282,7 @@ def labels(model: torch.nn.Module, inputs: dict[str, Any], seed: int = 0) -> Ite
     """Arguments that may make the model compute its loss: the first with which it does is right."""
     names = inspect.signature(model.forward).parameters
     generator = torch.Generator().manual_seed(100 + seed)
-    config = model.config
+    config = getattr(model, "config", None)  # models of timm have none
     classes = max(2, int(getattr(config, "num_labels", 2) or 2))
     first = next(v for v in inputs.values() if isinstance(v, torch.Tensor))
     batch = first.shape[0]
