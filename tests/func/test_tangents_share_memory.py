@@ -71,8 +71,20 @@ def test_views_are_views(name: str, layout: str, only_tangents: bool) -> None:
     assert tatara.stats()["fallbacks"] == 0
 
 
+HANDED: list[Callable[[torch.Tensor], Any]] = [
+    torch.frac,
+    lambda x: x.fmod(2),
+    lambda x: (x.frac()[1:], x.T),
+    lambda x: torch.view_copy(x.contiguous(), (3, 8)),
+    torch.t_copy,
+    torch.squeeze_copy,
+    lambda x: torch.unsqueeze_copy(x, 0),
+    lambda x: torch.unfold_copy(x, 0, 2, 1),
+]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("function", [torch.frac, lambda x: x.fmod(2), lambda x: (x.frac()[1:], x.T)])
+@pytest.mark.parametrize("function", HANDED)
 def test_tangents_that_are_handed_on(function: Callable[[torch.Tensor], Any], layout: str) -> None:
     """Eager gives the very tangent where that lies as the result does. What is not known of it runs call by call."""
 

@@ -376,3 +376,14 @@ def test_generators_after_an_error(warm: int) -> None:
         states.append((torch.get_rng_state(), torch.cuda.get_rng_state()))
     for ours, theirs in zip(*states, strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("name", ["pixel_shuffle", "pixel_unshuffle", "channel_shuffle"])
+def test_shuffles_lie_as_in_eager(name: str, channels_last: bool) -> None:
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    x = torch.randn(2, 8, 4, 4, device="cuda").to(memory_format=layout)
+    compiled = tatara.compile(lambda x: getattr(torch.nn.functional, name)(x * 2, 2))
+    got, expected = compiled(x), getattr(torch.nn.functional, name)(x * 2, 2)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got, expected)

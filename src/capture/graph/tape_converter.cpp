@@ -306,7 +306,9 @@ void TapeConverter::convert(const TapeNode& node) {
   const bool dropout = node.mutates && any_operator(node, &OpTraits::may_write_nothing);
   const std::vector<int64_t> before = statistics || dropout ? c_.versions() : std::vector<int64_t>();
   const std::vector<ValueId> values = dropout ? present_values() : std::vector<ValueId>();
-  set_outputs(node, results_of(node));
+  const std::vector<TensorRef> results = results_of(node);
+  if (steps_ != nullptr && any_operator(node, &OpTraits::hands_tangent_on)) steps_->hand_on(results);
+  set_outputs(node, results);
   uncount_writes(before, values);
 }
 

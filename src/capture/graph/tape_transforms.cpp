@@ -111,8 +111,10 @@ OutputAlias::Sharing TapeTransforms::sharing_of(int level, TensorRef root) {
     is = is && (*is != dual.is || dual.is == TangentIs::kCopied) ? TangentIs::kUnknown : dual.is;
   }
   const Node* maker = builder_.graph().producer(fz_.base(root));
-  if (is == TangentIs::kUnknown || (!is && maker != nullptr && maker->op->traits.hands_tangent_on))
-    return Sharing::kNone;
+  const bool handed =
+      (maker != nullptr && maker->op->traits.hands_tangent_on) ||
+      std::any_of(handed_.begin(), handed_.end(), [&](TensorRef each) { return fz_.same_storage(each, root); });
+  if (is == TangentIs::kUnknown || (!is && handed)) return Sharing::kNone;
   return is == TangentIs::kGiven ? Sharing::kMay : Sharing::kOwn;
 }
 

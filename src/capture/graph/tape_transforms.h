@@ -18,6 +18,8 @@ class TapeTransforms {
 
   /// The tensors that a step gives (all but gradients), whose types are known.
   std::vector<TensorRef> results_of(const TapeNode& node, std::vector<TensorType> types);
+  /// Results whose tangent may be that of an operand, as in eager (OpTraits::hands_tangent_on).
+  void hand_on(const std::vector<TensorRef>& results) { handed_.insert(handed_.end(), results.begin(), results.end()); }
   /// Whether tangents have been given to tensors in the level.
   bool has_duals(int level) const { return duals_.contains(level); }
   /// The node that stands for the tangent of a step's operand.
@@ -47,6 +49,7 @@ class TapeTransforms {
   std::unordered_map<int, std::vector<Dual>> duals_;        // by level
   std::unordered_map<int, std::vector<ValueId>> unpacked_;  // primals that tensors of the level had
   std::unordered_map<int, Randomness> randomness_;          // of levels of vmap
+  std::vector<TensorRef> handed_;                           // see hand_on()
   std::vector<std::pair<int, TensorRef>> groups_;  // primals whose tangents were asked for, one a storage and level
   std::vector<TensorRef> examples_, finished_;     // what vmap gives its functions, and gets back
   int levels_ = 0;                                 // entered so far

@@ -174,7 +174,18 @@ void Tape::note_writes(const TapeNode& node, const std::vector<Ref>& env) const 
 namespace {
 
 /// Whether tensors of the same sizes lie in memory alike.
-bool same_strides(PyObject* a, PyObject* b) {
+bool same_strides(const TorchApi& api, PyObject* a, PyObject* b) {
+  TensorRef one, other;
+  if (api.view(a, one) && api.view(b, other) && one.rank == other.rank && one.strides != nullptr &&
+      other.strides != nullptr) {
+    bool same = true;
+    for (int32_t d = 0; d < one.rank; ++d) {
+      if (one.sizes[d] == 0) return true;
+      same = same && (one.sizes[d] == 1 || one.strides[d] == other.strides[d]);
+    }
+    return same;
+  }
+  forget_error();
   const auto part = [](PyObject* tensor, const char* name) {
     Ref made = Ref::steal(PyObject_CallMethod(tensor, name, nullptr));
     if (!made) forget_error();
@@ -211,7 +222,7 @@ std::string Tape::differs(const TapeNode& node, size_t output, PyObject* value, 
       return str_cat("gives a tensor of another ", name, " than its kernel");
     }
   }
-  if (slots_[slot].layout_read && !same_strides(env[slot].get(), value)) {
+  if (slots_[slot].layout_read && !same_strides(api, env[slot].get(), value)) {
     return "gives a tensor of other strides than its kernel";
   }
   return {};
@@ -351,7 +362,7 @@ bool Tape::materialise(TorchApi& api, const std::function<bool()>& stop, const H
         return failed();
       }
       if (real[slot]) continue;
-      if (api.is_tensor(tensors[k]) && !same_strides(env[slot].get(), tensors[k])) {
+      if (api.is_tensor(tensors[k]) && !same_strides(api, env[slot].get(), tensors[k])) {
         slots_[slot].real_strides = Ref::steal(PyObject_CallMethod(tensors[k], "stride", nullptr));
       }
       Ref value = Ref::borrow(tensors[k]);

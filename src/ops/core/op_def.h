@@ -140,7 +140,8 @@ struct OpTraits {
   bool scales_sum = false;
   /// Of the dimension that argument 1 names, one index is left.
   bool picks_index = false;
-  /// In eager the tangent of the result is that of operand 0, the very tensor, where both would lie alike in memory (fmod).
+  /// In eager the tangent of the result is that of operand 0, or a view of it, where both would lie alike in memory (fmod,
+  /// view_copy).
   bool hands_tangent_on = false;
 
   // ---- layouts and memory

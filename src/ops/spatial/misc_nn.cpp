@@ -48,10 +48,17 @@ std::vector<Expr> shuffled_sizes(ExprContext& ctx, const TensorType& self, int64
   return sizes;
 }
 
+/// On a CPU as the operand; elsewhere the host permutes and copies.
+TensorType shuffled(MetaContext& m, const std::vector<Expr>& sizes) {
+  const TensorType& self = m.tensor(0);
+  return self.device.kind == DeviceKind::kCpu ? in_layout_of(m, self, sizes)
+                                              : contiguous_type(m.ctx(), self.dtype, self.device, sizes);
+}
+
 MetaFn shuffle_meta(bool inverse) {
   return [=](MetaContext& m) -> std::vector<TensorType> {
     const TensorType& self = m.tensor(0);
-    return {in_layout_of(m, self, shuffled_sizes(m.ctx(), self, m.integer(1), inverse))};
+    return {shuffled(m, shuffled_sizes(m.ctx(), self, m.integer(1), inverse))};
   };
 }
 
@@ -88,7 +95,7 @@ std::vector<TensorType> channel_shuffle_meta(MetaContext& m) {
   if (self.dim() < 3) throw InvalidArgument("channel_shuffle expects input with > 2 dims");
   divided(m.ctx(), self.sizes[1], factor_of(m.integer(1)));
   if (m.integer(1) == 1 || is_zero(m.ctx(), self.numel(m.ctx()))) throw Unsupported("channel_shuffle of nothing");
-  return {in_layout_of(m, self, self.sizes)};
+  return {shuffled(m, self.sizes)};
 }
 
 Values decompose_channel_shuffle(GraphBuilder& b, std::span<const Arg> arguments) {

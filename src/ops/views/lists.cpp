@@ -242,6 +242,7 @@ void register_view_lists(OpRegistry& r) {
   const char* squeeze = "torch.squeeze_copy";
   add("squeeze_copy", "(Tensor self) -> Tensor", squeeze, decompose_squeeze_copy);
   add("squeeze_copy.dim", "(Tensor self, int[1] dim) -> Tensor", squeeze, decompose_squeeze_copy);
+  r.mark(&OpTraits::hands_tangent_on, {"squeeze_copy", "squeeze_copy.dim"});
   add("diagflat", "(Tensor self, int offset=0) -> Tensor", "torch.diagflat torch.Tensor.diagflat", decompose_diagflat);
   add("fft_fftshift", "(Tensor self, int[1]? dim=None) -> Tensor", "torch.fft.fftshift", shift(false));
   add("fft_ifftshift", "(Tensor self, int[1]? dim=None) -> Tensor", "torch.fft.ifftshift", shift(true));

@@ -160,6 +160,7 @@ void register_views_more(OpRegistry& r) {
     r.add(make_op({row.name, OpKind::kComposite, row.schema,
                    hidden ? "torch.narrow_copy torch.Tensor.narrow_copy" : names.c_str()},
                   nullptr, copy_of(row.view)));
+    r.mark(&OpTraits::hands_tangent_on, {row.name});
   }
   r.add(make_op({"diag_embed", OpKind::kPointwise, "(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
                  "torch.diag_embed torch.Tensor.diag_embed"},
