@@ -316,10 +316,10 @@ bool ValueGuard::check(PyObject* const* roots, size_t count, TorchApi& api, std:
 }
 
 bool ValueGuard::same_modules(PyObject* const* roots, size_t count) const {
-  return count == root_count_ && std::all_of(modules_.begin(), modules_.end(), [&](const auto& module) {
-           const Item& item = items_[module.second];
-           return item.kind != Kind::kIdentity || item.object.is(roots[module.first]);
-         });
+  return std::all_of(modules_.begin(), modules_.end(), [&](const auto& module) {
+    const Item& item = items_[module.second];
+    return item.kind != Kind::kIdentity || (module.first < count && item.object.is(roots[module.first]));
+  });
 }
 
 bool ValueGuard::check_roots(PyObject* const* roots, size_t count, TorchApi& api) const {

@@ -150,7 +150,11 @@ Ref TorchTracing::to_tape(Recording& call, PyObject* o) {
   Trace& t = *trace_;
   // Torch takes a NumPy number for Python's. One that is the same in each call is a constant.
   if (api_.numpy != nullptr && api_.numpy->is_scalar(o) && t.tape.find(o) < 0 && t.index_of(o) < 0) {
-    if (Ref number = Ref::steal(PyObject_CallMethod(o, "item", nullptr)); number && is_atom(number.get(), api_)) {
+    const Ref kind = attr(attr(o, "dtype").get(), "kind");
+    const bool is_number = std::string_view("biufc").find(text_of(kind.get())) != std::string_view::npos;
+    Ref number = is_number ? Ref::steal(PyObject_CallMethod(o, "item", nullptr)) : Ref();
+    if (number &&
+        (PyLong_Check(number.get()) || PyFloat_CheckExact(number.get()) || PyComplex_CheckExact(number.get()))) {
       return number;
     }
     forget_error();

@@ -56,3 +56,14 @@ def test_numbers(function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.
             tolerance = 4e-3 if dtype == torch.float16 else 1e-5  # kernels round halves once
             torch.testing.assert_close(got, expected, atol=tolerance, rtol=tolerance)
     assert grown["graphs"] == 1 and grown["breaks"] == 0
+
+
+def test_what_is_no_number_raises_as_in_eager() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * np.datetime64("2020-01-01")
+
+    compiled = tatara.compile(f)
+    for _ in range(2):
+        for function in (f, compiled):
+            with pytest.raises(TypeError):
+                function(torch.ones(3))
