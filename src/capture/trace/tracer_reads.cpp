@@ -80,7 +80,7 @@ PyObject* Tracer::read_subscr(Frame&, PyObject* container, PyObject* key) {
   }
   if (!tracing() || is_atom(container, api_)) return not_handled();
   reads().watch_class_of(container);
-  origins().pin(key);
+  if (!api_.is_tensor(container)) origins().pin(key);
   if (PyObject* mapping = viewed_mapping(container)) {
     origins().find_parts(container);
     container = mapping;
