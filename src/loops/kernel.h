@@ -300,6 +300,10 @@ struct Block {
 /// of every vector loop, `lanes` neighbours at a time, and what vector loops carry is combined over them. `row` is a power of
 /// two, at most 32 or all threads of the block.
 ///
+/// With `column` above 1 (and row 0) so many threads share what one thread would have to itself: each runs a share of the serial loops
+/// that stand directly in the vector loop, and what these carry is combined over them. A power of two that divides `threads`;
+/// neighbouring threads have neighbouring iterations of the vector loop.
+///
 /// With `tiles` a block has one iteration: all its threads copy the tiles (Transpose), then each `row` of them run other iterations
 /// of the serial loop that follows. Nothing is combined over threads.
 ///
@@ -310,6 +314,7 @@ struct GpuMapping {
   int lanes = 1;
   int passes = 1;
   int items = 0;
+  int column = 1;
   bool tiles = false;
 };
 

@@ -184,14 +184,18 @@ class Parser {
     if (before_items) text = *before_items;
     const auto before_tiles = take_until(text, " tiles");
     if (before_tiles) text = *before_tiles;
+    const auto before_column = take_until(text, " column ");
+    const int64_t column = before_column ? integer(text) : 1;
+    if (before_column) text = *before_column;
     const auto passes = take_until(text, " passes ");  // then `text` is their number
-    const int64_t numbers[] = {integer(*threads), integer(*row), integer(passes ? *passes : text),
-                               passes ? integer(text) : 1, items};
+    const int64_t numbers[] = {integer(*threads),          integer(*row), integer(passes ? *passes : text),
+                               passes ? integer(text) : 1, items,         column};
     for (const int64_t n : numbers) {
       if (n < 0 || n > 1024) fail("a mapping out of range");
     }
     kernel_.gpu = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]),
-                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4]), before_tiles.has_value()};
+                   static_cast<int>(numbers[3]), static_cast<int>(numbers[4]), static_cast<int>(numbers[5]),
+                   before_tiles.has_value()};
   }
 
   void argument(std::string_view text) {

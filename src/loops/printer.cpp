@@ -166,6 +166,7 @@ class Printer {
     if (kernel_.gpu.threads > 0) {
       out_ += str_cat(", gpu threads ", kernel_.gpu.threads, " row ", kernel_.gpu.row, " lanes ", kernel_.gpu.lanes);
       if (kernel_.gpu.passes > 1) out_ += str_cat(" passes ", kernel_.gpu.passes);
+      if (kernel_.gpu.column > 1) out_ += str_cat(" column ", kernel_.gpu.column);
       if (kernel_.gpu.tiles) out_ += " tiles";
       if (kernel_.gpu.items > 0) out_ += str_cat(" items ", kernel_.gpu.items);
     }

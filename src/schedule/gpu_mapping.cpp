@@ -1,6 +1,7 @@
 // How a kernel's iterations are shared among the threads of a GPU.
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -27,6 +28,13 @@ constexpr int64_t kOnceThreads = 256;     // of a row that is walked once
 constexpr int64_t kManyRows = 32;         // for each multiprocessor
 constexpr int64_t kSortedAtLeast = 4;     // elements of a row for each thread
 constexpr int64_t kThreadsPerProcessor = 1024;
+constexpr int64_t kLeastShared = 16;       // passes of a serial loop that threads share
+constexpr int64_t kPassesPerThread = 8;    // of it, if there are threads enough
+constexpr int64_t kLine = 128;             // bytes beside each other that the threads of a block read
+constexpr int64_t kSector = 32;            // of them at least
+constexpr int64_t kColumnLanes = 8;        // groups of neighbours in it
+constexpr int64_t kColumnThreads = 512;    // of a block, or all it can have where there are few blocks
+constexpr int64_t kColumnWords = 3 << 10;  // of shared memory
 
 /// What the loops of a kernel say about the lanes and threads that suit them.
 class Survey {
@@ -181,6 +189,7 @@ class Survey {
   bool even(int n) const {
     return std::all_of(extents_.begin(), extents_.end(), [&](Expr e) { return multiple_of(e, n); });
   }
+  int smallest() const { return smallest_; }
   int64_t length() const { return vector == nullptr ? 1 : std::max<int64_t>(hint(vector->extent), 1); }
 
  private:
@@ -240,6 +249,76 @@ GpuMapping sort_mapping(const Sort& sort, DType dtype, const GpuShape& gpu, int6
   return mapping;
 }
 
+/// The serial loops that stand directly in the vector loop of a kernel whose threads are independent.
+struct SerialLoops {
+  int64_t longest = 0;  // passes
+  int reading = 0;      // loops that read memory
+  int64_t parts = 1;    // of what one of them carries, at most
+  bool known = true;    // how many passes they have; loops for any number need more registers
+};
+
+bool reads(const Block& block) {
+  return std::any_of(block.stmts.begin(), block.stmts.end(), [](const Stmt& stmt) {
+    if (const auto* loop = std::get_if<For>(&stmt)) return reads(*loop->body);
+    if (const auto* branch = std::get_if<If>(&stmt)) return reads(*branch->body);
+    return std::holds_alternative<Load>(stmt);
+  });
+}
+
+/// Nullopt: there is a loop that threads can't share.
+std::optional<SerialLoops> serial_loops(const Kernel& kernel, const For& vector) {
+  SerialLoops found;
+  for (const Stmt& stmt : vector.body->stmts) {
+    if (std::holds_alternative<If>(stmt)) return std::nullopt;
+    const auto* loop = std::get_if<For>(&stmt);
+    if (loop == nullptr) continue;
+    int64_t parts = 0;
+    for (const Carried& c : loop->carried) {
+      if (c.combine == Combine::kNone) return std::nullopt;
+      parts += is_complex(c.dtype) ? 2 : 1;
+    }
+    found.parts = std::max(found.parts, parts);
+    found.longest = std::max(found.longest, kernel.ctx->evaluate_hint(loop->extent).value_or(1));
+    found.known = found.known && loop->extent.is_const();
+    if (reads(*loop->body)) ++found.reading;
+  }
+  return found;
+}
+
+/// Several threads for each group of neighbours, where the threads would be few or walk over their columns more than once: what a
+/// block has read is then still near. Leaves the mapping alone where that gains nothing.
+void share_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu, int64_t rows, GpuMapping& mapping) {
+  if (survey.vector == nullptr || mapping.passes > 1) return;
+  const std::optional<SerialLoops> loops = serial_loops(kernel, *survey.vector);
+  if (!loops || loops->longest < kLeastShared) return;
+  const int64_t wanted = kThreadsPerProcessor * gpu.multiprocessors;
+  const int64_t elements = rows * survey.length();
+  if (loops->reading < 2 && elements / mapping.lanes >= wanted) return;
+  int64_t bytes = kLine;
+  while (bytes > kSector && elements * survey.smallest() / bytes < gpu.multiprocessors) bytes /= 2;
+  const int64_t width = std::max<int64_t>(bytes / survey.smallest(), kColumnLanes);
+  int64_t lanes = std::min<int64_t>(mapping.lanes, width / kColumnLanes);
+  while (lanes > 1 && !survey.even(static_cast<int>(lanes))) lanes /= 2;
+  const auto words = [&](int64_t all) { return all * lanes * loops->parts; };
+  int64_t columns = width / lanes;
+  const int64_t threads = loops->known ? gpu.max_threads : kColumnThreads;
+  const int64_t most = std::min<int64_t>(up_to_power_of_two(loops->longest), threads / columns);
+  int64_t column = std::min(most, up_to_power_of_two(loops->longest) / kPassesPerThread);
+  column = std::max<int64_t>(std::min(column, kColumnThreads / columns), 2);
+  while (column < most && elements / lanes * column < wanted) column *= 2;
+  while (lanes > 1 && words(columns * column) > kColumnWords) {
+    lanes /= 2;
+    columns *= 2;
+    column = std::max<int64_t>(column / 2, 2);
+  }
+  while (column > 2 && words(columns * column) > kColumnWords) column /= 2;
+  if (words(columns * column) > kColumnWords) return;
+  while (columns * column < kRowThreads) columns *= 2;
+  mapping.lanes = static_cast<int>(lanes);
+  mapping.column = static_cast<int>(column);
+  mapping.threads = static_cast<int>(columns * column);
+}
+
 }  // namespace
 
 GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) {
@@ -264,6 +343,7 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
         mapping.passes = passes;
       }
     }
+    share_columns(kernel, survey, gpu, rows, mapping);
     return mapping;
   }
   while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;
@@ -302,7 +382,7 @@ Expr gpu_blocks(State& s, const GpuMapping& mapping, Expr parallel_iterations, E
   }
   Expr units = parallel_iterations;
   if (vector_extent.valid()) units = units * ctx.ceildiv(vector_extent, ctx.constant(mapping.lanes * mapping.passes));
-  return s.simplify(ctx.ceildiv(units, ctx.constant(mapping.threads)));
+  return s.simplify(ctx.ceildiv(units, ctx.constant(mapping.threads / mapping.column)));
 }
 
 }  // namespace tatara::sched

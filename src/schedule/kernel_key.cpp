@@ -96,8 +96,8 @@ class KeyWriter {
     all(name, dtype, kind, numel);
   }
   void put(const loops::GpuMapping& mapping) {
-    const auto& [threads, row, lanes, passes, items, tiles] = mapping;
-    all(threads, row, lanes, passes, items, tiles);
+    const auto& [threads, row, lanes, passes, items, column, tiles] = mapping;
+    all(threads, row, lanes, passes, items, column, tiles);
   }
   void put(const loops::Kernel& kernel) {
     const auto& [name, ctx, buffers, sizes, scalar_args, scalar_arg_ids, body, scalar_types, gpu, strict_float] =

@@ -27,7 +27,7 @@ struct Use {
 /// The loop of a kernel that is nothing but one loop over independent elements: its extent may differ from item to item. Null for
 /// other kernels.
 For* free_loop(Kernel& kernel) {
-  if (kernel.gpu.row > 0 || kernel.gpu.passes > 1) return nullptr;
+  if (kernel.gpu.row > 0 || kernel.gpu.passes > 1 || kernel.gpu.column > 1) return nullptr;
   For* found = nullptr;
   for (Stmt& stmt : kernel.body.stmts) {
     auto* loop = std::get_if<For>(&stmt);

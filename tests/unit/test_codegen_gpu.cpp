@@ -63,6 +63,13 @@ std::vector<ValueId> in_order(Program& p, const char* op, ValueId x, int64_t kep
   return p.b.op_multi(op, args);
 }
 
+ValueId channel_norm(Program& p, ValueId x) {
+  const ValueId wide = p.b.cast(x, DType::kFloat32);
+  const ValueId mean = p.b.reduce("mean", p.b.binary("mul", wide, wide), {1}, true);
+  const ValueId scale = p.b.unary("rsqrt", p.b.binary("add", mean, Scalar(1e-5)));
+  return p.b.cast(p.b.binary("mul", wide, scale), p.graph.type(x).dtype);
+}
+
 const Case kCases[] = {
     {"scale_add",
      [](Program& p) {
@@ -181,6 +188,35 @@ const Case kCases[] = {
        return std::vector{p.b.op("cumsum", {TensorArg{p.input({4, 64}, DType::kInt64)}, Scalar(int64_t{1})})};
      }},
     {"sum_middle", [](Program& p) { return std::vector{p.b.reduce("sum", p.input({30, 100, 50}), {1}, false)}; }},
+    {"channel_norm_f16",
+     [](Program& p) { return std::vector{channel_norm(p, p.input({2, 640, 16, 16}, DType::kFloat16))}; }},
+    {"channel_norm_odd", [](Program& p) { return std::vector{channel_norm(p, p.input({3, 100, 7, 7}))}; }},
+    {"channel_norm_symbolic",
+     [](Program& p) {
+       const Expr n = p.ctx->fresh_size_symbol(4), w = p.ctx->fresh_size_symbol(14);
+       return std::vector{channel_norm(p, p.symbolic({n, p.ctx->fresh_size_symbol(320), w, w}, DType::kBFloat16))};
+     }},
+    {"channel_layer_norm",
+     [](Program& p) {
+       const ValueId x = p.b.permute(p.input({8, 384, 28, 28}, DType::kFloat16), {0, 2, 3, 1});
+       const ValueId w = p.input({384}, DType::kFloat16);
+       return std::vector{p.b.op("layer_norm", {TensorArg{x}, SymInts{{p.ctx->constant(384)}}, TensorArg{w},
+                                                TensorArg{p.input({384}, DType::kFloat16)}})};
+     }},
+    {"channel_softmax",
+     [](Program& p) {
+       return std::vector{
+           p.b.op("softmax", {TensorArg{p.input({8, 1000, 6, 6}, DType::kFloat16)}, Scalar(int64_t{1})})};
+     }},
+    {"channel_argmax",
+     [](Program& p) {
+       return std::vector{p.b.op("argmax", {TensorArg{p.input({4, 500, 40})}, Scalar(int64_t{1}), Scalar(false)})};
+     }},
+    {"channel_complex",
+     [](Program& p) {
+       const ValueId x = p.input({4, 300, 24}, DType::kComplex64);
+       return std::vector{p.b.binary("div", x, p.b.reduce("sum", x, {1}, true))};
+     }},
     {"index_add",
      [](Program& p) {
        const ValueId x = p.input({1000, 64});

@@ -73,11 +73,15 @@ class KernelEmitter {
   // -- Loops --
 
   void serial(const loops::For& loop, const std::string& begin, const std::string& end);
-  void serial_from(const loops::For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried);
+  void serial_from(const loops::For& loop, const std::string& begin, const std::string& end, std::vector<Reg> carried,
+                   int64_t step = 1, const std::string& metadata = {});
   /// A counted loop in which floating sums are cascaded, as in eager: inner loops of 32 passes sum from 0, and outer loops add
   /// their results. One long sum would lose accuracy.
   void cascaded(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step,
-                std::vector<Reg>& carried, const LoopBody& body);
+                std::vector<Reg>& carried, const LoopBody& body, const std::string& metadata = {});
+  /// `carried` becomes what two parts of it make together, in all lanes.
+  void combine_parts(const loops::For& loop, const std::vector<Reg>& left, const std::vector<Reg>& right,
+                     std::vector<Reg>& carried);
   /// Binds the loop variable, the lane mask ("" for all lanes) and the carried values for one pass of a vector loop. `base` is
   /// the index of its first lane.
   void begin_pass(const loops::For& loop, const std::string& base, const std::string& mask,
@@ -113,9 +117,7 @@ class KernelEmitter {
   std::string lane_mask(loops::ScalarId mask);
   void parallel(const loops::For& loop);
   void cascade_level(const loops::For& loop, const std::string& begin, const std::string& end, int64_t step, int level,
-                     std::vector<Reg>& carried, const LoopBody& body);
-  void combine_halves(const loops::For& loop, const std::vector<Reg>& left, const std::vector<Reg>& right,
-                      std::vector<Reg>& carried);
+                     std::vector<Reg>& carried, const LoopBody& body, const std::string& metadata);
 
   std::unordered_map<loops::ScalarId, std::array<loops::ScalarId, 3>>
       multiply_adds_;  // (x, y, z) of x * y + z, by the scalar that it defines

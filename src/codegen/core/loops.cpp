@@ -60,21 +60,22 @@ void KernelEmitter::counted_loop(const std::string& begin, const std::string& en
 }
 
 void KernelEmitter::cascaded(const For& loop, const std::string& begin, const std::string& end, int64_t step,
-                             std::vector<Reg>& carried, const LoopBody& body) {
+                             std::vector<Reg>& carried, const LoopBody& body, const std::string& metadata) {
   const bool sums = std::any_of(loop.carried.begin(), loop.carried.end(), sums_floats);
   int levels = 1;
   if (sums && !loop.scan && loop.combine_fn == nullptr) {
     const int64_t passes = loop.extent.is_const() ? loop.extent.const_value() / step : INT64_MAX;
     for (int64_t most = 2 * kSumBlock; levels < 4 && passes > most; most *= kSumBlock) ++levels;
   }
-  cascade_level(loop, begin, end, step, levels, carried, body);
+  cascade_level(loop, begin, end, step, levels, carried, body, metadata);
 }
 
 void KernelEmitter::cascade_level(const For& loop, const std::string& begin, const std::string& end, int64_t step,
-                                  int level, std::vector<Reg>& carried, const LoopBody& body) {
+                                  int level, std::vector<Reg>& carried, const LoopBody& body,
+                                  const std::string& metadata) {
   const std::vector<DType> dtypes = carried_types(loop);
   if (level == 1) {
-    counted_loop(begin, end, std::to_string(step), dtypes, carried, body);
+    counted_loop(begin, end, std::to_string(step), dtypes, carried, body, metadata);
     return;
   }
   int64_t size = step;
@@ -90,7 +91,7 @@ void KernelEmitter::cascade_level(const For& loop, const std::string& begin, con
       const Reg start = scalars_.identity(Combine::kAdd, dtypes[i]);
       inner[i] = values[i].vec ? widened(ir_, dtypes[i], start) : start;
     }
-    cascade_level(loop, base, stop, step, level - 1, inner, body);
+    cascade_level(loop, base, stop, step, level - 1, inner, body, metadata);
     for (size_t i = 0; i < inner.size(); ++i) {
       const bool sum = sums_floats(loop.carried[i]);
       values[i] = sum ? scalars_.combine(Combine::kAdd, dtypes[i], values[i], inner[i], values[i].vec) : inner[i];
@@ -136,9 +137,9 @@ void KernelEmitter::serial(const For& loop, const std::string& begin, const std:
 }
 
 void KernelEmitter::serial_from(const For& loop, const std::string& begin, const std::string& end,
-                                std::vector<Reg> carried) {
+                                std::vector<Reg> carried, int64_t step, const std::string& metadata) {
   find_multiply_adds(loop);
-  cascaded(loop, begin, end, 1, carried, [&](const std::string& counter, std::vector<Reg>& values) {
+  const LoopBody body = [&](const std::string& counter, std::vector<Reg>& values) {
     scope_.bind(loop.var, counter);
     for (size_t i = 0; i < loop.carried.size(); ++i) scope_.set(loop.carried[i].arg, values[i]);
     block(*loop.body);
@@ -146,7 +147,8 @@ void KernelEmitter::serial_from(const For& loop, const std::string& begin, const
       const Carried& c = loop.carried[i];
       values[i] = widened(ir_, c.dtype, scope_.reg(c.next));
     }
-  });
+  };
+  cascaded(loop, begin, end, step, carried, body, metadata);
   for (size_t i = 0; i < loop.carried.size(); ++i) scope_.set(loop.carried[i].result, carried[i]);
 }
 
@@ -254,12 +256,12 @@ void KernelEmitter::reduce_lanes(const For& loop, std::vector<Reg>& carried) {
       right.push_back(half_of(ir_, loop.carried[i].dtype, carried[i], true));
     }
     ir_.set_lanes(ir_.lanes() / 2);
-    combine_halves(loop, left, right, carried);
+    combine_parts(loop, left, right, carried);
   }
 }
 
-void KernelEmitter::combine_halves(const For& loop, const std::vector<Reg>& left, const std::vector<Reg>& right,
-                                   std::vector<Reg>& carried) {
+void KernelEmitter::combine_parts(const For& loop, const std::vector<Reg>& left, const std::vector<Reg>& right,
+                                  std::vector<Reg>& carried) {
   if (loop.combine_fn == nullptr) {
     for (size_t i = 0; i < carried.size(); ++i) {
       const Carried& c = loop.carried[i];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/column_reduce.h"
 #include "codegen/cuda/grouped_entry.h"
 #include "codegen/cuda/row_reduce.h"
 #include "codegen/cuda/row_scan.h"
@@ -154,6 +155,8 @@ void GpuEmitter::transpose(const Transpose& tile) { tiles_.copy(tile); }
 void GpuEmitter::serial_loop(const For& loop) {
   if (tiles_.copied()) {
     tiles_.rows(loop);
+  } else if (map_.column > 1 && gpu_.loop.inside && !in_column_) {
+    column(loop);
   } else {
     KernelEmitter::serial_loop(loop);
   }
@@ -190,8 +193,44 @@ void GpuEmitter::independent_passes(const For& loop, int site) {
   for (int k = 0; k < map_.passes; ++k) {
     const int64_t apart = k == 0 ? 0 : loop.extent.const_value() / map_.passes * k;
     gpu_.enter_loop(loop, map_.lanes);
+    // All threads of a column have what its loops leave: the first one stores it.
+    if (map_.column > 1) gpu_.loop.guard = ir_.assign("icmp eq i64 " + gpu_.threads.group() + ", 0");
     pass(loop, k == 0 ? first : ir_.binary("add nuw nsw", "i64", first, std::to_string(apart)), site, none);
+    if (map_.column > 1) gpu_.loop.guard.clear();
     gpu_.leave_loop();
+  }
+}
+
+/// This thread's passes of a serial loop, combined with those of the other threads of the column.
+void GpuEmitter::column(const For& loop) {
+  const bool custom = loop.combine_fn != nullptr;
+  std::vector<Reg> given;
+  std::vector<Reg> carried;
+  for (const Carried& c : loop.carried) {
+    given.push_back(widened(ir_, c.dtype, scope_.reg(c.init)));
+    carried.push_back(custom ? given.back() : widened(ir_, c.dtype, scalars_.identity(c.combine, c.dtype)));
+  }
+  const bool waits = waits_for_memory(loop);
+  written_out_ = written_out_ || waits;
+  const std::string guard = std::exchange(gpu_.loop.guard, {});
+  in_column_ = true;
+  serial_from(loop, gpu_.threads.group(), scope_.index(loop.extent), std::move(carried), map_.column,
+              waits ? kWrittenOut : "");
+  in_column_ = false;
+  gpu_.loop.guard = guard;
+  if (loop.carried.empty()) return;
+  carried.clear();
+  for (const Carried& c : loop.carried) carried.push_back(scope_.reg(c.result));
+  const ColumnReduction::Merge merge = [&](const std::vector<Reg>& left, const std::vector<Reg>& right) {
+    std::vector<Reg> merged = left;
+    combine_parts(loop, left, right, merged);
+    return merged;
+  };
+  ColumnReduction(gpu_, loop, merge).run(carried);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const Carried& c = loop.carried[i];
+    const bool vec = ir_.lanes() > 1;
+    scope_.set(c.result, custom ? carried[i] : scalars_.combine(c.combine, c.dtype, given[i], carried[i], vec));
   }
 }
 

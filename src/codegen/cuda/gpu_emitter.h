@@ -41,6 +41,7 @@ class GpuEmitter final : public KernelEmitter {
   std::string parameters(std::string& tiles);
   void independent_elements(const loops::For& loop);
   void independent_passes(const loops::For& loop, int site);
+  void column(const loops::For& loop);
   void row(const loops::For& loop);
   void row_passes(const loops::For& loop, const std::string& extent, std::vector<Reg>& carried);
   void pass(const loops::For& loop, const std::string& base, int site, std::vector<Reg>& carried);
@@ -51,6 +52,7 @@ class GpuEmitter final : public KernelEmitter {
   Tiles tiles_;
   const loops::GpuMapping& map_;
   bool adds_vectors_;
+  bool in_column_ = false;    // in a loop that the threads of a column share
   bool rolled_ = false;       // some loop stays a loop
   bool written_out_ = false;  // some loop has four passes written out
 };

@@ -126,8 +126,15 @@ void Threads::find_row(const std::string& thread, const std::string& block) {
 /// Where a thread has an iteration, or a part of its vector loop, to itself.
 void Threads::find_part(const std::string& thread, const std::string& block) {
   const GpuMapping& map = kernel_.gpu;
-  const std::string first = ir_.binary("mul nuw nsw", "i64", block, std::to_string(map.threads));
-  const std::string flat = ir_.binary("add nuw nsw", "i64", first, thread);
+  const int columns = map.threads / map.column;
+  std::string own = thread;
+  if (map.column > 1) {
+    thread_ = thread;
+    own = ir_.binary("and", "i64", thread, std::to_string(columns - 1));
+    group_ = ir_.binary("udiv", "i64", thread, std::to_string(columns));
+  }
+  const std::string first = ir_.binary("mul nuw nsw", "i64", block, std::to_string(columns));
+  const std::string flat = ir_.binary("add nuw nsw", "i64", first, own);
   const For* loop = only_vector(kernel_.body);
   if (loop == nullptr) {
     narrow_ = narrow_positions(kernel_.body, 1);
@@ -200,8 +207,11 @@ void Threads::reserve_shared(int64_t words) { shared_words_ = std::max(shared_wo
 
 std::string Threads::shared_slot(size_t value, const std::string& at) {
   reserve_shared(static_cast<int64_t>(value + 1) * kWarp);
-  const std::string place = ir_.binary("add nuw nsw", "i64", at, std::to_string(value * kWarp));
-  return ir_.assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + place);
+  return shared_word(ir_.binary("add nuw nsw", "i64", at, std::to_string(value * kWarp)));
+}
+
+std::string Threads::shared_word(const std::string& at) {
+  return ir_.assign("getelementptr i64, ptr addrspace(3) @tatara_shared, i64 " + at);
 }
 
 std::string Threads::load_shared(size_t value, const std::string& at) {

@@ -26,8 +26,9 @@ class Threads {
   const std::string& iteration() const { return iteration_; }
   /// Its place among the threads that share a row; without rows, the first element of its part of the vector loop.
   const std::string& lane() const { return lane_; }
-  /// Its place in the block, and the place of its group of `row` threads: where the block copies tiles.
+  /// Its place in the block, where the block copies tiles or shares columns.
   const std::string& thread() const { return thread_; }
+  /// The place of its group of `row` threads, where the block copies tiles; its place among those that share a column.
   const std::string& group() const { return group_; }
   /// Quotient and remainder of a position among all threads.
   std::pair<std::string, std::string> divide_position(const std::string& position, const std::string& count);
@@ -47,6 +48,8 @@ class Threads {
   /// Address of word `at` among the 32 that belong to value number `value`.
   std::string shared_slot(size_t value, const std::string& at);
   std::string load_shared(size_t value, const std::string& at);
+  /// Address of a word of all shared memory.
+  std::string shared_word(const std::string& at);
   /// Makes room for so many words of 64 bits.
   void reserve_shared(int64_t words);
   int64_t shared_words() const { return shared_words_; }
