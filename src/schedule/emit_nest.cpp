@@ -15,10 +15,15 @@ namespace {
 constexpr int64_t kKeptBytes = 1 << 18;  // of values kept between the walks over a row
 constexpr int64_t kNearBytes = 1 << 14;  // of a row that stays in the nearest cache
 
-void emit_kernel(State& s, int unit, const NestPlan& plan, Expr elements, Phase phase, Partials* partials) {
+void emit_kernel(State& s, int unit, const NestPlan& plan, Expr elements, Phase phase, Partials* partials,
+                 const std::vector<RowCopy>& copies = {}) {
   loops::Kernel kernel;
   NestBuilder nest(s, kernel);
-  GroupEmitter(s, unit, nest, plan, phase, partials).emit();
+  GroupEmitter emitter(s, unit, nest, plan, phase, partials);
+  for (const RowCopy& copy : copies) {
+    nest.redirect(copy.from.buffer, copy.from.address, copy.to, nest.finalize(copy.place));
+  }
+  emitter.emit();
   finish_kernel(s, nest, std::move(kernel), plan, elements);
 }
 
@@ -165,10 +170,11 @@ void emit_group(State& s, int unit) {
   const NestPlan plain = plain_nest(space);
   GroupEmitter trial(s, unit, dry, plain);
   trial.emit();
-  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses);
-  if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
   Expr elements = s.ctx.constant(1);
   for (const Expr e : space.dims) elements = elements * e;
+  const std::vector<RowCopy> copies = copy_into_row_order(s, group, dry.accesses, elements);
+  NestPlan plan = plan_nest(s, space, dry.accesses, dry.index_uses);
+  if (space.has_reduction && !s.options.gpu) keep_between_walks(s, group, dry.accesses, plan, trial.needed_twice());
   const auto chunked = space.has_reduction && walks_once(group) ? split_reduction(s, plan) : std::nullopt;
   if (!chunked) {
     copy_narrow_dim(s, group, dry.accesses, plan);
@@ -181,7 +187,7 @@ void emit_group(State& s, int unit) {
       }
       for (const auto& [target, source] : pairs) s.in_place.push_back({s.out.plan.steps.size(), target, source});
     }
-    emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr);
+    emit_kernel(s, unit, plan, elements, Phase::kWhole, nullptr, copies);
     return;
   }
   s.note(first_name(s, group),
@@ -190,7 +196,7 @@ void emit_group(State& s, int unit) {
   for (const LoopSpec& loop : plan.outer) {
     if (loop.kind != LoopKind::kParallel) partials.columns.push_back(loop.var);
   }
-  emit_kernel(s, unit, chunked->nest, elements, Phase::kPartial, &partials);
+  emit_kernel(s, unit, chunked->nest, elements, Phase::kPartial, &partials, copies);
   Expr rows = chunked->chunks.extent;
   for (const LoopSpec& loop : plan.outer) rows = rows * loop.extent;
   NestPlan last = plan;

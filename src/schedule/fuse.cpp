@@ -321,7 +321,7 @@ class Former {
       for (Member& m : split) try_member(s_, *refined, split, id, m).give_to(m);
     }
     if (s_.options.gpu) {
-      check_parallelism(*refined, member);
+      check_parallelism(*refined, split.empty() ? unit.group.members : split, member);
     } else {
       check_cost(unit.group, *refined, split.empty() ? unit.group.members : split, member, alone);
     }
@@ -335,13 +335,16 @@ class Former {
   }
 
   /// A long row walked again by the one thread that has its reduction is slower than a second, parallel kernel.
-  void check_parallelism(const Space& group, const Member& member) const {
+  void check_parallelism(const Space& group, const std::vector<Member>& others, const Member& member) {
     if (s_.options.num_threads <= 1 || !member.full || member.stage == 0) return;
     int64_t rows = 1;
     int64_t row = 1;
     for (size_t d = 0; d < group.dims.size(); ++d)
       (group.reduced[d] ? row : rows) *= std::max<int64_t>(s_.hint(group.dims[d], 64), 1);
     if (rows < 2 * s_.options.num_threads && row > kBigRow) throw CannotFuse{"one long row would run on one thread"};
+    std::vector<const Member*> members = {&member};
+    for (const Member& m : others) members.push_back(&m);
+    if (!fills_gpu_again(s_, group, members)) throw CannotFuse{"the rows are too few for the threads"};
   }
 
   /// Whether neighbours of what the group stores are not neighbours in what the member stores.

@@ -11,6 +11,10 @@ namespace {
 constexpr double kLaunch = 1 << 12;      // bytes that could be moved while a kernel starts
 constexpr double kAlone = 1 << 17;       // bytes that one thread moves before another one helps
 constexpr double kCached = 0.4;          // reading again what the walk before left in the cache
+constexpr int64_t kEnoughThreads = 512;  // of a multiprocessor that are enough
+constexpr int64_t kGpuBlock = 1024;      // threads that share a row, at most
+constexpr int64_t kGpuColumn = 64;       // threads that share a column, about
+constexpr int64_t kGpuElements = 64;     // of a thread that are worth more than a launch
 constexpr double kCacheBytes = 1 << 20;  // that a thread's cache keeps between two walks
 
 bool equal(const Access& a, const Access& b) {
@@ -31,6 +35,43 @@ double busy_threads(State& s, const Space& space, const NestPlan& plan, bool wal
 }
 
 }  // namespace
+
+namespace {
+
+/// Of all stages, each once.
+std::vector<Access> accesses_of(const std::vector<const Member*>& members, std::vector<Expr>& uses) {
+  std::vector<Access> accesses;
+  for (const Member* m : members) {
+    if (m->stage == 0) uses.insert(uses.end(), m->index_uses.begin(), m->index_uses.end());
+    for (const Access& access : m->accesses) {
+      const auto same = [&](const Access& other) { return equal(access, other); };
+      if (std::none_of(accesses.begin(), accesses.end(), same)) accesses.push_back(access);
+    }
+  }
+  return accesses;
+}
+
+}  // namespace
+
+bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members) {
+  int64_t rows = 1, row = 1;
+  for (size_t d = 0; d < space.dims.size(); ++d)
+    (space.reduced[d] ? row : rows) *= std::max<int64_t>(s.hint(space.dims[d], 64), 1);
+  const int64_t wanted = s.options.gpu->multiprocessors * kEnoughThreads;
+  if (rows >= wanted || row <= kGpuElements) return true;
+  std::vector<Expr> uses;
+  const std::vector<Access> accesses = accesses_of(members, uses);
+  const NestPlan plan = plan_nest(s, space, accesses, uses);
+  // A thread for each element of the innermost loop, or for each passes of the loops that its columns share.
+  int64_t shared = 1;
+  for (const LoopSpec& loop : plan.inner) {
+    const int64_t extent = std::max<int64_t>(s.hint(loop.extent, 64), 1);
+    shared = loop.kind == loops::LoopKind::kVector ? std::min(extent, kGpuBlock)
+                                                   : std::max(shared, std::min(extent, kGpuColumn));
+  }
+  const int64_t threads = rows * shared;
+  return threads >= wanted || rows * row <= threads * kGpuElements;
+}
 
 double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members) {
   int last = 0;

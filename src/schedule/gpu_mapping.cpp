@@ -287,7 +287,7 @@ std::optional<SerialLoops> serial_loops(const Kernel& kernel, const For& vector)
 
 /// Several threads for each group of neighbours, where the threads would be few or walk over their columns more than once: what a
 /// block has read is then still near. Leaves the mapping alone where that gains nothing.
-void share_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu, int64_t rows, GpuMapping& mapping) {
+void set_columns(const Kernel& kernel, const Survey& survey, const GpuShape& gpu, int64_t rows, GpuMapping& mapping) {
   if (survey.vector == nullptr || mapping.passes > 1) return;
   const std::optional<SerialLoops> loops = serial_loops(kernel, *survey.vector);
   if (!loops || loops->longest < kLeastShared) return;
@@ -343,7 +343,7 @@ GpuMapping gpu_mapping(const Kernel& kernel, const GpuShape& gpu, int64_t rows) 
         mapping.passes = passes;
       }
     }
-    share_columns(kernel, survey, gpu, rows, mapping);
+    set_columns(kernel, survey, gpu, rows, mapping);
     return mapping;
   }
   while (mapping.lanes > 1 && !survey.even(mapping.lanes)) mapping.lanes /= 2;

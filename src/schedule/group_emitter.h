@@ -25,6 +25,16 @@ struct Partials {
   std::map<std::pair<NodeId, size_t>, BufferId> buffers;
 };
 
+/// What a group reads from a copy: `from` (an address over dims) lies at `place` of the buffer `to`.
+struct RowCopy {
+  Access from;
+  BufferId to = -1;
+  Expr place;
+};
+/// On a GPU, where a reduction reads a tensor across the order in which it writes: emits a copy through tiles into that order, and
+/// changes the accesses to it. Each walk would take several times as long.
+std::vector<RowCopy> copy_into_row_order(State& s, const Group& group, std::vector<Access>& accesses, Expr elements);
+
 /// Walks the reduced dims once for each stage of the group: folds, then stores.
 class GroupEmitter {
  public:

@@ -27,13 +27,16 @@ constexpr int64_t kReductionChunk = 16384;  // elements that one piece of a spli
 constexpr int64_t kMostChunks = 128;
 constexpr int64_t kGpuThreads = 512;         // of a multiprocessor, that a split reduction should have at least
 constexpr int64_t kGpuColumnThreads = 1024;  // the same where threads have columns of their own
-constexpr int64_t kGpuLanes = 4;             // elements beside each other that a thread folds
-constexpr int64_t kGpuLeastSplit = 8192;     // elements that are too many for one block
-constexpr int64_t kGpuLeastChunk = 16;       // elements of a chunk
-constexpr int64_t kGpuSharedRow = 512;       // elements of rows that are worth a loop of their own
-constexpr int64_t kGpuEvenRow = 8;           // their length, so that all of them are read in whole vectors
-constexpr int64_t kGpuRowThreads = 256;      // that share a chunk, where the reduced dimension is contiguous
-constexpr int64_t kColumnChunk = 256;        // columns per parallel iteration of a reduction over rows
+constexpr int64_t kGpuColumns = 16;          // of a block whose threads share them
+constexpr int64_t kGpuOneLaunch =
+    16 << 20;                             // elements that one block of each multiprocessor folds while a kernel starts
+constexpr int64_t kGpuLanes = 4;          // elements beside each other that a thread folds
+constexpr int64_t kGpuLeastSplit = 8192;  // elements that are too many for one block
+constexpr int64_t kGpuLeastChunk = 16;    // elements of a chunk
+constexpr int64_t kGpuSharedRow = 512;    // elements of rows that are worth a loop of their own
+constexpr int64_t kGpuEvenRow = 8;        // their length, so that all of them are read in whole vectors
+constexpr int64_t kGpuRowThreads = 256;   // that share a chunk, where the reduced dimension is contiguous
+constexpr int64_t kColumnChunk = 256;     // columns per parallel iteration of a reduction over rows
 
 int64_t gpu_tile_bytes(int64_t rows, int64_t lanes, DType dtype) {
   return rows * gpu_tile_pitch(lanes, dtype) * dtype_size(dtype);
@@ -414,11 +417,14 @@ NestEstimate estimate_nest(State& s, const Space& space, const std::vector<Acces
 namespace {
 
 /// Whether that many results keep a GPU's threads busy.
-bool fills_gpu(State& s, const NestPlan& whole, int64_t results) {
+bool fills_gpu(State& s, const NestPlan& whole, int64_t results, int64_t row) {
   const int64_t processors = s.options.gpu->multiprocessors;
   const bool rows = std::any_of(whole.inner.begin(), whole.inner.end(),
                                 [](const LoopSpec& loop) { return loop.kind == LoopKind::kVector; });
-  return rows ? results >= 2 * processors : results / kGpuLanes >= processors * kGpuThreads / 2;
+  if (rows) return results >= 2 * processors;
+  if (results / kGpuLanes >= processors * kGpuThreads / 2) return true;
+  // Threads that share columns are enough where these are short: they save a launch.
+  return results >= processors * kGpuColumns && results * row <= kGpuOneLaunch && whole.inner.size() == 1;
 }
 
 /// The outermost of the inner loops, or where that has too few iterations for so many chunks, the longest.
@@ -447,7 +453,7 @@ std::optional<ChunkedNest> split_reduction(State& s, const NestPlan& whole) {
   int64_t row = 1;
   for (const LoopSpec& loop : whole.inner) row *= std::max<int64_t>(s.hint(loop.extent, 64), 1);
   work *= row;
-  const bool balanced = s.options.gpu ? fills_gpu(s, whole, work / row)
+  const bool balanced = s.options.gpu ? fills_gpu(s, whole, work / row, row)
                                       : pieces >= 2 * s.options.num_threads || pieces % s.options.num_threads == 0;
   if (balanced || work < (s.options.gpu ? kGpuLeastSplit : 2 * kReductionChunk)) return std::nullopt;
   // Chunks of the same number of elements whatever the shape, but not so many that combining them costs time.

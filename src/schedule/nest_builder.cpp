@@ -274,11 +274,14 @@ ScalarId NestBuilder::load(ValueId v, const Storage& storage, const std::vector<
   const DType stored = state_.graph.type(v).dtype;
   const Expr dims_address = address_of(storage, indices);
   accesses.push_back({dims_address, false, stored, storage.buffer, mask != kNoScalar});
-  if (const auto found = redirected_.find({storage.buffer, dims_address.node()});
-      found != redirected_.end() && mask == kNoScalar) {
-    return cast(load_at(found->second.first, stored, found->second.second), compute_dtype(stored));
-  }
+  if (mask == kNoScalar) return cast(load_element(storage.buffer, stored, dims_address), compute_dtype(stored));
   return cast(load_at(storage.buffer, stored, finalize(dims_address), mask, other), compute_dtype(stored));
+}
+
+ScalarId NestBuilder::load_element(BufferId buffer, DType stored, Expr dims_address) {
+  const auto found = redirected_.find({buffer, dims_address.node()});
+  if (found == redirected_.end()) return load_at(buffer, stored, finalize(dims_address));
+  return load_at(found->second.first, stored, found->second.second);
 }
 
 ScalarId NestBuilder::load_at(BufferId id, DType stored, Expr address, ScalarId mask, ScalarId other) {

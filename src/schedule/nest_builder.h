@@ -68,6 +68,8 @@ class NestBuilder {
   ScalarId load(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId mask, ScalarId other);
   void store(ValueId v, const Storage& storage, const std::vector<Expr>& indices, ScalarId value,
              loops::StoreMode mode = loops::StoreMode::kSet, ScalarId mask = loops::kNoScalar, bool atomic = false);
+  /// Element `dims_address` (over dims) of a buffer, as it is stored, from where it was redirected to.
+  ScalarId load_element(BufferId buffer, DType stored, Expr dims_address);
   /// Element `address` (over loop variables) of a buffer, as it is stored.
   ScalarId load_at(BufferId buffer, DType stored, Expr address, ScalarId mask = loops::kNoScalar,
                    ScalarId other = loops::kNoScalar);

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the ecosystem's name
 from test_gpu_functions import check, compare, randn
+from torch.utils._pytree import tree_map
 
 import tatara
 
@@ -19,7 +20,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
 def _rms(x: torch.Tensor) -> torch.Tensor:
-    wide = x.float()
+    wide = x if x.dtype == torch.float64 else x.float()
     return (wide * (wide.square().mean(1, keepdim=True) + 1e-5).rsqrt()).to(x.dtype)
 
 
@@ -67,8 +68,13 @@ FUNCTIONS = {
 def test_columns(name: str, dtype: torch.dtype) -> None:
     for shape in SHAPES:
         x = randn(*shape, dtype=dtype)
-        check(FUNCTIONS[name], x, loose=4)
-        check(FUNCTIONS[name], x.mT if x.dim() == 3 else x.to(memory_format=torch.channels_last), loose=4)
+        other = x.mT if x.dim() == 3 else x.to(memory_format=torch.channels_last)
+        for given in (x, other):
+            if dtype == torch.float64:  # where eager's kernels on a GPU are as exact as in float32
+                expected, actual = FUNCTIONS[name](given.cpu()), tatara.compile(FUNCTIONS[name])(given)
+                torch.testing.assert_close(tree_map(torch.Tensor.cpu, actual), expected, rtol=1e-11, atol=1e-11)
+            else:
+                check(FUNCTIONS[name], given, loose=4)
 
 
 @pytest.mark.parametrize("function", [_rms, lambda x: torch.softmax(x, 1), _variance])
@@ -98,9 +104,8 @@ def test_infinite_and_missing_numbers() -> None:
     x[0, 5, 3] = float("inf")
     x[1, 7, 2] = float("nan")
     x[2, :, 1] = float("-inf")
-    check(lambda v: torch.softmax(v, 1), x)
-    check(lambda v: v == v.amax(1, keepdim=True), x)
-    check(_first_place, x)
+    for function in (lambda v: torch.softmax(v, 1), lambda v: v - v.amax(1, keepdim=True), _first_place):
+        torch.testing.assert_close(tatara.compile(function)(x), function(x), equal_nan=True)
 
 
 def test_gradients() -> None:
@@ -112,7 +117,7 @@ def test_gradients() -> None:
         x, weight = randn(*shape).requires_grad_(), randn(shape[1]).requires_grad_()
         expected = torch.autograd.grad(loss(x, weight), (x, weight))
         actual = torch.autograd.grad(tatara.compile(loss)(x, weight), (x, weight))
-        compare(actual, expected, 10)
+        compare([g.contiguous() for g in actual], [g.contiguous() for g in expected], 10)
 
 
 def test_sums_into_few_places() -> None:

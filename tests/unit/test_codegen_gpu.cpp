@@ -343,6 +343,49 @@ TEST(CodegenGpu, WideAccessesAndRowsInRegisters) {
   EXPECT_EQ(first_kernel("softmax_odd").find("x float>"), std::string::npos);
 }
 
+TEST(CodegenGpu, ThreadsShareColumnsThatAreFewOrWalkedAgain) {
+  Program few{kGpu};
+  const Schedule norm = few.schedule({channel_norm(few, few.input({2, 640, 16, 16}, DType::kFloat16))});
+  EXPECT_EQ(norm.kernels.size(), 1u);
+  const loops::GpuMapping& shared = norm.kernels[0]->gpu;
+  EXPECT_EQ(shared.row, 0);
+  EXPECT_GT(shared.column, 16);
+  EXPECT_EQ(shared.threads % shared.column, 0);
+  EXPECT_GT(norm.plan.kernels.size(), 0u);
+  Program many{kGpu};
+  const Schedule sum = many.schedule({many.b.reduce("sum", many.input({64, 100, 1 << 16}), {1}, false)});
+  EXPECT_EQ(sum.kernels[0]->gpu.column, 1);
+  Program again{kGpu};
+  const Schedule twice = again.schedule({channel_norm(again, again.input({64, 100, 1 << 16}))});
+  EXPECT_GT(twice.kernels[0]->gpu.column, 1);
+}
+
+TEST(CodegenGpu, RowsInAnotherOrderAreCopiedFirst) {
+  for (const int64_t side : {28, 7}) {
+    Program p{kGpu};
+    const ValueId x = p.b.permute(p.input({32, 384, side, side}, DType::kFloat16), {0, 2, 3, 1});
+    const Schedule s = p.schedule({softmax(p, p.b.binary("mul", x, x))});
+    EXPECT_EQ(s.kernels.size(), 2u);
+    EXPECT_TRUE(s.kernels[0]->gpu.tiles);
+    EXPECT_GT(s.kernels[1]->gpu.row, 0);
+    EXPECT_GT(s.kernels[1]->gpu.lanes, 1);
+  }
+  Program small{kGpu};
+  const ValueId x = small.b.permute(small.input({2, 64, 8, 8}), {0, 2, 3, 1});
+  EXPECT_EQ(small.schedule({softmax(small, small.b.binary("mul", x, x))}).kernels.size(), 1u);
+}
+
+TEST(CodegenGpu, FewRowsAreNotWalkedAgainByFewThreads) {
+  const auto kernels = [](int64_t batch) {
+    Program p{kGpu};
+    const ValueId x = p.input({batch, 16384, 64});  // as instance norm sees an image in channels last
+    const ValueId mean = p.b.reduce("mean", x, {1}, true);
+    return p.schedule({p.b.binary("sub", x, mean)}).kernels.size();
+  };
+  EXPECT_EQ(kernels(4), 3u);  // two for the sums, one that subtracts
+  EXPECT_EQ(kernels(2048), 1u);
+}
+
 struct Resources {
   int registers = -1;
   int spills = -1;

@@ -215,6 +215,17 @@ Values normalize_groups(GraphBuilder& b, const Args& args, Expr groups, ValueId 
   return {b.cast(y, input.dtype), s.mean, s.rstd};
 }
 
+/// On a GPU the host's kernels know contiguous images only.
+std::vector<Expr> group_norm_strides(ExprContext& ctx, const TensorType& input) {
+  const bool on_gpu = input.device.kind == DeviceKind::kCuda;
+  return layout_strides(ctx, input.sizes, on_gpu ? Layout::kContiguous : suggested_layout(ctx, input));
+}
+
+ValueId in_group_norm_layout(GraphBuilder& b, const Args& args, ValueId y) {
+  const bool copies = args.type(0).device.kind == DeviceKind::kCuda && !is_contiguous(b.ctx(), b.type(y));
+  return copies ? contiguous_copy(b, y) : y;
+}
+
 std::vector<TensorType> group_norm_meta(MetaContext& m) {
   const TensorType& input = m.tensor(0);
   only_floats(m, input.dtype);
@@ -224,14 +235,15 @@ std::vector<TensorType> group_norm_meta(MetaContext& m) {
     throw InvalidArgument("Expected number of channels in input to be divisible by num_groups");
   }
   TensorType type = contiguous_type(m.ctx(), input.dtype, input.device, input.sizes);
-  type.strides = layout_strides(m.ctx(), input.sizes, suggested_layout(m.ctx(), input));
+  type.strides = group_norm_strides(m.ctx(), input);
   return {type};
 }
 
 Values decompose_group_norm(GraphBuilder& b, std::span<const Arg> arguments) {
   const Args args(b, arguments);
-  return {
-      normalize_groups(b, args, b.ctx().constant(args.integer(1)), args.tensor(2), args.tensor(3), args.number(4))[0]};
+  const Expr groups = b.ctx().constant(args.integer(1));
+  return {in_group_norm_layout(b, args,
+                               normalize_groups(b, args, groups, args.tensor(2), args.tensor(3), args.number(4))[0])};
 }
 
 std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
@@ -246,7 +258,7 @@ std::vector<TensorType> native_group_norm_meta(MetaContext& m) {
     throw Unsupported("native_group_norm of other sizes than those of its input");
   }
   TensorType type = contiguous_type(m.ctx(), input.dtype, input.device, input.sizes);
-  type.strides = layout_strides(m.ctx(), input.sizes, suggested_layout(m.ctx(), input));
+  type.strides = group_norm_strides(m.ctx(), input);
   const TensorType stat =
       contiguous_type(m.ctx(), stat_dtype(m, 1, 2), input.device, {input.sizes[0], m.ctx().constant(m.integer(6))});
   return {type, stat, stat};
@@ -265,7 +277,7 @@ Values decompose_native_group_norm(GraphBuilder& b, std::span<const Arg> argumen
   const auto statistic = [&](ValueId value) {
     return tied(b, b.cast(b.reshape(value, sizes), stat), {args.tensor(1), args.tensor(2)}, false);
   };
-  return {v[0], statistic(v[1]), statistic(v[2])};
+  return {in_group_norm_layout(b, args, v[0]), statistic(v[1]), statistic(v[2])};
 }
 
 // ---- batch_norm, instance_norm ---------------------------------------------------------------------------------------
