@@ -148,6 +148,9 @@ class ExprContext {
   int64_t specialize(Expr e);
   /// Conditions recorded by guard()/specialize(), in order, without duplicates and without those that hold by ranges.
   const std::vector<Expr>& guards() const;
+  /// How many of them, from the first on, each later call checks. What is decided later holds for the present sizes only.
+  size_t checked_guards() const;
+  void note_checked_guards();
   /// Adopt a fact (known true from elsewhere) without making it a guard.
   void assume(Expr condition);
   /// What assume() and guard() were told, in order (ranges of symbols given at their creation are not among it).

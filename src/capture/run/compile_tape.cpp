@@ -25,6 +25,7 @@ void add_facts(Entry& entry, ExprContext& ctx) {
   std::vector<Expr> symbols;
   for (const Expr symbol : entry.tape->symbols()) symbols.push_back(ctx.import(symbol));
   for (const Expr fact : ctx.guards()) entry.guards.facts.push_back({ExprProgram(fact, symbols), fact.str()});
+  ctx.note_checked_guards();
 }
 
 void count_compiled(const CompileResult& compiled) {

@@ -124,7 +124,8 @@ struct Stage {
   /// hold for the sizes of this call, which the saved values and the carriers have.
   void check_facts(PyObject* values) {
     ExprContext& ctx = made->graph.ctx();
-    if (ctx.guards().size() == made->known_guards) return;
+    const size_t known = std::max(made->known_guards, ctx.checked_guards());
+    if (ctx.guards().size() <= known) return;
     ExprMap sizes;
     const auto bind = [&](Py_ssize_t value, const TensorType& type) {
       TensorMeta meta;
@@ -139,7 +140,7 @@ struct Stage {
     for (size_t k = 0; k < made->carriers.size(); ++k)
       bind(count + static_cast<Py_ssize_t>(k), made->carried_type(made->carriers[k]));
     const std::vector<Expr> facts = ctx.guards();
-    for (size_t i = made->known_guards; i < facts.size(); ++i) {
+    for (size_t i = known; i < facts.size(); ++i) {
       const Expr fact = ctx.substitute(facts[i], sizes);
       if (!fact.is_const() || fact.const_value() == 0) {
         throw Unsupported("a gradient decides by sizes that vary; compile with dynamic=False");
