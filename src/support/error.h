@@ -64,6 +64,17 @@ class SeveralDevices : public Unsupported {
   [[noreturn]] void rethrow_at(UserLocation location) const override;
 };
 
+/// A user's operator gave what its schema, or its kernel for tensors without data, says otherwise.
+class BrokenSchema : public Unsupported {
+ public:
+  BrokenSchema(std::string op, const std::string& what)
+      : Unsupported(str_cat("the operator ", op, " returned ", what)), op_(std::move(op)) {}
+  const std::string& op() const { return op_; }
+
+ private:
+  std::string op_;
+};
+
 /// LLVM, a linker or a loader refused generated code, or the code on disk is damaged.
 class CompilationError : public Error {
  public:

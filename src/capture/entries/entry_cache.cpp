@@ -7,6 +7,7 @@
 
 #include "capture/entries/capture_log.h"
 #include "capture/entries/held_object.h"
+#include "capture/tape/opaque_operators.h"
 #include "capture/tape/transaction.h"
 
 namespace tatara::capture {
@@ -147,6 +148,13 @@ bool Entry::clear_gradients(const std::vector<Ref>& env) const {
 }
 
 Entry::Ran Entry::run(std::vector<Ref>& env, TorchApi& api) const {
+  const size_t before = distrusted();
+  const Ran ran = run_once(env, api);
+  if (distrusted() != before) ended_ = true;  // the next call compiles without what broke its word
+  return ran;
+}
+
+Entry::Ran Entry::run_once(std::vector<Ref>& env, TorchApi& api) const {
   using Outcome = GraphRunner::Outcome;
   Transaction transaction(Transaction::kMostInCall);
   const Transaction::Scope scope(transaction);

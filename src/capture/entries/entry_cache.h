@@ -102,7 +102,9 @@ struct Entry {
   int traverse(const Visitor& visit) const;
 
  private:
-  bool ended_ = false;
+  Ran run_once(std::vector<Ref>& env, TorchApi& api) const;
+
+  mutable bool ended_ = false;
 };
 
 /// All entries of one compiled function. Guarded by the GIL.

@@ -6,6 +6,7 @@
 
 #include "capture/graph/tape_arguments.h"
 #include "capture/tape/node_operators.h"
+#include "capture/tape/opaque_operators.h"
 #include "capture/tape/tape_counts.h"
 #include "ops/core/bind.h"
 #include "support/error.h"
@@ -356,6 +357,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     for_each_slot(node.args.get(), [&reads](int) { reads = true; });
     if (!reads) return {constant(node)};
   }
+  if (std::optional<std::vector<TensorRef>> results = opaque_results(node)) return std::move(*results);
   const std::string name = dotted_name(node);
   const Candidates* candidates = OpRegistry::global().find_python(name);
   std::string refusal = "no form of " + name + " takes these arguments";
@@ -391,6 +393,16 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
   }
   c_.fz.apply_out(*candidate.op, std::move(args), out);
   return out;
+}
+
+/// Of a call that the registry lacks, and the host runs inside of the plan; nullopt: it knows the call, or no plan takes it.
+std::optional<std::vector<TapeConverter::TensorRef>> TapeConverter::opaque_results(const TapeNode& node) {
+  const OpDef* op = is_known(node) || node.level != 0 ? nullptr : opaque_operator(node);
+  if (op == nullptr || node.outputs.size() != static_cast<size_t>(op->schema.num_outputs)) return std::nullopt;
+  NodeSource source(node, c_.refs, c_.builder.ctx());
+  std::optional<std::vector<Arg>> args = bind_args(c_.builder.ctx(), op->schema, source);
+  if (!args) return std::nullopt;
+  return c_.fz.host_call(*op, std::move(*args), host_types(node));
 }
 
 std::vector<TensorType> TapeConverter::host_types(const TapeNode& node) {

@@ -380,6 +380,11 @@ std::optional<FusedAttention> choose_fused_attention(ExprContext& ctx, const Att
 
 }  // namespace
 
+HostTensor host_tensor_of(PyObject* tensor) {
+  const Ref core = attribute(import_torch().get(), "_C");
+  return host_tensor(attribute(core.get(), "_aoti").get(), tensor);
+}
+
 void install_torch_hooks() {
   set_fused_attention_chooser(choose_fused_attention);
   set_torch_python_hooks({schema_text, call_operator, memory_pool, change_generator, bernoulli_trial});

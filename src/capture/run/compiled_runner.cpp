@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "capture/entries/stats.h"
+#include "capture/host/torch_hooks.h"
 #include "capture/host/torch_native.h"
 #include "capture/python/gil.h"
 #include "capture/run/compiled_frame.h"
+#include "capture/tape/opaque_operators.h"
 #include "capture/tape/transaction.h"
 #include "support/error.h"
 #include "support/str_cat.h"
@@ -399,6 +401,7 @@ void CompiledRunner::note_writes(const std::vector<Ref>& env, const Frame& frame
 
 CompiledRunner::Tried CompiledRunner::after_error(const Error& error) {
   problem_ = error.what();
+  if (const auto* broken = dynamic_cast<const BrokenSchema*>(&error)) distrust(broken->op());
   if (PyErr_Occurred() != nullptr) return Tried::kFailed;
   set_python_error(error);
   // The program's own error is the same as the tape's.
@@ -464,6 +467,14 @@ bool CompiledRunner::run_plan(const std::vector<Ref>& env_in, std::vector<Ref>& 
       const bool last = held && Py_REFCNT(held.get()) == 1;
       held = Ref();
       return last;
+    };
+  }
+  if (executable_->calls_users()) {
+    io.tensor_of_input = [this, &env](size_t input) {
+      const int slot = inputs_[input].slot;
+      const GilEnsure gil;
+      return slot < 0 || !env[static_cast<size_t>(slot)] ? HostTensor()
+                                                         : host_tensor_of(env[static_cast<size_t>(slot)].get());
     };
   }
   io.lean = lean_;

@@ -73,6 +73,8 @@ std::string dotted_name(const TapeNode& node) {
   return name;
 }
 
+bool is_known(const TapeNode& node) { return !known_name(node).empty(); }
+
 bool any_operator(const TapeNode& node, bool OpTraits::* trait) {
   const Candidates* candidates = candidates_of(node);
   return candidates != nullptr && std::any_of(candidates->begin(), candidates->end(),

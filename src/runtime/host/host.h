@@ -86,6 +86,11 @@ class MemoryPool {
   virtual void end() = 0;
 };
 
+/// Whether the operator ("aten::mm") is neither the host's own nor one that Tatara puts together from these.
+inline bool is_users_operator(std::string_view op) {
+  return !op.starts_with("aten::") && !op.starts_with("tatara::") && !op.starts_with("tatara_host:");
+}
+
 /// Eager operators and tensors of a host, without Python.
 class HostOps {
  public:

@@ -61,14 +61,16 @@ class TorchHostOps final : public HostOps {
   explicit TorchHostOps(const Api& api) : api_(api) {}
 
   const HostOp* find(std::string_view op, std::string_view overload) override {
-    const std::pair<std::string, std::string> key(op, overload);
+    std::pair<std::string, std::string> key(op, overload);
+    // A program may take an operator of its own away and define another one under its name.
+    if (is_users_operator(op) && python_hooks().schema) key.second += python_hooks().schema(key.first, key.second);
     {
       const std::lock_guard lock(mutex_);
       const auto found = ops_.find(key);
       if (found != ops_.end()) return found->second.get();
     }
     // Outside of the lock, since Python is asked for schemas. Of several made at once the first stays.
-    std::unique_ptr<HostOp> made = make(key.first, key.second);
+    std::unique_ptr<HostOp> made = make(key.first, std::string(overload));
     const std::lock_guard lock(mutex_);
     return ops_.emplace(key, std::move(made)).first->second.get();
   }

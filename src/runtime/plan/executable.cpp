@@ -33,7 +33,12 @@ struct Executable::Impl {
         effects(programs),
         steps(programs, std::move(code), host),
         graphs(programs.gpu >= 0 ? std::make_unique<CudaGraphs>(programs, steps, *host, cuda_graphs) : nullptr),
-        contexts(programs.gpu >= 0 ? kContextsKept : 0) {}
+        contexts(programs.gpu >= 0 ? kContextsKept : 0) {
+    for (const PlanStep& step : programs.plan.steps) {
+      const auto* call = std::get_if<HostCall>(&step);
+      calls_users = calls_users || (call != nullptr && is_users_operator(call->op));
+    }
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() = default;
@@ -42,6 +47,7 @@ struct Executable::Impl {
   PlanPrograms programs;
   PlanEffects effects;
   StepRunner steps;
+  bool calls_users = false;
   std::unique_ptr<CudaGraphs> graphs;  // on a GPU
   mutable ContextPool contexts;
 
@@ -148,6 +154,7 @@ void Executable::Impl::run(RunIo& io, std::span<const int64_t> symbols) const {
     context->data[static_cast<size_t>(programs.output_buffers[i].buffer)] = io.output_buffers[i];
   }
   context->late_outputs = io.make_output ? &io : nullptr;
+  context->io = &io;
   effects.leave_out_clearing(*context, io);
   const bool shared = programs.gpu < 0 && context->arena.is_shared();
   if (shared) context->place_arena(context->arena.enter());
@@ -177,6 +184,8 @@ std::string Executable::launches() const {
 }
 const std::vector<OutputBuffer>& Executable::output_buffers() const { return impl_->programs.output_buffers; }
 bool Executable::draws() const { return impl_->effects.draws(); }
+
+bool Executable::calls_users() const { return impl_->calls_users; }
 bool Executable::may_fail() const { return impl_->effects.may_fail(); }
 
 void Executable::written_inputs(std::span<const int64_t> symbol_values, size_t most_bytes, WrittenInputs& out) const {

@@ -84,6 +84,8 @@ struct RunIo {
   /// Gives the memory of an output buffer, which is then among output_buffers, right before the plan first needs it. Only on a
   /// GPU; null: all are there already.
   std::function<void*(size_t output_buffer)> make_output = nullptr;
+  /// The host's own tensor of an input, for what a user's operator keeps; null: it is given a copy.
+  std::function<HostTensor(size_t input)> tensor_of_input = nullptr;
   /// Memory matters: CUDA graphs hold little of it from call to call.
   bool lean = false;
   /// Per output buffer, if not empty: its memory is zero (see OutputBuffer::cleared).
@@ -138,6 +140,8 @@ class Executable {
   const std::vector<OutputBuffer>& output_buffers() const;
   /// Whether a run moves the host's generator on, and whether it may fail for other reasons.
   bool draws() const;
+  /// Whether it calls an operator of the user or a library.
+  bool calls_users() const;
   bool may_fail() const;
   /// What a run writes to, where it may fail after it has begun to: for the caller to keep. Nothing where that is more than
   /// `most_bytes`.

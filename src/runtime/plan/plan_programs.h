@@ -32,6 +32,7 @@ struct StepPrograms {
   std::vector<Layout> tensors;
   std::vector<std::vector<ExprProgram>> ints;  // per argument: SymInts or a symbolic Scalar
   const HostOp* op = nullptr;
+  bool users = false;  // it is an operator of the user or a library: what its schema says is not sure
 };
 
 /// How a size symbol is found.

@@ -56,6 +56,7 @@ struct RunContext {
   HostTensor gpu_arena;
   void* stream = nullptr;
   RunIo* late_outputs = nullptr;      // of the run, where output buffers are made when they are needed
+  const RunIo* io = nullptr;          // of the run
   std::vector<void*> data;            // per buffer
   std::vector<HostTensor> owned;      // per buffer: results of host calls
   std::vector<HostTensor> original;   // per buffer: as the host laid such a result out, when the plan does otherwise

@@ -167,14 +167,43 @@ void StepRunner::wrap_together(const HostCall::TensorListSlot& list, HostState& 
   }
 }
 
+/// What a user's operator is given it may keep: tensors of the program themselves, and copies of what the plan writes over.
+HostTensor StepRunner::lasting(const TensorOperand& operand, const RunContext& context) const {
+  const auto buffer = static_cast<size_t>(operand.buffer);
+  const PlanBuffer& info = programs_.plan.buffers[buffer];
+  HostTensor whole;
+  if (info.home == BufferHome::kHost) whole = context.owned[buffer];
+  if (info.home == BufferHome::kInput && context.io->tensor_of_input) {
+    whole = context.io->tensor_of_input(static_cast<size_t>(info.index));
+  }
+  if (whole != nullptr) {
+    const TensorView view = host_->view(whole);
+    const auto* begin = static_cast<const std::byte*>(view.data);
+    const auto* own = static_cast<const std::byte*>(operand.view.data);
+    const auto span = static_cast<std::ptrdiff_t>(span_of(view.sizes, view.strides, view.dtype));
+    const bool same = view.data == operand.view.data && view.sizes == operand.view.sizes &&
+                      view.strides == operand.view.strides && view.dtype == operand.view.dtype;
+    if (same && !view.lazy) return whole;
+    if (!view.lazy && view.dtype == operand.view.dtype && own >= begin && own < begin + span) {
+      return host_->wrap_part(whole, operand.view, (own - begin) / dtype_size(view.dtype));
+    }
+  }
+  return relaid(*host_, host_->wrap(operand.view), operand.view.sizes, operand.view.strides);
+}
+
 void StepRunner::fill_tensors(const HostCall& call, HostState& state, const RunContext& context) const {
   for (const HostCall::HostArg& arg : call.args) {
     const auto* list = programs_.gpu < 0 ? nullptr : std::get_if<HostCall::TensorListSlot>(&arg);
     if (list != nullptr) wrap_together(*list, state, context);
   }
+  const bool users = is_users_operator(call.op);
   for (TensorOperand& operand : state.tensors) {
     void* data = static_cast<std::byte*>(context.data[static_cast<size_t>(operand.buffer)]) + operand.offset;
-    if (operand.tensor == nullptr || operand.tensor_data != data) {
+    if (users) {
+      operand.view.data = data;
+      operand.tensor = lasting(operand, context);
+      operand.tensor_data = nullptr;
+    } else if (operand.tensor == nullptr || operand.tensor_data != data) {
       operand.view.data = data;
       operand.tensor = host_->wrap(operand.view);
       operand.tensor_data = data;
@@ -194,6 +223,20 @@ void StepRunner::fill_tensors(const HostCall& call, HostState& state, const RunC
   }
 }
 
+/// A user's operator may give what its schema denies: memory of an operand, which is somebody else's soon.
+void StepRunner::check_own_memory(const HostCall& call, const HostState& state, const TensorView& result) const {
+  const auto* begin = static_cast<const std::byte*>(result.data);
+  const auto bytes_of = [](const TensorView& view) {
+    return static_cast<std::ptrdiff_t>(span_of(view.sizes, view.strides, view.dtype));
+  };
+  for (const TensorOperand& operand : state.tensors) {
+    const auto* other = static_cast<const std::byte*>(host_->view(operand.tensor).data);
+    if (begin < other + bytes_of(operand.view) && other < begin + bytes_of(result)) {
+      throw BrokenSchema(call.op, "memory of an operand");
+    }
+  }
+}
+
 void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostState& state,
                            RunContext& context) const {
   fill_tensors(call, state, context);
@@ -201,11 +244,19 @@ void StepRunner::call_host(const HostCall& call, const StepPrograms& step, HostS
   if (results.size() < call.results.size()) throw InternalError("host operator " + call.op + " returned too little");
   for (size_t i = 0; i < call.results.size(); ++i) {
     if (call.results[i] < 0) continue;
-    keep_result(call, static_cast<size_t>(call.results[i]), std::move(results[i]), context);
+    if (step.users) check_own_memory(call, state, host_->view(results[i]));
+    keep_result(call, step.users, static_cast<size_t>(call.results[i]), std::move(results[i]), context);
+  }
+  if (!step.users) return;
+  for (TensorOperand& operand : state.tensors) operand.tensor = nullptr;
+  for (HostValue& value : state.values) {
+    value.tensor = nullptr;
+    value.tensors.clear();
   }
 }
 
-void StepRunner::keep_result(const HostCall& call, size_t buffer, HostTensor result, RunContext& context) const {
+void StepRunner::keep_result(const HostCall& call, bool users, size_t buffer, HostTensor result,
+                             RunContext& context) const {
   const TensorView view = host_->view(result);
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -213,6 +264,7 @@ void StepRunner::keep_result(const HostCall& call, size_t buffer, HostTensor res
   values_of(programs_.buffer_layouts[buffer].strides, context.symbols, strides);
   bool same = !view.lazy && view.sizes == sizes && view.dtype == programs_.plan.buffers[buffer].dtype;
   for (size_t d = 0; same && d < sizes.size(); ++d) same = sizes[d] <= 1 || view.strides[d] == strides[d];
+  if (users && !same) throw BrokenSchema(call.op, "another type or layout than its kernel for tensors without data");
   // Kernels on a GPU read whole vectors.
   if (programs_.gpu >= 0) same = same && reinterpret_cast<uintptr_t>(view.data) % kGpuAlignment == 0;
   if (!same) {

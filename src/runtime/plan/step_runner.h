@@ -61,7 +61,9 @@ class StepRunner {
   void wrap_together(const HostCall::TensorListSlot& list, HostState& state, const RunContext& context) const;
   void fill_tensors(const HostCall& call, HostState& state, const RunContext& context) const;
   void call_host(const HostCall& call, const StepPrograms& step, HostState& state, RunContext& context) const;
-  void keep_result(const HostCall& call, size_t buffer, HostTensor result, RunContext& context) const;
+  HostTensor lasting(const TensorOperand& operand, const RunContext& context) const;
+  void check_own_memory(const HostCall& call, const HostState& state, const TensorView& result) const;
+  void keep_result(const HostCall& call, bool users, size_t buffer, HostTensor result, RunContext& context) const;
 
   const PlanPrograms& programs_;
   std::vector<KernelCode> code_;

@@ -1,0 +1,111 @@
+#include "capture/tape/opaque_operators.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "capture/host/torch_api.h"
+#include "support/error.h"
+#include "support/fork.h"
+#include "support/made_once.h"
+
+namespace tatara::capture {
+namespace {
+
+std::string word_of(PyObject* object, const char* name) {
+  const Ref value = attr_or_null(object, name);
+  const char* text = value && PyUnicode_Check(value.get()) ? PyUnicode_AsUTF8(value.get()) : nullptr;
+  if (text == nullptr) forget_error();
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+/// The schema of an overload, or of the only one of an operator; null: there are several.
+Ref schema_of(PyObject* func) {
+  if (Ref schema = attr_or_null(func, "_schema")) return schema;
+  forget_error();
+  const Ref overloads = Ref::steal(PyObject_CallMethod(func, "overloads", nullptr));
+  Ref only;
+  if (overloads && PyList_Check(overloads.get()) && PyList_GET_SIZE(overloads.get()) == 1) {
+    only = Ref::steal(PyObject_GetAttr(func, PyList_GET_ITEM(overloads.get(), 0)));
+  }
+  Ref schema = only ? attr_or_null(only.get(), "_schema") : Ref();
+  if (!schema) forget_error();
+  return schema;
+}
+
+bool is_plain(const OpSchema& schema) {
+  for (const ArgSpec& arg : schema.args) {
+    if (arg.alias >= 0 || arg.written || arg.type == ArgType::kGenerator) return false;
+  }
+  for (const int alias : schema.output_alias) {
+    if (alias >= 0) return false;
+  }
+  return schema.num_outputs > 0;
+}
+
+/// Null: a schema that is not for plans.
+std::unique_ptr<OpDef> definition(const std::string& text, const std::string& name, const std::string& overload) {
+  auto def = std::make_unique<OpDef>();
+  const size_t begin = text.find('(');
+  if (begin == std::string::npos) return nullptr;
+  try {
+    def->schema_text = text.substr(begin);
+    def->schema = parse_schema(def->schema_text);
+  } catch (const Error&) {
+    return nullptr;  // a type that the registry's schemas lack
+  }
+  if (!is_plain(def->schema)) return nullptr;
+  def->name = overload.empty() ? name : name + "." + overload;
+  def->kind = OpKind::kHost;
+  def->host_name = name;
+  def->host_overload = overload;
+  def->has_out = false;
+  // What it does beside its results nobody knows: it runs once in each call, in the program's order.
+  def->nondeterministic = true;
+  return def;
+}
+
+std::atomic<size_t> distrusted_count{0};
+
+struct Known {
+  ForkSafeMutex mutex;
+  std::map<std::string, std::unique_ptr<OpDef>> definitions;  // by schema
+  std::set<std::string> distrusted;
+};
+
+}  // namespace
+
+void distrust(const std::string& name) {
+  Known& known = made_once<Known>();
+  const std::lock_guard lock(known.mutex);
+  known.distrusted.insert(name);
+  ++distrusted_count;
+}
+
+size_t distrusted() { return distrusted_count.load(std::memory_order_relaxed); }
+
+const OpDef* opaque_operator(const TapeNode& node) {
+  PyObject* func = node.func.get();
+  if (func == nullptr || !is_dispatcher_operator(func) || node.mutates || node.generator != nullptr) return nullptr;
+  const Ref schema = schema_of(func);
+  const Ref written = schema ? Ref::steal(PyObject_Str(schema.get())) : Ref();
+  const char* text = written ? PyUnicode_AsUTF8(written.get()) : nullptr;
+  if (text == nullptr) {
+    forget_error();
+    return nullptr;
+  }
+  const std::string name = word_of(schema.get(), "name"), overload = word_of(schema.get(), "overload_name");
+  if (name.find("::") == std::string::npos) return nullptr;
+  Known& known = made_once<Known>();
+  const std::lock_guard lock(known.mutex);
+  if (known.distrusted.contains(name)) return nullptr;
+  const auto [place, is_new] = known.definitions.try_emplace(text);
+  if (is_new) place->second = definition(text, name, overload);
+  return place->second.get();
+}
+
+}  // namespace tatara::capture
