@@ -15,6 +15,40 @@ Scalar TapeIndexing::number(PyObject* o) {
   return int_value(o);
 }
 
+namespace {
+
+/// What indexes as a tensor of its numbers does.
+bool is_list_of_ints(PyObject* item) {
+  if (!PyList_CheckExact(item) || PyList_GET_SIZE(item) == 0) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(item); ++i) {
+    if (!PyLong_CheckExact(PyList_GET_ITEM(item, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+/// Made once, and read as an input that nobody else sees.
+TapeIndexing::TensorRef TapeIndexing::constant(PyObject* numbers, Device device) {
+  const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
+  const Ref name = Ref::steal(PyUnicode_FromString(device.str().c_str()));
+  const Ref made = torch ? Ref::steal(PyObject_CallMethod(torch.get(), "tensor", "O", numbers)) : Ref();
+  Ref placed = made && name ? Ref::steal(PyObject_CallMethod(made.get(), "to", "O", name.get())) : Ref();
+  if (!placed) {
+    forget_error();
+    throw Unsupported("an index of numbers that make no tensor");
+  }
+  ExprContext& ctx = c_.builder.ctx();
+  TensorType type;
+  type.dtype = DType::kInt64;
+  type.device = device;
+  type.sizes = {ctx.constant(PyList_GET_SIZE(numbers))};
+  type.strides = {ctx.constant(1)};
+  c_.made.constants.push_back(std::move(placed));
+  c_.made.inputs.push_back(-static_cast<int>(c_.made.constants.size()));
+  return c_.fz.fresh(c_.made.graph.add_input(std::move(type)));
+}
+
 TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
   PyObject* self = PyTuple_GET_ITEM(node.args.get(), 0);
   PyObject* key = PyTuple_GET_ITEM(node.args.get(), 1);
@@ -52,6 +86,10 @@ TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {
         throw Unsupported("an index tensor of type " + c_.fz.type(tensor).str());
       }
       result.tensors.values.push_back(tensor);
+      result.advanced = true;
+      ++dim;
+    } else if (is_list_of_ints(item)) {
+      result.tensors.values.push_back(constant(item, c_.fz.type(result.base).device));
       result.advanced = true;
       ++dim;
     } else {

@@ -24,6 +24,7 @@ class TapeIndexing {
   Indexed index(const TapeNode& node);
   TensorRef view(const char* op, std::vector<Arg> args);
   Scalar number(PyObject* o);
+  TensorRef constant(PyObject* numbers, Device device);
   TensorRef slice(TensorRef base, int64_t dim, const PySliceObject* slice);
   bool fill_masked(const TapeNode& node);
   TensorRef filled(TensorRef like, PyObject* value);

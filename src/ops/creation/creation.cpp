@@ -124,21 +124,33 @@ Expr as_expr(ExprContext& ctx, const Scalar& s) {
   return ctx.constant(std::get<bool>(s) ? 1 : 0);
 }
 
+/// For results of an integer type: a floating number without a fraction is an integer.
+Scalar whole(const Scalar& s) {
+  const auto* number = std::get_if<double>(&s);
+  if (number == nullptr) return s;
+  constexpr double kExact = 0x1p53;
+  if (*number != std::trunc(*number) || std::abs(*number) > kExact) {
+    throw Unsupported("arange of integers from fractions runs in eager");
+  }
+  return static_cast<int64_t>(*number);
+}
+
 std::vector<TensorType> arange_meta(MetaContext& m) {
   check_options(m, 3);
   ExprContext& c = m.ctx();
-  const Scalar start = m.scalar(0);
-  const Scalar end = m.scalar(1);
-  const Scalar step = m.scalar(2);
+  Scalar start = m.scalar(0), end = m.scalar(1), step = m.scalar(2);
   TensorType type;
-  const bool floating = std::holds_alternative<double>(start) || std::holds_alternative<double>(end) ||
-                        std::holds_alternative<double>(step);
+  bool floating = std::holds_alternative<double>(start) || std::holds_alternative<double>(end) ||
+                  std::holds_alternative<double>(step);
   type.dtype = m.dtype(3).value_or(floating ? m.default_dtype() : DType::kInt64);
   if (is_complex(type.dtype) || type.dtype == DType::kBool) {
     throw InvalidArgument("\"arange_cpu\" not implemented for this type");
   }
   type.device = device_of(m, 5);
-  if (floating && !is_floating(type.dtype)) throw Unsupported("arange of integers from floating bounds runs in eager");
+  if (floating && !is_floating(type.dtype)) {
+    for (Scalar* each : {&start, &end, &step}) *each = whole(*each);
+    floating = false;
+  }
   if (floating) {
     const double count = std::ceil((as_double(end) - as_double(start)) / as_double(step));
     if (!(count >= 0) || as_double(step) == 0)
@@ -161,8 +173,11 @@ std::vector<TensorType> arange_meta(MetaContext& m) {
 
 void arange_lower(LowerContext& ctx) {
   const DType dtype = compute_dtype(ctx.result().dtype);
-  const Scalar start = std::get<Scalar>(ctx.node().args[0]);
-  const Scalar step = std::get<Scalar>(ctx.node().args[2]);
+  Scalar start = std::get<Scalar>(ctx.node().args[0]), step = std::get<Scalar>(ctx.node().args[2]);
+  if (!is_floating(dtype)) {
+    start = whole(start);
+    step = whole(step);
+  }
   ExprContext& c = ctx.ctx();
   ctx.pointwise(0, [dtype, start, step, &c](LoopBuilder& b, std::span<const Expr> indices) {
     const bool floating = std::holds_alternative<double>(start) || std::holds_alternative<double>(step);
