@@ -347,6 +347,7 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
   }
   if (node.name == "as_tensor" && PyTuple_GET_SIZE(node.args.get()) == 1) {
     const int slot = slot_of(PyTuple_GET_ITEM(node.args.get(), 0));
+    if (slot >= 0 && node.outputs.size() == 1 && node.outputs[0] == slot) return {c_.ref(slot)};  // it was one
     if (slot >= 0 && c_.tape->slots()[static_cast<size_t>(slot)].number) {
       const ValueId number = c_.fz.read(c_.refs[static_cast<size_t>(slot)]);
       return {c_.fz.fresh(c_.builder.cast(number, c_.builder.default_dtype()))};

@@ -1,4 +1,4 @@
-"""Lists of numbers as indices, and integers counted between floating bounds: compiled, as eager has them."""
+"""Lists of numbers as indices, integers counted between floating bounds, as_tensor of tensors: compiled, as eager has them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ COMPILED: dict[str, Callable[[Tensor], Tensor]] = {
     "count of longs": lambda x: x * torch.arange(0, 8.0, 2, dtype=torch.long),
     "count of ints": lambda x: x + torch.arange(4.0, dtype=torch.int32),
     "count of a size": lambda x: torch.arange(0, x.shape[0] * 2.0, 1.0, dtype=torch.int16) * 2,
+    "a tensor already": lambda x: torch.as_tensor(x * 2, device=x.device) + 1,
     "count down": lambda x: torch.arange(6.0, -1.0, -2.0, dtype=torch.int64) * x,
 }
 OTHERS: dict[str, Callable[[Tensor], Tensor]] = {
