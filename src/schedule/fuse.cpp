@@ -344,7 +344,7 @@ class Former {
     if (rows < 2 * s_.options.num_threads && row > kBigRow) throw CannotFuse{"one long row would run on one thread"};
     std::vector<const Member*> members = {&member};
     for (const Member& m : others) members.push_back(&m);
-    if (!fills_gpu_again(s_, group, members)) throw CannotFuse{"the rows are too few for the threads"};
+    if (!fills_gpu_again(s_, group, members, rows, row)) throw CannotFuse{"the rows are too few for the threads"};
   }
 
   /// Whether neighbours of what the group stores are not neighbours in what the member stores.

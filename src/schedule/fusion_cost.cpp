@@ -53,10 +53,8 @@ std::vector<Access> accesses_of(const std::vector<const Member*>& members, std::
 
 }  // namespace
 
-bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members) {
-  int64_t rows = 1, row = 1;
-  for (size_t d = 0; d < space.dims.size(); ++d)
-    (space.reduced[d] ? row : rows) *= std::max<int64_t>(s.hint(space.dims[d], 64), 1);
+bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members, int64_t rows,
+                     int64_t row) {
   const int64_t wanted = s.options.gpu->multiprocessors * kEnoughThreads;
   if (rows >= wanted || row <= kGpuElements) return true;
   std::vector<Expr> uses;

@@ -283,9 +283,10 @@ void delay_units(State& s);
 // ---- fusion_cost.cpp ----
 /// What a kernel of these members costs, by their accesses: bytes as one thread reads them one after the other.
 double kernel_cost(State& s, const Space& space, const std::vector<const Member*>& members);
-/// Whether a GPU's threads all have work, or each of them little, in a kernel that walks the rows of a reduction again: such a
+/// Whether a GPU's threads all have work, or each of them little, in a kernel that walks so many rows of a reduction again: such a
 /// reduction can't be split into chunks.
-bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members);
+bool fills_gpu_again(State& s, const Space& space, const std::vector<const Member*>& members, int64_t rows,
+                     int64_t row);
 
 // ---- emit_nest.cpp ----
 void emit_group(State& s, int unit);

@@ -40,6 +40,17 @@ std::vector<Expr> TapeConversion::sizes_of(const std::vector<Expr>& symbolic, Py
   return values;
 }
 
+TapeConversion::TensorRef TapeConversion::constant(Ref tensor) {
+  TensorType type;
+  type.dtype = dtype_of(attr(tensor.get(), "dtype").get());
+  type.device = device_of(attr(tensor.get(), "device").get());
+  type.sizes = exprs(attr(tensor.get(), "shape").get());
+  type.strides = exprs(Ref::steal(PyObject_CallMethod(tensor.get(), "stride", nullptr)).get());
+  made.constants.push_back(std::move(tensor));
+  made.inputs.push_back(-static_cast<int>(made.constants.size()));
+  return fz.fresh(made.graph.add_input(std::move(type)));
+}
+
 TensorType TapeConversion::slot_type(int slot) {
   const TapeSlot& info = this->slot(slot);
   TensorType type;

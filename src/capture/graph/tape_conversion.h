@@ -21,6 +21,8 @@ struct TapeConversion {
   std::vector<int64_t> versions() const;
   /// A tuple of numbers.
   std::vector<Expr> exprs(PyObject* tuple);
+  /// A tensor made once, and read as an input that nobody else sees.
+  TensorRef constant(Ref tensor);
   /// As the host inferred it.
   TensorType slot_type(int slot);
 

@@ -282,21 +282,14 @@ void TapeConverter::add_input(int slot) {
   c_.made.inputs.push_back(slot);
 }
 
-/// A tensor from Python data: made once, read as an input that nobody else sees.
+/// A tensor from Python data.
 TapeConverter::TensorRef TapeConverter::constant(const TapeNode& node) {
   Ref made = Ref::steal(PyObject_Call(node.func.get(), node.args.get(), node.kwargs.get()));
   if (!made) {
     forget_error();
     throw Unsupported("torch.tensor of this data");
   }
-  TensorType type;
-  type.dtype = dtype_of(attr(made.get(), "dtype").get());
-  type.device = device_of(attr(made.get(), "device").get());
-  type.sizes = c_.exprs(attr(made.get(), "shape").get());
-  type.strides = c_.exprs(Ref::steal(PyObject_CallMethod(made.get(), "stride", nullptr)).get());
-  c_.made.constants.push_back(std::move(made));
-  c_.made.inputs.push_back(-static_cast<int>(c_.made.constants.size()));
-  return c_.fz.fresh(c_.made.graph.add_input(std::move(type)));
+  return c_.constant(std::move(made));
 }
 
 void TapeConverter::convert(const TapeNode& node) {
@@ -358,8 +351,8 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
     for_each_slot(node.args.get(), [&reads](int) { reads = true; });
     if (!reads) return {constant(node)};
   }
-  if (std::optional<std::vector<TensorRef>> results = opaque_results(node)) return std::move(*results);
-  const std::string name = dotted_name(node);
+  const std::string name = known_name(node);
+  if (name.empty()) return opaque_results(node);
   const Candidates* candidates = OpRegistry::global().find_python(name);
   std::string refusal = "no form of " + name + " takes these arguments";
   const std::vector<TensorRef> cast = numbers_.cast(node);
@@ -396,13 +389,15 @@ std::vector<TapeConverter::TensorRef> TapeConverter::results_of(const TapeNode& 
   return out;
 }
 
-/// Of a call that the registry lacks, and the host runs inside of the plan; nullopt: it knows the call, or no plan takes it.
-std::optional<std::vector<TapeConverter::TensorRef>> TapeConverter::opaque_results(const TapeNode& node) {
-  const OpDef* op = is_known(node) || node.level != 0 ? nullptr : opaque_operator(node);
-  if (op == nullptr || node.outputs.size() != static_cast<size_t>(op->schema.num_outputs)) return std::nullopt;
-  NodeSource source(node, c_.refs, c_.builder.ctx());
-  std::optional<std::vector<Arg>> args = bind_args(c_.builder.ctx(), op->schema, source);
-  if (!args) return std::nullopt;
+/// Of a call that the registry lacks, and the host runs inside of the plan.
+std::vector<TapeConverter::TensorRef> TapeConverter::opaque_results(const TapeNode& node) {
+  const OpDef* op = node.level != 0 ? nullptr : opaque_operator(node);
+  std::optional<std::vector<Arg>> args;
+  if (op != nullptr && node.outputs.size() == static_cast<size_t>(op->schema.num_outputs)) {
+    NodeSource source(node, c_.refs, c_.builder.ctx());
+    args = bind_args(c_.builder.ctx(), op->schema, source);
+  }
+  if (!args) throw Unsupported("no operator for torch's " + node.name);
   return c_.fz.host_call(*op, std::move(*args), host_types(node));
 }
 

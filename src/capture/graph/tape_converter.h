@@ -52,7 +52,7 @@ class TapeConverter {
   std::vector<TensorRef> gradient_tensors(const TapeNode& node);
   TensorRef constant(const TapeNode& node);
   std::vector<TensorType> host_types(const TapeNode& node);
-  std::optional<std::vector<TensorRef>> opaque_results(const TapeNode& node);
+  std::vector<TensorRef> opaque_results(const TapeNode& node);
   void set_outputs(const TapeNode& node, const std::vector<TensorRef>& refs);
   void check_type(const TapeNode& node, int slot);
   std::vector<ValueId> present_values();

@@ -28,7 +28,6 @@ bool is_list_of_ints(PyObject* item) {
 
 }  // namespace
 
-/// Made once, and read as an input that nobody else sees.
 TapeIndexing::TensorRef TapeIndexing::constant(PyObject* numbers, Device device) {
   const Ref torch = Ref::steal(PyImport_ImportModule("torch"));
   const Ref name = Ref::steal(PyUnicode_FromString(device.str().c_str()));
@@ -38,15 +37,7 @@ TapeIndexing::TensorRef TapeIndexing::constant(PyObject* numbers, Device device)
     forget_error();
     throw Unsupported("an index of numbers that make no tensor");
   }
-  ExprContext& ctx = c_.builder.ctx();
-  TensorType type;
-  type.dtype = DType::kInt64;
-  type.device = device;
-  type.sizes = {ctx.constant(PyList_GET_SIZE(numbers))};
-  type.strides = {ctx.constant(1)};
-  c_.made.constants.push_back(std::move(placed));
-  c_.made.inputs.push_back(-static_cast<int>(c_.made.constants.size()));
-  return c_.fz.fresh(c_.made.graph.add_input(std::move(type)));
+  return c_.constant(std::move(placed));
 }
 
 TapeIndexing::Indexed TapeIndexing::index(const TapeNode& node) {

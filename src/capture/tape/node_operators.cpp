@@ -37,7 +37,13 @@ const std::unordered_map<PyObject*, std::string>& named_functions() {
   return *table;
 }
 
-/// Empty: the registry has none.
+const Candidates* candidates_of(const TapeNode& node) {
+  const std::string name = known_name(node);
+  return name.empty() ? nullptr : OpRegistry::global().find_python(name);
+}
+
+}  // namespace
+
 std::string known_name(const TapeNode& node) {
   PyObject* key = node.func.get();
   if (key == nullptr) return {};  // the mark of a region
@@ -59,21 +65,6 @@ std::string known_name(const TapeNode& node) {
   }
   return {};
 }
-
-const Candidates* candidates_of(const TapeNode& node) {
-  const std::string name = known_name(node);
-  return name.empty() ? nullptr : OpRegistry::global().find_python(name);
-}
-
-}  // namespace
-
-std::string dotted_name(const TapeNode& node) {
-  std::string name = known_name(node);
-  if (name.empty()) throw Unsupported("no operator for torch's " + node.name);
-  return name;
-}
-
-bool is_known(const TapeNode& node) { return !known_name(node).empty(); }
 
 bool any_operator(const TapeNode& node, bool OpTraits::* trait) {
   const Candidates* candidates = candidates_of(node);

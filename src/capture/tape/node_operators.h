@@ -9,11 +9,8 @@
 
 namespace tatara::capture {
 
-/// The registry's name of the function ("torch.Tensor.add"). Throws Unsupported when it has none.
-std::string dotted_name(const TapeNode& node);
-
-/// Whether it has one.
-bool is_known(const TapeNode& node);
+/// The registry's name of the function ("torch.Tensor.add"); empty: it has none.
+std::string known_name(const TapeNode& node);
 
 /// Whether the registry knows that the call's one result requires grad where an operand does.
 bool hands_on_history(const TapeNode& node);
